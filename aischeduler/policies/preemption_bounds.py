@@ -84,10 +84,9 @@ class EvictionCostBounds:
     def _read_one(self, running: RunningPods, row: int) -> None:
         """Do for one row what `_read` does for many."""
         pods = running.pods_on(row)
+        gone = [spec for _, spec, pod in pods if pod.leaving]
         self.leaving[:, row] = 0
-        self.leaving[self.columns, row] = running.specs.amounts[[spec for _, spec, pod in pods if pod.leaving]].sum(
-            axis=0
-        )
+        self.leaving[self.columns, row] = running.specs.amounts[gone].sum(axis=0)
         may_go = [
             (pod.borrower, -pod.priority, pod.started_seconds or NOT_STARTED, running.uid_of(slot), slot)
             for slot, _, pod in pods

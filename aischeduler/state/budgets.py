@@ -110,12 +110,12 @@ class BudgetTable:
         broken: Mask = np.zeros(len(uids), dtype=np.bool_)
         if not self._budgets:
             return broken
-        left: dict[tuple[int, BudgetKey], int] = {}
-        for pod, (uid, row) in enumerate(zip(uids, rows.tolist(), strict=True)):
-            for key in self.covering(self._pod_of(uid)):
-                allowed = left.get((row, key))
-                left[row, key] = (self.left(key) if allowed is None else allowed) - 1
-                broken[pod] |= left[row, key] < 0
+        covered = [(i, key) for i, uid in enumerate(uids) for key in self.covering(self._pod_of(uid))]
+        numbers = {key: i for i, key in enumerate(dict.fromkeys(key for _, key in covered))}
+        left = np.array([self.left(key) for key in numbers], dtype=np.int64)
+        pods = np.array([i for i, _ in covered], dtype=np.intp)
+        budgets = np.array([numbers[key] for _, key in covered], dtype=np.intp)
+        broken[pods[_place_among_equals(rows[pods] * len(numbers) + budgets) >= left[budgets]]] = True
         return broken
 
     def left(self, key: BudgetKey) -> int:
@@ -128,3 +128,12 @@ class BudgetTable:
         covered = self._covered.get(namespace, {})
         for uid in [uid for uid, (pod, keys) in covered.items() if changed(pod, keys)]:
             del covered[uid]
+
+
+def _place_among_equals(numbers: Rows) -> Rows:
+    """Return for each number how many equal numbers come before it."""
+    order = np.argsort(numbers, kind="stable")
+    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    return places
