@@ -4,7 +4,7 @@ import json
 from random import Random  # noqa: TID251 - the generator is made from the seed
 from typing import Any
 
-from aischeduler.engine.profile import default_profile
+from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind, Warn
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
@@ -30,17 +30,22 @@ PATHS = {
 class Harness:
     """A cluster with one scheduler. Objects are API documents; pods are in the namespace `default`.
 
-    With `often` False the invariants are not checked after each decision.
+    With `often` False the invariants are not checked after each decision. Without a `profile` it is the default one.
     """
 
     def __init__(
-        self, *documents: Json, seed: int | None = None, network: Network | None = None, often: bool = True
+        self,
+        *documents: Json,
+        seed: int | None = None,
+        network: Network | None = None,
+        often: bool = True,
+        profile: Profile | None = None,
     ) -> None:
         seed = seeds.number("harness") if seed is None else seed
         self.cluster = VirtualCluster(seed, KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
         self._chance = Random(seed)
         self._network = network or Network()
-        self._often = often
+        self._often, self._profile = often, profile or default_profile(NAME)
         self._runs = 0
         self._earlier: list[Action] = []
         self.daemon = self._start()
@@ -140,7 +145,7 @@ class Harness:
 
     def _start(self) -> VirtualDaemon:
         self._runs += 1
-        scheduler = CheckedScheduler(default_profile(NAME), f"run{self._runs}", closely=False, often=self._often)
+        scheduler = CheckedScheduler(self._profile, f"run{self._runs}", closely=False, often=self._often)
         return self.cluster.start(scheduler, NAME, self._network, self._chance)
 
     def _ask(self, method: str, path: str, document: Any = None, content_type: str = "application/json") -> Json:

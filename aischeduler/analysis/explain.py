@@ -3,17 +3,19 @@
 Invariants:
 - The state after an explanation is the state before it.
 - What a waiting pod would do is what `propose` says; refusals and scores are those of the runner.
+- A pod that waits together with others is explained by their unit.
 - A bound pod is judged as the state is now, without the pod itself; the state of its attempt is not kept.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from aischeduler.analysis.explanation import Explanation, Loan, Start, Verdict
+from aischeduler.analysis.explanation import Explanation, Loan, PodUnit, Start, Verdict, full_name
 from aischeduler.analysis.lenders import no_loans
 from aischeduler.analysis.nearest_miss import refusals
 from aischeduler.analysis.remedies import remedies
-from aischeduler.analysis.what_if import Question, at_home, proposed, start_by
+from aischeduler.analysis.what_if import Question, proposed, question_of
 from aischeduler.engine.cluster import Cluster
 from aischeduler.model.proposal import Hold, MakeRoom, NoLender, Proposal, Wait, WaitFor
 from aischeduler.state.records import WAITING, PodRecord, PodState
@@ -32,34 +34,45 @@ def explain(cluster: Cluster, record: PodRecord, now: float) -> Explanation:
         return _assumed(cluster, record)
     assert record.state in WAITING, "a pod of this scheduler waits or is on a node"
     found = _waiting(cluster, record)
-    if record.state is PodState.GATED:
+    if record.waits_as.state in (PodState.GATED, PodState.GROUPED):  # grouped without a lead: formed again later
         return replace(found, verdict=Verdict.GATED, message=cluster.gate_of(record.pod) or record.message)
-    proposal = proposed(cluster, at_home(record), now)
+    question = question_of(cluster, record, now)
+    proposal = proposed(cluster, question.record, now)
     if isinstance(proposal, Hold):
-        question = Question(cluster, at_home(record), now)
         return replace(found, verdict=Verdict.HELD, message=proposal.message, remedies=remedies(question))
-    return _refused(Question(cluster, at_home(record), now), found, proposal)
+    return _refused(question, found, proposal)
 
 
 def _waiting(cluster: Cluster, record: PodRecord) -> Explanation:
     """Return what is known of a waiting pod before any look."""
-    queue = cluster.queues[record.queue]
+    pod, lead = record.pod, record.waits_as
+    queue = cluster.queues[lead.queue]
     ahead = sorted(
-        (other for other in queue.records() if other.usable and other.order < record.order),
+        (other for other in queue.records() if other.usable and other.order < lead.order),
         key=lambda other: other.order,
     )
-    names = tuple(f"{other.pod.namespace}/{other.pod.name}" for other in ahead[:AHEAD_NAMED_MAX])
-    pod = record.pod
-    return Explanation(
-        pod, record.queue, record.home, Verdict.WAITS, pod.spec.request.taken, ahead=len(ahead), ahead_pods=names
-    )
+    names = tuple(full_name(other.pod) for other in ahead[:AHEAD_NAMED_MAX])
+    found = Explanation(pod, lead.queue, record.home, Verdict.WAITS, pod.spec.request.taken, unit=_unit(record))
+    return replace(found, ahead=len(ahead), ahead_pods=names)
+
+
+def _unit(record: PodRecord) -> PodUnit | None:
+    unit = record.unit
+    if unit is None:
+        return None
+    together = record in unit.pods
+    pods = unit.pods if together else unit.members.values()
+    return PodUnit(unit.name, tuple(sorted(full_name(one.pod) for one in pods)), unit.required if together else 0)
 
 
 def _refused(question: Question, found: Explanation, proposal: Proposal) -> Explanation:
     """Return the explanation of a pod that the scheduler tries: the nodes, preemption, lenders and remedies."""
     cluster, record = question.cluster, question.record
     rows = question.rows_of(record.home)
-    found = replace(found, total=len(rows), refused=refusals(cluster, question.spec, rows))
+    with question.beside(record.home) as (_, short):
+        found = replace(found, total=len(rows), refused=refusals(cluster, short.pod.spec, rows))
+    if found.unit is not None and record.leads is not None and sum(one.nodes for one in found.refused) == len(rows) > 0:
+        found = replace(found, unit=replace(found.unit, first_refused=full_name(short.pod)))
     lenders = [one for one in proposal.search.lenders if isinstance(one, NoLender)]
     if lenders:
         found = replace(found, borrowing=no_loans(question, lenders[-1]))
@@ -67,14 +80,15 @@ def _refused(question: Question, found: Explanation, proposal: Proposal) -> Expl
     if claim is not None and isinstance(proposal, Wait) and proposal.waits_for is WaitFor.CLAIM:
         uids = (uid for row in claim.rows for uid in cluster.running.on_row(row) if cluster.leaving(uid))
         leaving = _names(cluster, tuple(uids))
-        node = cluster.nodes.names[claim.rooms[0].row]
-        reason = f"it waits for {_pods(len(leaving))} to leave {node}"
+        node = next((cluster.nodes.names[room.row] for room in claim.rooms if room.record.pod.uid == found.pod.uid), "")
+        reason = f"it waits for {_pods(len(leaving))} to leave {_nodes(cluster, claim.rows)}"
         return replace(found, verdict=Verdict.NOMINATED, node=node, leaving=leaving, preemption=reason)
-    start = start_by(cluster, record, proposal, question.now)
+    start = question.start_by(record, proposal)
     if start is not None:
-        would = f"it would evict {_pods(len(start.victims))} on {start.node}" if start.victims else ""
+        rows_left = [cluster.records[uid].row for uid in start.victims]
+        would = f"it would evict {_pods(len(rows_left))} on {_nodes(cluster, rows_left)}" if rows_left else ""
         if isinstance(proposal, MakeRoom) and not start.victims:
-            would = f"pods that are leaving {start.node} make room"
+            would = f"pods that are leaving {', '.join(start.all_nodes)} make room"
         return replace(found, start=start, preemption=would, leaving=_names(cluster, start.victims))
     reason = proposal.preemption if isinstance(proposal, Wait) else ""
     message = proposal.message if isinstance(proposal, Wait) else ""
@@ -88,6 +102,7 @@ def _bound(cluster: Cluster, record: PodRecord) -> Explanation:
     pool, node = cluster.pool_of(row), cluster.nodes.names[row]
     loan = Loan(*record.loan) if record.loan is not None else None
     found = Explanation(record.pod, pool, record.home, Verdict.BOUND, spec.request.taken, node=node, loan=loan)
+    found = replace(found, unit=_unit(record))
     if not pool:
         return found
     rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool))
@@ -108,8 +123,11 @@ def _assumed(cluster: Cluster, record: PodRecord) -> Explanation:
 
 
 def _names(cluster: Cluster, uids: tuple[str, ...]) -> tuple[str, ...]:
-    pods = (cluster.records[uid].pod for uid in uids)
-    return tuple(f"{pod.namespace}/{pod.name}" for pod in pods)
+    return tuple(full_name(cluster.records[uid].pod) for uid in uids)
+
+
+def _nodes(cluster: Cluster, rows: Iterable[int]) -> str:
+    return ", ".join(sorted({cluster.nodes.names[row] for row in rows}))
 
 
 def _pods(count: int) -> str:

@@ -27,7 +27,7 @@ class Verdict(StrEnum):
     HELD = "held"
     """It is not tried until what holds it changes."""
     GATED = "gated"
-    """Its own scheduling gates hold it."""
+    """Its own scheduling gates hold it, or its unit does not start yet."""
 
 
 class MissingKind(StrEnum):
@@ -109,12 +109,19 @@ class RemedyKind(StrEnum):
 class Start:
     """Where a pod starts: the node, the pool of the node, and the pods (uids) that are evicted first.
 
-    The node is empty where it must be added.
+    Of a unit, `nodes` has each pod (namespace/name) that starts with its node, sorted. A node is empty where it must be
+    added; `node` is empty too for a pod that its unit does not need and that does not start with it.
     """
 
     node: str
     pool: str
     victims: tuple[str, ...] = ()
+    nodes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def all_nodes(self) -> tuple[str, ...]:
+        """The nodes of all pods that start, each once."""
+        return tuple(dict.fromkeys(node for _, node in self.nodes)) or (self.node,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +186,22 @@ class Loan:
 
 
 @dataclass(frozen=True, slots=True)
+class PodUnit:
+    """The unit of a pod: the pods (namespace/name) that wait together, else all that are known of it, sorted.
+
+    `required` of those that wait start together or not at all; 0 where they do not wait together. `first_refused` is
+    the first of them that fits on no node of its home pool beside those before it, if that keeps them waiting.
+    """
+
+    name: str
+    pods: tuple[str, ...]
+    required: int
+    first_refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
-    """Everything about one pod.
+    """Everything about one pod. What is said of a pod that waits together with others holds for all of them.
 
     `pool` is the pool in whose queue it waits, or on whose node it is. `ahead` pods come before it in that queue; the
     first of them are named. `message` is what holds it, or the message that the scheduler reports.
@@ -210,3 +231,9 @@ class Explanation:
     remedies: tuple[Remedy, ...] = ()
     fitting: int = 0
     ranking: tuple[tuple[str, int], ...] = ()
+    unit: PodUnit | None = None
+
+
+def full_name(pod: Pod) -> str:
+    """Return namespace and name of a pod."""
+    return f"{pod.namespace}/{pod.name}"

@@ -92,20 +92,24 @@ def _reason(question: Question, name: str, refusal: LenderRefusal) -> str:
 
 
 def _over(question: Question, verb: str, limit: ResourceList, sums: ResourceList) -> str:
-    resource = within(limit, sums, question.spec)
+    resource = within(limit, sums, question.total)
     used, most = readable(resource, sums.get(resource, 0)), readable(resource, limit[resource])
-    asked = readable(resource, question.spec.request.taken[resource])
-    return f"it {verb} {used} of at most {most} {resource}; the pod requests {asked}"
+    asked = readable(resource, question.total.request.taken[resource])
+    who = "the pod requests" if question.record.leads is None else "the pods that start together request"
+    return f"it {verb} {used} of at most {most} {resource}; {who} {asked}"
 
 
 def _no_room(question: Question, name: str) -> str:
     rows = question.rows_of(name)
     if not len(rows):
         return "it has no nodes"
-    allowed = rows[question.cluster.runner.allowed(question.spec, rows)]
-    nearest = nearest_by_amounts(question.cluster.nodes, question.spec, allowed)
-    if nearest is not None and nearest.missing:
-        return f"no node fits; {missing_text(nearest)}"
-    refused = refusals(question.cluster, question.spec, rows)
+    with question.beside(name) as (fits, short):
+        found = f"{fits} of the {len(question.record.together)} pods fit" if fits else "no node fits"
+        spec = short.pod.spec
+        allowed = rows[question.cluster.runner.allowed(spec, rows)]
+        nearest = nearest_by_amounts(question.cluster.nodes, spec, allowed)
+        if nearest is not None and nearest.missing:
+            return f"{found}; {missing_text(nearest)}"
+        refused = refusals(question.cluster, spec, rows)
     near = next((missing_text(one.nearest) for one in reversed(refused) if one.nearest is not None), "")
-    return f"no node fits; {near}" if near else "no node fits"
+    return f"{found}; {near}" if near else found

@@ -15,11 +15,14 @@ from typing import Final
 import msgspec
 
 from aischeduler.analysis.cluster_copy import ClusterCopy
+from aischeduler.analysis.explanation import full_name
 from aischeduler.model.actions import Bind, Evict, LogLoanChange, ReportInternalError, Warn
 from aischeduler.model.events import Event, NodeGone, PodGone, PodSeen, PoolSeen
 from aischeduler.model.pod import PENDING, Pod
 
 NODE: Final = "Node"
+UNIT: Final = "Unit"
+"""The kind of several objects whose pods start together."""
 POD: Final = "Pod"
 """The kind of a plain pod: it comes before the pods that controllers make."""
 NAMED_MAX: Final = 3
@@ -46,13 +49,17 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The pods that one object brings; `notes` are sentences about them."""
+    """The pods that one object brings, or several whose pods start together; `notes` are sentences about them.
+
+    `others` wait already and belong to a unit of these pods, so that what is decided for them is decided for these too.
+    """
 
     kind: str
     namespace: str
     name: str
     pods: tuple[Pod, ...]
     notes: tuple[str, ...] = ()
+    others: tuple[Pod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +126,15 @@ def plan(copy: ClusterCopy, change: Change, scheduler_name: str) -> Plan:
     at_rest = copy.settle()
     notes, nodes = _meanwhile(copy), _pool_nodes(copy)
     copy.happened.clear()
-    units = _apply(copy, change, scheduler_name)
+    units = _as_decided(copy, _apply(copy, change, scheduler_name))
     at_rest = copy.settle() and at_rest
     uids = {pod.uid for unit in units for pod in unit.pods}
+    askers = uids | {pod.uid for unit in units for pod in unit.others}
     after = _pool_nodes(copy)
     return Plan(
         units=tuple(_unit_plan(copy, unit, scheduler_name) for unit in units),
         other_starts=tuple(one for one in copy.happened if isinstance(one, Bind) and one.pod.uid not in uids),
-        other_evictions=tuple(one for one in copy.happened if isinstance(one, Evict) and _asker(one) not in uids),
+        other_evictions=tuple(one for one in copy.happened if isinstance(one, Evict) and _asker(one) not in askers),
         loan_changes=tuple(one for one in copy.happened if isinstance(one, LogLoanChange)),
         pool_nodes={
             name: (nodes.get(name, 0), after.get(name, 0))
@@ -148,6 +156,27 @@ def _apply(copy: ClusterCopy, change: Change, scheduler_name: str) -> list[Unit]
         for pod in unit.pods:
             copy.tell(PodSeen(pod))
     return units
+
+
+def _as_decided(copy: ClusterCopy, units: list[Unit]) -> list[Unit]:
+    """Join objects whose pods form one unit at the place of the first, and find the pods that wait for them already."""
+    cluster, joined = copy.scheduler.cluster, dict[int, Unit]()
+    places: dict[str, int] = {}
+    known = {pod.uid for unit in units for pod in unit.pods}
+    for number, unit in enumerate(units):
+        names = dict.fromkeys(name for pod in unit.pods if (name := cluster.unit_name(pod)))
+        members = [one for name in names for _, one in sorted(cluster.units.by_name[name].members.items())]
+        others = tuple(one.pod for one in members if one.counted is None and one.pod.uid not in known)
+        known.update(pod.uid for pod in others)
+        shared = next((name for name in names if name in places), "")
+        place, whole = places.get(shared, number), replace(unit, others=others)
+        if shared:
+            first = joined[place]
+            whole = Unit(UNIT, "", shared, first.pods + unit.pods, first.notes + unit.notes, first.others + others)
+        joined[place] = whole
+        if unit.kind != NODE:  # drained nodes come first
+            places.update(dict.fromkeys(names, place))
+    return list(joined.values())
 
 
 def _as_applied(copy: ClusterCopy, event: Event) -> Event:
@@ -214,8 +243,14 @@ def _unit_plan(copy: ClusterCopy, unit: Unit, scheduler_name: str) -> UnitPlan:
         else:
             waits[name] = copy.scheduler.why(pod.uid)
     warned = [one.message for one in copy.happened if isinstance(one, Warn) and one.about.uid in uids]
-    evicts = [full_name(one.victim) for one in evicted.values() if _asker(one) in uids]
-    return UnitPlan(unit, nodes, lenders, waits, tuple(evicts), (*unit.notes, *dict.fromkeys(warned)))
+    askers = uids | {pod.uid for pod in unit.others}
+    evicts = [full_name(one.victim) for one in evicted.values() if _asker(one) in askers]
+    with_it = [
+        f"{full_name(pod)} of its unit, which waits already, starts on {binds[pod.uid].node}"
+        for pod in unit.others
+        if pod.uid in binds
+    ]
+    return UnitPlan(unit, nodes, lenders, waits, tuple(evicts), (*unit.notes, *dict.fromkeys(warned), *with_it))
 
 
 def _asker(eviction: Evict) -> str:
@@ -247,13 +282,8 @@ def _errors(copy: ClusterCopy) -> list[str]:
 
 
 def pod_name(unit: Unit, pod: Pod) -> str:
-    """Return the name of a pod in its unit: a drained node has pods of several namespaces."""
-    return full_name(pod) if unit.kind == NODE else pod.name
-
-
-def full_name(pod: Pod) -> str:
-    """Return namespace and name of a pod."""
-    return f"{pod.namespace}/{pod.name}"
+    """Return the name of a pod in its unit: a drained node, or several objects, may have pods of several namespaces."""
+    return full_name(pod) if unit.kind in (NODE, UNIT) else pod.name
 
 
 def _counted(names: Sequence[str], noun: str) -> str:

@@ -116,9 +116,11 @@ def _added(question: Question) -> Remedy | None:
         labels = {key: name if key == HOSTNAME else value for key, value in node.labels.items()}
         with node_added(cluster, replace(node, name=name, uid="", labels=labels)):
             start = question.start()
-        if start is not None and start.node == name:
+        if start is not None and name in start.all_nodes:
             text = f"add a node like {node.name} to the Pool {question.home}"
-            return Remedy(RemedyKind.NODE, text, AddNode(node.name), replace(start, node=""), (0, node.name))
+            nodes = tuple((pod, "" if at == name else at) for pod, at in start.nodes)
+            start = replace(start, node="" if start.node == name else start.node, nodes=nodes)
+            return Remedy(RemedyKind.NODE, text, AddNode(node.name), start, (0, node.name))
     return None
 
 

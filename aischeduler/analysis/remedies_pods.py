@@ -56,6 +56,8 @@ def pods_end_remedies(question: Question) -> list[Remedy]:
     if isinstance(held, Hold):
         at_once = _first(question, iter(_excluding(question, held)))
         return [at_once] if at_once is not None else []
+    if question.record.leads is not None:  # the pods of a unit start on several nodes
+        return []
     at_once = _first(question, _smallest(question, evicting=False))
     found = [at_once] if at_once is not None else []
     if not may_not_evict(question.cluster, question.record):

@@ -23,7 +23,7 @@ FOUND_MAX: Final = 3
 
 def limit_remedies(question: Question) -> list[Remedy]:
     """Return the limits that keep the pod waiting, each with the least value that does not."""
-    cluster, spec = question.cluster, question.spec
+    cluster, spec = question.cluster, question.total
     home = cluster.pools.pools[question.home]
     edits = [(home, "borrowing_limit", "borrowingLimit", cluster.loans.borrowed(home.name))]
     edits += [

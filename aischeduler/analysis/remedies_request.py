@@ -20,6 +20,8 @@ from aischeduler.state.index import Rows
 def request_remedies(question: Question) -> list[Remedy]:
     """Return per resource the smallest reduction; where that needs evictions, also the smallest that needs none."""
     found: list[Remedy] = []
+    if question.record.leads is not None:  # the smallest reduction of several requests together has no one answer
+        return found
     for resource, asked in question.spec.request.amounts.items():
         spec = requesting(question.record, resource, 1).pod.spec
         at_once = max(_at_home(question, spec, resource, evicting=False), _abroad(question, spec, resource))

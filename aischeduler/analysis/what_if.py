@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from aischeduler.analysis.explanation import Start
+from aischeduler.analysis.explanation import Start, full_name
 from aischeduler.engine.claiming import lifted_for, without
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.propose import propose
@@ -21,24 +21,31 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Borrow, MakeRoom, Place, Proposal
+from aischeduler.policies.unit_placement import NotPlaced, place_unit
 from aischeduler.state.clearing import Clearing
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.records import PodRecord
 from aischeduler.state.running import Slots
+from aischeduler.state.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A pod that waits, at home, and the state in which it waits."""
+    """A pod, or a unit in the place of its lead, that waits at home, and the state in which it waits.
+
+    `spec` is that of the pod, or of the first pod of the unit that does not fit; `named` (uid) is the pod asked about.
+    """
 
     cluster: Cluster
     record: PodRecord
     now: float
+    named: str
+    spec: PodSpec
 
     @property
-    def spec(self) -> PodSpec:
-        """The scheduling part of the pod."""
-        return self.record.pod.spec
+    def total(self) -> PodSpec:
+        """A spec with the requests of the pod, or of the required pods of the unit together."""
+        return self.cluster.total(self.record)
 
     @property
     def home(self) -> str:
@@ -59,23 +66,43 @@ class Question:
         It starts at once, at home or on loan, or after evictions. Pods ahead of it are not tried first.
         """
         record = record or self.record
-        return start_by(self.cluster, record, proposed(self.cluster, record, self.now), self.now)
+        return self.start_by(record, proposed(self.cluster, record, self.now))
+
+    def start_by(self, record: PodRecord, proposal: Proposal) -> Start | None:
+        """Return where a proposal for a pod at home leads: a pod that borrows goes from lender to lender."""
+        pool, records = record.home, self.cluster.records
+        visited: tuple[str, ...] = (pool,)
+        while isinstance(proposal, Borrow):
+            pool, visited = proposal.lender, (*visited, proposal.lender)
+            guest = _moved(record, pool, visited)
+            proposal = propose(self.cluster, guest, pool, self.now, known=True)
+        if not isinstance(proposal, Place | MakeRoom):
+            return None
+        victims = proposal.victims if isinstance(proposal, MakeRoom) else ()
+        if record.leads is None:
+            return Start(proposal.node, pool, victims)
+        placed = {record.pod.uid: proposal.node, **{one.pod: one.node for one in proposal.others}}
+        nodes = sorted((full_name(records[uid].pod), node) for uid, node in placed.items())
+        return Start(placed.get(self.named, ""), pool, victims, tuple(nodes))
+
+    @contextmanager
+    def beside(self, pool: str) -> Iterator[tuple[int, PodRecord]]:
+        """Place the pods of a unit that fit in a pool; yield how many, and the next pod. A single pod is the next."""
+        cluster, unit = self.cluster, self.record.leads
+        found = place_unit(cluster.unit_request(unit, pool), cluster.runner, self.rows_of(pool)) if unit else None
+        fits = found.pods if isinstance(found, NotPlaced) else ()
+        with Trial(cluster.nodes) as trial:
+            for one in fits:
+                trial.place(one)
+            yield len(fits), unit.pods[len(fits)] if unit else self.record
 
 
-def start_by(cluster: Cluster, record: PodRecord, proposal: Proposal, now: float) -> Start | None:
-    """Return where a proposal for a pod at home leads: a pod that borrows goes from lender to lender."""
-    pool = record.home
-    visited: tuple[str, ...] = (pool,)
-    while isinstance(proposal, Borrow):
-        pool, visited = proposal.lender, (*visited, proposal.lender)
-        guest = replace(record, queue=pool, visited=visited)
-        proposal = propose(cluster, guest, pool, now, known=True)
-    match proposal:
-        case Place(node):
-            return Start(node, pool)
-        case MakeRoom(node, victims):
-            return Start(node, pool, victims)
-    return None
+def question_of(cluster: Cluster, record: PodRecord, now: float) -> Question:
+    """Return the question about a pod that waits, and the unit with which it does."""
+    lead = at_home(record.waits_as)
+    question = Question(cluster, lead, now, record.pod.uid, lead.pod.spec)
+    with question.beside(question.home) as (_, short):
+        return replace(question, spec=short.pod.spec)
 
 
 def proposed(cluster: Cluster, record: PodRecord, now: float) -> Proposal:
@@ -99,7 +126,16 @@ def at_home(record: PodRecord) -> PodRecord:
     """Return the record as it is at the begin of an attempt at home: the same one where it waits there."""
     if record.queue == record.home and not record.visited:
         return record
-    return replace(record, queue=record.home, visited=())
+    return _moved(record, record.home, ())
+
+
+def _moved(record: PodRecord, queue: str, visited: tuple[str, ...]) -> PodRecord:
+    """Return a copy of the record in another queue; that of a lead leads a copy of its unit."""
+    moved, unit = replace(record, queue=queue, visited=visited), record.leads
+    if unit is not None:
+        pods = tuple(moved if one is record else one for one in unit.pods)
+        moved.unit = replace(unit, lead=moved, pods=pods)
+    return moved
 
 
 def requesting(record: PodRecord, resource: str, amount: int) -> PodRecord:
@@ -183,9 +219,10 @@ def node_added(cluster: Cluster, node: Node) -> Iterator[None]:
 
 @contextmanager
 def pods_ended(cluster: Cluster, records: Sequence[PodRecord]) -> Iterator[None]:
-    """Take pods off their nodes, as if they were gone."""
+    """Take pods off their nodes, as if they were gone; the units that they leave are not formed again."""
     gone = [(record, record.assigned) for record in records]
     ended_loans, before = cluster.ended_loans, set(cluster.ended_loans)
+    spare, stale = dict(cluster.running.spare), dict(cluster.units.stale)
     for record in records:
         cluster.uncount(record)
     try:
@@ -194,4 +231,7 @@ def pods_ended(cluster: Cluster, records: Sequence[PodRecord]) -> Iterator[None]
         for record, assigned in reversed(gone):
             cluster.nodes.add(assigned)
             cluster.adopt(record, assigned)
+            if record.unit is not None:
+                cluster.running.set_spare(record.unit.number, spare.get(record.unit.number, 0))
         ended_loans.intersection_update(before)
+        cluster.units.stale = stale

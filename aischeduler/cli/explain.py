@@ -138,21 +138,22 @@ def _ended(pod: Pod) -> str:
 
 
 def _waiting_in(cluster: Cluster, pool: str) -> Sequence[PodRecord]:
+    """Return the pods that wait in a pool; of those that wait together, their lead."""
     queue = cluster.queues.get(pool)
     if queue is None:
         raise NoExplanationError(Status.MISSING, f"there is no Pool {pool}")
-    return sorted(queue.records(), key=lambda record: record.order)
+    return sorted({record.waits_as for record in queue.records()}, key=lambda record: record.order)
 
 
 def _of_job(cluster: Cluster, namespace: str, name: str) -> Sequence[PodRecord]:
-    records = [
-        record
+    records = {
+        record.waits_as
         for record in cluster.records.values()
         if record.pod.namespace == namespace
         and cluster.ours(record.pod)
         and any(record.pod.labels.get(label) == name for label in JOB_LABELS)
         and (record.queue or record.counted is not None)
-    ]
+    }
     if not records:
         raise NoExplanationError(Status.MISSING, f"there is no unfinished pod of the Job {namespace}/{name}")
     return sorted(records, key=lambda record: (record.counted is not None, record.order))

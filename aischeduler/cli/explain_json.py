@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from aischeduler.analysis.explanation import Explanation, Missing, MissingKind, Refusal, Remedy, Start
+from aischeduler.analysis.explanation import Explanation, Missing, MissingKind, PodUnit, Refusal, Remedy, Start
 from aischeduler.analysis.quantities import quantity
 from aischeduler.analysis.remedy_steps import steps
 
@@ -48,6 +48,7 @@ def _explanation(one: Explanation, pod: Json | None) -> dict[str, Any]:
         "preemption": {"reason": one.preemption, "leaving": list(one.leaving)},
         "borrowing": [{"pool": loan.pool, "refusal": loan.refusal, "reason": loan.reason} for loan in one.borrowing],
         "starts": _start(one.start) if one.start is not None else None,
+        "unit": _unit(one.unit) if one.unit is not None else None,
         "ranking": [{"node": node, "score": score} for node, score in one.ranking],
         "remedies": [_remedy(remedy, pod) for remedy in one.remedies],
     }
@@ -76,8 +77,14 @@ def _missing(missing: Missing) -> dict[str, Any]:
     return found
 
 
+def _unit(unit: PodUnit) -> dict[str, Any]:
+    refused = unit.first_refused or None
+    return {"name": unit.name, "pods": list(unit.pods), "required": unit.required, "firstRefused": refused}
+
+
 def _start(start: Start) -> dict[str, Any]:
-    return {"pool": start.pool, "node": start.node, "evictions": len(start.victims)}
+    nodes = dict(start.nodes)
+    return {"pool": start.pool, "node": start.node, "nodes": nodes, "evictions": len(start.victims)}
 
 
 def _remedy(remedy: Remedy, pod: Json | None) -> dict[str, Any]:

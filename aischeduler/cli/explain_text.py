@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from aischeduler.analysis.explanation import AddNode, Explanation, LowerRequest, Refusal, Start, Verdict
+from aischeduler.analysis.explanation import AddNode, Explanation, LowerRequest, PodUnit, Refusal, Start, Verdict
 from aischeduler.analysis.lenders import missing_text, thing
 from aischeduler.analysis.quantities import readable
 from aischeduler.model.names import PODS
@@ -28,6 +28,8 @@ def explanation_text(one: Explanation, owner: str) -> Iterator[RenderableType]:
     """Yield the parts of the page; `owner` is the object that makes such pods, empty where none does."""
     yield Text(printable(_headline(one)), style="bold")
     yield Text(f"It requests {_requests(one)}.{_ahead(one)}")
+    if one.unit is not None:
+        yield Text(printable(_unit(one, one.unit)))
     if one.message and (one.verdict in (Verdict.HELD, Verdict.GATED) or not one.refused):
         yield Text(printable(one.message))
     if one.start is not None:
@@ -58,7 +60,8 @@ def summary_table(explanations: Sequence[Explanation]) -> Table:
         remedy = one.remedies[0].text if one.remedies else ""
         starts = _where(one.start, "") if one.start is not None else remedy
         near_text = one.node if one.verdict is Verdict.BOUND else (near[-1] if near else "")
-        cells = (f"{one.pod.namespace}/{one.pod.name}", str(one.verdict), str(one.ahead), near_text, starts)
+        more = f" and {len(one.unit.pods) - 1} more" if one.unit is not None and one.unit.required else ""
+        cells = (f"{one.pod.namespace}/{one.pod.name}{more}", str(one.verdict), str(one.ahead), near_text, starts)
         table.add_row(*map(printable, cells))
     return table
 
@@ -70,13 +73,24 @@ def _headline(one: Explanation) -> str:
             loan = f", on loan to the pool {one.loan.home}" if one.loan is not None else ""
             return f"{name} is on the node {one.node}{f' of {pool}' if one.pool else ', which does not exist'}{loan}."
         case Verdict.NOMINATED:
-            return f"{name} waits in {pool}; it is nominated to the node {one.node}."
+            return f"{name} waits in {pool}{f'; it is nominated to the node {one.node}' if one.node else ''}."
         case Verdict.HELD:
             return f"{name} waits in {pool}; it is held."
         case Verdict.GATED:
-            return f"{name} waits in {pool}; its scheduling gates hold it."
+            return f"{name} waits in {pool}; {'its scheduling gates hold it' if one.unit is None else 'it is gated'}."
         case _:
             return f"{name} waits in {pool}."
+
+
+def _unit(one: Explanation, unit: PodUnit) -> str:
+    """Return which pods start together and how many must; of other pods of a unit, which these are."""
+    name, count = f"{one.pod.namespace}/{one.pod.name}", len(unit.pods)
+    others = _some([pod for pod in unit.pods if pod != name])
+    if not unit.required:
+        return f"Its unit is {unit.name}{f', with {others}' if others else ''}."
+    must = f"{unit.required} of the {count}" if unit.required < count else "both" if count == 2 else f"all {count}"
+    first = f" The first that does not fit is {unit.first_refused}, for which the nodes are shown."
+    return f"It starts together with {others}: {must} must fit.{first if unit.first_refused else ''}"
 
 
 def _requests(one: Explanation) -> str:
@@ -95,10 +109,11 @@ def _ahead(one: Explanation) -> str:
 
 
 def _where(start: Start, added: str) -> str:
+    nodes = _some([node or added for node in start.all_nodes])
     if not start.victims:
-        return f"at once on {added or start.node} ({start.pool})"
+        return f"at once on {nodes} ({start.pool})"
     count = len(start.victims)
-    return f"on {added or start.node} ({start.pool}) after {count} eviction{'s' * (count > 1)}"
+    return f"on {nodes} ({start.pool}) after {count} eviction{'s' * (count > 1)}"
 
 
 def _funnel(one: Explanation) -> Table:
@@ -129,9 +144,12 @@ def _ranking(one: Explanation) -> Table:
 
 
 def _leaving(one: Explanation) -> str:
-    named = ", ".join(one.leaving[:COUNTS_NAMED_MAX])
-    more = len(one.leaving) - COUNTS_NAMED_MAX
-    return f" ({named}{f' and {more} more' if more > 0 else ''})" if one.leaving else ""
+    return f" ({_some(one.leaving)})" if one.leaving else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - COUNTS_NAMED_MAX
+    return f"{', '.join(names[:COUNTS_NAMED_MAX])}{f' and {more} more' if more > 0 else ''}"
 
 
 def _lenders(one: Explanation) -> Table:

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import orjson
 
-from aischeduler.analysis.plan import Plan, UnitPlan, full_name
+from aischeduler.analysis.explanation import full_name
+from aischeduler.analysis.plan import Plan, UnitPlan
 from aischeduler.cli.plan_documents import Variant
 from aischeduler.model.actions import Bind, Evict
 

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from aischeduler.analysis.plan import Plan, UnitPlan, Verdict, full_name
+from aischeduler.analysis.explanation import full_name
+from aischeduler.analysis.plan import Plan, UnitPlan, Verdict
 from aischeduler.cli.plan_documents import Variant
 from aischeduler.cli.pools_table import print_trimmed
 from aischeduler.observability.logging import printable
@@ -65,9 +66,15 @@ def _table(plan: Plan, names_max: int) -> Table:
 
 def _side_by_side(plans: Plans, names_max: int) -> Table:
     table = _new_table("Unit", *(variant.label() or AS_WRITTEN for variant, _ in plans))
-    rows = zip(*(plan.units for _, plan in plans), strict=True)
-    for row in list(rows)[:UNITS_MAX]:
-        table.add_row(_unit_name(row[0]), *(_cell(one, names_max) for one in row))
+    rows: dict[tuple[str, int], dict[int, Text]] = {}
+    for column, (_, plan) in enumerate(plans):
+        counts = Counter[str]()
+        for one in plan.units:  # objects that are of one unit in a variant may have no pods in another
+            name = _unit_name(one)
+            rows.setdefault((name, counts[name]), {})[column] = _cell(one, names_max)
+            counts[name] += 1
+    for (name, _), cells in list(rows.items())[:UNITS_MAX]:
+        table.add_row(name, *(cells.get(column, "") for column in range(len(plans))))
     return table
 
 

@@ -24,15 +24,7 @@ def lifted_for(cluster: Cluster, record: PodRecord, pool: str) -> tuple[Claim, .
 
 def without(cluster: Cluster, claims: tuple[Claim, ...]) -> Trial:
     """Return a trial on the table without these claims."""
-    trial = Trial(cluster.nodes)
-    if not claims:
-        return trial
-    try:
-        trial.remove(pod for claim in claims for pod in claim.assigned)
-    except BaseException:  # the caller has not entered the trial yet
-        trial.put_back(failed=True)
-        raise
-    return trial
+    return Trial(cluster.nodes, [pod for claim in claims for pod in claim.assigned])
 
 
 def end_claim(cluster: Cluster, claim: Claim, now: float) -> None:

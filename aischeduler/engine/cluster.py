@@ -13,15 +13,13 @@ from typing import Final
 
 from cachetools import LRUCache
 
-from aischeduler.engine.errands import Errands
+from aischeduler.engine.errands import Errands, Freshness, UnknownPools, Versions
 from aischeduler.engine.news import News
 from aischeduler.engine.pod_counting import count_again, pods_on_rows, selectors_of
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.reservations import Reservations
 from aischeduler.engine.search_cache import Searches
 from aischeduler.engine.tally import Tally
-from aischeduler.engine.unrest import Versions
-from aischeduler.engine.unseen import Freshness, UnknownPools
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.actions import Action, ReportPool
@@ -320,7 +318,8 @@ class Cluster:
     def may_go(self, record: PodRecord) -> bool:
         """Return whether a pod on a row may be evicted now."""
         uid = record.pod.uid
-        return self._evictable(record.pod) and not self.leaving(uid) and not self._stays(uid)
+        stays = self._stays(uid) or uid in self.reservations.delayed
+        return self._evictable(record.pod) and not self.leaving(uid) and not stays
 
     def on_row(self, row: int) -> tuple[PodRecord, ...]:
         """Return the records of the pods on a row, in the order of their uids."""

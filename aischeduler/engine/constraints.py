@@ -68,22 +68,12 @@ def note_anti_affinity(cluster: Cluster, pod: Pod) -> None:
 def recheck_affected(cluster: Cluster, pool: str, affected: Affected) -> None:
     """Have the waiting pods of the pool rechecked that a namespace, or anti-affinity on a node, may hold or release."""
     queue = cluster.queues[pool]
-    for state in RECHECKED if affected.namespaces else ():
-        recheck_later(
-            cluster,
-            (
-                record
-                for record in queue.in_state(state)
-                if affected.namespaces.keys() & {"", record.pod.namespace} and not record.pod.spec.invalid
-            ),
-        )
-    if affected.excluded:
-        nominated = queue.in_state(PodState.NOMINATED)
-        recheck_later(cluster, (record for record in nominated if _excluded(cluster, record)))
-
-
-def _excluded(cluster: Cluster, record: PodRecord) -> bool:
-    return any(_kept_away(cluster, one.pod) is not None for one in record.together)
+    of = affected.namespaces.keys()
+    waiting = [record for state in RECHECKED for record in queue.in_state(state)] if of else []
+    recheck_later(cluster, (one for one in waiting if of & {"", one.pod.namespace} and not one.pod.spec.invalid))
+    for record in queue.in_state(PodState.NOMINATED) if affected.excluded else ():
+        if any(_kept_away(cluster, one.pod) is not None for one in record.together):
+            recheck_later(cluster, (record,))
 
 
 def _kept_away(cluster: Cluster, pod: Pod) -> Held | None:

@@ -17,7 +17,7 @@ from aischeduler.engine.evictions import evict
 from aischeduler.engine.freshness import await_fresh_view
 from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.net import count_saved
-from aischeduler.engine.permits import delay, reserve, send
+from aischeduler.engine.permits import delay, reserve, send, take_back
 from aischeduler.engine.propose import propose
 from aischeduler.engine.tally import Result
 from aischeduler.engine.units import form
@@ -245,7 +245,12 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     cluster.claims.make(Claim(record, rooms, pool, proposal.victims, tried.now))
     tried.queue.nominate(record, tried.now)
     for uid in proposal.victims:
-        tried.actions.append(evict(cluster, cluster.records[uid], record, record.decision))
+        victim = cluster.records[uid]
+        if uid in cluster.reservations.delayed:
+            why = f"preempted by {record.pod.namespace}/{record.pod.name} before its Binding"
+            take_back(cluster, victim, why, tried.actions)
+        else:
+            tried.actions.append(evict(cluster, victim, record, record.decision))
     renominate(cluster, displaced, tried.now)
     tried.nominate(proposal.node, proposal.others)
     tried.report(proposal.message)

@@ -1,12 +1,26 @@
-"""Deferred work: the decisions of pools do work that events cause, so that handling an event stays cheap."""
+"""Deferred work: the decisions of pools do work that events cause, so that handling an event stays cheap.
+
+Beside it stands what waits for reads: the data of `unknown_pools` and `freshness`.
+
+Invariant: endless changes delay an update of the reasons of waiting pods by a limited time; one change causes one.
+"""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
+from typing import Final
 
-from aischeduler.engine.unrest import Unrest
+from aischeduler.model.node import Node
 from aischeduler.state.records import Backoff, OrderKey, PodRecord
 from aischeduler.state.timers import Timers
+
+REST_SECONDS: Final = 10.0
+"""The pause after the last change before an update."""
+UNREST_SECONDS_MAX: Final = 60.0
+"""The longest delay of an update by further changes."""
+
+Versions = tuple[int, ...]
+"""The versions of everything that reasons depend on: nodes, running pods, pools, loans and queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +94,32 @@ class Doubts:
         self.due.set(pool, now + backoff.seconds(count))
         self.noted[pool] = (count + 1, now)
 
-    def cancel(self, pool: str) -> None:
-        """Drop a pool that is gone."""
-        self.due.drop(pool)
-        self.noted.pop(pool, None)
+
+@dataclass(slots=True)
+class Unrest:
+    """When to update the reasons of waiting pods: some seconds after the last change of what reasons depend on.
+
+    `versions` are the last ones, `since` is when they began to change, and `until` when an update is due.
+    """
+
+    versions: Versions = ()
+    since: float = 0.0
+    until: float | None = None
+
+    def note(self, versions: Versions, now: float) -> None:
+        """Note the versions of now."""
+        if versions == self.versions:
+            return
+        if self.until is None:
+            self.since = now
+        self.versions, self.until = versions, min(now + REST_SECONDS, self.since + UNREST_SECONDS_MAX)
+
+    def ended(self, now: float) -> bool:
+        """Return whether an update is due, once per change."""
+        if self.until is None or self.until > now:
+            return False
+        self.until = None
+        return True
 
 
 @dataclass(slots=True)
@@ -126,20 +162,12 @@ class Errands:
 
     def cancel(self, pool: str) -> None:
         """Drop the work of a pool that is gone."""
-        self.rows.pop(pool, None)
-        self.review.discard(pool)
-        self.affected.pop(pool, None)
-        self.waking.pop(pool, None)
-        self.counted.pop(pool, None)
-        self.rechecking.pop(pool, None)
-        self.rewording.pop(pool, None)
-        self.regrouped.discard(pool)
-        self.relook.pop(pool, None)
-        self.lending.pop(pool, None)
-        self.seeking.pop(pool, None)
-        self.seek_again.discard(pool)
-        self.sought.discard(pool)
-        self.doubts.cancel(pool)
+        on_pods = (self.rows, self.affected, self.waking, self.counted, self.rechecking, self.rewording)
+        for errand in (*on_pods, self.relook, self.lending, self.seeking, self.doubts.noted):
+            errand.pop(pool, None)
+        for pools in (self.review, self.regrouped, self.seek_again, self.sought):
+            pools.discard(pool)
+        self.doubts.due.drop(pool)
 
     def affect(self, pool: str) -> Affected:
         """Return what changed for many pods of this pool, to add to it."""
@@ -162,3 +190,49 @@ class Errands:
         tried = (self.rows, self.affected, self.counted, self.waking, self.rechecking)
         found = (*tried, self.review, self.rewording, self.lending, self.seeking)
         return {pool for errand in found for pool in errand}
+
+
+@dataclass(slots=True)
+class LateNode:
+    """A new node that no known Pool selects: it is added after a list of the Pools, or when it is due."""
+
+    node: Node
+    due: float
+    asked: bool = False
+    """Whether the list that is under way was requested after the node came."""
+
+
+@dataclass(slots=True)
+class UnknownPools:
+    """Pool name -> pods by uid: of the read that is under way, and of the next one."""
+
+    reading: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
+    wanted: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
+    missing: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Uid of a pod -> the Pool that it names and that a read did not find, and when it was read."""
+    late: dict[str, LateNode] = field(default_factory=dict)
+    """New nodes by name."""
+    listing: bool = False
+    """Whether a list of the Pools is under way."""
+    begun: bool = False
+    """Whether Pools are read: from the first decision, and while this scheduler leads."""
+
+
+@dataclass(slots=True)
+class Freshness:
+    """When each pool was refreshed last, when its refresh was requested, and what waits for it."""
+
+    refreshed_at: dict[str, float] = field(default_factory=dict)
+    asked_at: dict[str, float] = field(default_factory=dict)
+    waiting: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
+    """Pool -> the pods, by uid, that would evict in the pool."""
+    loans: set[str] = field(default_factory=set)
+    """The pools that would end loans."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Pool -> why its last refresh failed."""
+
+    def forget(self, pool: str) -> None:
+        """Drop a pool that is gone."""
+        for known in (self.refreshed_at, self.asked_at, self.waiting, self.problems):
+            known.pop(pool, None)
+        self.loans.discard(pool)

@@ -8,11 +8,9 @@ Invariants:
 from functools import partial
 from typing import assert_never
 
-import numpy as np
-
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import storage_changed
-from aischeduler.engine.evictions import LEAVING_SLACK_SECONDS
+from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.freshness import go_on
 from aischeduler.engine.pod_counting import recount_loans
 from aischeduler.engine.pool_events import forget_edits
@@ -22,50 +20,26 @@ from aischeduler.engine.recovery import (
     attempt_each,
     doubt,
     drop_claim,
-    end_quietly,
     find_lost,
     internal_error,
     mend,
+    stay,
     take_out,
-    wait_again,
 )
-from aischeduler.engine.unknown_pools import forget_late, want_again
+from aischeduler.engine.unknown_pools import want_again
+from aischeduler.model import events
 from aischeduler.model.actions import Action, Step
-from aischeduler.model.events import (
-    BindRefusal,
-    BindRefused,
-    BudgetGone,
-    BudgetSeen,
-    Event,
-    EvictRefused,
-    NamespaceGone,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    PoolGone,
-    PoolRead,
-    PoolSeen,
-    PoolsListed,
-    PoolUnread,
-    Refreshed,
-    RefreshFailed,
-    VolumeClaimGone,
-    VolumeClaimSeen,
-    VolumeGone,
-    VolumeSeen,
-)
+from aischeduler.model.events import BindRefusal, Event
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
-from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState
+from aischeduler.state.records import NOWHERE, PodRecord, PodState
 from aischeduler.state.transitions import Transition, change_state
 
 
 def event_failed(cluster: Cluster, event: Event, before: Mark, error: Exception) -> list[Action]:
     """Repair the state after an event whose handling failed; return the actions."""
     name = type(event).__name__
-    pod = event.pod if isinstance(event, PodSeen) else None
+    pod = event.pod if isinstance(event, events.PodSeen) else None
     told: list[Action] = [internal_error(cluster, Doing(Step.EVENT, f"handling {name}", pod=pod), error)]
     repairs = (partial(_believe, cluster, event), partial(mend, cluster, before), partial(find_lost, cluster))
     attempt_each(cluster, told, *repairs)
@@ -83,84 +57,85 @@ def refresh_all(cluster: Cluster) -> None:
 def _believe(cluster: Cluster, event: Event) -> None:
     """Apply the object of the event."""
     match event:
-        case PodSeen(pod):
+        case events.PodSeen(pod):
             _place_anew(cluster, pod)
-        case PodGone(uid):
+        case events.PodGone(uid):
             _strike(cluster, uid)
-        case BindRefused(uid, _, refusal):
+        case events.BindRefused(uid, _, refusal):
             _unbind(cluster, uid, refusal)
-        case EvictRefused(uid):
-            _keep(cluster, uid)
-        case NodeSeen() | NodeGone():
-            _believe_node(cluster, event)
-        case PoolSeen() | PoolGone():
-            _believe_pool(cluster, event)
-        case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
-            _believe_rules(cluster, event)
-        case VolumeClaimSeen() | VolumeClaimGone() | VolumeSeen() | VolumeGone():
-            storage_changed(cluster, event)
-            _wake_held(cluster)
-        case PoolRead() | PoolUnread() | PoolsListed():
+        case events.EvictRefused(uid):
+            if uid in cluster.records:
+                stay(cluster, cluster.records[uid])
+        case events.Refreshed(pool) | events.RefreshFailed(pool):
+            go_on(cluster, pool, cluster.now)
+        case events.PoolRead() | events.PoolUnread() | events.PoolsListed():
             want_again(cluster)
             _wake_held(cluster)
-        case Refreshed(pool) | RefreshFailed(pool):
-            go_on(cluster, pool, cluster.now)
+        case events.NodeSeen() | events.NodeGone() | events.PoolSeen() | events.PoolGone():
+            _store(cluster, event)
+            _follow(cluster)
+        case events.BudgetSeen() | events.BudgetGone() | events.NamespaceSeen() | events.NamespaceGone():
+            _store_rule(cluster, event)
+            _follow(cluster)
+        case events.VolumeClaimSeen() | events.VolumeClaimGone() | events.VolumeSeen() | events.VolumeGone():
+            storage_changed(cluster, event)
+            _follow(cluster)
         case _:
             assert_never(event)
 
 
-def _believe_rules(cluster: Cluster, event: BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone) -> None:
+def _store(cluster: Cluster, event: events.NodeSeen | events.NodeGone | events.PoolSeen | events.PoolGone) -> None:
     match event:
-        case BudgetSeen(budget):
+        case events.NodeSeen(node):
+            cluster.unknown_pools.late.pop(node.name, None)
+            cluster.nodes.see(node)
+        case events.NodeGone(name):
+            cluster.unknown_pools.late.pop(name, None)
+            cluster.nodes.forget(name)
+        case events.PoolSeen(pool) if pool.name in cluster.edits:
+            cluster.edits[pool.name] = pool
+        case events.PoolSeen(pool):
+            cluster.pools.see(pool)
+        case events.PoolGone(name):
+            forget_edits(cluster, name)
+            if name == DEFAULT_POOL:
+                cluster.pools.see(cluster.profile.default_pool)
+            else:
+                if name in cluster.pools.pools:
+                    cluster.pools.forget(name)
+                cluster.queues.pop(name, None)
+                cluster.forget_pool(name)
+
+
+def _store_rule(
+    cluster: Cluster, event: events.BudgetSeen | events.BudgetGone | events.NamespaceSeen | events.NamespaceGone
+) -> None:
+    match event:
+        case events.BudgetSeen(budget):
             cluster.budgets.see(budget, cluster.victims)
-        case BudgetGone(namespace, name):
+        case events.BudgetGone(namespace, name):
             cluster.budgets.forget(namespace, name)
-        case NamespaceSeen(name, labels):
+        case events.NamespaceSeen(name, labels):
             cluster.namespaces[name] = labels
-        case NamespaceGone(name):
+        case events.NamespaceGone(name):
             cluster.namespaces.pop(name, None)
-    refresh_all(cluster)
+
+
+def _follow(cluster: Cluster) -> None:
+    """Update the pools of rows, the queues, and all pods after an object changed on which they depend."""
+    cluster.pools.assign()
+    for name in cluster.pools.names():
+        if name not in cluster.queues:
+            cluster.add_queue(name)
+    for record in tuple(cluster.records.values()):
+        if record.counted is not None:
+            cluster.refresh(record)
+        elif record.home != cluster.pools.home(record.pod.pool) or record.queue not in cluster.queues:
+            _take_off(cluster, record)
+            cluster.stir.abroad.drop(record.home, record.pod.uid)
+    recount_loans(cluster)
     _wake_held(cluster)
-
-
-def _believe_node(cluster: Cluster, event: NodeSeen | NodeGone) -> None:
-    forget_late(cluster, event.node.name if isinstance(event, NodeSeen) else event.name)
-    if isinstance(event, NodeSeen):
-        row, _ = cluster.nodes.see(event.node)
-        cluster.pools.assign_row(row, event.node)
-        _follow_rows(cluster, [row])
-        return
-    gone = cluster.nodes.rows.get(event.name)
-    if gone is not None:
-        cluster.pools.assign_row(gone, None)
-        _follow_rows(cluster, [gone])
-        cluster.nodes.forget(event.name)
-
-
-def _believe_pool(cluster: Cluster, event: PoolSeen | PoolGone) -> None:
-    if isinstance(event, PoolSeen):
-        if event.pool.name in cluster.edits:
-            cluster.edits[event.pool.name] = event.pool
-        else:
-            cluster.pools.see(event.pool)
-    elif event.name == DEFAULT_POOL:
-        forget_edits(cluster, event.name)
-        cluster.pools.see(cluster.profile.default_pool)
-    else:
-        forget_edits(cluster, event.name)
-        if event.name in cluster.pools.pools:
-            cluster.pools.forget(event.name)
-        cluster.forget_pool(event.name)
-    _follow_pools(cluster)
-
-
-def _keep(cluster: Cluster, uid: str) -> None:
-    """End the claims on the room of a pod that was not evicted."""
-    record = cluster.records.get(uid)
-    if record is not None and record.counted is not None:
-        cluster.refresh(record)
-        for claim in cluster.claims.on_row(record.row):
-            end_quietly(cluster, claim)
+    cluster.errands.review.update(cluster.pools.names())
 
 
 def _wake_held(cluster: Cluster) -> None:
@@ -172,11 +147,10 @@ def _wake_held(cluster: Cluster) -> None:
 def _strike(cluster: Cluster, uid: str) -> None:
     """Remove a pod, whatever the failed step has already done."""
     record = cluster.records.get(uid)
-    if record is None:
-        return
-    _forget_leaving(cluster, record)
-    _take_off(cluster, record)
-    cluster.strike(record)
+    if record is not None:
+        left(cluster, record)
+        _take_off(cluster, record)
+        cluster.strike(record)
 
 
 def _take_off(cluster: Cluster, record: PodRecord) -> None:
@@ -186,15 +160,6 @@ def _take_off(cluster: Cluster, record: PodRecord) -> None:
     cluster.withdraw(record)
     record.offered = NOWHERE
     take_out(cluster, record)
-
-
-def _forget_leaving(cluster: Cluster, record: PodRecord) -> None:
-    uid = record.pod.uid
-    cluster.forget_eviction(uid)
-    cluster.departures.drop(uid)
-    cluster.overstayed.discard(uid)
-    cluster.spared.drop(uid)
-    cluster.budgets.forget_pod(record.pod)
 
 
 def _place_anew(cluster: Cluster, pod: Pod) -> None:
@@ -209,11 +174,10 @@ def _place_anew(cluster: Cluster, pod: Pod) -> None:
         return
     if record is None:
         record = PodRecord(pod, cluster.next_arrival(), PodState.NEW, cluster.now)
-    assumed = record.state is PodState.ASSUMED and record.row != NOWHERE
+    assumed = under_way and record.row != NOWHERE
     node = pod.node_name or (cluster.nodes.names[record.row] if assumed else "")
-    overstayed = pod.uid in cluster.overstayed
     if not node or record.counted is None:
-        _forget_leaving(cluster, record)
+        left(cluster, record)
     _take_off(cluster, record)
     if cluster.records.get(pod.uid) is record:
         cluster.rename(record, pod)
@@ -221,61 +185,25 @@ def _place_anew(cluster: Cluster, pod: Pod) -> None:
         record.pod = pod
         cluster.enroll(record)
     if not node:
-        wait_again(cluster, record)
         return
-    if pod.terminating and pod.node_name:
-        cluster.forget_eviction(pod.uid)
-        if not overstayed and pod.uid not in cluster.departures:
-            cluster.departures.set(pod.uid, cluster.now + pod.grace_seconds + LEAVING_SLACK_SECONDS)
     if pod.node_name:
         change_state(record, Transition.SHOWN)
-    if record.state is PodState.ASSUMED:
+    else:
         cluster.unsettled[pod.uid] = cluster.now
         cluster.unsettled.move_to_end(pod.uid, last=False)
     cluster.count(record, node)
     cluster.review_loans(record.row)
+    if pod.node_name and pod.terminating:
+        terminates(cluster, record, cluster.now)
 
 
 def _unbind(cluster: Cluster, uid: str, refusal: BindRefusal) -> None:
-    """Queue a pod again whose Binding was refused and that is in no queue."""
+    """Queue an assumed pod again whose Binding was refused."""
     record = cluster.records.get(uid)
-    if record is None or record.queue or (record.state is not PodState.ASSUMED and record.state not in WAITING):
+    if record is None or record.state is not PodState.ASSUMED:
         return
     if refusal is BindRefusal.GONE:
         _strike(cluster, uid)
         return
-    _forget_leaving(cluster, record)
+    left(cluster, record)
     _take_off(cluster, record)
-    wait_again(cluster, record)
-
-
-def _follow_rows(cluster: Cluster, rows: list[int]) -> None:
-    """Update loans and claims of rows that may have changed their pool."""
-    cluster.running.follow_pools(np.array(rows, dtype=np.intp), cluster.nodes.pool)
-    recount_loans(cluster)
-    for row in rows:
-        for claim in cluster.claims.on_row(row):
-            if cluster.pool_of(row) != claim.pool:
-                end_quietly(cluster, claim)
-
-
-def _follow_pools(cluster: Cluster) -> None:
-    """Update rows, queues and home pools after a change of the pools."""
-    cluster.pools.assign()
-    for name in cluster.pools.names():
-        if name not in cluster.queues:
-            cluster.add_queue(name)
-    for name in [name for name in cluster.queues if name not in cluster.pools.pools]:
-        del cluster.queues[name]
-        cluster.forget_pool(name)
-    for record in tuple(cluster.records.values()):
-        home = cluster.pools.home(record.pod.pool)
-        if record.counted is not None:
-            cluster.refresh(record)
-        elif record.home != home or record.queue not in cluster.queues:
-            _take_off(cluster, record)
-            cluster.stir.abroad.drop(record.home, record.pod.uid)
-            wait_again(cluster, record)
-    _follow_rows(cluster, sorted(cluster.nodes.rows.values()))
-    _wake_held(cluster)
-    cluster.errands.review.update(cluster.pools.names())

@@ -40,7 +40,10 @@ def evict(cluster: Cluster, victim: PodRecord, beneficiary: PodRecord | None, de
     cluster.victims[pod.uid] = Asked(asker, decision, cluster.decisions, cluster.now + UNHEARD_SECONDS)
     cluster.budgets.note_eviction(pod)
     cluster.refresh(victim)
-    cause = _cause(victim, pool, beneficiary)
+    if beneficiary is None:
+        cause = EvictionCause.LOAN_ENDED
+    else:
+        cause = EvictionCause.RECLAIMED if victim.home != pool else EvictionCause.PREEMPTED
     cluster.tally.evictions[pool, cause] += 1
     return Evict(
         victim=pod,
@@ -53,12 +56,6 @@ def evict(cluster: Cluster, victim: PodRecord, beneficiary: PodRecord | None, de
     )
 
 
-def _cause(victim: PodRecord, pool: str, beneficiary: PodRecord | None) -> EvictionCause:
-    if beneficiary is None:
-        return EvictionCause.LOAN_ENDED
-    return EvictionCause.RECLAIMED if victim.home != pool else EvictionCause.PREEMPTED
-
-
 def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Note that a pod on a row is terminating."""
     uid = record.pod.uid
@@ -69,13 +66,14 @@ def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
         cluster.row_changed(record.row)  # a pod may wait for its room instead of evicting another
 
 
-def left(cluster: Cluster, uid: str) -> None:
-    """Drop the eviction state of a pod that is gone."""
+def left(cluster: Cluster, record: PodRecord) -> None:
+    """Drop the eviction state of a pod that is no longer on a node."""
+    uid = record.pod.uid
     cluster.forget_eviction(uid)
     cluster.departures.drop(uid)
     cluster.overstayed.discard(uid)
     cluster.spared.drop(uid)
-    cluster.budgets.forget_pod(cluster.records[uid].pod)
+    cluster.budgets.forget_pod(record.pod)
 
 
 def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
@@ -132,7 +130,6 @@ def flush(cluster: Cluster, now: float) -> None:
     cluster.overstayed.update(record.pod.uid for record in overstayed)
     for record in overstayed:
         cluster.refresh(record)
-    for record in overstayed:
         cluster.row_changed(record.row, offers=False)
     _spare_no_more(cluster, cluster.spared.pop_due(now, FLUSHED_AT_ONCE))
 
@@ -164,7 +161,8 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
     for record in loans:
         if cluster.leaving(record.pod.uid) or record.pod.uid in cluster.overstayed:
             lent.subtract(record.pod.spec.request.taken)
-    newest_first = sorted(filter(cluster.may_go, loans), key=_newest_first)
+    mortal = filter(cluster.may_go, loans)
+    newest_first = sorted(mortal, key=lambda one: (-(one.pod.started_seconds or 2**62), -one.arrival, one.pod.uid))
     if pool.disable_sharing:
         return list(dict.fromkeys(one for record in newest_first for one in _lost_with(cluster, record)))
     chosen: dict[PodRecord, tuple[PodRecord, ...]] = {}
@@ -202,10 +200,6 @@ def _lent_to(pool: Pool, records: tuple[PodRecord, ...]) -> Counter[str]:
     return taken
 
 
-def _newest_first(record: PodRecord) -> tuple[int, int, str]:
-    return (-(record.pod.started_seconds or 2**62), -record.arrival, record.pod.uid)
-
-
 def _over(limit: ResourceList, lent: ResourceList, taken: ResourceList) -> bool:
     """Return whether a resource in `taken` is lent beyond the limit."""
     return any(lent.get(name, 0) > most and taken.get(name) for name, most in limit.items())
@@ -213,9 +207,7 @@ def _over(limit: ResourceList, lent: ResourceList, taken: ResourceList) -> bool:
 
 def _spare_no_more(cluster: Cluster, uids: list[str]) -> None:
     """Wake the pods that may need the room of pods that are spared no longer."""
-    records = [cluster.records[uid] for uid in uids]
-    for record in records:
+    for record in [cluster.records[uid] for uid in uids]:
         cluster.refresh(record)
-    for record in records:
         cluster.row_changed(record.row)
         cluster.review_loans(record.row)

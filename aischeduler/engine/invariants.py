@@ -8,7 +8,7 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,16 +16,13 @@ import numpy as np
 from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.queue_invariants import queue_faults
+from aischeduler.engine.recount import Faults, unequal
 from aischeduler.engine.summary import summarize
 from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.model.pool_summary import PoolSummary
-from aischeduler.state.claims import Claim
+from aischeduler.model.pod import PodSpec
 from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.pool_rows import NO_POOL
-from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState
-
-Faults = Iterator[tuple[str, str]]
-"""The name of an invariant, and what violates it."""
+from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,51 +52,49 @@ def check(cluster: Cluster) -> tuple[Violation, ...]:
 def records_faults(cluster: Cluster, records: Iterable[PodRecord]) -> Faults:
     """Check pods one by one: each has one state, and everything that is kept of it agrees."""
     for record in records:
-        uid = record.pod.uid
+        uid, named = record.pod.uid, cluster.naming.get(record.pod.pool, {})
         if cluster.records.get(uid) is not record:
             yield "I1", f"{uid}: its record is kept under another uid"
-        if record.home != recount.home_of(cluster, record):
-            yield "I3", f"{uid}: its home is {record.home}, it names {record.pod.pool}"
-        named = cluster.naming.get(record.pod.pool, {}).get(uid)
-        if record.pod.pool and named is not record:
+        yield from unequal(uid, ("I3", "its home is", record.home, recount.home_of(cluster, record)))
+        if record.pod.pool and named.get(uid) is not record:
             yield "I5", f"{uid}: not found among the pods that name {record.pod.pool}"
         yield from _waits(cluster, record) if record.state in WAITING else _runs(cluster, record)
 
 
 def _waits(cluster: Cluster, record: PodRecord) -> Faults:
-    uid, queue = record.pod.uid, cluster.queues.get(record.queue)
+    uid, queue, state = record.pod.uid, cluster.queues.get(record.queue), record.state
     if record.row != NOWHERE or record.counted is not None or record.loan is not None:
         yield "I1", f"{uid}: waits in {record.queue} and counts on {cluster.nodes.names[record.row]}"
-    if queue is None or queue._records.get(uid) is not record:
+    if queue is None or not queue.holds(record):
         yield "I3", f"{uid}: waits in {record.queue}, whose queue does not have it"
     held_by_gate = any(gate.holds(record.pod) for gate in cluster.profile.plugins.gates)
-    if held_by_gate != (record.state is PodState.GATED) and not _gated_with_unit(cluster, record, held_by_gate):
-        yield "I3", f"{uid}: {record.state.name} with the gates {record.pod.gates}"
-    if record.borrower:
-        if record.state not in (PodState.ACTIVE, PodState.BACKOFF):
-            yield "I3", f"{uid}: {record.state.name} in {record.queue}, which is not its home"
-        if record.visited[:1] != (record.home,) or record.queue not in record.visited:
-            yield "I3", f"{uid}: waits in {record.queue}, but its trip went to {record.visited}"
+    if held_by_gate != (state is PodState.GATED) and (held_by_gate or not _gated_with_unit(cluster, record)):
+        yield "I3", f"{uid}: {state.name} with the gates {record.pod.gates}"
+    if record.borrower and (record.visited[:1] != (record.home,) or record.queue not in record.visited):
+        yield "I3", f"{uid}: waits in {record.queue}, but its trip went to {record.visited}"
     if len(set(record.visited)) != len(record.visited):
         yield "I3", f"{uid}: its trip visits a pool twice: {record.visited}"
-    if record.visited and record.state not in (PodState.ACTIVE, PodState.BACKOFF):
-        yield "I3", f"{uid}: {record.state.name} and still on a trip: {record.visited}"
-    if record.pod.spec.invalid and record.state in (PodState.PARKED, PodState.NOMINATED):
-        yield "I14", f"{uid}: its spec is invalid and it is {record.state.name}"
+    if record.visited and state not in (PodState.ACTIVE, PodState.BACKOFF):  # so a borrower is in no other state
+        yield "I3", f"{uid}: {state.name} in {record.queue} and still on a trip: {record.visited}"
+    if record.pod.spec.invalid and state in (PodState.PARKED, PodState.NOMINATED):
+        yield "I14", f"{uid}: its spec is invalid and it is {state.name}"
     if uid in cluster.unsettled or cluster.leaving(uid) or uid in cluster.overstayed or uid in cluster.spared:
         yield "I5", f"{uid}: waits, but is kept as a pod on a node"
-    yield from _claims_while_waiting(cluster, record)
+    claims = cluster.claims.of(uid) is not None
+    if state is PodState.NOMINATED and not claims:
+        yield "claims", f"{uid}: nominated without a claim"
+    if claims and (record.borrower or state not in (PodState.NOMINATED, PodState.ACTIVE, PodState.BACKOFF)):
+        yield "claims", f"{uid}: {state.name} in {record.queue} with a claim"
 
 
-def _gated_with_unit(cluster: Cluster, record: PodRecord, held_by_gate: bool) -> bool:
-    """Return whether a pod is gated because its unit is not complete, or not formed yet."""
+def _gated_with_unit(cluster: Cluster, record: PodRecord) -> bool:
+    """Return whether a pod that no gate holds is gated because its unit is not complete, or not formed yet."""
     unit = record.unit
-    formed_later = unit is not None and (unit.name in cluster.units.stale or unit.name in cluster.units.again)
-    return (
-        record.state is PodState.GATED
-        and not held_by_gate
-        and (formed_later or (unit is not None and bool(unit.message)))
-    )
+    return record.state is PodState.GATED and unit is not None and (_formed_later(cluster, unit) or bool(unit.message))
+
+
+def _formed_later(cluster: Cluster, unit: Unit) -> bool:
+    return unit.name in cluster.units.stale or unit.name in cluster.units.again
 
 
 def units_faults(cluster: Cluster) -> Faults:
@@ -111,119 +106,94 @@ def units_faults(cluster: Cluster) -> Faults:
             members.setdefault(name, {})[uid] = record
     if {name: unit.members for name, unit in cluster.units.by_name.items()} != members:
         yield "I3", f"the units are {sorted(cluster.units.by_name)}, the pods name {sorted(members)}"
-    for unit in cluster.units.by_name.values():
-        stale = unit.name in cluster.units.stale or unit.name in cluster.units.again
-        together = [one for one in unit.members.values() if one.state is PodState.GROUPED]
-        if unit.lead is None:
-            if unit.pods or (together and not stale):
-                yield "I3", f"{unit.name}: has no lead, and {_uids(together)} wait with it"
-            continue
-        if unit.lead not in unit.together or {*together, unit.lead} - {*unit.pods}:
-            yield "I3", f"{unit.name}: {unit.lead.pod.uid} leads {_uids(unit.pods)}, grouped are {_uids(together)}"
-        if any(one is not unit.lead and one.state is not PodState.GROUPED for one in unit.pods) or unit.required < 2:
-            yield (
-                "I3",
-                f"{unit.name}: {unit.required} of {_uids(unit.pods)} wait together, grouped are {_uids(together)}",
-            )
-        if not stale and len({one.home for one in unit.together}) != 1:
-            yield "I3", f"{unit.name}: its pods have different home pools"
+    for name, unit in cluster.units.by_name.items():
+        stale, lead = _formed_later(cluster, unit), unit.lead
+        grouped = [one for one in unit.members.values() if one.state is PodState.GROUPED]
+        wait = f"{unit.required} of {_uids(unit.pods)} wait together, grouped are {_uids(grouped)}"
+        if lead is None:
+            if unit.pods or (grouped and not stale):
+                yield "I3", f"{name}: has no lead; {wait}"
+        elif lead not in unit.together or unit.required < 2 or {*grouped, lead} != {*unit.pods}:
+            yield "I3", f"{name}: {lead.pod.uid} leads; {wait}"
+        if lead is not None and not stale and len({one.home for one in unit.together}) != 1:
+            yield "I3", f"{name}: its pods have different home pools"
 
 
 def _uids(records: Iterable[PodRecord]) -> list[str]:
     return [record.pod.uid for record in records]
 
 
-def _claims_while_waiting(cluster: Cluster, record: PodRecord) -> Faults:
-    uid = record.pod.uid
-    claims = cluster.claims.of(uid) is not None
-    if record.state is PodState.NOMINATED and not claims:
-        yield "claims", f"{uid}: nominated without a claim"
-    if claims and (record.borrower or record.state not in (PodState.NOMINATED, PodState.ACTIVE, PodState.BACKOFF)):
-        yield "claims", f"{uid}: {record.state.name} in {record.queue} with a claim"
-
-
 def _runs(cluster: Cluster, record: PodRecord) -> Faults:
-    uid, row = record.pod.uid, record.row
+    uid, row, state = record.pod.uid, record.row, record.state
     node = cluster.nodes.names[row] if row != NOWHERE else ""
     if record.queue or not node or record.counted is None:
-        yield "I1", f"{uid}: {record.state.name} on the node '{node}' and in the queue '{record.queue}'"
+        yield "I1", f"{uid}: {state.name} on the node '{node}' and in the queue '{record.queue}'"
         return
-    if record.state is PodState.BOUND and record.pod.node_name != node:
+    if state is PodState.BOUND and record.pod.node_name != node:
         yield "I1", f"{uid}: counts on {node} and is bound to {record.pod.node_name}"
-    if (uid in cluster.unsettled or uid in cluster.reservations.delayed) != (record.state is PodState.ASSUMED):
-        yield "I1", f"{uid}: {record.state.name}, its bind is settled: {uid not in cluster.unsettled}"
+    if (uid in cluster.unsettled or uid in cluster.reservations.delayed) != (state is PodState.ASSUMED):
+        yield "I1", f"{uid}: {state.name}, its bind is settled: {uid not in cluster.unsettled}"
     if cluster.claims.of(uid) is not None:
-        yield "claims", f"{uid}: {record.state.name} with a claim"
-    if record.loan != recount.loan_of(cluster, record):
-        yield "I5", f"{uid}: its loan is {record.loan}, it should be {recount.loan_of(cluster, record)}"
+        yield "claims", f"{uid}: {state.name} with a claim"
+    yield from unequal(uid, ("I5", "its loan is", record.loan, recount.loan_of(cluster, record)))
     departing, overstayed = uid in cluster.departures, uid in cluster.overstayed
-    if (departing and overstayed) or (departing or overstayed) != (
-        record.pod.terminating and record.state is PodState.BOUND
-    ):
+    if departing + overstayed != (record.pod.terminating and state is PodState.BOUND):
         yield "I5", f"{uid}: terminating {record.pod.terminating}, leaving {departing}, overstayed {overstayed}"
     if uid in cluster.victims and (departing or overstayed):
         yield "I7", f"{uid}: its eviction is requested although it is terminating"
-    yield from _running_faults(cluster, record)
+    yield from _running_faults(cluster, record, record.counted)
 
 
-def _running_faults(cluster: Cluster, record: PodRecord) -> Faults:
+def _running_faults(cluster: Cluster, record: PodRecord, counted: PodSpec) -> Faults:
     """Check the pod's slot among the running pods, and that a victim is evictable."""
-    uid, pod, running = record.pod.uid, record.pod, cluster.running
+    uid, pod, unit, running = record.pod.uid, record.pod, record.unit, cluster.running
     slot = running._slots.get(uid)
-    ours = pod.scheduler_name == cluster.profile.scheduler_name
     if slot is None or running._uids[slot] != uid or running._on_row.get(record.row, {}).get(uid) != slot:
         yield "I5", f"{uid}: not found among the running pods of {cluster.nodes.names[record.row]}"
         return
-    has = {name: running.table[name][slot].item() for name in running.table.dtype.names or () if name != "spec"}
+    has = {name: running.table[name][slot].item() for name in running.table.dtype.names or ()}
+    ours = pod.scheduler_name == cluster.profile.scheduler_name
+    evictable = ours and not pod.guarded and not pod.critical
     should = {
         "row": record.row,
-        "priority": pod.priority if record.unit is None else record.unit.priority,
-        "unit": 0 if record.unit is None else record.unit.number,
+        "priority": pod.priority if unit is None else unit.priority,
+        "unit": 0 if unit is None else unit.number,
         "started_seconds": pod.started_seconds,
         "home": cluster.pools.id(recount.home_of(cluster, record)),
         "ours": ours,
         "borrower": recount.home_of(cluster, record) != cluster.pool_of(record.row),
         "leaving": cluster.leaving(uid),
+        "evictable": has["evictable"] and evictable,
     }
-    odd = {name: (has[name], value) for name, value in should.items() if has[name] != value}
-    if has["evictable"] and (not ours or pod.guarded or pod.critical):
-        odd["evictable"] = (True, False)
-    if odd:
-        yield "I5", f"{uid}: among the running pods as (is, should be): {odd}"
-    if record.counted is not None and running.specs.spec(int(running.table["spec"][slot])).key != record.counted.key:
+    yield from unequal(
+        f"{uid}, among the running pods", *(("I5", f"{of} is", has[of], value) for of, value in should.items())
+    )
+    if running.specs.spec(has["spec"]).key != counted.key:
         yield "I5", f"{uid}: among the running pods with another spec than it is counted with"
-    if uid in cluster.victims and (not ours or pod.guarded or pod.critical):
+    if uid in cluster.victims and not evictable:
         yield "I7", f"{uid}: may not be evicted, but its eviction is requested"
 
 
 def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
     """Check rows one by one: pool, amounts, scores and ports against the pods and claims that count there."""
-    nodes = cluster.nodes
+    nodes, conflicts = cluster.nodes, cluster.pools.conflicts
     for row in rows:
         name, node = nodes.names[row], nodes.nodes[row]
         if bool(nodes.alive[row]) != (node is not None) or (bool(name) and nodes.rows.get(name) != row):
             yield "I4", f"row {row}: named '{name}', alive {nodes.alive[row]}, node {node is not None}"
-        pool = recount.pool_by_selectors(cluster, row)
-        number = NO_POOL if not pool else cluster.pools.id(pool)
-        if nodes.pool[row] != number:
-            yield "I4", f"{name}: in the pool {cluster.pool_of(row)}, by the selectors in '{pool}'"
-        if node is not None and cluster.pools.conflicts.get(row, ()) != _contest(recount.owners(cluster, node)):
-            yield (
-                "I4",
-                f"{name}: claimed by {recount.owners(cluster, node)}, known is {cluster.pools.conflicts.get(row)}",
-            )
+        owners = recount.owners(cluster, node) if node is not None else ()
         specs = [record.counted for record in cluster.on_row(row) if record.counted is not None]
         specs += [room.spec for claim in cluster.claims.on_row(row) for room in claim.on(row)]
-        used = Counter(nodes.named(nodes.used[:, row]))
-        if used != recount.total(specs):
-            yield "I2", f"{name}: uses {+used}, its pods and claims {recount.total(specs)}"
-        if (int(nodes.scored[0, row]), int(nodes.scored[1, row])) != recount.scored(specs):
-            yield "I2", f"{name}: is scored by {nodes.scored[:, row].tolist()}, its pods by {recount.scored(specs)}"
         sizes = (int(nodes.sized[row]), *nodes.twice[:, row].tolist())
-        if sizes != recount.sizes(node):
-            yield "I2", f"{name}: is sized as {sizes}, and should be as {recount.sizes(node)}"
-        if nodes.ports.get(row, {}) != recount.ports(specs):
-            yield "I2", f"{name}: has the ports {nodes.ports.get(row)} taken, its pods take {recount.ports(specs)}"
+        yield from unequal(
+            name,
+            ("I4", "is in the pool", cluster.pool_of(row), recount.pool_by_selectors(cluster, row)),
+            ("I4", "is contested by", conflicts.get(row, ()), owners if len(owners) > 1 else ()),
+            ("I2", "uses", Counter(nodes.named(nodes.used[:, row])), recount.total(specs)),
+            ("I2", "is scored by", tuple(nodes.scored[:, row].tolist()), recount.scored(specs)),
+            ("I2", "is sized as", sizes, recount.sizes(node)),
+            ("I2", "has the taken ports", nodes.ports.get(row, {}), recount.ports(specs)),
+        )
 
 
 def counts_faults(cluster: Cluster) -> Faults:
@@ -231,11 +201,9 @@ def counts_faults(cluster: Cluster) -> Faults:
     counts = cluster.nodes.pod_counts
     for count in counts.all():
         rows = recount.selected(cluster, count.selector)
-        if count.rows != rows:
-            yield "I2", f"{count.selector}: counts the pods {count.rows} by row, and should count {rows}"
-    specs = recount.counting_specs(cluster)
-    if {count.selector: count.specs for count in counts.all()} != specs:
-        yield "I2", f"the specs that count pods are {specs}"
+        yield from unequal(f"{count.selector}", ("I2", "counts the pods by row as", count.rows, rows))
+    specs = {count.selector: count.specs for count in counts.all()}
+    yield from unequal("counts by selector", ("I2", "the specs are", specs, recount.counting_specs(cluster)))
     if counts.apart is not None:
         yield "I2", "a search for victims still counts pods as gone"
 
@@ -253,27 +221,32 @@ def _free_rows_faults(cluster: Cluster) -> Faults:
         yield "I2", "a node has, or a pod uses, a resource that no node offers"
 
 
-def _contest(found: tuple[str, ...]) -> tuple[str, ...]:
-    return found if len(found) > 1 else ()
-
-
 def pools_faults(cluster: Cluster) -> Faults:
     """Check pools as a whole: queues, rows and timers exist for existing pools only."""
-    pools, nodes = cluster.pools, cluster.nodes
-    names = set(pools.pools)
-    if set(cluster.queues) != names or pools.names() != tuple(sorted(names)) or DEFAULT_POOL not in names:
-        yield "I4", f"the pools are {sorted(names)}, their queues {sorted(cluster.queues)}, listed {pools.names()}"
-    for name in sorted(names):
+    pools, errands = cluster.pools, cluster.errands
+    names = sorted(pools.pools)
+    yield from unequal(
+        "pools",
+        ("I4", "those with a queue are", sorted(cluster.queues), names),
+        ("I4", "listed are", pools.names(), tuple(names)),
+    )
+    if DEFAULT_POOL not in names:
+        yield "I4", f"the pools are {names}, without the default pool"
+    for name in names:
         yield from pool_faults(cluster, name)
-    for row in sorted(cluster.pools.conflicts):
-        if nodes.nodes[row] is None:
+    for row in sorted(pools.conflicts):
+        if cluster.nodes.nodes[row] is None:
             yield "I4", f"row {row}: contested, but no node"
-    errands = cluster.errands
-    left = {*errands.pools(), *errands.relook, *errands.sought}
-    strangers = (left | {*cluster.reported, *cluster.outbox}) - names
-    if strangers:
+    left = {*errands.pools(), *errands.relook, *errands.sought, *cluster.reported, *cluster.outbox}
+    if strangers := left.difference(names):
         yield "I4", f"something is kept for pools that do not exist: {sorted(strangers)}"
-    yield from _ports_index_faults(cluster)
+    carried: dict[tuple[str, int], set[int]] = {}
+    for row, counts in cluster.nodes.ports.items():
+        for port in counts:
+            carried.setdefault((port.protocol, port.port), set()).add(row)
+    index = cluster.nodes.port_rows
+    indexed = {value: set(index.rows(value)) for value in index.values()}
+    yield from unequal("host ports", ("I2", "taken on the rows are", indexed, carried))
 
 
 def pool_faults(cluster: Cluster, name: str) -> Faults:
@@ -281,20 +254,9 @@ def pool_faults(cluster: Cluster, name: str) -> Faults:
     nodes, number, pool = cluster.nodes, cluster.pools.id(name), cluster.pools.pools[name]
     rows = nodes.rows_of_pool(number).tolist()
     fresh = [row for row, other in enumerate(nodes.pool.tolist()) if other == number and nodes.nodes[row] is not None]
-    if rows != fresh:
-        yield "I4", f"{name}: its rows are {fresh}, remembered are {rows}"
+    yield from unequal(name, ("I4", "its rows are", rows, fresh))
     if name != DEFAULT_POOL and rows and (pool.invalid or pool.selector is None):
         yield "I14", f"{name}: owns nodes although its spec is refused or selects nothing"
-
-
-def _ports_index_faults(cluster: Cluster) -> Faults:
-    carried: dict[tuple[str, int], set[int]] = {}
-    for row, counts in cluster.nodes.ports.items():
-        for port in counts:
-            carried.setdefault((port.protocol, port.port), set()).add(row)
-    index = cluster.nodes.port_rows
-    if {value: set(index.rows(value)) for value in index.values()} != carried:
-        yield "I2", f"the index of host ports differs from the ports of the rows: {carried}"
 
 
 def claims_faults(cluster: Cluster) -> Faults:
@@ -305,11 +267,10 @@ def claims_faults(cluster: Cluster) -> Faults:
     by_row = Counter(c.owner.pod.uid for row in claims._by_row for c in claims.on_row(row) if c.rows[0] == row)
     by_pool = Counter(c.owner.pod.uid for pool in claims._by_pool for c in claims.in_pool(pool) if c.pool == pool)
     if not by_owner == by_row == by_pool:
-        yield "claims", "the claims by owner, row and pool are not the same"
+        yield "claims", f"the claims by owner, row and pool are not the same: {by_owner}, {by_row}, {by_pool}"
     for pool in sorted(claims._by_pool):
         orders = [claim.owner.order for claim in claims.in_pool(pool)]
-        if orders != sorted(orders):
-            yield "claims", f"{pool}: its claims are out of order: {orders}"
+        yield from unequal(pool, ("claims", "its claims are in the order", orders, sorted(orders)))
     for uid, claim in everywhere:
         owner = cluster.records.get(uid)
         if owner is not claim.owner or owner.queue != claim.pool or owner.home != claim.pool:
@@ -321,78 +282,40 @@ def claims_faults(cluster: Cluster) -> Faults:
         for row in claim.rows:
             if cluster.pool_of(row) != claim.pool or cluster.nodes.nodes[row] is None:
                 yield "claims", f"{uid}: claims room on {cluster.nodes.names[row]}, no node of {claim.pool}"
-            elif row not in cluster.errands.rows.get(claim.pool, ()) and not _can_come_true(cluster, claim, row):
+            elif row not in cluster.errands.rows.get(claim.pool, ()) and not recount.can_come_true(cluster, claim, row):
                 yield "claims", f"{uid}: its claim on {cluster.nodes.names[row]} can never be used"
-
-
-def _can_come_true(cluster: Cluster, claim: Claim, row: int) -> bool:
-    """Return whether the claim fits once the leaving pods are gone, beside the claims of pods ahead of its owner."""
-    pods = [record for record in cluster.on_row(row) if not cluster.leaving(record.pod.uid)]
-    ahead = [other for other in cluster.claims.on_row(row) if other.owner.order < claim.owner.order]
-    own = [room.spec for room in claim.on(row)]
-    others = [room.spec for other in ahead for room in other.on(row)]
-    specs = [*(r.counted for r in pods if r.counted is not None), *others, *own]
-    asked, taken = recount.total(own), recount.total(specs)
-    node = cluster.nodes.nodes[row]
-    return node is not None and all(taken[name] <= node.allocatable.get(name, 0) for name in asked)
 
 
 def sums_faults(cluster: Cluster) -> Faults:
     """Check the sums over all pods: loans, names, running pods, and every pool's summary."""
     on_nodes = recount.on_nodes(cluster)
-    if len(cluster.running) != len(on_nodes):
-        yield "I5", f"{len(cluster.running)} pods are in the table of running pods, {len(on_nodes)} on nodes"
-    named = sum(len(pods) for pods in cluster.naming.values())
-    if named != sum(bool(record.pod.pool) for record in cluster.records.values()):
-        yield "I5", f"{named} pods are kept by the pool that they name"
-    unknown = {
-        *cluster.unsettled,
-        *cluster.victims,
-        *cluster.overstayed,
-        *cluster.departures.names(),
-        *cluster.spared.names(),
-    }
-    if not unknown <= {record.pod.uid for record in on_nodes}:
-        yield "I5", f"known to be on nodes: {sorted(unknown - {r.pod.uid for r in on_nodes})}, which are not"
-    if cluster.anti_affinity.terms != recount.anti_affinity(on_nodes):
-        yield "I5", f"the anti-affinity of pods on nodes is not what is kept of it: {cluster.anti_affinity.terms}"
-    if cluster.storage.users() != recount.claim_users(cluster):
-        yield "I5", f"the pods that use claims are not those that are kept: {cluster.storage.users()}"
-    yield from _loans_faults(cluster, on_nodes)
+    naming = sum(bool(record.pod.pool) for record in cluster.records.values())
+    loans, lent, borrowed = recount.loans(cluster)
+    yield from unequal(
+        "sums",
+        ("I5", "pods on nodes are", len(cluster.running), len(on_nodes)),
+        ("I5", "pods that name a pool are", sum(len(pods) for pods in cluster.naming.values()), naming),
+        ("I5", "the anti-affinity of pods on nodes is", cluster.anti_affinity.terms, recount.anti_affinity(on_nodes)),
+        ("I5", "pods that use claims are", cluster.storage.users(), recount.claim_users(cluster)),
+        ("I5", "loans are", cluster.loans.pods(), loans),
+        ("I5", "lent is", cluster.loans._lent, lent),
+        ("I5", "borrowed is", cluster.loans._borrowed, borrowed),
+    )
+    known = {*cluster.unsettled, *cluster.victims, *cluster.overstayed}
+    known.update(cluster.departures.names(), cluster.spared.names())
+    if strangers := known.difference(_uids(on_nodes)):
+        yield "I5", f"known to be on nodes: {sorted(strangers)}, which are not"
     yield from _summary_faults(cluster)
-
-
-def _loans_faults(cluster: Cluster, on_nodes: list[PodRecord]) -> Faults:
-    pods: Counter[tuple[str, str]] = Counter()
-    lent: dict[str, Counter[str]] = {}
-    borrowed: dict[str, Counter[str]] = {}
-    for record in on_nodes:
-        loan = recount.loan_of(cluster, record)
-        if loan is not None and record.counted is not None:
-            pods[loan] += 1
-            lent.setdefault(loan[0], Counter()).update(record.counted.request.taken)
-            borrowed.setdefault(loan[1], Counter()).update(record.counted.request.taken)
-    if cluster.loans.pods() != pods:
-        yield "I5", f"the loans are {dict(pods)}, counted are {cluster.loans.pods()}"
-    for pool in sorted({*cluster.pools.pools, *cluster.loans._lent, *cluster.loans._borrowed}):
-        if cluster.loans.lent(pool) != lent.get(pool, {}) or cluster.loans.borrowed(pool) != borrowed.get(pool, {}):
-            yield "I5", f"{pool}: lends {lent.get(pool)}, counted {cluster.loans.lent(pool)}; or borrows otherwise"
 
 
 def _summary_faults(cluster: Cluster) -> Faults:
     counted, said = recount.summaries(cluster), summarize(cluster)
-    if [summary.name for summary in said] != sorted(counted):
-        yield "I5", f"summed up are {[summary.name for summary in said]}, the pools are {sorted(counted)}"
+    yield from unequal("summaries", ("I5", "their pools are", [summary.name for summary in said], sorted(counted)))
     for summary in said:
-        if odd := _odd(summary, counted[summary.name]):
-            yield "I5", f"{summary.name}: summed up as (is, should be): {odd}"
+        should = counted[summary.name]
+        pairs = (("I5", f"{kind} is", Counter(getattr(summary, kind)), should[kind]) for kind in recount.KINDS)
+        yield from unequal(f"the summary of {summary.name}", *pairs)
     for kind in ("capacity", "allocatable"):
-        column = getattr(cluster.nodes, kind)
-        whole = Counter(cluster.nodes.named(column.sum(axis=1)))
-        if whole != Counter({name: sum(getattr(s, kind).get(name, 0) for s in said) for name in whole}):
-            yield "I4", f"the {kind} of all pools is not that of the cluster, {+whole}"
-
-
-def _odd(summary: PoolSummary, counted: Mapping[str, Counter[str]]) -> dict[str, tuple[Counter[str], Counter[str]]]:
-    pairs = {kind: (Counter(getattr(summary, kind)), counted[kind]) for kind in recount.KINDS}
-    return {kind: pair for kind, pair in pairs.items() if pair[0] != pair[1]}
+        whole = Counter(cluster.nodes.named(getattr(cluster.nodes, kind).sum(axis=1)))
+        pools = Counter({name: sum(getattr(summary, kind).get(name, 0) for summary in said) for name in whole})
+        yield from unequal("all pools", ("I4", f"their {kind} together is", pools, whole))

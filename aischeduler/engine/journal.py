@@ -7,8 +7,10 @@ Invariants:
 - A line has the objects as the engine was told them, and of the objects in actions only the uid.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, Final, get_args
 
 import msgspec
@@ -23,7 +25,6 @@ from aischeduler.model.pool import MakeRoom, Pool
 from aischeduler.state.records import Backoff
 
 FORMAT: Final = 1
-OBSERVE, DECIDE, STAND_BY = "observe", "decide", "standBy"
 
 
 class JournalError(ValueError):
@@ -90,23 +91,23 @@ class JournaledScheduler(Scheduler):
     def __init__(self, profile: Profile, run: str, write: Callable[[bytes], None]) -> None:
         super().__init__(profile, run)
         self._write = write
-        write(_ENCODER.encode(_header(profile, run)))
+        write(_ENCODER.encode(Header(FORMAT, run, *(getattr(profile, name) for name in _SETTINGS))))
 
     def observe(self, event: Event, now: float) -> None:
         """Handle an event; it is written first, because the call may raise."""
-        self._write(_ENCODER.encode((OBSERVE, now, type(event).__name__, event)))
+        self._write(_ENCODER.encode(("observe", now, type(event).__name__, event)))
         super().observe(event, now)
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
         """Decide for a pool, and write the call with its actions."""
         actions = super().decide(pool, now, limit)
-        self._write(_ENCODER.encode((DECIDE, now, pool, limit, [_told(action) for action in actions])))
+        self._write(_ENCODER.encode(("decide", now, pool, limit, [_told(action) for action in actions])))
         return actions
 
     def stand_by(self, now: float) -> list[ReportInternalError]:
         """Stand by, and write the call with its actions."""
         actions = super().stand_by(now)
-        self._write(_ENCODER.encode((STAND_BY, now, [_told(action) for action in actions])))
+        self._write(_ENCODER.encode(("standBy", now, [_told(action) for action in actions])))
         return actions
 
 
@@ -129,10 +130,8 @@ def make_call(scheduler: Scheduler, call: Call) -> list[Action]:
     """Make a call; an event that the engine fails to handle has no actions, as in the run that was recorded."""
     match call:
         case Observed(now, event):
-            try:
+            with suppress(Exception):  # the engine has noted it, and its next decision reports it
                 scheduler.observe(event, now)
-            except Exception:  # noqa: BLE001 - the engine has noted it, and its next decision reports it
-                return []
             return []
         case Decided(now, pool, limit, _):
             return scheduler.decide(pool, now, limit)
@@ -177,44 +176,17 @@ def new_scheduler(line: bytes) -> Scheduler:
     except msgspec.DecodeError as error:
         raise JournalError(f"line 1: it is not the first line of a journal: {error}") from error
     profile = default_profile(header.scheduler_name, header.gpu_resources, preemption=header.preemption)
-    settings = replace(
-        profile,
-        make_room=header.make_room,
-        hold_unsupported=header.hold_unsupported,
-        backoff=header.backoff,
-        default_pool=header.default_pool,
-    )
-    return Scheduler(settings, header.run)
-
-
-def _header(profile: Profile, run: str) -> Header:
-    return Header(
-        FORMAT,
-        run,
-        profile.scheduler_name,
-        profile.gpu_resources,
-        profile.preemption,
-        profile.make_room,
-        profile.hold_unsupported,
-        profile.backoff,
-        profile.default_pool,
-    )
+    return Scheduler(replace(profile, **{name: getattr(header, name) for name in _SETTINGS}), header.run)
 
 
 def _difference(number: int, call: Call, actions: list[Action]) -> Difference | None:
     if isinstance(call, Observed):
         return None
-    recorded, replayed = call.actions, as_lines(actions)
-    if recorded == replayed:
-        return None
-    at = next((i for i, (a, b) in enumerate(zip(recorded, replayed, strict=False)) if a != b), None)
-    at = min(len(recorded), len(replayed)) if at is None else at
     pool = call.pool if isinstance(call, Decided) else ""
-    return Difference(number, call.now, pool, _at(recorded, at), _at(replayed, at))
-
-
-def _at(lines: Iterable[bytes], number: int) -> str:
-    return next((line.decode() for i, line in enumerate(lines) if i == number), "")
+    for recorded, replayed in zip_longest(call.actions, as_lines(actions), fillvalue=b""):
+        if recorded != replayed:
+            return Difference(number, call.now, pool, recorded.decode(), replayed.decode())
+    return None
 
 
 def _told(action: Action) -> tuple[Any, ...]:
@@ -222,13 +194,9 @@ def _told(action: Action) -> tuple[Any, ...]:
 
     An empty allocation is left out, as almost every one is.
     """
-    values = (value for value in _values(action) if value != NO_ALLOCATION)
-    return (type(action).__name__, *map(_short, values))
-
-
-def _values(action: Action) -> Iterator[Any]:
     names = action.__struct_fields__ if isinstance(action, msgspec.Struct) else type(action).__slots__
-    return (getattr(action, name) for name in names)
+    values = (getattr(action, name) for name in names)
+    return (type(action).__name__, *(_short(value) for value in values if value != NO_ALLOCATION))
 
 
 def _short(value: Any) -> Any:
@@ -243,6 +211,8 @@ def _each(actions: msgspec.Raw) -> tuple[bytes, ...]:
     return tuple(bytes(action) for action in _LINE.decode(actions))
 
 
+_SETTINGS: Final = Header.__struct_fields__[2:]
+"""The fields of a profile that the first line has."""
 _ENCODER: Final = msgspec.json.Encoder()
 _LINE: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _FLOAT: Final = msgspec.json.Decoder(float)

@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.propose import propose_on
 from aischeduler.engine.recovery import judging_failed
 from aischeduler.model.names import PODS
-from aischeduler.model.proposal import Lender
+from aischeduler.model.proposal import Lender, Place
 from aischeduler.policies.borrowing import choose_lender, may_borrow, wanted_by_home_pods
-from aischeduler.policies.unit_placement import UnitPlacement, place_unit
 from aischeduler.state.index import Rows
 from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.queue import PoolQueue
@@ -115,18 +115,14 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
 
 
 def lends_to(cluster: Cluster, lender: str, record: PodRecord, rows: Rows) -> bool:
-    """Return whether the pod fits on one of these rows of the lender and may borrow it.
+    """Return whether an attempt in the lender's queue would place the pod on one of these rows.
 
-    A unit borrows as a whole: it must fit on the rows that the lender does not need.
+    The lender does not need these rows. A unit is placed as a whole, on whatever rows the lender does not need.
     """
-    unit = record.leads
-    if not may_borrow(cluster.borrowing, record.home, lender, cluster.total(record)):
-        return False
-    if unit is None:
-        return bool(cluster.runner.passes(record.pod.spec, rows).any())
-    every = cluster.nodes.rows_of_pool(cluster.pools.id(lender))
-    free = every[~wanted_by_home_pods(cluster.borrowing, lender, every)]
-    return isinstance(place_unit(cluster.unit_request(unit, lender), cluster.runner, free), UnitPlacement)
+    if record.leads is not None:
+        every = cluster.nodes.rows_of_pool(cluster.pools.id(lender))
+        rows = every[~wanted_by_home_pods(cluster.borrowing, lender, every)]
+    return isinstance(propose_on(cluster, record, lender, rows), Place)
 
 
 def _all_requests(cluster: Cluster, record: PodRecord) -> Amounts:

@@ -3,6 +3,7 @@
 Invariants:
 - Every rule that reserved for a pod releases once: in the opposite order, when the pod is not bound or leaves its node.
 - A pod whose Binding is delayed is assumed: it counts on its node, and no shell hears of it before a rule permits it.
+  It is not evicted: where another pod preempts it, it is taken back.
 
 Source: Reserve, Permit and PreBind of kube-scheduler.
 """
@@ -17,6 +18,8 @@ from aischeduler.engine.settling import SETTLE_SECONDS
 from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Action, Bind, ReportWaiting
 from aischeduler.model.pod import Pod
+from aischeduler.model.proposal import LenderRefusal
+from aischeduler.policies.borrowing import lender_refusal
 from aischeduler.state.records import PodRecord
 
 ASKED_MAX: Final = 16
@@ -53,15 +56,25 @@ def ask_again(cluster: Cluster, actions: list[Action]) -> None:
         _ask_in(cluster, uid, 0.0)  # of those beyond the limit, and should a rule raise
     for uid in due[:ASKED_MAX]:
         (bind, since), record = cluster.reservations.delayed[uid], cluster.records[uid]
-        verdict = _permission(cluster, record.pod, bind.node, cluster.now - since)
+        verdict = _loan_forbidden(cluster, record) or _permission(cluster, record.pod, bind.node, cluster.now - since)
         if isinstance(verdict, Delayed):
             _ask_in(cluster, uid, verdict.seconds)
         elif verdict is None:
             cluster.reservations.end_delay(uid)
+            cluster.review_loans(record.row)  # no loan ends before the Binding, but this one may be too much
             waited = bind.waited_seconds + cluster.now - since
             send(cluster, replace(bind, waited_seconds=waited), actions)
         else:
-            _take_back(cluster, record, verdict, actions)
+            take_back(cluster, record, verdict.message, actions)
+
+
+def _loan_forbidden(cluster: Cluster, record: PodRecord) -> Vetoed | None:
+    """Return a veto where the pod is on loan and an edit of a Pool forbids that since."""
+    lender, home = record.loan or ("", "")
+    forbids = (LenderRefusal.NOT_LISTED, LenderRefusal.NOT_SHARING)
+    if lender and lender_refusal(cluster.borrowing, home, lender, record.pod.spec) in forbids:
+        return Vetoed(f"the pool {lender} no longer lends to the pool {home}")
+    return None
 
 
 def _permission(cluster: Cluster, pod: Pod, node: str, waited_seconds: float) -> Delayed | Vetoed | None:
@@ -76,13 +89,14 @@ def _permission(cluster: Cluster, pod: Pod, node: str, waited_seconds: float) ->
     return delay
 
 
-def _take_back(cluster: Cluster, record: PodRecord, verdict: Vetoed, actions: list[Action]) -> None:
+def take_back(cluster: Cluster, record: PodRecord, message: str, actions: list[Action]) -> None:
+    """Free the room of a pod whose Binding is delayed, and have the pod tried again after a backoff."""
     pool = cluster.pool_of(record.row)
     free_room(cluster, record)
     record.home = cluster.pools.home(record.pod.pool)
     cluster.queues[record.home].retry(record, cluster.now)
-    record.message = verdict.message
-    actions.append(ReportWaiting(record.pod, pool, record.home, verdict.message, record.decision))
+    record.message = message
+    actions.append(ReportWaiting(record.pod, pool, record.home, message, record.decision))
 
 
 def _ask_in(cluster: Cluster, uid: str, seconds: float) -> None:

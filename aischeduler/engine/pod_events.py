@@ -1,10 +1,14 @@
-"""Handling of pod events.
+"""Handling of pod events, and of refused Bindings.
 
 Invariants:
 - Every unfinished pod on a node counts there, whichever scheduler placed it.
 - A pod of this scheduler without a node waits in the queue of its home pool until it is placed, finished or gone.
 - An event older than the state (an assumed pod that is still shown without its node) changes nothing.
+- Only a definite refusal frees the room of an assumed pod; an assumed pod does not expire.
+- A refusal for a pod that is gone, or that the watch already shows bound, changes nothing.
 """
+
+from typing import Final, assert_never
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import note_anti_affinity, recheck_later
@@ -12,9 +16,14 @@ from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.units import stop_waiting
 from aischeduler.engine.unknown_pools import is_known, want_pool
+from aischeduler.model.actions import ReportWaiting
+from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
 from aischeduler.state.records import WAITING, PodRecord, PodState
 from aischeduler.state.transitions import Transition, change_state
+
+REPORTED: Final = (BindRefusal.INVALID, BindRefusal.FORBIDDEN, BindRefusal.UNAVAILABLE)
+"""The refusals of a Binding of which the pod is told."""
 
 
 def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
@@ -37,8 +46,37 @@ def pod_gone(cluster: Cluster, uid: str, now: float) -> None:
         stop_waiting(cluster, record, now)
     else:
         free_room(cluster, record)
-    left(cluster, uid)
+    left(cluster, record)
     cluster.strike(record)
+
+
+def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
+    """Free the room of the pod and put the pod back into its queue, as the refusal requires."""
+    record = cluster.records.get(event.uid)
+    if record is None or record.state is not PodState.ASSUMED or cluster.nodes.names[record.row] != event.node:
+        return
+    if event.refusal is BindRefusal.GONE:
+        pod_gone(cluster, event.uid, now)
+        return
+    cluster.unsettled.pop(event.uid, None)
+    free_room(cluster, record)
+    left(cluster, record)
+    record.home = cluster.pools.home(record.pod.pool)
+    queue = cluster.queues[record.home]
+    match event.refusal:
+        case BindRefusal.TAKEN | BindRefusal.HELD | BindRefusal.INVALID:
+            queue.hold(record, now)
+        case BindRefusal.FORBIDDEN | BindRefusal.UNAVAILABLE:
+            queue.retry(record, now)
+        case BindRefusal.STALE:
+            record.backoff_until = now
+            queue.add(record, now)
+        case _:
+            assert_never(event.refusal)
+    if event.refusal in REPORTED:
+        record.message = f"binding to node {event.node} failed: {event.message}"
+        told = ReportWaiting(record.pod, record.home, record.home, record.message, record.decision)
+        cluster.say(record.home, told)
 
 
 def free_room(cluster: Cluster, record: PodRecord) -> None:
@@ -80,7 +118,7 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
         stop_waiting(cluster, record, now)
         cluster.rename(record, pod)
         _count(cluster, record)
-    elif record.row != cluster.nodes.rows.get(pod.node_name) or _asked(record) != pod.spec.key:
+    elif record.row != cluster.nodes.rows.get(pod.node_name) or record.assigned.spec.key != pod.spec.key:
         free_room(cluster, record)
         cluster.rename(record, pod)
         _count(cluster, record)
@@ -113,12 +151,6 @@ def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:
             cluster.row_changed(record.row)  # own and lent room may have changed
             cluster.review_loans(record.row)
             limits_freed(cluster)
-
-
-def _asked(record: PodRecord) -> bytes:
-    """Return the key of the spec that counts on the pod's row."""
-    assert record.counted is not None, "every pod on a row counts there"
-    return record.counted.key
 
 
 def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:

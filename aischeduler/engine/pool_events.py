@@ -20,7 +20,7 @@ from aischeduler.engine.wakeups import rows_changed
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
-from aischeduler.state.records import NOWHERE, PodRecord
+from aischeduler.state.records import NOWHERE
 
 EDITS_MAX: Final = 5
 """The edits of one Pool that are handled at once within a window; of further edits the last waits for its end."""
@@ -96,7 +96,6 @@ def _change(cluster: Cluster, pool: Pool, now: float) -> None:
 
 
 def _remove(cluster: Cluster, name: str, now: float) -> None:
-    rows = [int(row) for row in cluster.nodes.rows_of_pool(cluster.pools.id(name))]
     for claim in cluster.claims.in_pool(name):
         cluster.claims.end(claim)
     moved = cluster.pools.forget(name)
@@ -112,7 +111,6 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
     del cluster.queues[name]
     _rehome(cluster, name, now)
     cluster.forget_pool(name)
-    assert {move.row for move in moved} >= set(rows), "a node was left in a pool that is gone"
     follow(cluster, moved, now)
     reword_all(cluster)
 
@@ -128,16 +126,11 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
     for record in followers:
         if name in cluster.pools.pools:
             cluster.unknown_pools.missing.pop(record.pod.uid, None)
-        if record.queue:
-            _go_home(cluster, record, now)
+        if record.queue and (cluster.pools.home(record.pod.pool) != record.home or record.borrower):
+            stop_waiting(cluster, record, now)
+            admit(cluster, record, now)
     rows_changed(cluster, rows)  # own and lent room may have changed there
     limits_freed(cluster)
-
-
-def _go_home(cluster: Cluster, record: PodRecord, now: float) -> None:
-    if cluster.pools.home(record.pod.pool) != record.home or record.borrower:
-        stop_waiting(cluster, record, now)
-        admit(cluster, record, now)
 
 
 def _reconsider(cluster: Cluster, before: Pool, pool: Pool) -> None:

@@ -55,6 +55,8 @@ class _Look:
     record: PodRecord
     pool: Pool
     now: float
+    only: Rows | None = None
+    """The rows of the pool that count, where not all do: then no lender is searched, and no message is made."""
     clauses: dict[str, str] = field(default_factory=dict)
     """The clauses of the message by kind, in the order tried."""
     lenders: tuple[Lender | NoLender, ...] = ()
@@ -67,8 +69,10 @@ class _Look:
 
     @property
     def rows(self) -> Rows:
-        """The rows of the pool."""
-        return self.cluster.nodes.rows_of_pool(self.cluster.pools.id(self.pool.name))
+        """The rows of the pool that count."""
+        return (
+            self.cluster.nodes.rows_of_pool(self.cluster.pools.id(self.pool.name)) if self.only is None else self.only
+        )
 
     def search(self) -> Search:
         """Return how this was found."""
@@ -78,7 +82,8 @@ class _Look:
         """Return the best of these rows for the pod and how many fit, or rows for the whole unit; None where none."""
         unit = self.record.unit
         if unit is None or unit.lead is not self.record:
-            return self.cluster.runner.best(self.ask, rows)
+            runner = self.cluster.runner
+            return runner.best(self.ask, rows) if self.only is None else runner.best_of_few(self.ask, rows)
         others = unit.pods[unit.required :] if self.pool.name == self.record.home else ()
         free = tuple(one for one in others if _hold_of(self, one, known=False) is None)
         found = place_unit(self.cluster.unit_request(unit, self.pool.name, free), self.cluster.runner, rows)
@@ -109,6 +114,8 @@ class _Look:
 
     def message(self, clauses: dict[str, str]) -> str:
         """Return why the pool's nodes refuse the pod, and these clauses; of a unit, the first pod that does not fit."""
+        if self.only is not None:
+            return ""
         unit, cluster = self.record.leads, self.cluster
         found = place_unit(cluster.unit_request(unit, self.pool.name), cluster.runner, self.rows) if unit else None
         if unit is not None and isinstance(found, NotPlaced):
@@ -127,12 +134,24 @@ def propose(cluster: Cluster, record: PodRecord, pool: str, now: float, *, known
 
     With `known`, a Pool that the pod names and that was not seen counts as missing, as after a read.
     """
-    look = _Look(cluster, record, cluster.pools.pools[pool], now)
+    return _proposal(_Look(cluster, record, cluster.pools.pools[pool], now), known=known)
+
+
+def propose_on(cluster: Cluster, record: PodRecord, pool: str, rows: Rows) -> Proposal:
+    """Return what an attempt from the queue of this pool would do if the pool had these few rows only, and no lender.
+
+    In the queue of a lender, these are rows that the lender does not need. A Pool that was not seen counts as missing.
+    """
+    return _proposal(_Look(cluster, record, cluster.pools.pools[pool], cluster.now, rows), known=True)
+
+
+def _proposal(look: _Look, *, known: bool) -> Proposal:
+    record = look.record
     for one in (record,) if record.unit is None else record.together:
         held = _hold_of(look, one, known=known)
         if held is not None:
             return held
-    return _at_home(look) if record.home == pool else _abroad(look)
+    return _at_home(look) if record.home == look.pool.name else _abroad(look)
 
 
 def _hold_of(look: _Look, record: PodRecord, *, known: bool) -> Hold | None:
@@ -180,7 +199,7 @@ def _abroad(look: _Look) -> Proposal:
     cluster, record, lender = look.cluster, look.record, look.pool.name
     if may_borrow(cluster.borrowing, record.home, lender, cluster.total(record)):
         rows = look.rows
-        if cluster.queues[lender].has_usable:
+        if look.only is None and cluster.queues[lender].has_usable:
             if record.leads is None:
                 rows = rows[cluster.runner.feasible(look.ask)[rows]]
             wanted = wanted_by_home_pods(cluster.borrowing, lender, rows)
@@ -259,6 +278,8 @@ def _not_fresh(look: _Look) -> str:
 
 def _borrow(look: _Look) -> Borrow | None:
     """Choose the best lender that the pod has not visited yet."""
+    if look.only is not None:
+        return None
     record = look.record
     found = find_lender(look.cluster, record, record.visited or (record.home,))
     look.lenders = (*look.lenders, found)
@@ -271,6 +292,8 @@ def _borrow(look: _Look) -> Borrow | None:
 
 def _wait(look: _Look) -> Wait:
     """Wait in the home queue until an event can help the pod."""
+    if look.only is not None:
+        return Wait(WaitFor.ROOM)
     cluster, record = look.cluster, look.record
     found = find_lender(cluster, record, (record.home,)) if record.visited else None
     if isinstance(found, NoLender):

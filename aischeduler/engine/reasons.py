@@ -53,16 +53,13 @@ def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
             if rank not in messages and len(messages) < RANKS_MAX:
                 messages[rank] = reason(cluster, record, cluster.now)
             message = messages.get(rank)
-            if message and _is_news(message, record.message, work.counts):
+            known = record.message
+            if message and (message != known if work.counts else not same_but_for_counts(message, known)):
                 for one in (record,) if record.leads is None else record.leads.pods:
                     one.message = message
                     actions.append(ReportWaiting(one.pod, pool, pool, message, record.decision))
     if left and queue.parked(after):
         cluster.errands.rewording[pool] = Rewording(left, work.counts, after)
-
-
-def _is_news(message: str, before: str, counts: bool) -> bool:
-    return message != before if counts else not same_but_for_counts(message, before)
 
 
 def reason(cluster: Cluster, record: PodRecord, now: float) -> str:

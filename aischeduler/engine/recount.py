@@ -6,7 +6,7 @@ check of its own (`pool_by_selectors`).
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.model.names import CPU, DEFAULT_POOL, MEMORY
@@ -18,12 +18,26 @@ from aischeduler.model.topology_spread import PodSelector
 from aischeduler.model.unsupported_constraints import PodAffinityTerm
 from aischeduler.model.volumes import VolumeClaimKey
 from aischeduler.state.anti_affinity import terms_of
+from aischeduler.state.claims import Claim
 from aischeduler.state.loans import Loan
 from aischeduler.state.records import NOWHERE, PodRecord, PodState
 from aischeduler.state.wanted import AMOUNT_MAX, requested
 
+Faults = Iterator[tuple[str, str]]
+"""The name of an invariant, and what violates it."""
+
+Amounts = dict[str, Counter[str]]
+"""Pool, or kind of amount -> resource -> amount."""
+
 KINDS = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
 """The amounts of a PoolSummary."""
+
+
+def unequal(about: str, *compared: tuple[str, str, object, object]) -> Faults:
+    """Compare what is kept with what should be: (name of the invariant, a verb, as it is, as it should be)."""
+    for name, what, kept, should in compared:
+        if kept != should:
+            yield name, f"{about}: {what} {kept}, should be {should}"
 
 
 def amounts(spec: PodSpec) -> Counter[str]:
@@ -89,6 +103,20 @@ def counting_specs(cluster: Cluster) -> dict[PodSelector, dict[bytes, int]]:
     return {selector: dict(specs) for selector, specs in found.items()}
 
 
+def loans(cluster: Cluster) -> tuple[Counter[Loan], Amounts, Amounts]:
+    """Return the number of pods by loan, what each pool lends, and what each pool borrows."""
+    pods: Counter[Loan] = Counter()
+    lent: Amounts = {}
+    borrowed: Amounts = {}
+    for record in on_nodes(cluster):
+        loan = loan_of(cluster, record)
+        if loan is not None and record.counted is not None:
+            pods[loan] += 1
+            lent.setdefault(loan[0], Counter()).update(record.counted.request.taken)
+            borrowed.setdefault(loan[1], Counter()).update(record.counted.request.taken)
+    return pods, lent, borrowed
+
+
 def claim_users(cluster: Cluster) -> dict[VolumeClaimKey, tuple[str, ...]]:
     """Return the uids of this scheduler's pods that use each volume claim, sorted."""
     users: dict[VolumeClaimKey, set[str]] = {}
@@ -136,7 +164,18 @@ def loan_of(cluster: Cluster, record: PodRecord) -> Loan | None:
     return (lender, home) if ours and lender and lender != home else None
 
 
-def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
+def can_come_true(cluster: Cluster, claim: Claim, row: int) -> bool:
+    """Return whether the claim fits once the leaving pods are gone, beside the claims of pods ahead of its owner."""
+    pods = [record for record in cluster.on_row(row) if not cluster.leaving(record.pod.uid)]
+    ahead = [other for other in cluster.claims.on_row(row) if other.owner.order < claim.owner.order]
+    own = [room.spec for room in claim.on(row)]
+    others = [room.spec for other in ahead for room in other.on(row)]
+    taken = total([*(r.counted for r in pods if r.counted is not None), *others, *own])
+    node = cluster.nodes.nodes[row]
+    return node is not None and all(taken[name] <= node.allocatable.get(name, 0) for name in total(own))
+
+
+def summaries(cluster: Cluster) -> dict[str, Amounts]:
     """Return the amounts of every pool: name -> kind -> resource -> amount, with the sum of GPUs."""
     sums = {name: {kind: Counter[str]() for kind in KINDS} for name in sorted(cluster.pools.pools)}
     claimed: dict[int, Counter[str]] = {}
@@ -146,8 +185,7 @@ def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
             mine = sums[cluster.pool_of(row)]
             mine["allocatable"].update(_bounded(node.allocatable))
             mine["capacity"].update(_bounded(node.capacity))
-    for record in on_nodes(cluster):
-        _add_running(cluster, record, sums)
+    _add_running(cluster, sums)
     for record in cluster.records.values():
         if record.queue and record.state is not PodState.GATED:
             sums[record.queue]["pending"].update(record.pod.spec.request.taken)
@@ -167,17 +205,15 @@ def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
     return sums
 
 
-def _add_running(cluster: Cluster, record: PodRecord, sums: dict[str, dict[str, Counter[str]]]) -> None:
-    pool, spec = cluster.pool_of(record.row), record.counted
-    if not pool or spec is None:
-        return
-    loan = loan_of(cluster, record)
-    ours = record.pod.scheduler_name == cluster.profile.scheduler_name
-    taken = amounts(spec)
-    sums[pool]["used"].update(taken)
-    sums[pool]["shared" if loan else "own" if ours else "system"].update(taken)
-    if loan:
-        sums[loan[1]]["borrowed"].update(taken)
+def _add_running(cluster: Cluster, sums: dict[str, Amounts]) -> None:
+    for record in on_nodes(cluster):
+        pool, spec, loan = cluster.pool_of(record.row), record.counted, loan_of(cluster, record)
+        if pool and spec is not None:
+            owner = "shared" if loan else "own" if cluster.ours(record.pod) else "system"
+            sums[pool]["used"].update(amounts(spec))
+            sums[pool][owner].update(amounts(spec))
+            if loan:
+                sums[loan[1]]["borrowed"].update(amounts(spec))
 
 
 def _bounded(found: ResourceList) -> Mapping[str, int]:

@@ -13,12 +13,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
-import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.freshness import go_on
 from aischeduler.engine.pod_counting import recount_loans
+from aischeduler.engine.recount import can_come_true
 from aischeduler.engine.tally import Result
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
 from aischeduler.model.names import DEFAULT_POOL
@@ -74,7 +75,7 @@ def mark(cluster: Cluster) -> Mark:
 
 def before_attempt(cluster: Cluster, record: PodRecord) -> Before:
     """Return what a failed attempt of this pod must restore."""
-    pods = (record,) if record.unit is None or record.unit.lead is not record else record.unit.pods
+    pods = (record,) if record.leads is None else record.leads.pods
     return Before(mark(cluster), pods, cluster.claims.of(record.pod.uid), record.nominated, record.message)
 
 
@@ -102,23 +103,21 @@ def attempt_failed(
     assert record is not None, "every attempt is that of a pod"
     told: list[Action] = [internal_error(cluster, doing, error)]
     row = record.offered
-    cluster.withdraw(record)
-    record.offered = NOWHERE
     attempt_each(
         cluster,
         told,
-        partial(take_back_evictions, cluster, before.mark, dropped),
+        partial(_recall, cluster, before.mark, dropped=dropped),
         partial(_end_new_claim, cluster, record, before.claim),
         partial(_ask_again, cluster, doing),
         *(partial(take_out, cluster, one) for one in before.pods),
         partial(mend, cluster, before.mark),
-        *(partial(wait_again, cluster, one) for one in before.pods),
         partial(find_lost, cluster),
         partial(_tell, cluster, record, before, told),
         partial(cluster.wake_alike, record, now),
     )
     cluster.tally.attempts[doing.pool, Result.ERROR] += 1
-    if row != NOWHERE or len(told) > 1 or _moved(cluster, before.mark):
+    moved = replace(mark(cluster), decisions=before.mark.decisions) != before.mark  # more than its queue
+    if row != NOWHERE or len(told) > 1 or moved:
         doubt(cluster, (doing.pool, record.home, cluster.pool_of(row) if row != NOWHERE else ""))
     return told
 
@@ -134,9 +133,13 @@ def _ask_again(cluster: Cluster, doing: Doing) -> None:
 def step_failed(cluster: Cluster, doing: Doing, before: Mark, kept: Iterable[Action], error: Exception) -> list[Action]:
     """Repair the state after a failed step other than an attempt; its actions are `kept`. Return further actions."""
     told: list[Action] = [internal_error(cluster, doing, error)]
-    repairs = [partial(_recall, cluster, before, kept), partial(mend, cluster, before), partial(find_lost, cluster)]
+    repairs = [
+        partial(_recall, cluster, before, kept=kept),
+        partial(mend, cluster, before),
+        partial(find_lost, cluster),
+    ]
     if doing.step is Step.QUEUE:
-        repairs.append(partial(rebuild_queue, cluster, doing.pool))
+        repairs.insert(0, partial(_rebuild_queue, cluster, doing.pool))
     attempt_each(cluster, told, *repairs, partial(_ask_again, cluster, doing))
     doubt(cluster, tuple(cluster.queues) if doing.step is Step.TIME else (doing.pool,))
     return told
@@ -148,15 +151,7 @@ def judging_failed(cluster: Cluster, record: PodRecord, words: str, error: Excep
     The step continues; incomplete changes of the check are repaired at the end of the step.
     """
     told: list[Action] = [internal_error(cluster, Doing(Step.WAKING, words, record.home, record), error)]
-    attempt_each(
-        cluster,
-        told,
-        partial(cluster.withdraw, record),
-        partial(take_out, cluster, record),
-        partial(wait_again, cluster, record),
-        partial(find_lost, cluster),
-    )
-    record.offered = NOWHERE
+    attempt_each(cluster, told, partial(take_out, cluster, record), partial(_wait_again, cluster, record))
     cluster.errands.to_mend = True
     for report in told:
         cluster.say(record.home, report)
@@ -177,26 +172,25 @@ def doubt(cluster: Cluster, pools: Iterable[str]) -> None:
             cluster.errands.doubts.note(pool, cluster.now, cluster.profile.backoff)
 
 
-def take_back_evictions(cluster: Cluster, before: Mark, dropped: Iterable[Action]) -> None:
-    """Drop the requested evictions whose actions are dropped."""
+def _recall(cluster: Cluster, before: Mark, *, kept: Iterable[Action] = (), dropped: Iterable[Action] = ()) -> None:
+    """Drop the evictions that were requested since, except those whose actions are `kept`."""
     for action in dropped:
         if isinstance(action, Evict):
             cluster.tally.evictions[action.pool, action.cause] -= 1
-    _recall(cluster, before, ())
-
-
-def _recall(cluster: Cluster, before: Mark, kept: Iterable[Action]) -> None:
     sent = {action.victim.uid for action in kept if isinstance(action, Evict)}
     for uid, asked in tuple(cluster.victims.items()):
-        if asked.number <= before.decisions or uid in sent:
-            continue
-        cluster.forget_eviction(uid)
-        record = cluster.records[uid]
-        cluster.budgets.note_refusal(record.pod)
-        if record.counted is not None:
-            cluster.refresh(record)
-        for claim in cluster.claims.on_row(record.row):
-            end_quietly(cluster, claim)  # the claim may count on the room of the pod
+        if asked.number > before.decisions and uid not in sent:
+            stay(cluster, cluster.records[uid])
+
+
+def stay(cluster: Cluster, record: PodRecord) -> None:
+    """Drop the requested eviction of a pod, and end the claims that may count on its room."""
+    cluster.forget_eviction(record.pod.uid)
+    cluster.budgets.note_refusal(record.pod)
+    if record.counted is not None:
+        cluster.refresh(record)
+    for claim in cluster.claims.on_row(record.row):
+        end_quietly(cluster, claim)
 
 
 def _end_new_claim(cluster: Cluster, record: PodRecord, old: Claim | None) -> None:
@@ -217,17 +211,13 @@ def end_quietly(cluster: Cluster, claim: Claim) -> None:
     """End a claim and wake its owner; a later check of the pool offers its room to others."""
     if cluster.claims.of(claim.owner.pod.uid) is claim:
         drop_claim(cluster, claim)
-    _wake_nominated(cluster, claim.owner)
+    if claim.owner.state is PodState.NOMINATED and claim.owner.queue:
+        cluster.queues[claim.owner.queue].wake_at_once(claim.owner, cluster.now)
     doubt(cluster, (claim.pool,))
 
 
-def _wake_nominated(cluster: Cluster, owner: PodRecord) -> None:
-    if owner.state is PodState.NOMINATED and owner.queue:
-        cluster.queues[owner.queue].wake_at_once(owner, cluster.now)
-
-
 def take_out(cluster: Cluster, record: PodRecord) -> None:
-    """Remove a pod from its queue and its row, whatever the failed step has already done.
+    """Remove a pod from its queue and its row, whatever the failed step has already done; `find_lost` puts it back.
 
     Its unit no longer waits as one. The lead of that may be in no queue then.
     """
@@ -266,25 +256,29 @@ def _break_up(cluster: Cluster, record: PodRecord) -> None:
     unit.lead, unit.pods, unit.required = None, (), 0
 
 
-def wait_again(cluster: Cluster, record: PodRecord) -> None:
-    """Put a pod that is in no queue into backoff in its home queue; a pod of a unit waits until that is formed."""
+def _wait_again(cluster: Cluster, record: PodRecord) -> None:
+    """Put a pod that is in no queue into backoff in its home queue."""
     record.home = cluster.pools.home(record.pod.pool)
-    record.visited = ()
-    record.broken = True
-    queue = cluster.queues[record.home]
-    try:
+    record.broken = record.failed = True
+    record.back_off(cluster.now, cluster.profile.backoff)
+    gate = ""
+    with suppress(Exception):  # the next attempt checks the gate again and reports the exception
         gate = cluster.gate_of(record.pod)
-    except Exception:  # noqa: BLE001 - the next attempt checks the gate again and reports the exception
-        gate = ""
-    if gate:
-        record.message = gate
+    record.message = gate or record.message
+    _enqueue(cluster, record, gated=bool(gate))
+
+
+def _enqueue(cluster: Cluster, record: PodRecord, *, gated: bool) -> None:
+    """Add a pod to its home queue; a pod of a unit is gated until that is formed."""
+    cluster.withdraw(record)
+    record.offered = NOWHERE
+    record.visited = ()
+    queue = cluster.queues[record.home]
+    queue.add(record, cluster.now)
+    if gated or record.unit is not None:
+        queue.remove(record)
         queue.gate(record)
-    else:
-        queue.retry(record, cluster.now)
-        if record.unit is not None:
-            queue.remove(record)
-            queue.gate(record)  # until its unit is formed
-            cluster.units.touch(record)
+        cluster.units.touch(record)
 
 
 def _tell(cluster: Cluster, record: PodRecord, before: Before, told: list[Action]) -> None:
@@ -316,7 +310,7 @@ def mend(cluster: Cluster, before: Mark) -> None:
     _count_anew(cluster, rows)
     for row in rows:
         for claim in cluster.claims.on_row(row):
-            if not _can_come_true(cluster, claim, row):
+            if not can_come_true(cluster, claim, row):
                 end_quietly(cluster, claim)
     if cluster.loans.version != before.loans:
         recount_loans(cluster)
@@ -326,33 +320,20 @@ def mend(cluster: Cluster, before: Mark) -> None:
                 queue.wake_at_once(record, cluster.now)
 
 
-def _can_come_true(cluster: Cluster, claim: Claim, row: int) -> bool:
-    """Return whether, by amounts, the claim fits on the row without the leaving pods and the claims behind it."""
-    nodes, claims = cluster.nodes, cluster.claims.on_row(row)
-    leaving = [r.counted for r in cluster.on_row(row) if r.counted is not None and cluster.leaving(r.pod.uid)]
-    behind = [one.spec for other in claims if other.owner.order >= claim.owner.order for one in other.on(row)]
-    room = sum(map(nodes.request, (*leaving, *behind)), nodes.room(row))  # its own room is among them
-    request = sum(nodes.request(one.spec) for one in claim.on(row))
-    return bool((request <= np.maximum(room, 0)).all())
-
-
 def find_lost(cluster: Cluster) -> None:
-    """Put pods that are in no queue and on no row back into their queues."""
+    """Put pods that are in no queue and on no row into backoff in their home queues."""
     if len(cluster.records) == len(cluster.running) + sum(len(queue) for queue in cluster.queues.values()):
         return
-    for record in tuple(cluster.records.values()):
-        if _is_lost(cluster, record):
-            _break_up(cluster, record)
-    for record in tuple(cluster.records.values()):
-        if _is_lost(cluster, record):
-            cluster.withdraw(record)
-            record.offered = NOWHERE
-            wait_again(cluster, record)
+    for record in _lost(cluster):
+        take_out(cluster, record)
+    for record in _lost(cluster):  # with the leads of units that were broken up
+        _wait_again(cluster, record)
 
 
-def _is_lost(cluster: Cluster, record: PodRecord) -> bool:
-    queue = cluster.queues.get(record.queue)
-    return record.counted is None and (queue is None or not queue.holds(record))
+def _lost(cluster: Cluster) -> list[PodRecord]:
+    """Return the pods that are on no row and in no queue."""
+    waiting = [(record, cluster.queues.get(record.queue)) for record in cluster.records.values() if not record.counted]
+    return [record for record, queue in waiting if queue is None or not queue.holds(record)]
 
 
 def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
@@ -365,7 +346,7 @@ def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
     cluster.nodes.pod_counts.recount()
 
 
-def rebuild_queue(cluster: Cluster, pool: str) -> None:
+def _rebuild_queue(cluster: Cluster, pool: str) -> None:
     """Build the queue of a pool again, with the pods that are, or should be, in it; all of them are tried."""
     records = [record for record in cluster.records.values() if record.state in WAITING and record.queue in ("", pool)]
     for record in records:
@@ -374,21 +355,7 @@ def rebuild_queue(cluster: Cluster, pool: str) -> None:
     for record in records:
         record.queue = ""
         cluster.stir.abroad.drop(record.home, record.pod.uid)
-        cluster.withdraw(record)
-        record.offered = NOWHERE
-        record.visited = ()
-        if record.state is PodState.GATED or record.unit is not None:
-            cluster.queues[record.home].gate(record)
-            cluster.units.touch(record)
-        else:
-            cluster.queues[record.home].add(record, cluster.now)
-    find_lost(cluster)
-
-
-def _moved(cluster: Cluster, before: Mark) -> bool:
-    """Return whether the attempt changed more than its queue."""
-    now = mark(cluster)
-    return (now.nodes, now.running, now.loans) != (before.nodes, before.running, before.loans)
+        _enqueue(cluster, record, gated=record.state is PodState.GATED)
 
 
 def attempt_each(cluster: Cluster, told: list[Action], *repairs: Callable[[], None]) -> None:

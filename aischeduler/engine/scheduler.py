@@ -13,7 +13,6 @@ from functools import partial
 from typing import Final, assert_never
 
 from aischeduler.engine import steps
-from aischeduler.engine.bind_events import bind_refused
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_some, storage_changed
 from aischeduler.engine.count_wakeups import check_counted, note_counts
@@ -26,7 +25,7 @@ from aischeduler.engine.lending import leave_to_others, lend, seek_lenders
 from aischeduler.engine.net import flush_queue
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.permits import ask_again
-from aischeduler.engine.pod_events import pod_gone, pod_seen
+from aischeduler.engine.pod_events import bind_refused, pod_gone, pod_seen
 from aischeduler.engine.pod_warnings import warn_pod
 from aischeduler.engine.pool_events import end_windows, namespace_gone, namespace_seen, pool_gone, pool_seen
 from aischeduler.engine.profile import Profile
@@ -43,7 +42,6 @@ from aischeduler.engine.units import form_some
 from aischeduler.engine.unknown_pools import (
     begin_reads,
     due_nodes,
-    forget_late,
     pool_read,
     pool_unread,
     pools_listed,
@@ -277,7 +275,7 @@ class Scheduler:
     def _observe_node(self, event: NodeSeen | NodeGone, now: float) -> None:
         cluster = self._cluster
         if isinstance(event, NodeGone):
-            forget_late(cluster, event.name)
+            cluster.unknown_pools.late.pop(event.name, None)
             node_gone(cluster, event.name, now)
         elif not put_off(cluster, event.node, now):
             node_seen(cluster, event.node, now)
@@ -390,7 +388,7 @@ class Scheduler:
         for node in due:
             before = mark(cluster)
             try:
-                forget_late(cluster, node.name)
+                cluster.unknown_pools.late.pop(node.name, None)
                 node_seen(cluster, node, now)
             except Exception as error:  # noqa: BLE001 - a bug costs one node's wake-ups, not the slice
                 actions += event_failed(cluster, NodeSeen(node), before, error)

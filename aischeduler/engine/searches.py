@@ -20,6 +20,7 @@ from aischeduler.policies.preemption import (
     EvictionCosts,
     NoCandidate,
     Preemptor,
+    choose_victims,
     find_candidates,
     select_candidate,
 )
@@ -34,8 +35,15 @@ WHOLE_SHARE: Final = 3
 
 
 def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[Claim, ...]) -> Candidate | NoCandidate:
-    """Search for victims on the rows of the pod's home pool as if these claims did not exist."""
+    """Search for victims on rows of the pod's home pool as if these claims did not exist.
+
+    Only results for all rows of the pool are kept.
+    """
     spec, priority = record.pod.spec, record.pod.priority
+    if rows is not cluster.nodes.rows_of_pool(cluster.pools.id(record.home)):
+        with without(cluster, claims):
+            preemptor = Preemptor(spec, priority)
+            return choose_victims(preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
     key, versions = (record.home, spec.key), (cluster.nodes.version, cluster.running.version)
     known, keeps = cluster.searches.victims.get(key), not claims and not cluster.nodes.tentative
     if keeps and known is not None and known[0] == versions and priority <= known[1]:

@@ -13,16 +13,9 @@ from itertools import islice
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.invariants import (
-    Faults,
-    Violation,
-    check,
-    claims_faults,
-    pool_faults,
-    records_faults,
-    rows_faults,
-)
+from aischeduler.engine.invariants import Violation, check, claims_faults, pool_faults, records_faults, rows_faults
 from aischeduler.engine.queue_invariants import queue_faults
+from aischeduler.engine.recount import Faults
 
 SELF_CHECK_SECONDS: Final = 2.0
 """The time between two checks."""
@@ -83,15 +76,12 @@ class SelfCheck:
             case _:
                 names = cluster.pools.names()
                 self.pool = (self.pool + 1) % len(names)
-                yield from _pool_and_queue(cluster, names[self.pool])
-
-
-def _pool_and_queue(cluster: Cluster, pool: str) -> Faults:
-    yield from pool_faults(cluster, pool)
-    if len(cluster.queues[pool]) <= QUEUE_MAX:
-        yield from queue_faults(cluster, cluster.queues[pool])
-    if len(cluster.claims) <= CLAIMS_MAX:
-        yield from claims_faults(cluster)
+                queue = cluster.queues[names[self.pool]]
+                yield from pool_faults(cluster, queue.pool)
+                if len(queue) <= QUEUE_MAX:
+                    yield from queue_faults(cluster, queue)
+                if len(cluster.claims) <= CLAIMS_MAX:
+                    yield from claims_faults(cluster)
 
 
 def digest(cluster: Cluster) -> dict[str, str | int]:

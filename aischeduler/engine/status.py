@@ -1,18 +1,32 @@
 """The status of Pools: their numbers and conditions, reported when they change and at most once a second.
 
-While the default Pool has no object, its creation is requested.
+While the default Pool has no object, its creation is requested. With the status comes the log of edits: the changed
+fields of Pools, and the running pods whose loan changed by an edit.
+
+Invariants:
+- Edits are logged at most once a second, and many pods share a line.
+- The first call logs nothing: the state that the scheduler finds at its start is no edit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Final
 
 from aischeduler.config.spelling import nearest
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.edits import EditsTold, switched_on
 from aischeduler.engine.summary import summarize
-from aischeduler.model.actions import Condition, CreatePool, ObjectRef, ReportPool, Warn
+from aischeduler.model.actions import (
+    Condition,
+    CreatePool,
+    LogLoanChange,
+    LogPoolEdit,
+    ObjectRef,
+    ReportPool,
+    Warn,
+)
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.model.selectors import LabelSelector
@@ -34,6 +48,25 @@ SPEC_REFUSED: Final = "The spec is refused; see the condition Accepted."
 _WARNED: Final = {(ACCEPTED, False): EventReason.INVALID_SPEC, (CONFLICT, True): EventReason.NODES_CLAIMED_TWICE}
 """The conditions that come with a Warning event."""
 
+NAMED_MAX: Final = 10
+"""The most pods of one lender and home pool that are named; if there are more, only their number is logged."""
+
+_SPEC_FIELDS: Final = {
+    "selector": "nodeSelector",
+    "placement": "placement",
+    "disable_preemption": "disablePreemption",
+    "disable_borrowing": "disableBorrowing",
+    "disable_sharing": "disableSharing",
+    "borrowing_pools": "borrowingPools",
+    "lending_limit": "lendingLimit",
+    "borrowing_limit": "borrowingLimit",
+    "make_room": "makeRoom",
+    "reclaim_policy": "reclaimPolicy",
+    "allowed_namespaces": "allowedNamespaces",
+}
+_NO_SPEC: Final = frozenset(("name", "uid", "generation", "invalid"))
+assert {field.name for field in fields(Pool)} == _SPEC_FIELDS.keys() | _NO_SPEC
+
 State = tuple[int, ...]
 """The versions of everything that a status shows."""
 
@@ -44,7 +77,8 @@ class StatusReports:
     def __init__(self) -> None:
         self._state: State = ()
         self._looked_at = float("-inf")
-        self._edits = EditsTold()
+        self._told: dict[str, Pool] = {}
+        """The Pools as they were when edits were logged last."""
         self._ask_at = float("-inf")
         """When the creation of the default Pool is requested, if it does not exist then."""
 
@@ -67,12 +101,12 @@ class StatusReports:
             self._ask_at = float("-inf")  # if the object is deleted later, its creation is requested at once
         elif self._ask_at <= now:
             self._ask_at = now + CREATE_SECONDS
-            cluster.say(DEFAULT_POOL, CreatePool(DEFAULT_POOL, switched_on(cluster.profile.default_pool)))
+            cluster.say(DEFAULT_POOL, CreatePool(DEFAULT_POOL, _switched_on(cluster.profile.default_pool)))
         state = _state(cluster)
         if state == self._state or self._looked_at + STATUS_SECONDS > now:
             return
         self._state, self._looked_at = state, now
-        self._edits.tell(cluster)
+        self._told = _tell_edits(cluster, self._told)
         for summary in summarize(cluster):
             pool = cluster.pools.pools[summary.name]
             if pool.uid:
@@ -174,3 +208,57 @@ def _matches_some(cluster: Cluster, name: str, selector: LabelSelector) -> bool:
     """Return whether the selector of a Pool without nodes matches a contested node, or a new node that is kept back."""
     contested = any(name in claimants for claimants in cluster.pools.conflicts.values())
     return contested or any(selector.matches(late.node.labels) for late in cluster.unknown_pools.late.values())
+
+
+def _switched_on(pool: Pool) -> tuple[str, ...]:
+    """Return the names of the spec's fields that are true."""
+    return tuple(name for field, name in _SPEC_FIELDS.items() if getattr(pool, field) is True)
+
+
+def _tell_edits(cluster: Cluster, told: Mapping[str, Pool]) -> dict[str, Pool]:
+    """Log what was edited since the Pools were as `told`, and return them as they are now.
+
+    A Pool that was created since is no edit.
+    """
+    pools = cluster.pools.pools
+    for name in cluster.pools.names():
+        before, after = told.get(name), pools[name]
+        if before is not None and before is not after and before.uid == after.uid:
+            changes = _changes(before, after)
+            if changes:
+                cluster.say(name, LogPoolEdit(name, changes))
+    if told:
+        _tell_turned(cluster)
+    cluster.turned.clear()
+    return dict(pools)
+
+
+def _tell_turned(cluster: Cluster) -> None:
+    """Log the running pods whose loan changed since the last call."""
+    groups: dict[tuple[str, str], list[Pod]] = {}
+    for uid, before in cluster.turned.items():
+        record = cluster.records.get(uid)
+        if record is not None and record.counted is not None and record.loan != before:
+            lender, home = record.loan or (record.home, record.home)
+            groups.setdefault((lender, home), []).append(record.pod)
+    for (pool, home), pods in sorted(groups.items(), key=lambda group: group[0]):
+        named = tuple(sorted(pods, key=lambda pod: pod.uid)) if len(pods) <= NAMED_MAX else ()
+        cluster.say(DEFAULT_POOL, LogLoanChange(pool, home, named, len(pods)))
+
+
+def _changes(before: Pool, after: Pool) -> tuple[str, ...]:
+    """Return the changed fields of the spec, with old and new value where these are one word."""
+    if before.invalid != after.invalid and (before.invalid or after.invalid):
+        return (f"refused: {after.invalid}",) if after.invalid else ("accepted again",)
+    pairs = ((name, getattr(before, field), getattr(after, field)) for field, name in _SPEC_FIELDS.items())
+    return tuple(_change(name, old, new) for name, old, new in pairs if old != new)
+
+
+def _change(name: str, old: object, new: object) -> str:
+    match old, new:
+        case bool(), bool():
+            return f"{name}: {str(old).lower()} -> {str(new).lower()}"
+        case ((str() | None), (str() | None)):
+            return f"{name}: {old or 'unset'} -> {new or 'unset'}"
+        case _:
+            return f"{name} changed"

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.errands import LateNode
 from aischeduler.engine.freshness import is_fresh
-from aischeduler.engine.unseen import LateNode
 from aischeduler.model.actions import ListPools, ReadPool, ReportWaiting
 from aischeduler.model.events import PoolRead, PoolUnread
 from aischeduler.model.names import DEFAULT_POOL
@@ -119,11 +119,6 @@ def due_nodes(cluster: Cluster, now: float) -> list[Node]:
     """Return the next kept nodes that are due, sorted by name."""
     late = cluster.unknown_pools.late
     return [late[name].node for name in sorted(late) if late[name].due <= now][:LET_IN_AT_ONCE]
-
-
-def forget_late(cluster: Cluster, name: str) -> None:
-    """Drop the kept node of this name."""
-    cluster.unknown_pools.late.pop(name, None)
 
 
 def pools_listed(cluster: Cluster, now: float) -> None:

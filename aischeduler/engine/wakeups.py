@@ -21,16 +21,14 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_affected
 from aischeduler.engine.freshness import awaits_view
 from aischeduler.engine.lending import NEVER_LOOKED, borrowers, guarded, lends_to, note_blocked, send, walk
-from aischeduler.engine.propose import propose
+from aischeduler.engine.propose import propose, propose_on
 from aischeduler.engine.recovery import judging_failed
 from aischeduler.engine.row_room import Checks, RowRoom
 from aischeduler.model.node import Node
-from aischeduler.model.proposal import Hold, Place, Wait, WaitFor
+from aischeduler.model.proposal import Hold, Place, Proposal, Wait, WaitFor
 from aischeduler.policies.borrowing import wanted_by_home_pods
-from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
 from aischeduler.state.index import Rows
 from aischeduler.state.records import NOWHERE, OrderKey, PodRecord, PodState
-from aischeduler.state.trial import Trial
 from aischeduler.state.waiting_class import WaitingClass
 from aischeduler.state.wanted import Amounts
 
@@ -130,36 +128,24 @@ def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
 
 def would_be_helped(cluster: Cluster, record: PodRecord, pool: str) -> bool:
     """Return whether an attempt from the queue of this pool would do more than wait for room, or for a refresh."""
-    proposal = propose(cluster, record, pool, cluster.now, known=True)
-    if isinstance(proposal, Wait):
-        awaited = proposal.waits_for is WaitFor.REFRESH and awaits_view(cluster, record)
-        return proposal.waits_for is not WaitFor.ROOM and not awaited
-    return not isinstance(proposal, Hold)
+    return _helped(cluster, record, propose(cluster, record, pool, cluster.now, known=True))
 
 
 def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
     """Return whether an attempt of the home pod would use one of these rows: free, claimed behind it, or by eviction.
 
-    A pod that waits for a refresh evicts no pod before it. A unit may need other rows too, so that all are tried.
+    A unit may need other rows too, so that all are tried.
     """
     if record.leads is not None:
         return would_be_helped(cluster, record, record.home)
-    pool = cluster.pools.pools[record.home]
-    spec = record.pod.spec
-    if cluster.runner.passes(spec, rows).any():
-        return True
-    evicts = cluster.borrowing.may_evict(pool) and record.pod.preempts and not awaits_view(cluster, record)
-    behind = [claim for row in rows.tolist() for claim in cluster.claims.on_row(row) if record.order < claim.turn]
-    if not behind and not evicts:
-        return False
-    with Trial(cluster.nodes) as trial:
-        trial.remove(room.assigned for claim in behind for row in rows.tolist() for room in claim.on(row))
-        if behind and cluster.runner.passes(spec, rows).any():
-            return True
-        preemptor = Preemptor(spec, record.pod.priority)
-        return evicts and isinstance(
-            choose_victims(preemptor, cluster.runner, cluster.running, rows, cluster.budgets), Candidate
-        )
+    return _helped(cluster, record, propose_on(cluster, record, record.home, rows))
+
+
+def _helped(cluster: Cluster, record: PodRecord, proposal: Proposal) -> bool:
+    if isinstance(proposal, Wait):
+        awaited = proposal.waits_for is WaitFor.REFRESH and awaits_view(cluster, record)
+        return proposal.waits_for is not WaitFor.ROOM and not awaited
+    return not isinstance(proposal, Hold)
 
 
 def offer_to_nominated(cluster: Cluster, room: RowRoom, checks: Checks) -> None:

@@ -74,8 +74,7 @@ class Runner:
         Results are kept only for a class that comes a second time: where all pods differ, no kept result is read again.
         """
         if not self._classes.meets(ask.spec, ask.placement):
-            candidates, keys = self._feasible_keys(ask, rows)
-            return (int(candidates[int(keys.argmax())]), len(candidates)) if len(candidates) else None
+            return self.best_of_few(ask, rows)
         view = self._view(ask)
         every = self._keys_now(view, ask)
         keys = every.take(rows)
@@ -90,6 +89,11 @@ class Runner:
             return int(candidates[int(keys.argmax())]), feasible
         return int(rows[int(keys.argmax())]), feasible
 
+    def best_of_few(self, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
+        """Return what `best` returns, without kept results."""
+        candidates, keys = self._feasible_keys(ask, rows)
+        return (int(candidates[int(keys.argmax())]), len(candidates)) if len(candidates) else None
+
     def ranked(self, ask: PlacementRequest, rows: Rows) -> list[tuple[int, int]]:
         """Return each of `rows` that fits with its score, the best first; nothing is kept."""
         candidates, keys = self._feasible_keys(ask, rows)
@@ -99,7 +103,8 @@ class Runner:
 
     def _feasible_keys(self, ask: PlacementRequest, rows: Rows) -> tuple[Rows, Column]:
         """Return those of `rows` that fit, and their keys with all scores."""
-        candidates = rows[self.passes(ask.spec, rows)]
+        allowed = rows[self.allowed(ask.spec, rows)]
+        candidates = allowed[self.fits(ask.spec, allowed)] if len(allowed) else allowed
         if not len(candidates):
             return candidates, np.zeros(0, dtype=np.int64)
         at = Excerpt(self.nodes, candidates)

@@ -8,7 +8,7 @@ Invariants:
 - Where an exception ends a trial, the changed rows count as changed, so that recovery counts them again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 from aischeduler.state.assigned_pod import AssignedPod
@@ -16,13 +16,20 @@ from aischeduler.state.nodes import NodeTable
 
 
 class Trial:
-    """One trial. Nothing else may change the table while it is open."""
+    """One trial, which begins without the `gone` pods. Nothing else may change the table while it is open."""
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeTable, gone: Sequence[AssignedPod] = ()) -> None:
         self.nodes = nodes
+        self._gone = gone
         self._steps: list[tuple[int, list[AssignedPod]]] = []
 
     def __enter__(self) -> Self:
+        if self._gone:
+            try:
+                self.remove(self._gone)
+            except BaseException:  # what raises here does not reach `__exit__`
+                self.put_back(failed=True)
+                raise
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -13,16 +13,17 @@ import msgspec
 
 from aischeduler.analysis.remedy_steps import Step
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.profile import default_profile
+from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import watched_resources
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.events import Event, PodGone
-from aischeduler.model.names import POOL_KEY
+from aischeduler.model.names import POOL_KEY, SCHEDULER_NAME
 from aischeduler.state.records import PodRecord
 from tests.checked_scheduler import answers
 from tests.objects import Json, node_object, pod_object, pool_object
+from tests.pairs import PAIR, pair_profile
 
 KINDS: Final = ("Namespace", "Pool", "Node", "Pod")
 """The order in which the objects are observed."""
@@ -44,9 +45,13 @@ def uncordon(node: Json) -> None:
 
 @dataclass
 class Documents:
-    """Objects by kind, namespace and name. A document is replaced, never changed: each is read once."""
+    """Objects by kind, namespace and name, and the profile of their engine.
+
+    A document is replaced, never changed: each is read once.
+    """
 
     objects: dict[tuple[str, str, str], Json] = field(default_factory=dict)
+    profile: Profile = field(default_factory=default_profile)
     _read: dict[int, tuple[Json, Event]] = field(default_factory=dict)
     """The identity of a document -> the document, which keeps the identity its own, and its event."""
 
@@ -59,7 +64,7 @@ class Documents:
 
     def copy(self) -> "Documents":
         """Return the same documents, of which some can then be replaced."""
-        return Documents(dict(self.objects), self._read)
+        return Documents(dict(self.objects), self.profile, self._read)
 
     def of(self, kind: str) -> list[Json]:
         """Return the objects of a kind, in the order in which they were added."""
@@ -84,7 +89,7 @@ class Documents:
 
     def engine(self) -> Scheduler:
         """Return an engine that has observed everything and decided nothing."""
-        scheduler = Scheduler(default_profile(), "run")
+        scheduler = Scheduler(self.profile, "run")
         for event in self.events():
             scheduler.observe(event, 0.0)
         return scheduler
@@ -178,6 +183,25 @@ def random_documents(chance: Random) -> Documents:
         documents.put(_node(chance, f"n{number}"))
     for number in range(chance.randint(8, 26)):
         documents.put(random_pod(chance, f"p{number}", documents))
+    return documents
+
+
+def random_pairs(chance: Random) -> Documents:
+    """Return a small cluster with more pods than room, in which some pods form pairs, or threes that start as pairs."""
+    documents = random_documents(chance)
+    documents.profile = pair_profile()
+    pods = [pod for pod in documents.of("Pod") if pod["spec"]["schedulerName"] == SCHEDULER_NAME]
+    while pods:
+        first = pods[0]["metadata"].get("annotations", {})
+        size = chance.choice((1, 2, 2, 2, 2, 3))
+        for pod in pods[:size]:
+            label = {PAIR: pods[0]["metadata"]["name"]} if size > 1 or chance.random() < 0.3 else {}
+            pair = merged(pod, {"metadata": {"labels": label, "annotations": {POOL_KEY: None, **first}}})
+            if chance.random() < 0.7:  # else few pairs have a remedy: a single change must make room for both
+                small = pod_object("", cpu=chance.choice(("1", "2")), gpu=chance.choice((0, 1)))
+                pair["spec"] = {**pair["spec"], "containers": small["spec"]["containers"]}
+            documents.put(pair)
+        del pods[:size]
     return documents
 
 

@@ -8,33 +8,37 @@ from typing import Any
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.propose import not_allowed, propose
+from aischeduler.engine.units import form_some
 from aischeduler.model.names import POOL_KEY
 from aischeduler.model.proposal import Borrow, MakeRoom, Place
 from aischeduler.model.quantity import parse_milli, parse_units
-from aischeduler.state.records import PodRecord
+from aischeduler.state.records import PodRecord, PodState
 from tests.analysis.clusters import POOLS, Documents, cluster_of, waiting
-from tests.build import replace
 from tests.objects import Json
 
 
 def starts(documents: Documents, name: str) -> bool:
-    """Return whether a fresh engine proposes a start for this pod, at once or after evictions."""
+    """Return whether a fresh engine proposes a start for this pod, or its unit, at once or after evictions."""
     cluster = cluster_of(documents.engine())
+    while cluster.units.stale:
+        form_some(cluster)
     for record in waiting(cluster):  # as the scheduler does at its first attempt: a held pod keeps no room from others
-        if not_allowed(cluster, record):
+        if record.usable and not_allowed(cluster, record):
             cluster.queues[record.queue].remove(record)
             cluster.queues[record.home].hold(record, 0.0)
-    return starts_in(cluster, cluster.records[documents.pod(name)["metadata"]["uid"]])
+    record = cluster.records[documents.pod(name)["metadata"]["uid"]].waits_as
+    return record.state is not PodState.GATED and starts_in(cluster, record)
 
 
 def starts_in(cluster: Cluster, record: PodRecord) -> bool:
-    """Return whether the engine proposes a start, following the pod from lender to lender."""
+    """Return whether the engine proposes a start, following the pod, which changes its queue, from lender to lender."""
     cluster.freshness.refreshed_at[record.home] = 0.0
     proposal = propose(cluster, record, record.home, 0.0)
     trip: tuple[str, ...] = (record.home,)
     while isinstance(proposal, Borrow):
         trip = (*trip, proposal.lender)
-        proposal = propose(cluster, replace(record, queue=trip[-1], visited=trip), trip[-1], 0.0)
+        record.queue, record.visited = trip[-1], trip
+        proposal = propose(cluster, record, trip[-1], 0.0)
     return isinstance(proposal, Place | MakeRoom)
 
 

@@ -12,7 +12,7 @@ from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
 from aischeduler.analysis.plan import Plan, Verdict, plan
 from aischeduler.cli.check_documents import Document
 from aischeduler.cli.plan_documents import Variant, change_of, plan_input
-from aischeduler.engine.profile import default_profile
+from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.kube.cluster_lister import resources
 from aischeduler.kube.meta_types import Page
 from aischeduler.model.actions import Action, Bind, Evict
@@ -81,9 +81,9 @@ def snapshot_of(harness: Harness) -> ClusterSnapshot:
     return ClusterSnapshot(int(harness.cluster.now), tuple(events), classes)
 
 
-def a_cluster(chance: Random, seed: int) -> Harness:
+def a_cluster(chance: Random, seed: int, profile: Profile | None = None) -> Harness:
     """Return a cluster at rest: pools with random rules, nodes, pods that run and pods that wait."""
-    harness = Harness(seed=seed, often=False)
+    harness = Harness(seed=seed, often=False, profile=profile)
     harness.add(*(priority_class_object(name, value=value) for name, value in CLASSES.items()))
     pools = POOLS[: chance.randint(1, 3)]
     harness.add(*(pool_object(name, labels={"pool": name}, **_rules(chance)) for name in pools))
@@ -199,11 +199,13 @@ def starts_and_victims(actions: Iterable[Action]) -> tuple[list[tuple[str, str]]
     return sorted(binds), sorted(victims.values())
 
 
-def planned(snapshot: ClusterSnapshot, objects: list[Json], without: tuple[str, ...] = ()) -> Plan:
+def planned(
+    snapshot: ClusterSnapshot, objects: list[Json], without: tuple[str, ...] = (), profile: Profile | None = None
+) -> Plan:
     """Return the plan of these objects."""
     documents = [Document("f.yaml", str(number), body) for number, body in enumerate(objects, 1)]
     change = change_of(plan_input(documents), snapshot, Variant(), without)
-    return plan(ClusterCopy(default_profile(NAME), snapshot), change, NAME)
+    return plan(ClusterCopy(profile or default_profile(NAME), snapshot), change, NAME)
 
 
 def outcomes(made: Plan) -> dict[str, Outcome]:

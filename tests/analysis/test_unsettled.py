@@ -2,6 +2,8 @@
 
 from random import Random  # noqa: TID251 - a type; the generator comes from the seed
 
+import pytest
+
 from aischeduler.analysis.deciding import decide_all
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import EditPool, EndPods, Explanation, LowerRequest
@@ -12,41 +14,57 @@ from aischeduler.engine.self_check import digest
 from aischeduler.model.events import PodGone, PoolSeen
 from aischeduler.state.records import PodState
 from tests import seeds
-from tests.analysis.clusters import Documents, cluster_of, random_documents, random_pod, settled, waiting
+from tests.analysis.clusters import (
+    POOLS,
+    Documents,
+    cluster_of,
+    random_documents,
+    random_pairs,
+    random_pod,
+    settled,
+    waiting,
+)
 from tests.analysis.oracle import starts_in
 from tests.build import replace
+from tests.objects import pod_object
+from tests.pairs import PAIR
 
 CLUSTERS = 25
 NEWCOMERS = 6
 
 
-def disturbed(chance: Random) -> Documents:
-    """Return a cluster at rest to which important pods are added."""
-    documents = random_documents(chance)
+def disturbed(chance: Random, *, pairs: bool = False) -> Documents:
+    """Return a cluster at rest to which important pods are added; with `pairs`, some pods start two at a time."""
+    documents = random_pairs(chance) if pairs else random_documents(chance)
     settled(documents)
     for number in range(NEWCOMERS):
         pod = random_pod(chance, f"q{number}", documents)
+        if pairs:
+            pair = number // 2
+            pod = pod_object(f"q{number}", cpu="2", pool=POOLS[pair % len(POOLS)], labels={PAIR: f"q{pair}"})
         pod["spec"]["priority"] = 1_000
         documents.put(pod)
     return documents
 
 
-def test_explaining_every_pod_changes_nothing() -> None:
+@pytest.mark.parametrize("pairs", [False, True])
+def test_explaining_every_pod_changes_nothing(pairs: bool) -> None:
     chance = seeds.random("unsettled")
     states: set[PodState] = set()
     for _ in range(CLUSTERS):
-        scheduler = disturbed(chance).engine()
+        scheduler = disturbed(chance, pairs=pairs).engine()
         decide_all(scheduler, 0.0)
         cluster = cluster_of(scheduler)
-        before = digest(cluster)
+        before, spare = digest(cluster), dict(cluster.running.spare)
         for uid in sorted(cluster.records):
             record = cluster.records[uid]
             if cluster.ours(record.pod):
                 states.add(record.state)
                 explain(cluster, record, 0.0)
-        assert digest(cluster) == before
+        assert (digest(cluster), cluster.running.spare, cluster.units.stale) == (before, spare, {})
         assert check(cluster) == ()
     assert states >= {PodState.PARKED, PodState.NOMINATED, PodState.ASSUMED, PodState.HELD}
+    assert (PodState.GROUPED in states) == (PodState.GATED in states) == pairs
 
 
 def test_remedies_count_the_claims_of_others() -> None:

@@ -28,11 +28,13 @@ from aischeduler.kube.errors import ApiError, MalformedAnswerError, RefusedError
 from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.server_access import Server, connect
 from aischeduler.sandbox.http_server import HttpSandbox
+from tests.cli.jq import filtered
 
 POOLS = (sys.executable, "-m", "aischeduler", "pools")
 MEMBERS = ["name", "nodes", "pods", "pendingPods", "preemption", "borrowing", "sharing"]
 AMOUNTS = ["capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending"]
 NO_SUCH_SERVER = "http://127.0.0.1:1"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "table.md"
 
 
 @asynccontextmanager
@@ -80,7 +82,7 @@ def node(name: str, pool_label: str) -> Object:
 
 
 def test_documentation_names_every_field_and_column() -> None:
-    text = (Path(__file__).resolve().parents[2] / "docs" / "table.md").read_text()
+    text = PAGE.read_text()
     fields = [*MEMBERS, *AMOUNTS, *FIELDS.values(), "others"]
     assert [field for field in fields if f"`{field}`" not in text] == []
     assert [column for column in WIDE_COLUMNS if f"| {column} |" not in text] == []
@@ -106,6 +108,14 @@ async def test_json_has_documented_fields_with_units_in_their_names(tmp_path: Pa
     assert by_name["gpu-pool"]["capacity"]["gpus"] == 64
     assert by_name["gpu-pool"]["capacity"]["memoryBytes"] == 8 * 2**40
     assert by_name["masters"]["sharing"] is False
+
+
+async def test_jq_of_the_page_lists_name_free_gpus_and_pending_pods(tmp_path: Path) -> None:
+    _, _, jq = PAGE.read_text().partition("$ kubectl pool -o json | jq ")
+    async with place(tmp_path) as (_, path, _sandbox):
+        out, _ = await (await started(path, "-o", "json")).communicate()
+    rows = [(pool["name"], pool["free"]["gpus"], pool["pendingPods"]) for pool in json.loads(out)]
+    assert filtered(out.decode(), jq.partition("\n")[0]).splitlines() == ["\t".join(map(str, row)) for row in rows]
 
 
 async def test_wide_table_has_four_more_columns(tmp_path: Path) -> None:

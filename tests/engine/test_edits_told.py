@@ -1,6 +1,6 @@
 """The log of edits of Pools and of the pods whose loan they change."""
 
-from aischeduler.engine.edits import NAMED_MAX
+from aischeduler.engine.status import NAMED_MAX
 from aischeduler.model.actions import Action, LogLoanChange, LogPoolEdit
 from aischeduler.model.pool import MakeRoom
 from tests.build import a_node, a_pod, a_pool

@@ -6,9 +6,10 @@ import pytest
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.framework.plugin import Delayed, Vetoed
-from aischeduler.model.actions import Bind, ReportWaiting
+from aischeduler.model.actions import Bind, Evict, ReportWaiting
 from aischeduler.model.events import BindRefusal, BindRefused, PodGone
 from aischeduler.model.pod import Pod
+from aischeduler.model.pool import ReclaimPolicy
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
 
@@ -117,6 +118,32 @@ def test_veto_after_a_delay_frees_the_room_for_others() -> None:
         "Doorman does not permit the node n: closed"
     ]
     assert log[2:4] == ["second releases n for p", "first releases n for p"]
+
+
+def test_preempted_pod_whose_binding_is_delayed_waits_again_and_is_not_evicted() -> None:
+    log: list[str] = []
+    session = a_session(log, Doorman(Delayed(5.0)))
+    session.decide()
+    session.see(a_pod("high", pool="a", cpu="2", priority=5))
+    actions = session.decide(1.0)
+    assert not [one for one in actions if isinstance(one, Evict)]
+    assert [one.pod.name for one in (*actions, *session.decide()) if isinstance(one, Bind)] == ["high"]
+    assert "preempted by default/high before its Binding" in [
+        one.message for one in actions if isinstance(one, ReportWaiting) and one.pod.name == "p"
+    ]
+    assert log[2:4] == ["second releases n for p", "first releases n for p"]
+
+
+def test_borrower_whose_binding_is_delayed_is_taken_back_once_its_lender_stops_sharing() -> None:
+    door = Doorman(Delayed(1.0))
+    session = a_session([], door)
+    session.see(a_pool("b"), a_pod("p", pool="b"))
+    session.decide()
+    session.see(a_pool("a", labels={"pool": "a"}, disable_sharing=True, reclaim_policy=ReclaimPolicy.EVICT))
+    door.answer = None
+    actions = [*session.decide(), *session.decide(1.0)]
+    assert not [one for one in actions if isinstance(one, Bind | Evict)]
+    assert session.scheduler.why("uid-p") == "the pool a no longer lends to the pool b"
 
 
 @pytest.mark.parametrize("how", ["gone", "finished", "bound by another"])

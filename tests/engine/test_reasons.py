@@ -1,7 +1,7 @@
 """The reasons of waiting pods stay true: after a while they equal those of a new engine."""
 
+from aischeduler.engine.errands import REST_SECONDS, UNREST_SECONDS_MAX
 from aischeduler.engine.reasons import REWORDED_AT_ONCE
-from aischeduler.engine.unrest import REST_SECONDS, UNREST_SECONDS_MAX
 from aischeduler.model.events import EvictRefusal, EvictRefused, PodGone, PoolGone
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, reports

@@ -240,6 +240,19 @@ def test_attempt_that_failed_as_it_began_leaves_no_offer_to_a_pod_that_is_gone(
     assert session.scheduler._cluster.offers == {}
 
 
+def test_check_of_a_claim_that_fails_in_an_attempt_does_not_queue_the_pod_of_the_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = Session(a_pool("a", labels=A), a_pool("b", labels=B), a_node("n", cpu="4", labels=A))
+    session.see(a_pod("guest", cpu="3", pool="b", node="n", started=1), a_pod("owner", cpu="4", pool="a"))
+    assert evictions(session.decide()) == {"guest": "Reclaimed"}
+    fail_once(monkeypatch, "claiming", "all_fit_after_departures")
+    session.see(a_pod("first", cpu="1", pool="a", priority=9))
+    assert binds(session.decide()) == {"first": "n"}
+    session.scheduler.look()
+    assert session.scheduler._cluster.records["uid-owner"].state is PodState.BACKOFF
+
+
 def test_attempt_that_failed_after_its_bind_is_undone_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p"))
     fail_once(monkeypatch, "cycle", "offer_ends")
@@ -364,7 +377,9 @@ def test_exception_at_the_begin_of_a_look_without_claims_leaves_the_claimed_room
         monkeypatch.undo()
         raise ValueError("a bug in a step")
 
+    look = without(cluster, (claim,))
+    assert (cluster.nodes.used == used).all(), "the look has not begun"
     monkeypatch.setattr(NodeTable, "count_tentatively", failing)
-    with pytest.raises(ValueError, match="a bug"):
-        without(cluster, (claim,))
+    with pytest.raises(ValueError, match="a bug"), look:
+        pass
     assert (cluster.nodes.used == used).all()

@@ -16,13 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aischeduler.engine.claiming import lifted_for, without
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.propose import propose
-from aischeduler.model.proposal import Borrow, Lender, MakeRoom, Place
+from aischeduler.engine.propose import propose, propose_on
+from aischeduler.model.proposal import Borrow, Hold, Lender, MakeRoom, Place, Wait, WaitFor
 from aischeduler.policies.borrowing import choose_lender
-from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
-from aischeduler.state.claims import Claim
 from aischeduler.state.index import Rows
 from aischeduler.state.records import PodRecord, PodState
 from aischeduler.state.waiting_class import class_key
@@ -78,42 +75,36 @@ def _awaits(cluster: Cluster, record: PodRecord) -> bool:
 
 
 def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
-    if record.leads is not None:
-        yield from _ways_of_unit(cluster, record)
-        return
-    match record.state:
-        case PodState.PARKED:
-            if not _allowed(cluster, record):
-                return
-            if node := _room(cluster, record, lifted_for(cluster, record, record.home)):
-                yield f"taking room on {node}"
-            elif node := _victims_on(cluster, record):
-                yield f"preempting on {node}"
-            elif lender := _lender(cluster, record):
-                yield f"borrowing from {lender}"
-        case PodState.NOMINATED:
-            own = cluster.claims.of(record.pod.uid)
-            if own is not None and (node := _room(cluster, record, (own,))):
-                yield f"taking room on {node}"
-        case PodState.HELD:
-            if record.message == not_allowed_text(record) and _allowed(cluster, record):
-                yield "its pool, which takes pods of its namespace"
-        case _:
-            return
-
-
-def _ways_of_unit(cluster: Cluster, record: PodRecord) -> Iterator[str]:
-    """Yield how an attempt of the unit that the pod leads would place it now."""
+    """Yield how an attempt of the pod, or of the unit that it leads, would place it now."""
+    if record.state is PodState.HELD:
+        held = propose(cluster, record, record.home, cluster.now, known=True)
+        if record.message == not_allowed_text(record) and not isinstance(held, Hold):
+            yield "its pool, which takes pods of its namespace"
     if record.state not in (PodState.PARKED, PodState.NOMINATED):
         return
-    proposal = propose(cluster, record, record.home, cluster.now, known=True)
-    if isinstance(proposal, Place) and not _is_offered(cluster, record.home, proposal):
-        yield f"taking room on {proposal.node}"
-    elif isinstance(proposal, MakeRoom) and record.state is PodState.PARKED and proposal.victims:
-        if not _is_offered(cluster, record.home, proposal):
-            yield f"preempting {proposal.victims}"
-    elif isinstance(proposal, Borrow) and record.state is PodState.PARKED and _is_missed(cluster, proposal.lender):
-        yield f"borrowing from {proposal.lender}"
+    pool, parked = record.home, record.state is PodState.PARKED
+    if record.leads is None:
+        proposal = propose_on(cluster, record, pool, _not_offered(cluster, pool))
+    else:
+        proposal = propose(cluster, record, pool, cluster.now, known=True)
+    match proposal:
+        case Place(node, displaced=displaced) if not _is_offered(cluster, pool, proposal):
+            if parked or not displaced:
+                yield f"taking room on {node}"
+        case MakeRoom(node, victims) if parked and victims and not _is_offered(cluster, pool, proposal):
+            yield f"preempting on {node} {victims}"
+        case Wait(WaitFor.REFRESH) if parked and not _awaits(cluster, record):
+            yield "a refresh before it preempts"
+        case Wait() | Borrow() if parked and _may_borrow(cluster, record):
+            found = propose(cluster, record, pool, cluster.now, known=True)
+            if isinstance(found, Borrow) and _is_missed(cluster, found.lender):
+                yield f"borrowing from {found.lender}"
+
+
+def _may_borrow(cluster: Cluster, record: PodRecord) -> bool:
+    """Return whether a lender would take the pod: a quick check, because `propose` also words why none does."""
+    request = cluster.request_of(record, record.home)
+    return isinstance(choose_lender(cluster.borrowing, record.home, request, (record.home,)), Lender)
 
 
 def _is_offered(cluster: Cluster, pool: str, proposal: Place | MakeRoom) -> bool:
@@ -128,38 +119,6 @@ def not_allowed_text(record: PodRecord) -> str:
         f"The pool {record.home} takes no pods from the namespace {record.pod.namespace}: "
         "its allowedNamespaces do not match."
     )
-
-
-def _allowed(cluster: Cluster, record: PodRecord) -> bool:
-    allowed = cluster.pools.pools[record.home].allowed_namespaces
-    labels = cluster.namespaces.get(record.pod.namespace)
-    return allowed is None or (labels is not None and allowed.matches(labels))
-
-
-def _room(cluster: Cluster, record: PodRecord, claims: tuple[Claim, ...]) -> str:
-    """Return a node of the home pool on which the pod fits now without these claims; empty where there is none."""
-    rows = _not_offered(cluster, record.home)
-    with without(cluster, claims):
-        fitting = rows[cluster.runner.passes(record.pod.spec, rows)]
-    return cluster.nodes.names[fitting[0]] if len(fitting) else ""
-
-
-def _victims_on(cluster: Cluster, record: PodRecord) -> str:
-    pool = cluster.pools.pools[record.home]
-    rows = _not_offered(cluster, record.home)
-    if not len(rows) or not record.pod.preempts or not cluster.borrowing.may_evict(pool):
-        return ""
-    preemptor = Preemptor(record.pod.spec, record.pod.priority)
-    with without(cluster, lifted_for(cluster, record, record.home)):
-        chosen = choose_victims(preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
-    if not isinstance(chosen, Candidate) or not chosen.victims:
-        return ""
-    return f"{cluster.nodes.names[chosen.row]} {chosen.victims}"
-
-
-def _lender(cluster: Cluster, record: PodRecord) -> str:
-    found = choose_lender(cluster.borrowing, record.home, cluster.ask(record.pod.spec, record.home), (record.home,))
-    return found.name if isinstance(found, Lender) and _is_missed(cluster, found.name) else ""
 
 
 def _is_missed(cluster: Cluster, lender: str) -> bool:

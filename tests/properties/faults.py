@@ -28,7 +28,6 @@ from tests.properties.world import World
 
 MODULES: Final = (
     *(
-        "bind_events",
         "claiming",
         "count_wakeups",
         "cycle",
