@@ -26,7 +26,6 @@ CACHES: Final = frozenset(
         "NodeTable._ranks",
         "RowIndex._masks",
         "BudgetTable._covered",
-        "BudgetTable._by_label",
         "PoolTable._sorted",
     }
 )

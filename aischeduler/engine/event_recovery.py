@@ -132,7 +132,7 @@ def _follow(cluster: Cluster) -> None:
             cluster.refresh(record)
         elif record.home != cluster.pools.home(record.pod.pool) or record.queue not in cluster.queues:
             _take_off(cluster, record)
-            cluster.stir.forget_abroad(record.home, record.pod.uid)
+            cluster.stir.abroad.drop(record.home, record.pod.uid)
     recount_loans(cluster)
     _wake_held(cluster)
     cluster.errands.review.update(cluster.pools.names())

@@ -19,12 +19,12 @@ from aischeduler.engine.recovery import judging_failed
 from aischeduler.model.names import PODS
 from aischeduler.model.proposal import Lender, Place
 from aischeduler.policies.borrowing import choose_lender, may_borrow, wanted_by_home_pods
-from aischeduler.state.demand import Amounts
 from aischeduler.state.index import Rows
 from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import OrderKey, PodRecord
 from aischeduler.state.waiting_class import WaitingClass
+from aischeduler.state.wanted import Amounts
 
 JUDGED_MAX: Final = 64
 """The most classes that one decision checks for a lender, or for a home pool."""

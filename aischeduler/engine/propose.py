@@ -320,7 +320,7 @@ def unhelpful(cluster: Cluster, pool: str, found: NoCandidate) -> str:
     spared = [cluster.records[uid] for uid in cluster.spared.names()]
     here = [record for record in spared if cluster.pool_of(record.row) == pool]
     protected = sum(record.protected for record in here)
-    text = found.message()
+    text = found.message
     if protected:
         text += f" Disruption budgets forbid the eviction of {_pods(protected)} now."
     if len(here) > protected:

@@ -354,7 +354,7 @@ def _rebuild_queue(cluster: Cluster, pool: str) -> None:
     cluster.add_queue(pool)
     for record in records:
         record.queue = ""
-        cluster.stir.forget_abroad(record.home, record.pod.uid)
+        cluster.stir.abroad.drop(record.home, record.pod.uid)
         _enqueue(cluster, record, gated=record.state is PodState.GATED)
 
 

@@ -27,10 +27,10 @@ from aischeduler.engine.row_room import Checks, RowRoom
 from aischeduler.model.node import Node
 from aischeduler.model.proposal import Hold, Place, Proposal, Wait, WaitFor
 from aischeduler.policies.borrowing import wanted_by_home_pods
-from aischeduler.state.demand import Amounts
 from aischeduler.state.index import Rows
 from aischeduler.state.records import NOWHERE, OrderKey, PodRecord, PodState
 from aischeduler.state.waiting_class import WaitingClass
+from aischeduler.state.wanted import Amounts
 
 FEW_ROWS: Final = 8
 """Up to this many rows that a pool gains are checked one by one; of more, only the largest free room."""

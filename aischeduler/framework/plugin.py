@@ -47,18 +47,15 @@ class Filter(Protocol):
 
     def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
         """Return a mask as long as `at`, True where the pod may run."""
-        ...
 
     def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
         """Return the reasons for rows that this filter refused: each text with its number of rows."""
-        ...
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """Return whether a parked pod could pass this filter on the node, as the node is after a change.
 
         It saves a call of `filter` for a pod that never fits there: it must be fast, and True where it is unsure.
         """
-        ...
 
 
 @runtime_checkable
@@ -85,15 +82,12 @@ class PreFilterState(Protocol):
 
     def filter(self, at: Excerpt) -> Mask:
         """Return a mask as long as `at`, True where the pod may run."""
-        ...
 
     def resolvable(self, at: Excerpt) -> Mask:
         """Return a mask as long as `at`, False where the pod may not run whatever pods leave the row."""
-        ...
 
     def reasons(self, at: Excerpt) -> Counter[str]:
         """Return the reasons for rows that this filter refused: each text with its number of rows."""
-        ...
 
 
 class CrossRowFilter(Protocol):
@@ -108,15 +102,12 @@ class CrossRowFilter(Protocol):
 
     def applies(self, spec: PodSpec) -> bool:
         """Return whether the filter may refuse a row for the pod; False is Skip. It must be fast."""
-        ...
 
     def counts(self, spec: PodSpec) -> tuple[PodSelector, ...]:
         """Return the selectors whose counts change what this filter answers for the pod."""
-        ...
 
     def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
         """Return what the filter needs for an attempt, from the last such value if there is one (PreFilter)."""
-        ...
 
 
 class Score(Protocol):
@@ -134,7 +125,6 @@ class Score(Protocol):
 
     def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
         """Return a vector as long as `at`; only the values of rows that passed every filter count."""
-        ...
 
 
 class Gate(Protocol):
@@ -144,7 +134,6 @@ class Gate(Protocol):
 
     def holds(self, pod: Pod) -> str:
         """Return why the pod is held; empty where it is not."""
-        ...
 
 
 class Reserve(Protocol):
@@ -154,11 +143,9 @@ class Reserve(Protocol):
 
     def reserve(self, pod: Pod, node: str) -> None:
         """Keep what the pod needs on the node; it is placed there next."""
-        ...
 
     def release(self, pod: Pod, node: str) -> None:
         """Give back what `reserve` kept: the pod was not bound, or it left the node. It may be called for any pod."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,15 +174,12 @@ class UnitPolicy(Protocol):
 
     def unit_of(self, pod: Pod) -> str:
         """Return the name of the pod's unit, unique in the cluster; empty where the pod is a unit of one."""
-        ...
 
     def form(self, waiting: tuple[Pod, ...], placed: tuple[Pod, ...]) -> Formed | Incomplete:
         """Return how these waiting pods of one unit wait, beside those that are on nodes; each sorted by uid."""
-        ...
 
     def spare(self, placed: tuple[Pod, ...]) -> int:
         """Return how many of these pods on nodes, all of one unit, may leave before the others are of no use."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +203,6 @@ class Permit(Protocol):
 
     def permit(self, pod: Pod, node: str, waited_seconds: float) -> Delayed | Vetoed | None:
         """Return what stops the Binding, None where nothing does; the pod has waited for it since it was placed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

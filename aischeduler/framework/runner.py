@@ -20,7 +20,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.topology_spread import PodSelector
 from aischeduler.state.classes import INFEASIBLE, Classes, ClassView
-from aischeduler.state.diagnosis import Diagnosis, diagnosis
+from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.nodes import NODES_MAX, Column, NodeTable
@@ -125,8 +125,12 @@ class Runner:
         return self.nodes.alive[rows] & _passing(self._static_filters, spec, Excerpt(self.nodes, rows))
 
     def fits(self, spec: PodSpec, rows: Rows) -> Mask:
-        """Return a mask as long as `rows`, True where every live filter passes now."""
-        return self._passing_now(spec, Excerpt(self.nodes, rows))
+        """Return a mask as long as `rows`, True where every live filter passes now, cross-row filters included."""
+        at = Excerpt(self.nodes, rows)
+        mask = _passing(self._live_filters, spec, at)
+        for one in self._prefiltered(spec):
+            mask = mask & one.state.filter(at)
+        return mask
 
     def counts(self, spec: PodSpec) -> tuple[PodSelector, ...]:
         """Return the selectors by which cross-row filters count pods for this class, each once."""
@@ -148,7 +152,7 @@ class Runner:
         return _passing(self._amount_filters, spec, Excerpt(self.nodes, rows, used))
 
     def passes(self, spec: PodSpec, rows: Rows) -> Mask:
-        """Return a mask as long as `rows`, True where every filter passes; nothing is kept, so use it for few rows."""
+        """Return a mask as long as `rows`, True where every filter passes; nothing is kept."""
         passed = self.allowed(spec, rows)
         return passed & self.fits(spec, rows) if passed.any() else passed
 
@@ -170,18 +174,21 @@ class Runner:
         """Return why no row fits: each row counts for the first filter that refuses it."""
         nodes = self.nodes
         if nodes.tentative:
-            return self._refusals(self.plugins.filters, ask.spec, rows)
+            return self.refusals(ask.spec, rows)
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
         if view.static_version != nodes.static_version:
             view = self._view(ask)
         if view.refusal is None or view.refusal[0] != nodes.version or view.refusal[1] is not rows:
             filters = self._live_filters if view.static.take(rows).all() else self.plugins.filters
-            view.refusal = (nodes.version, rows, self._refusals(filters, ask.spec, rows))
+            view.refusal = (nodes.version, rows, self.refusals(ask.spec, rows, filters))
         return view.refusal[2]
 
-    def refusals(self, spec: PodSpec, rows: Rows) -> Diagnosis:
-        """Do what `diagnose` does without keeping the result, for trials."""
-        return self._refusals(self.plugins.filters, spec, rows)
+    def refusals(self, spec: PodSpec, rows: Rows, filters: tuple[Filter, ...] | None = None) -> Diagnosis:
+        """Do what `diagnose` does without keeping the result, for trials; without `filters`, all are asked."""
+        reasons = Counter[str]()
+        for rule, at in self.refused(spec, rows, filters):
+            reasons.update(rule.reasons(spec, at))
+        return Diagnosis(len(rows), reasons)
 
     def refused(
         self, spec: PodSpec, rows: Rows, filters: tuple[Filter, ...] | None = None
@@ -202,19 +209,16 @@ class Runner:
             yield rule, Excerpt(self.nodes, left.rows[~mask])
             left = Excerpt(self.nodes, left.rows[mask])
 
-    def _refusals(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Diagnosis:
-        reasons = Counter[str]()
-        for rule, at in self.refused(spec, rows, filters):
-            reasons.update(rule.reasons(spec, at))
-        return diagnosis(len(rows), reasons)
-
     def _view(self, ask: PlacementRequest) -> ClassView:
         """Return the kept results of a class, up to date but for tentative rows."""
         nodes = self.nodes
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
         if view.static_version != nodes.static_version:
-            self._read_static(view, ask)
-            changed = None
+            rows = np.arange(nodes.width, dtype=np.intp)
+            view.static = self.allowed(ask.spec, rows)
+            raws = ((score, score.score(ask, Excerpt(nodes, rows))) for score in self._preferences)
+            view.preferences = tuple((s.weight, s.reverse, raw) for s, raw in raws if raw is not None and raw.any())
+            view.static_version, changed = nodes.static_version, None
         elif view.version == nodes.version and not view.behind:
             return view
         else:
@@ -258,22 +262,6 @@ class Runner:
             if not self.nodes.tentative:
                 self._states[key] = state
         return found
-
-    def _passing_now(self, spec: PodSpec, at: Excerpt) -> Mask:
-        """Return a mask of the rows where all live filters pass, cross-row filters included."""
-        mask = _passing(self._live_filters, spec, at)
-        for one in self._prefiltered(spec):
-            mask = mask & one.state.filter(at)
-        return mask
-
-    def _read_static(self, view: ClassView, ask: PlacementRequest) -> None:
-        rows = np.arange(self.nodes.width, dtype=np.intp)
-        view.static = self.allowed(ask.spec, rows)
-        raws = ((score, score.score(ask, Excerpt(self.nodes, rows))) for score in self._preferences)
-        view.preferences = tuple(
-            (score.weight, score.reverse, raw) for score, raw in raws if raw is not None and raw.any()
-        )
-        view.static_version = self.nodes.static_version
 
     def _score(self, keys: Column, static: Mask, ask: PlacementRequest, rows: Rows) -> None:
         """Write the keys of these rows."""

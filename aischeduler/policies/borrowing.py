@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
@@ -24,7 +23,6 @@ from aischeduler.policies.unit_placement import UnitPlacement, UnitRequest, plac
 from aischeduler.state.claims import Claims
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.loans import Loans, within
-from aischeduler.state.nodes import NodeTable
 from aischeduler.state.pools import PoolTable
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import Unit
@@ -48,11 +46,6 @@ class BorrowingContext:
     runner: Runner
     preemption: bool
     unit_request: Callable[[Unit, str], UnitRequest]
-
-    @property
-    def nodes(self) -> NodeTable:
-        """The node table of the runner."""
-        return self.runner.nodes
 
     def may_evict(self, pool: Pool) -> bool:
         """Return whether pods of this pool may preempt."""
@@ -79,7 +72,7 @@ def choose_lender(
             refused.append((name, refusal))
     fits = context.runner.feasible(first)
     for name in _in_order(context, willing, spec, fits, refused):
-        rows = context.nodes.rows_of_pool(context.pools.id(name))
+        rows = context.runner.nodes.rows_of_pool(context.pools.id(name))
         if isinstance(ask, UnitRequest):
             refusal = _unit_refusal(context, ask, name, rows)
         else:
@@ -122,18 +115,19 @@ def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> M
     Where it may not, it is every pod that fits on the empty node.
     """
     wanted: Mask = np.zeros(len(rows), dtype=np.bool_)
-    queue, pool, nodes = context.queues[lender], context.pools.pools[lender], context.nodes
+    queue, pool, nodes = context.queues[lender], context.pools.pools[lender], context.runner.nodes
     if not len(rows) or not queue.has_usable:
         return wanted
     evicts = context.may_evict(pool)
     rooms = nodes.allocatable[:, rows] - nodes.used[:, rows] if evicts else nodes.allocatable[:, rows]
     could = context.runner.passes if evicts else context.runner.could_run
-    for spec in queue.usable_within(rooms.max(axis=1)):
+    specs, units = queue.usable_within(rooms.max(axis=1))
+    for spec in specs:
         left = ~wanted
         wanted[left] = could(spec, rows[left])
         if wanted.all():
             return wanted
-    for unit in queue.usable_units_within(rooms.max(axis=1)):
+    for unit in units:
         if not evicts or _fits_now(context, unit, lender):
             for record in unit.together:
                 wanted |= could(record.pod.spec, rows)
@@ -142,7 +136,7 @@ def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> M
 
 def _fits_now(context: BorrowingContext, unit: Unit, pool: str) -> bool:
     """Return whether a unit of this pool fits into its free room, so that it is about to take some of it."""
-    rows = context.nodes.rows_of_pool(context.pools.id(pool))
+    rows = context.runner.nodes.rows_of_pool(context.pools.id(pool))
     return isinstance(place_unit(context.unit_request(unit, pool), context.runner, rows), UnitPlacement)
 
 
@@ -159,51 +153,32 @@ def _home_refusal(context: BorrowingContext, home: str, spec: PodSpec) -> tuple[
 def _in_order(
     context: BorrowingContext, willing: list[str], spec: PodSpec, fits: Mask, refused: list[tuple[str, LenderRefusal]]
 ) -> list[str]:
-    """Return the willing pools that have a fitting node, best first; add the others to `refused`."""
+    """Return the willing pools that have a fitting node, best first; add the others to `refused`.
+
+    The idle share of a pool is the smallest of the resources that the pod requests, once the pod is placed.
+    """
     if not willing:
         return []
-    nodes, grouped = context.nodes, context.nodes.by_pool()
-    fitting = grouped.any(fits)
-    shares = _idle_shares(context, willing, spec)
-    pods = grouped.sums(nodes.used[nodes.columns[PODS]])  # with claims
-    scarce = _scarce(nodes, spec)
+    nodes = context.runner.nodes
+    grouped = nodes.by_pool()
+    fitting, allocatable, used = grouped.any(fits), grouped.sums(nodes.allocatable), grouped.sums(nodes.used)
+    idle = allocatable - used
+    other = [
+        nodes.columns[name] for name in nodes.columns if name not in PLENTIFUL and name not in spec.request.amounts
+    ]
+    scarce = idle[other].sum(axis=0)
     ranked: list[tuple[float, int, int, str]] = []
     for name in willing:
         place = grouped.places.get(context.pools.id(name))
         if place is None or not fitting[place]:
             refused.append((name, LenderRefusal.NO_ROOM))
-        else:
-            ranked.append(
-                (-float(shares[place]), int(pods[place]) - context.claims.count_in(name), int(scarce[place]), name)
-            )
+            continue
+        share = np.inf
+        for resource, amount in spec.request.amounts.items():
+            column = nodes.column(resource)
+            # borrowers in the pool's queue count as placed, so that pods that come together spread over lenders
+            left = idle[column, place] - requested(amount) - context.queues[name].borrowers_ask[resource]
+            share = min(share, float(left / max(allocatable[column, place], 1)))
+        pods = int(used[nodes.columns[PODS], place]) - context.claims.count_in(name)
+        ranked.append((-share, pods, int(scarce[place]), name))
     return [name for *_, name in sorted(ranked)]
-
-
-def _idle_shares(context: BorrowingContext, willing: list[str], spec: PodSpec) -> npt.NDArray[np.float64]:
-    """Return per pool the smallest idle share of the resources that the pod requests, once the pod is placed.
-
-    Borrowers in the pool's queue count as placed, so that pods that come together spread over lenders.
-    """
-    nodes, grouped = context.nodes, context.nodes.by_pool()
-    shares = np.full(len(grouped.numbers), np.inf)
-    places = [
-        (grouped.places[number], name) for name in willing if (number := context.pools.id(name)) in grouped.places
-    ]
-    for resource, amount in spec.request.amounts.items():
-        column = nodes.column(resource)
-        allocatable = grouped.sums(nodes.allocatable[column])
-        idle = allocatable - grouped.sums(nodes.used[column]) - requested(amount)
-        for place, name in places:
-            idle[place] -= context.queues[name].borrowers_ask[resource]
-        shares = np.minimum(shares, idle / np.maximum(allocatable, 1))
-    return shares
-
-
-def _scarce(nodes: NodeTable, spec: PodSpec) -> npt.NDArray[np.int64]:
-    """Return per pool the idle amount of scarce resources that the pod does not request."""
-    grouped = nodes.by_pool()
-    total = np.zeros(len(grouped.numbers), dtype=np.int64)
-    for resource, column in nodes.columns.items():
-        if resource not in PLENTIFUL and resource not in spec.request.amounts:
-            total += grouped.sums(nodes.allocatable[column]) - grouped.sums(nodes.used[column])
-    return total

@@ -13,23 +13,20 @@ Source: kube-scheduler's DefaultPreemption (reprieve, disruption budgets, order 
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.clearing import Clearing
-from aischeduler.state.diagnosis import diagnosis
+from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.nodes import Column, NodeTable
 from aischeduler.state.running import RunningPods, RunningTable, Slots
-
-Numbers = npt.NDArray[np.int64]
 
 VICTIMS_MAX: Final = 512
 """The most pods of one node that are considered as victims, the least important ones: a kubelet runs no more."""
@@ -70,16 +67,8 @@ class Candidate:
     violations: int
 
 
-@dataclass(frozen=True, slots=True)
-class NoCandidate:
-    """No eviction helps on any of the `nodes`; kube-scheduler's `reasons`, each with its number of nodes."""
-
-    nodes: int
-    reasons: Counter[str]
-
-    def message(self) -> str:
-        """Return the sentence that follows "preemption: " in the FailedScheduling event."""
-        return diagnosis(self.nodes, self.reasons).message
+class NoCandidate(Diagnosis):
+    """No eviction helps on any node; the message follows "preemption: " in the FailedScheduling event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +80,15 @@ class _Groups:
     starts: Rows
     counts: Rows
 
-    def of_each(self) -> Rows:
-        """Return per pod the index of its row in `rows`."""
-        return np.repeat(np.arange(len(self.rows), dtype=np.intp), self.counts)
-
 
 @dataclass(frozen=True, slots=True)
 class _Victims:
-    """Victims, the most important first, and whether the eviction of each breaks a budget."""
+    """The victims of each row, the most important of a row first.
 
+    For each: the row that it makes free, its slot, and whether its eviction breaks a budget.
+    """
+
+    rows: Rows
     slots: Slots
     violates: Mask
 
@@ -116,20 +105,16 @@ class EvictionCosts:
     rows: Rows
     free: Mask
     helped: Mask
-    columns: Numbers
+    columns: Column
 
     def best(self, nodes: NodeTable) -> int | None:
         """Return the row of the lowest cost; None where eviction helps on no row."""
-        at = np.flatnonzero(self.free)
-        if not len(at):
-            at = np.flatnonzero(self.helped)
-            if not len(at):
-                return None
-            for column in self.columns:
-                cost = column[at]
-                at = at[cost == cost.min()]
-        rows = self.rows[at]
-        return int(rows[nodes.ranks()[rows].argmin()])
+        ranks = nodes.ranks()[self.rows]
+        if self.free.any():
+            return int(self.rows[least(np.flatnonzero(self.free), (ranks,))])
+        if self.helped.any():
+            return int(self.rows[least(np.flatnonzero(self.helped), (*self.columns, ranks))])
+        return None
 
     def forget(self, rows: Rows) -> None:
         """Mark some of these rows as rows where eviction does not help."""
@@ -142,31 +127,28 @@ class EvictionCosts:
         self.free[at], self.helped[at], self.columns[:, at] = others.free, others.helped, others.columns
 
 
+def least(at: Rows, columns: Iterable[Column]) -> int:
+    """Return which of these places has the smallest number in the first column; among equals the next one decides."""
+    for column in columns:
+        if len(at) > 1:
+            of_each = column.take(at)
+            at = at[of_each == of_each.min()]
+    return int(at[0])
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The costs of rows, and the victims on them. `refusal` is set where no row helps.
-
-    For each pod of `groups`: whether it is evicted, whether its eviction breaks a budget, and its position in the
-    order of importance.
-    """
+    """The costs of rows, and the victims on them. `refusal` is set where no row helps."""
 
     costs: EvictionCosts
-    groups: _Groups
-    evicted: Mask
-    violates: Mask
-    importance: Rows
+    victims: _Victims
     refusal: NoCandidate | None = None
-    lost: dict[int, _Victims] = field(default_factory=dict)
-    """Row -> its victims, where pods of their units are lost with them."""
 
     def candidate(self, row: int, running: RunningPods) -> Candidate:
         """Return the candidate of a row that is free or helped."""
-        if row in self.lost:
-            victims = self.lost[row]
-            return Candidate(row, tuple(running.uids_of(victims.slots[::-1])), int(victims.violates.sum()))
-        on_row = np.flatnonzero(self.evicted & (self.groups.rows[self.groups.of_each()] == row))
-        on_row = on_row[np.argsort(-self.importance[on_row])]
-        return Candidate(row, tuple(running.uids_of(self.groups.slots[on_row])), int(self.violates[on_row].sum()))
+        here = np.flatnonzero(self.victims.rows == row)[::-1]
+        uids = running.uids_of(self.victims.slots[here])
+        return Candidate(row, tuple(uids), int(self.victims.violates[here].sum()))
 
 
 def choose_victims(
@@ -190,17 +172,16 @@ def find_candidates(
 ) -> Candidates:
     """Return the cost of eviction on each row, with the victims."""
     spec = preemptor.spec
-    none = np.zeros(len(rows), dtype=np.bool_)
-    costs = EvictionCosts(rows, none, none.copy(), np.zeros((COST_RULES, len(rows)), dtype=np.int64))
     candidates = rows[runner.could_run(spec, rows)]
     slots = running.slots_on(candidates)
     leaving = running.table["leaving"][slots]
     with Clearing(spec, runner.nodes, running, candidates, runner.counts(spec)) as clearing:
         clearing.take_off(slots[leaving])
         free = candidates[runner.fits(spec, candidates)]
-        costs.free[np.searchsorted(rows, free)] = True
+        is_free: Mask = np.zeros(len(rows), dtype=np.bool_)
+        is_free[np.searchsorted(rows, free)] = True
         if len(free) and len(free) == len(candidates):
-            return _without_victims(costs, running, None)
+            return _without_victims(rows, is_free)
         staying = slots[~leaving]
         if len(free):
             staying = staying[~np.isin(running.table["row"][staying], free)]
@@ -208,33 +189,26 @@ def find_candidates(
         clearing.take_off(potential.slots)
         helped = runner.fits(spec, potential.rows)
         if not helped.any() and len(free):
-            return _without_victims(costs, running, None)
+            return _without_victims(rows, is_free)
         if not helped.any():
-            reasons = Counter(dict(runner.refusals(spec, potential.rows).reasons))
-            reasons[NOT_HELPFUL] = len(rows) - len(candidates)
-            reasons[NO_VICTIMS] = len(candidates) - len(potential.rows)
-            return _without_victims(costs, running, NoCandidate(len(rows), +reasons))
-        by_importance = potential.slots[np.repeat(helped, potential.counts)]
-        row = running.table["row"][by_importance]
-        violates = budgets.broken(running.uids_of(by_importance), row)
+            reasons = runner.refusals(spec, potential.rows).reasons
+            unhelpful, without = len(rows) - len(candidates), len(candidates) - len(potential.rows)
+            every = reasons + Counter({NOT_HELPFUL: unhelpful, NO_VICTIMS: without})
+            return _without_victims(rows, is_free, NoCandidate(len(rows), every))
+        slots = potential.slots[np.repeat(helped, potential.counts)]
+        row = running.table["row"][slots]
+        violates = budgets.broken(running.uids_of(slots), row)
         order = np.argsort(row * 2 + ~violates, kind="stable")
-        groups, violates = _grouped(running, by_importance[order]), violates[order]
-        evicted = _reprieve(groups, clearing, runner, spec)
-    at = np.searchsorted(rows, groups.rows)
-    costs.helped[at] = True
-    costs.columns[:, at] = _costs(groups, evicted, violates, running)
-    lost = _lost_with(groups, evicted, running, budgets)
-    for at_row, victims in lost.items():
-        alone = _Groups(victims.slots, np.array([at_row]), np.zeros(1, dtype=np.intp), np.array([len(victims.slots)]))
-        every: Mask = np.ones(len(victims.slots), dtype=np.bool_)
-        costs.columns[:, np.searchsorted(rows, alone.rows)] = _costs(alone, every, victims.violates, running)
-    return Candidates(costs, groups, evicted, violates, order, lost=lost)
+        evicted = np.sort(order[_reprieve(_grouped(running, slots[order]), clearing, runner, spec)])
+    victims = _with_lost(_Victims(row[evicted], slots[evicted], violates[evicted]), running, budgets)
+    return Candidates(_costs(rows, is_free, victims, running), victims)
 
 
-def _without_victims(costs: EvictionCosts, running: RunningPods, refusal: NoCandidate | None) -> Candidates:
+def _without_victims(rows: Rows, free: Mask, refusal: NoCandidate | None = None) -> Candidates:
+    helped: Mask = np.zeros(len(rows), dtype=np.bool_)
+    costs = EvictionCosts(rows, free, helped, np.zeros((COST_RULES, len(rows)), dtype=np.int64))
     none: Slots = np.zeros(0, dtype=np.intp)
-    nothing: Mask = np.zeros(0, dtype=np.bool_)
-    return Candidates(costs, _grouped(running, none), nothing, nothing, none, refusal)
+    return Candidates(costs, _Victims(none, none, helped[:0]), refusal)
 
 
 def fits_after_departures(spec: PodSpec, runner: Runner, running: RunningPods, row: int) -> bool:
@@ -248,23 +222,25 @@ def fits_after_departures(spec: PodSpec, runner: Runner, running: RunningPods, r
         return bool(runner.fits(spec, rows)[0])
 
 
-def _lost_with(groups: _Groups, evicted: Mask, running: RunningPods, budgets: BudgetTable) -> dict[int, _Victims]:
-    """Return the victims of the rows where pods of their units are lost with them."""
-    slots, lost = groups.slots[evicted], dict[int, _Victims]()
-    units = running.table["unit"][slots]
-    if not units.any():
-        return lost
-    rows = groups.rows[groups.of_each()][evicted]
-    for row in np.unique(rows[units != 0]).tolist():
-        here, every = slots[rows == row], set[int]()
-        for unit in np.unique(running.table["unit"][here]).tolist():
+def _with_lost(victims: _Victims, running: RunningPods, budgets: BudgetTable) -> _Victims:
+    """Add to the victims of each row the pods of their units that are lost with them."""
+    units = running.table["unit"][victims.slots]
+    for row in np.unique(victims.rows[units != 0]).tolist():
+        on_row = victims.rows == row
+        here, lost = victims.slots[on_row], set[int]()
+        for unit in np.unique(units[on_row]).tolist():
             if unit:
-                every.update(running.unit_with(here[running.table["unit"][here] == unit]).tolist())
-        if every:
-            victims = most_important_first(running, sorted(every.union(here.tolist())))
-            violates = budgets.broken(running.uids_of(victims), np.zeros(len(victims), dtype=np.intp))
-            lost[row] = _Victims(victims, violates)
-    return lost
+                lost.update(running.unit_with(here[running.table["unit"][here] == unit]).tolist())
+        if lost:
+            every = most_important_first(running, sorted(lost.union(here.tolist())))
+            violates = budgets.broken(running.uids_of(every), np.zeros(len(every), dtype=np.intp))
+            victims = _Victims(
+                np.append(victims.rows[~on_row], np.full(len(every), row)),
+                np.append(victims.slots[~on_row], every),
+                np.append(victims.violates[~on_row], violates),
+            )
+            units = running.table["unit"][victims.slots]
+    return victims
 
 
 def most_important_first(running: RunningPods, slots: Sequence[int]) -> Slots:
@@ -286,23 +262,15 @@ def _potential_victims(preemptor: Preemptor, running: RunningPods, slots: Slots)
     rank = (((pods["row"] << 1) | pods["borrower"]) << PRIORITY_BITS) | below_top
     started = started_of(pods)
     order = np.lexsort((started, rank))
-    rank, started, slots = rank[order], started[order], slots[order]
-    as_before = (rank[1:] == rank[:-1]) & (started[1:] == started[:-1])
-    groups = _grouped(running, _by_uid_where_tied(running, slots, as_before))
+    same = (np.diff(rank[order]) == 0) & (np.diff(started[order]) == 0)
+    if same.any():  # only equal pods are compared by uid, which takes long
+        tied = order[np.append(same, False) | np.insert(same, 0, False)]
+        by_uid = np.zeros(len(slots), dtype=np.intp)
+        by_uid[tied] = np.unique(running.uids_of(slots[tied]), return_inverse=True)[1]
+        order = np.lexsort((by_uid, started, rank))
+    groups = _grouped(running, slots[order])
     from_last = np.repeat(groups.starts + groups.counts, groups.counts) - np.arange(len(slots))
     return _grouped(running, groups.slots[from_last <= VICTIMS_MAX])
-
-
-def _by_uid_where_tied(running: RunningPods, slots: Slots, as_before: Mask) -> Slots:
-    """Sort runs of equal pods by uid; `as_before` tells for each pod but the first that it equals the one before it."""
-    if not as_before.any():
-        return slots
-    tied = np.flatnonzero(np.append(as_before, False) | np.insert(as_before, 0, False))
-    run = np.cumsum(np.insert(~as_before, 0, False))
-    uids = np.array(running.uids_of(slots[tied]))
-    settled = slots.copy()
-    settled[tied] = slots[tied[np.lexsort((uids, run[tied]))]]
-    return settled
 
 
 def _grouped(running: RunningPods, slots: Slots) -> _Groups:
@@ -311,13 +279,13 @@ def _grouped(running: RunningPods, slots: Slots) -> _Groups:
     first = np.ones(len(slots), dtype=np.bool_)
     np.not_equal(row[1:], row[:-1], out=first[1:])
     starts = np.flatnonzero(first)
-    counts = np.empty_like(starts)
-    counts[:-1] = starts[1:]
-    counts[-1:] = len(slots)
-    return _Groups(slots, row[starts].astype(np.intp), starts, counts - starts)
+    ends = np.empty_like(starts)
+    ends[:-1] = starts[1:]
+    ends[-1:] = len(slots)
+    return _Groups(slots, row[starts].astype(np.intp), starts, ends - starts)
 
 
-def started_of(pods: RunningTable) -> Numbers:
+def started_of(pods: RunningTable) -> Column:
     """Return the start times of these rows of the table of running pods, in the form that is compared."""
     started = pods["started_seconds"]
     return np.where(started == 0, NOT_STARTED, started)
@@ -339,18 +307,17 @@ def _reprieve(groups: _Groups, clearing: Clearing, runner: Runner, spec: PodSpec
     return evicted
 
 
-def _costs(groups: _Groups, evicted: Mask, violates: Mask, running: RunningPods) -> Numbers:
-    """Return the `columns` of `EvictionCosts` for the rows of the groups."""
-    row, slots, size = groups.of_each()[evicted], groups.slots[evicted], len(groups.rows)
-    pods = running.table[slots]
+def _costs(rows: Rows, free: Mask, victims: _Victims, running: RunningPods) -> EvictionCosts:
+    """Return the costs of `rows`, of which the `free` ones need no victim."""
+    at, pods, size = np.searchsorted(rows, victims.rows), running.table[victims.slots], len(rows)
     priority = np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])
     highest = np.full(size, BORROWER_PRIORITY, dtype=np.int64)
-    np.maximum.at(highest, row, priority)
+    np.maximum.at(highest, at, priority)
     weight = np.zeros(size, dtype=np.int64)
-    np.add.at(weight, row, np.where(pods["borrower"], 0, pods["priority"] - PRIORITY_MIN))
+    np.add.at(weight, at, np.where(pods["borrower"], 0, pods["priority"] - PRIORITY_MIN))
     oldest = np.full(size, NOT_STARTED, dtype=np.int64)
-    among_highest = priority == highest[row]
-    np.minimum.at(oldest, row[among_highest], started_of(pods)[among_highest])
-    violations = np.bincount(row[violates[evicted]], minlength=size)
-    count = np.bincount(row, minlength=size)
-    return np.stack((violations, highest, weight, count, -oldest))
+    among_highest = priority == highest[at]
+    np.minimum.at(oldest, at[among_highest], started_of(pods)[among_highest])
+    violations = np.bincount(at[victims.violates], minlength=size)
+    count = np.bincount(at, minlength=size)
+    return EvictionCosts(rows, free, count > 0, np.stack((violations, highest, weight, count, -oldest)))

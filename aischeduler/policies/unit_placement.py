@@ -76,34 +76,33 @@ class NotPlaced:
 def place_unit(unit: UnitRequest, runner: Runner, rows: Rows) -> UnitPlacement | NotPlaced:
     """Return the best of `rows` for each pod of the unit, or how many of the required pods fit."""
     with Trial(runner.nodes) as trial:
-        first = runner.best(unit.asks[0], rows)
-        placed = _one_by_one(unit, runner, rows, trial)
+        placed, feasible = _one_by_one(unit, range(unit.required), runner, rows, trial)
         if len(placed) < unit.required:
-            fitting = tuple(placed)
             trial.put_back()
-            placed = _search(unit, runner, rows) or []
-            if not placed:
-                return NotPlaced(fitting)
+            found = _search(unit, runner, rows)
+            if found is None:
+                return NotPlaced(tuple(placed))
+            placed = found
             for one in placed:
                 trial.place(one)
-        for pod, ask in zip(unit.pods[unit.required :], unit.asks[unit.required :], strict=True):
-            found = runner.best(ask, rows)
-            if found is not None:
-                placed.append(_assigned(pod, ask, found[0]))
-                trial.place(placed[-1])
-    return UnitPlacement(tuple(placed), first[1] if first is not None else 0)
+        for turn in range(unit.required, len(unit.pods)):
+            placed += _one_by_one(unit, range(turn, turn + 1), runner, rows, trial)[0]
+    return UnitPlacement(tuple(placed), feasible)
 
 
-def _one_by_one(unit: UnitRequest, runner: Runner, rows: Rows, trial: Trial) -> list[AssignedPod]:
-    """Place the required pods one after the other, as far as they fit."""
-    placed: list[AssignedPod] = []
-    for pod, ask in zip(unit.pods[: unit.required], unit.asks[: unit.required], strict=True):
-        found = runner.best(ask, rows)
+def _one_by_one(
+    unit: UnitRequest, turns: range, runner: Runner, rows: Rows, trial: Trial
+) -> tuple[list[AssignedPod], int]:
+    """Place these pods one after the other, as far as they fit; return them, and how many rows fit the first."""
+    placed, feasible = list[AssignedPod](), 0
+    for turn in turns:
+        found = runner.best(unit.asks[turn], rows)
         if found is None:
             break
-        placed.append(_assigned(pod, ask, found[0]))
+        feasible = feasible or found[1]
+        placed.append(_assigned(unit.pods[turn], unit.asks[turn], found[0]))
         trial.place(placed[-1])
-    return placed
+    return placed, feasible
 
 
 def _search(unit: UnitRequest, runner: Runner, rows: Rows) -> list[AssignedPod] | None:

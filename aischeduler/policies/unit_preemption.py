@@ -18,7 +18,7 @@ from aischeduler.policies.unit_placement import UnitRequest, all_fit_after_depar
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.index import Rows
-from aischeduler.state.running import Gone, RunningPods
+from aischeduler.state.running import RunningPods
 from aischeduler.state.trial import Trial
 
 
@@ -41,29 +41,34 @@ def choose_unit_victims(
     pods, asks = unit.pods[: unit.required], unit.asks[: unit.required]
     priority = min(pod.priority for pod in pods)
     placed: list[AssignedPod] = []
-    with running.gone() as gone:
+    victims = set[int]()
+    with running.trying():
         with Trial(runner.nodes) as trial:
             for pod, ask in zip(pods, asks, strict=True):
                 found = choose_victims(Preemptor(ask.spec, priority), runner, running, rows, budgets)
                 if not isinstance(found, Candidate):
                     return found
-                gone.leave(found.victims)
+                slots = running.slots_of(found.victims)
+                running.table["leaving"][slots] = True
+                victims.update(slots.tolist())
                 placed.append(AssignedPod(pod, ask.spec, found.row, allocation_of(ask.spec)))
                 trial.place(placed[-1])
-        _reprieve(placed, gone, runner, running)
-        victims = most_important_first(running, sorted(gone.slots))[::-1]
-    uids = running.uids_of(victims)
+        leave = most_important_first(running, sorted(_reprieve(placed, victims, runner, running)))[::-1]
+    uids = running.uids_of(leave)
     violations = int(budgets.broken(uids, np.zeros(len(uids), dtype=np.intp)).sum())
     return UnitCandidate(tuple(placed), tuple(uids), violations)
 
 
-def _reprieve(placed: list[AssignedPod], gone: Gone, runner: Runner, running: RunningPods) -> None:
-    """Let the victims stay that the unit fits beside, the most important first."""
+def _reprieve(placed: list[AssignedPod], victims: set[int], runner: Runner, running: RunningPods) -> set[int]:
+    """Let the victims stay that the unit fits beside, the most important first; return the slots of the others."""
     groups: dict[tuple[int, int], list[int]] = {}
-    for slot in most_important_first(running, sorted(gone.slots)).tolist():
+    for slot in most_important_first(running, sorted(victims)).tolist():
         unit = int(running.table["unit"][slot])
         groups.setdefault((unit, 0) if unit else (0, slot), []).append(slot)
+    left = set[int]()
     for group in groups.values():
-        gone.stay(group)
+        running.table["leaving"][group] = False
         if not all_fit_after_departures(placed, runner, running):
-            gone.leave(running.uids_of(np.array(group, dtype=np.intp)))
+            running.table["leaving"][group] = True
+            left.update(group)
+    return left

@@ -16,7 +16,7 @@ import numpy as np
 
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.pod import Pod
-from aischeduler.model.selectors import Operator
+from aischeduler.state.groups import Groups, SelectorIndex
 from aischeduler.state.index import Mask, Rows
 
 BudgetKey = tuple[str, str]
@@ -28,10 +28,10 @@ class BudgetTable:
 
     def __init__(self, pod_of: Callable[[str], Pod]) -> None:
         self._pod_of = pod_of
-        self._budgets: dict[str, dict[str, DisruptionBudget]] = {}
+        self._budgets: Groups[str, str, DisruptionBudget] = Groups()
         self._evicted: dict[BudgetKey, set[str]] = {}
-        self._by_label: dict[str, dict[tuple[str, str] | None, list[str]]] = {}
-        """Namespace -> label -> budgets that cover only pods with that label; None -> all other budgets."""
+        self._index: SelectorIndex[str] = SelectorIndex()
+        """The names of the budgets of each namespace."""
         self._covered: dict[str, dict[str, tuple[Pod, tuple[BudgetKey, ...]]]] = {}
         self.version = 0
         """Grows with every change of what a budget allows."""
@@ -43,12 +43,13 @@ class BudgetTable:
         """
         self.version += 1
         key = (budget.namespace, budget.name)
-        budgets = self._budgets.setdefault(budget.namespace, {})
-        before = budgets.get(budget.name)
-        budgets[budget.name] = budget
+        before = self._budgets.get(budget.namespace, {}).get(budget.name)
+        self._budgets.put(budget.namespace, budget.name, budget)
         self._evicted[key] = {uid for uid in under_way if budget.covers(self._pod_of(uid))}
         if before is None or before.selector != budget.selector:
-            self._by_label.pop(budget.namespace, None)
+            if before is not None:
+                self._index.drop(budget.namespace, before.selector, budget.name)
+            self._index.put(budget.namespace, budget.selector, budget.name)
             self._look_again(budget.namespace, lambda pod, keys: budget.covers(pod) != (key in keys))
         elif counted := before.disrupted ^ budget.disrupted:
             self._look_again(budget.namespace, lambda pod, _: pod.name in counted)
@@ -57,14 +58,13 @@ class BudgetTable:
     def forget(self, namespace: str, name: str) -> DisruptionBudget | None:
         """Remove a budget; return it, if there was one."""
         self.version += 1
-        budgets = self._budgets.get(namespace, {})
-        budget = budgets.pop(name, None)
+        budget = self._budgets.get(namespace, {}).get(name)
         if budget is not None:
+            self._budgets.drop(namespace, name)
             del self._evicted[namespace, name]
-            self._by_label.pop(namespace, None)
+            self._index.drop(namespace, budget.selector, name)
             self._look_again(namespace, lambda _, keys: (namespace, name) in keys)
-            if not budgets:
-                del self._budgets[namespace]
+            if namespace not in self._budgets:
                 self._covered.pop(namespace, None)
         return budget
 
@@ -93,11 +93,8 @@ class BudgetTable:
         known = covered.get(pod.uid)
         if known is not None and known[0] is pod:
             return known[1]
-        by_label = self._by_label.get(pod.namespace)
-        if by_label is None:
-            by_label = self._by_label[pod.namespace] = _by_label(budgets)
-        names = [name for label in (None, *pod.labels.items()) for name in by_label.get(label, ())]
-        keys = tuple((pod.namespace, name) for name in sorted(names) if budgets[name].covers(pod))
+        names = sorted(self._index.candidates(pod.namespace, pod.labels))
+        keys = tuple((pod.namespace, name) for name in names if budgets[name].covers(pod))
         covered[pod.uid] = (pod, keys)
         return keys
 
@@ -131,18 +128,6 @@ class BudgetTable:
         covered = self._covered.get(namespace, {})
         for uid in [uid for uid, (pod, keys) in covered.items() if changed(pod, keys)]:
             del covered[uid]
-
-
-def _by_label(budgets: dict[str, DisruptionBudget]) -> dict[tuple[str, str] | None, list[str]]:
-    """Return the names of the budgets by a label that their pods must have; under None where there is no such label."""
-    found: dict[tuple[str, str] | None, list[str]] = {}
-    for name, budget in budgets.items():
-        asked = budget.selector.requirements if budget.selector is not None else ()
-        one_of = next((one for one in asked if one.operator is Operator.IN), None)
-        labels = dict.fromkeys((one_of.key, value) for value in one_of.values) if one_of is not None else (None,)
-        for label in labels:
-            found.setdefault(label, []).append(name)
-    return found
 
 
 def _place_among_equals(numbers: Rows) -> Rows:

@@ -8,14 +8,19 @@ Invariants:
 """
 
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
 
 from sortedcontainers import SortedKeyList
 
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.assigned_pod import AssignedPod
+from aischeduler.state.groups import Groups
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.records import OrderKey, PodRecord
+
+_turn: Final = attrgetter("turn")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +78,7 @@ class Claims:
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._by_owner: dict[str, Claim] = {}
-        self._by_row: dict[int, dict[str, Claim]] = {}
+        self._by_row: Groups[int, str, Claim] = Groups()
         self._by_pool: dict[str, SortedKeyList[Claim, OrderKey]] = {}
 
     def __len__(self) -> int:
@@ -95,7 +100,7 @@ class Claims:
 
     def on_row(self, row: int) -> tuple[Claim, ...]:
         """Return the claims on a row, by the order of their owners."""
-        return _ordered(self._by_row.get(row, {}))
+        return tuple(sorted(self._by_row.get(row, {}).values(), key=_turn))
 
     def in_pool(self, pool: str) -> tuple[Claim, ...]:
         """Return the claims in a pool, by the order of their owners."""
@@ -117,7 +122,7 @@ class Claims:
         uid = claim.owner.pod.uid
         self._by_owner[uid] = claim
         for row in claim.rows:
-            self._by_row.setdefault(row, {})[uid] = claim
+            self._by_row.put(row, uid, claim)
         if claim.pool not in self._by_pool:
             self._by_pool[claim.pool] = SortedKeyList(key=_turn)
         self._by_pool[claim.pool].add(claim)
@@ -133,17 +138,7 @@ class Claims:
         uid = claim.owner.pod.uid
         del self._by_owner[uid]
         for row in claim.rows:
-            del self._by_row[row][uid]
-            if not self._by_row[row]:
-                del self._by_row[row]
+            self._by_row.drop(row, uid)
         self._by_pool[claim.pool].remove(claim)
         if not self._by_pool[claim.pool]:
             del self._by_pool[claim.pool]
-
-
-def _turn(claim: Claim) -> OrderKey:
-    return claim.turn
-
-
-def _ordered(claims: dict[str, Claim]) -> tuple[Claim, ...]:
-    return tuple(sorted(claims.values(), key=_turn))

@@ -7,7 +7,6 @@ Invariants:
 - It serves one preemptor: host ports that this pod does not use, and what only scores read, do not change.
 """
 
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -35,20 +34,19 @@ class Clearing:
         self._columns = [nodes.column(resource) for resource in running.specs.resources]
         self._used = nodes.used[:, rows]
         self._specs_with_ports = running.specs.holding(asker.host_ports)
-        self._ports: list[tuple[bool, PodSpec, int]] = []
+        self._ports: list[tuple[int, PodSpec, int]] = []
+        """What was done with host ports: 1 or -1, the spec of the pod and its row."""
         self._apart = {selector: np.zeros(nodes.width, dtype=np.int64) for selector in counts}
 
     def __enter__(self) -> Self:
         self._nodes.pod_counts.apart = self._apart or None
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._nodes.used[:, self._rows] = self._used
         self._nodes.pod_counts.apart = None
-        for taken, spec, row in reversed(self._ports):
-            self._change_port(spec, row, take=not taken)
+        for sign, spec, row in reversed(self._ports):
+            self._count_ports(spec, row, -sign)
 
     def take_off(self, slots: Slots) -> None:
         """Remove these pods from their rows; one row may have several."""
@@ -71,11 +69,9 @@ class Clearing:
             with_ports = np.isin(number, self._specs_with_ports)
             for pod_row, pod_number in zip(row[with_ports].tolist(), number[with_ports].tolist(), strict=True):
                 spec = specs.spec(pod_number)
-                self._change_port(spec, pod_row, take=sign > 0)
-                self._ports.append((sign > 0, spec, pod_row))
+                self._count_ports(spec, pod_row, sign)
+                self._ports.append((sign, spec, pod_row))
 
-    def _change_port(self, spec: PodSpec, row: int, *, take: bool) -> None:
-        if take:
-            self._nodes.take(allocation_of(spec), row)
-        else:
-            self._nodes.free(allocation_of(spec), row)
+    def _count_ports(self, spec: PodSpec, row: int, sign: int) -> None:
+        count = self._nodes.take if sign > 0 else self._nodes.free
+        count(allocation_of(spec), row)

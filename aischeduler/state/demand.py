@@ -10,13 +10,11 @@ Invariants:
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.index import Mask
 from aischeduler.state.nodes import UNOFFERED, NodeTable
-
-Amounts = npt.NDArray[np.int64]
+from aischeduler.state.wanted import Amounts
 
 SLOTS_FIRST: Final = 16
 FREE_SLOT: Final = np.iinfo(np.int64).max
@@ -37,7 +35,9 @@ class DemandTable:
         """Add the class of this spec, or the unit of pods of these specs; return its slot."""
         self._widen()
         if not self._free:
-            self._grow()
+            slots = len(self._amounts)
+            self._amounts = np.vstack((self._amounts, np.full_like(self._amounts, FREE_SLOT)))
+            self._free.extend(range(2 * slots - 1, slots - 1, -1))
         slot = self._free.pop()
         self._write(slot, specs)
         return slot
@@ -66,10 +66,9 @@ class DemandTable:
             request = of_each.min(axis=0)
             request[UNOFFERED] = of_each[:, UNOFFERED].max()
         self._amounts[slot] = request
+        self._unoffered.pop(slot, None)
         if request[UNOFFERED]:
             self._unoffered[slot] = specs
-        else:
-            self._unoffered.pop(slot, None)
 
     def _widen(self) -> None:
         width = self._amounts.shape[1]
@@ -81,8 +80,3 @@ class DemandTable:
             for slot, specs in tuple(self._unoffered.items()):
                 if any(not new.isdisjoint(spec.request.amounts) for spec in specs):
                     self._write(slot, specs)
-
-    def _grow(self) -> None:
-        slots = len(self._amounts)
-        self._amounts = np.vstack((self._amounts, np.full_like(self._amounts, FREE_SLOT)))
-        self._free.extend(range(2 * slots - 1, slots - 1, -1))

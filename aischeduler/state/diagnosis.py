@@ -17,18 +17,13 @@ class Diagnosis:
     """The number of checked `nodes`, and the `reasons`, each with its number of nodes; a node may count twice."""
 
     nodes: int
-    reasons: tuple[tuple[str, int], ...]
+    reasons: Counter[str]
 
     @cached_property
     def message(self) -> str:
         """The message of the FailedScheduling event."""
         if not self.nodes:
             return "no nodes available to schedule pods"
-        parts = sorted(f"{count} {reason}" for reason, count in self.reasons)
+        parts = sorted(f"{count} {reason}" for reason, count in self.reasons.items())
         text = f"0/{self.nodes} nodes are available: {', '.join(parts)}."
         return text if len(text) <= MESSAGE_LENGTH_MAX else text[: MESSAGE_LENGTH_MAX - 4] + " ..."
-
-
-def diagnosis(nodes: int, reasons: Counter[str]) -> Diagnosis:
-    """Return a diagnosis with its reasons in order."""
-    return Diagnosis(nodes, tuple(sorted(reasons.items())))

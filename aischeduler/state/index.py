@@ -10,8 +10,10 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache
 
 from aischeduler.model.selectors import Labels, NodeSelectorTerm, Operator, Requirement
+from aischeduler.state.groups import Groups
 
 Mask = npt.NDArray[np.bool_]
 """One bool per row of the node table, or per row of some rows."""
@@ -19,7 +21,7 @@ Rows = npt.NDArray[np.intp]
 """Row numbers, ascending."""
 
 MASKS_MAX: Final = 512
-"""The most masks that an index keeps; beyond that all are dropped and built again on demand."""
+"""The most masks that an index keeps; one that is dropped is built again on demand."""
 
 NO_VALUE: Final = -1
 FEW_VALUES: Final = 16
@@ -34,7 +36,7 @@ class RowIndex(Generic[Value]):
     def __init__(self, width: int) -> None:
         self._width = width
         self._rows: dict[Value, set[int]] = {}
-        self._masks: dict[Value, Mask] = {}
+        self._masks: LRUCache[Value, Mask] = LRUCache(MASKS_MAX)
 
     def widen(self, width: int) -> None:
         """Grow to more rows."""
@@ -54,6 +56,9 @@ class RowIndex(Generic[Value]):
             del self._rows[value]
         self._masks.pop(value, None)
 
+    def __contains__(self, value: Value) -> bool:
+        return value in self._rows
+
     def values(self) -> tuple[Value, ...]:
         """Return all values that rows have, in the order in which they first came."""
         return tuple(self._rows)
@@ -68,8 +73,6 @@ class RowIndex(Generic[Value]):
         if built is None:
             built = np.zeros(self._width, dtype=np.bool_)
             built[self.rows(value)] = True
-            if len(self._masks) >= MASKS_MAX:
-                self._masks.clear()
             self._masks[value] = built
         return built
 
@@ -81,7 +84,8 @@ class LabelIndex:
         self._width = width
         self._pairs: RowIndex[tuple[str, str]] = RowIndex(width)
         self._keys: RowIndex[str] = RowIndex(width)
-        self._values: dict[str, dict[str, int]] = {}
+        self._values: Groups[str, str, None] = Groups()
+        """Label -> the values that rows have."""
         self._numbers: dict[str, Rows] = {}
 
     def widen(self, width: int) -> None:
@@ -96,24 +100,16 @@ class LabelIndex:
         self._numbers.clear()
         for key, value in old.items():
             if new.get(key) != value:
-                self._drop(row, key, value)
+                self._pairs.drop((key, value), row)
+                if (key, value) not in self._pairs:
+                    self._values.drop(key, value)
             if key not in new:
                 self._keys.drop(key, row)
         for key, value in new.items():
             if old.get(key) != value:
                 self._pairs.put((key, value), row)
                 self._keys.put(key, row)
-                counts = self._values.setdefault(key, {})
-                counts[value] = counts.get(value, 0) + 1
-
-    def _drop(self, row: int, key: str, value: str) -> None:
-        self._pairs.drop((key, value), row)
-        counts = self._values[key]
-        counts[value] -= 1
-        if not counts[value]:
-            del counts[value]
-            if not counts:
-                del self._values[key]
+                self._values.put(key, value, None)
 
     def numbers(self, key: str) -> Rows:
         """Return per row the number of its value of a label, -1 where it has none; the caller must not change it."""

@@ -23,7 +23,7 @@ from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.index import LabelIndex, Mask, RowIndex, Rows
-from aischeduler.state.journal import Journal
+from aischeduler.state.journal import Journal, rows_since
 from aischeduler.state.node_change import Change
 from aischeduler.state.pod_counts import PodCounts
 from aischeduler.state.pool_rows import NO_POOL, PoolRows
@@ -74,7 +74,7 @@ class NodeTable:
         self.labels = LabelIndex(self.width)
         self.taints: RowIndex[Taint] = RowIndex(self.width)
         self.port_rows: RowIndex[tuple[str, int]] = RowIndex(self.width)
-        self.ports: dict[int, dict[HostPort, int]] = {}
+        self.ports: dict[int, Counter[HostPort]] = {}
         self.pod_counts = PodCounts()
         self.tentative: Counter[int] = Counter()
         """The rows that open trials changed: the versions and the journal tell nothing of these changes."""
@@ -84,7 +84,7 @@ class NodeTable:
         self._pool_rows_version = 0
         self._grouped: PoolRows | None = None
         self._grouped_version = -1
-        self._journal = Journal(CHANGES_PER_ROW * self.width)
+        self._journal: Journal[int] = Journal(CHANGES_PER_ROW * self.width)
         self._free = list(range(self.width - 1, -1, -1))
         self._ranks: Column | None = None
         self._wanted: dict[bytes, Wanted] = {}
@@ -115,10 +115,9 @@ class NodeTable:
     def forget(self, name: str) -> int | None:
         """Remove a node; return its row, or None if it was unknown. Its pods keep counting on a stub."""
         row = self.rows.get(name)
-        if row is None or self.nodes[row] is None:
+        node = self.nodes[row] if row is not None else None
+        if row is None or node is None:
             return None
-        node = self.nodes[row]
-        assert node is not None
         self._static_change(row, node, Node(name))
         self._set_allocatable(row, Node(name))
         self.nodes[row] = None
@@ -163,8 +162,7 @@ class NodeTable:
     def take(self, allocation: Allocation, row: int) -> None:
         """Take from a row what a pod has for itself there; the journal does not note it."""
         for port in allocation.host_ports:
-            counts = self.ports.setdefault(row, {})
-            counts[port] = counts.get(port, 0) + 1
+            self.ports.setdefault(row, Counter())[port] += 1
             self.port_rows.put((port.protocol, port.port), row)
 
     def free(self, allocation: Allocation, row: int) -> None:
@@ -181,7 +179,7 @@ class NodeTable:
 
     def recount(self, row: int, pods: Iterable[AssignedPod]) -> None:
         """Let exactly these pods count on a row, and free the row if it is an empty stub; counts by selector stay."""
-        for port in self.ports.pop(row, {}):
+        for port in self.ports.pop(row, ()):
             self.port_rows.drop((port.protocol, port.port), row)
         self.used[:, row] = 0
         self.scored[:, row] = 0
@@ -216,7 +214,7 @@ class NodeTable:
 
     def changed_since(self, version: int) -> list[int] | None:
         """Return the rows that changed after this version, ascending; None where the changes are no longer kept."""
-        return self._journal.since(version)
+        return rows_since(self._journal, version)
 
     def touch(self, row: int) -> None:
         """Note that a row changed."""
@@ -388,9 +386,7 @@ class NodeTable:
         self.names.extend([""] * (self.width - old))
         self.nodes.extend([None] * (self.width - old))
         self._free.extend(range(self.width - 1, old - 1, -1))
-        for index in self._indexes():
-            index.widen(self.width)
+        self.labels.widen(self.width)
+        self.taints.widen(self.width)
+        self.port_rows.widen(self.width)
         self.static_version += 1
-
-    def _indexes(self) -> Iterable[LabelIndex | RowIndex[Taint] | RowIndex[tuple[str, int]]]:
-        return (self.labels, self.taints, self.port_rows)

@@ -7,15 +7,17 @@ Invariants:
 - While `apart` is set, the pods of each row that a search for victims has removed count as gone for that row alone.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from aischeduler.model.pod import Pod
-from aischeduler.model.selectors import Operator
 from aischeduler.model.topology_spread import PodSelector
+from aischeduler.state.groups import SelectorIndex
+from aischeduler.state.journal import Journal
 
 CHANGES_MAX: Final = 4096
 """The most changes that a count keeps for its readers; a reader that comes later reads all rows."""
@@ -23,8 +25,6 @@ CHANGES_MAX: Final = 4096
 VERSIONS_EACH: Final = 2**40
 """More versions than a count ever has."""
 
-Pinned = tuple[str, str, str]
-"""A namespace, a label, and the one value of it that a selector matches."""
 Change = tuple[int, int, bool]
 """A row, the change of its number of pods, and whether these pods own claims there."""
 Gone = npt.NDArray[np.int64]
@@ -38,27 +38,24 @@ class PodCount:
 
     def __init__(self, selector: PodSelector, version: int) -> None:
         self.selector = selector
-        self.rows: dict[int, int] = {}
-        self.claimed: dict[int, int] = {}
-        self.specs: dict[bytes, int] = {}
+        self.rows: Counter[int] = Counter()
+        self.claimed: Counter[int] = Counter()
+        self.specs: Counter[bytes] = Counter()
         """Key of a spec with this selector -> the number of pods that have it."""
-        self.changes: list[Change] = []
-        """The last changes, in their order."""
-        self.dropped = version
-        """The version before the first of `changes`."""
+        self._journal: Journal[Change] = Journal(CHANGES_MAX, version)
         self._members: dict[str, tuple[int, bool]] = {}
 
     @property
     def version(self) -> int:
         """Grows with every change."""
-        return self.dropped + len(self.changes)
+        return self._journal.version
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._members
 
     def since(self, version: int) -> list[Change] | None:
         """Return the changes after this version; None where they are no longer kept."""
-        return self.changes[version - self.dropped :] if self.dropped <= version <= self.version else None
+        return self._journal.since(version)
 
     def all(self) -> list[Change]:
         """Return what is counted, as changes of an empty count."""
@@ -84,16 +81,11 @@ class PodCount:
 
     def _change(self, row: int, by: int, *, claims: bool, noted: bool) -> None:
         numbers = self.claimed if claims else self.rows
-        number = numbers.get(row, 0) + by
-        if number:
-            numbers[row] = number
-        else:
+        numbers[row] += by
+        if not numbers[row]:
             del numbers[row]
         if noted:
-            self.changes.append((row, by, claims))
-            if len(self.changes) > CHANGES_MAX:
-                self.dropped += CHANGES_MAX // 2
-                del self.changes[: CHANGES_MAX // 2]
+            self._journal.note((row, by, claims))
 
 
 class PodCounts:
@@ -107,8 +99,7 @@ class PodCounts:
         """The selectors whose counts changed since a reader took them out."""
         self._begun = 0
         self._counts: dict[PodSelector, PodCount] = {}
-        self._pinned: dict[Pinned, dict[PodSelector, PodCount]] = {}
-        self._loose: dict[str, dict[PodSelector, PodCount]] = {}
+        self._index: SelectorIndex[PodCount] = SelectorIndex()
 
     @property
     def used(self) -> bool:
@@ -126,10 +117,8 @@ class PodCounts:
     def use(self, key: bytes, selectors: tuple[PodSelector, ...]) -> None:
         """Note that one more pod has the spec of this key, and count the pods that its constraints select."""
         for selector in selectors:
-            count = self._counts.get(selector)
-            if count is None:
-                count = self._new(selector)
-            count.specs[key] = count.specs.get(key, 0) + 1
+            count = self._counts.get(selector) or self._new(selector)
+            count.specs[key] += 1
 
     def disuse(self, key: bytes, selectors: tuple[PodSelector, ...]) -> None:
         """Note that one pod less has the spec of this key."""
@@ -139,29 +128,19 @@ class PodCounts:
             if not count.specs[key]:
                 del count.specs[key]
             if not count.specs:
-                del self._counts[selector], self._found_by(selector)[selector]
+                del self._counts[selector]
+                self._index.drop(selector.namespace, selector.labels, count)
                 self.changed.pop(selector, None)
-                self._drop_empty(selector)
 
     def add(self, pod: Pod, row: int, *, claims: bool = False, noted: bool = True) -> bool:
         """Count a pod that came to a row; return whether a selector matches it."""
-        counted = False
-        for count in self._candidates(pod):
-            if count.add(pod, row, claims=claims, noted=noted):
-                counted = True
-                if noted:
-                    self.changed[count.selector] = None
-        return counted
+        counts = self._index.candidates(pod.namespace, pod.labels)
+        return self._note([one for one in counts if one.add(pod, row, claims=claims, noted=noted)], noted=noted)
 
     def remove(self, pod: Pod, *, noted: bool = True) -> bool:
         """Stop counting a pod that left its row; return whether it counted."""
-        left = False
-        for count in self._candidates(pod):
-            if count.remove(pod.uid, noted=noted):
-                left = True
-                if noted:
-                    self.changed[count.selector] = None
-        return left
+        counts = self._index.candidates(pod.namespace, pod.labels)
+        return self._note([one for one in counts if one.remove(pod.uid, noted=noted)], noted=noted)
 
     def change(self, before: Pod, after: Pod, row: int, *, claims: bool) -> bool:
         """Count a pod that stays on its row as it is now; return whether it counted or counts."""
@@ -171,41 +150,21 @@ class PodCounts:
     def recount(self) -> None:
         """Count all pods anew."""
         for selector, count in tuple(self._counts.items()):
+            self._index.drop(selector.namespace, selector.labels, count)
             self._new(selector).specs = count.specs
             self.changed[selector] = None
+
+    def _note(self, counts: list[PodCount], *, noted: bool) -> bool:
+        if noted:
+            self.changed.update((count.selector, None) for count in counts)
+        return bool(counts)
 
     def _new(self, selector: PodSelector) -> PodCount:
         """Begin a count; no version of it is one of an earlier count of the selector."""
         self._begun += 1
         count = PodCount(selector, self._begun * VERSIONS_EACH)
-        self._counts[selector] = self._found_by(selector)[selector] = count
+        self._counts[selector] = count
+        self._index.put(selector.namespace, selector.labels, count)
         for pod, row, claims in self.pods_on_rows():
             count.add(pod, row, claims=claims, noted=False)
         return count
-
-    def _candidates(self, pod: Pod) -> Iterator[PodCount]:
-        namespace = pod.namespace
-        for label, value in pod.labels.items():
-            yield from self._pinned.get((namespace, label, value), {}).values()
-        yield from self._loose.get(namespace, {}).values()
-
-    def _found_by(self, selector: PodSelector) -> dict[PodSelector, PodCount]:
-        pin = _pin(selector)
-        if pin is None:
-            return self._loose.setdefault(selector.namespace, {})
-        return self._pinned.setdefault(pin, {})
-
-    def _drop_empty(self, selector: PodSelector) -> None:
-        pin = _pin(selector)
-        if pin is not None and not self._pinned[pin]:
-            del self._pinned[pin]
-        elif pin is None and not self._loose[selector.namespace]:
-            del self._loose[selector.namespace]
-
-
-def _pin(selector: PodSelector) -> Pinned | None:
-    """Return a label that every selected pod has with one value; None where there is none."""
-    for one in selector.labels.requirements:
-        if one.operator is Operator.IN and len(one.values) == 1:
-            return selector.namespace, one.key, one.values[0]
-    return None

@@ -26,12 +26,8 @@ class PoolRows:
 
     def sums(self, column: Amounts) -> Amounts:
         """Return the sums of a column (or of several) over the rows of each pool; the last axis follows `numbers`."""
-        if not len(self.numbers):
-            return np.zeros((*column.shape[:-1], 0), dtype=np.int64)
         return np.add.reduceat(column[..., self.rows], self._starts, axis=-1, dtype=np.int64)
 
     def any(self, mask: Mask) -> Mask:
         """Return for each pool whether the mask is True on one of its rows."""
-        if not len(self.numbers):
-            return np.zeros(0, dtype=np.bool_)
         return np.logical_or.reduceat(mask[self.rows], self._starts)

@@ -9,7 +9,7 @@ Invariants:
 """
 
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.node import Node
 from aischeduler.model.pool import Pool
+from aischeduler.model.selectors import LabelSelector
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.pool_rows import NO_POOL
 
@@ -43,8 +44,6 @@ class PoolTable:
         self.pools: dict[str, Pool] = {DEFAULT_POOL: default}
         self._ids: dict[str, int] = {DEFAULT_POOL: DEFAULT_ID}
         self._names: dict[int, str] = {DEFAULT_ID: DEFAULT_POOL}
-        self._free_ids: list[int] = []
-        """The numbers of pools that are gone, as a heap."""
         self._sorted: tuple[str, ...] | None = None
         self.conflicts: dict[int, tuple[str, ...]] = {}
         """Row -> the pools that select it, sorted, where there are several."""
@@ -76,7 +75,7 @@ class PoolTable:
         before = self.pools.get(pool.name)
         if pool.name not in self._ids:
             self._sorted = None
-            number = heappop(self._free_ids) if self._free_ids else len(self._ids)
+            number = next(number for number in count() if number not in self._names)
             self._ids[pool.name] = number
             self._names[number] = pool.name
         self.pools[pool.name] = pool
@@ -89,11 +88,8 @@ class PoolTable:
         self.version += 1
         self._sorted = None
         del self.pools[name]
-        number = self._ids.pop(name)
-        del self._names[number]
-        moved = self.assign()
-        heappush(self._free_ids, number)
-        return moved
+        del self._names[self._ids.pop(name)]
+        return self.assign()
 
     def assign(self) -> list[Moved]:
         """Assign every node to its pool; return the rows that moved, ascending."""
@@ -101,18 +97,17 @@ class PoolTable:
         owner = np.where(nodes.alive, DEFAULT_ID, NO_POOL).astype(np.int32)
         claims = np.zeros(nodes.width, dtype=np.int32)
         masks: list[tuple[str, npt.NDArray[np.bool_]]] = []
-        for pool in self._claiming():
-            assert pool.selector is not None
-            mask = nodes.labels.all_of(pool.selector.requirements) & nodes.alive
+        for name, selector in self._claiming():
+            mask = nodes.labels.all_of(selector.requirements) & nodes.alive
             claims += mask
-            owner[mask] = self._ids[pool.name]
-            masks.append((pool.name, mask))
+            owner[mask] = self._ids[name]
+            masks.append((name, mask))
         contested = claims > 1
         owner[contested] = DEFAULT_ID
-        self._contest({int(r): tuple(n for n, mask in masks if mask[r]) for r in np.flatnonzero(contested)})
+        conflicts = {int(r): tuple(n for n, mask in masks if mask[r]) for r in np.flatnonzero(contested)}
         rows = np.flatnonzero(owner != nodes.pool)
         moved = [Moved(int(row), int(nodes.pool[row]), int(owner[row])) for row in rows]
-        self._move(moved)
+        self._settle(moved, conflicts)
         return moved
 
     def assign_row(self, row: int, node: Node | None) -> Moved | None:
@@ -124,17 +119,14 @@ class PoolTable:
             if len(owners) > 1:
                 conflicts[row] = tuple(owners)
             number = self._ids[owners[0]] if len(owners) == 1 else DEFAULT_ID
-        self._contest(conflicts)
         old = int(self._nodes.pool[row])
-        if old == number:
-            return None
-        moved = Moved(row, old, number)
-        self._move([moved])
-        return moved
+        moved = [Moved(row, old, number)] if old != number else []
+        self._settle(moved, conflicts)
+        return moved[0] if moved else None
 
     def claimants(self, node: Node) -> list[str]:
         """Return the names of the pools whose selector matches the node, sorted."""
-        return [p.name for p in self._claiming() if p.selector is not None and p.selector.matches(node.labels)]
+        return [name for name, selector in self._claiming() if selector.matches(node.labels)]
 
     def conflicting_nodes(self, name: str) -> tuple[str, ...]:
         """Return the names of the nodes that this pool and another both select, sorted."""
@@ -145,19 +137,14 @@ class PoolTable:
         """Return the other pools that select nodes of this pool's selector, sorted."""
         return tuple(sorted({pool for pools in self.conflicts.values() if name in pools for pool in pools} - {name}))
 
-    def _claiming(self) -> list[Pool]:
-        return [
-            self.pools[name]
-            for name in sorted(self.pools)
-            if name != DEFAULT_POOL and self.pools[name].selector is not None and not self.pools[name].invalid
-        ]
+    def _claiming(self) -> list[tuple[str, LabelSelector]]:
+        pools = (self.pools[name] for name in self.names() if name != DEFAULT_POOL)
+        return [(pool.name, pool.selector) for pool in pools if pool.selector is not None and not pool.invalid]
 
-    def _contest(self, conflicts: dict[int, tuple[str, ...]]) -> None:
+    def _settle(self, moved: list[Moved], conflicts: dict[int, tuple[str, ...]]) -> None:
         if conflicts != self.conflicts:
             self.conflicts = conflicts
             self.conflicts_version += 1
-
-    def _move(self, moved: list[Moved]) -> None:
         for move in moved:
             self._nodes.pool[move.row] = move.new
         if moved:

@@ -17,6 +17,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import chain, islice
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -24,26 +25,19 @@ from sortedcontainers import SortedKeyList
 
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.unsupported_constraints import ConstraintKind
-from aischeduler.state.demand import Amounts, DemandTable
+from aischeduler.state.demand import DemandTable
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.queue_changes import Stir
 from aischeduler.state.records import USABLE, Backoff, OrderKey, PodRecord, PodState, Unit
 from aischeduler.state.transitions import Transition, change_state
 from aischeduler.state.waiting_class import WaitingClass, class_key
+from aischeduler.state.wanted import Amounts
 
 NET_SECONDS: Final = 300.0
 
-
-def _order(record: PodRecord) -> OrderKey:
-    return record.order
-
-
-def _time(record: PodRecord) -> tuple[float, OrderKey]:
-    return (record.backoff_until, record.order)
-
-
-def _turn(alike: WaitingClass) -> OrderKey:
-    return alike.turn
+_order: Final = attrgetter("order")
+_time: Final = attrgetter("backoff_until", "order")
+_turn: Final = attrgetter("turn")
 
 
 class PoolQueue:
@@ -132,13 +126,9 @@ class PoolQueue:
         self._wait(record, Transition.NO_ROOM, now)
         record.back_off(now, self._terms)
         alike = self._classes[class_key(record)]
-        first = not alike.parked or record.order < alike.turn
-        if first and alike.parked:
-            self._heads.remove(alike)
         alike.parked.add(record)
-        if first:
-            alike.turn = record.order
-            self._heads.add(alike)
+        if alike.head is record:
+            self._take_turn(alike)
 
     def nominate(self, record: PodRecord, now: float) -> None:
         """Add a nominated pod: it waits for the room that it claims."""
@@ -162,21 +152,19 @@ class PoolQueue:
     def remove(self, record: PodRecord) -> None:
         """Remove a pod, whatever its state."""
         del self._records[record.pod.uid]
-        match record.state:
-            case PodState.ACTIVE:
-                self._active.remove(record)
-            case PodState.BACKOFF:
-                self._backoff.remove(record)
-                if not record.failed:
-                    self._early.remove(record)
-            case PodState.PARKED:
-                alike = self._classes[class_key(record)]
-                self._unpark(alike, record)
-                del self._since[record.pod.uid]
-            case PodState.NOMINATED | PodState.HELD:
-                del self._since[record.pod.uid]
-            case _:
-                pass
+        if record.state is PodState.ACTIVE:
+            self._active.remove(record)
+        elif record.state is PodState.BACKOFF:
+            self._backoff.remove(record)
+            if not record.failed:
+                self._early.remove(record)
+        elif record.state is PodState.PARKED:
+            alike = self._classes[class_key(record)]
+            first = alike.head is record
+            alike.parked.remove(record)
+            if first:
+                self._take_turn(alike)
+        self._since.pop(record.pod.uid, None)
         self._leave(record)
 
     @property
@@ -191,7 +179,7 @@ class PoolQueue:
 
     def parked(self, after: OrderKey | None = None) -> tuple[WaitingClass, ...]:
         """Return the classes with parked pods in queue order; with `after`, only those later in the order."""
-        return tuple(self._heads if after is None else self._heads.irange_key(after, inclusive=(False, True)))
+        return tuple(self._heads.irange_key(after, inclusive=(False, True)))
 
     def parked_first(self, most: int) -> list[PodRecord]:
         """Return the first parked pods in queue order, at most `most`."""
@@ -205,7 +193,7 @@ class PoolQueue:
         """
         if self._heads:
             fitting = self._demand.fitting(room)
-            later = self._heads if after is None else self._heads.irange_key(after, inclusive=(False, True))
+            later = self._heads.irange_key(after, inclusive=(False, True))
             yield from (alike for alike in later if fitting[alike.slot])
 
     def request(self, alike: WaitingClass) -> Amounts:
@@ -220,24 +208,17 @@ class PoolQueue:
         """Whether a home pod that can take room waits in this queue or another."""
         return self._usable > 0 or self.pool in self._stir.abroad
 
-    def usable_within(self, room: Amounts) -> tuple[PodSpec, ...]:
-        """Return the specs of the home pods in this queue that can take room and whose request fits into `room`.
+    def usable_within(self, room: Amounts) -> tuple[tuple[PodSpec, ...], tuple[Unit, ...]]:
+        """Return the home pods in this queue that can take room and whose request fits into `room`.
 
-        The specs of home pods in other queues are added, whatever they request; each class once.
+        They are specs, each class once, and units of several pods, one of whose pods may fit. The home pods in other
+        queues are added, whatever they request.
         """
-        here = (alike.spec for alike in self._usable_within(room) if alike.unit is None)
-        away = (record.pod.spec for record in self._away() if record.leads is None)
-        return tuple({spec.key: spec for spec in chain(here, away)}.values())
-
-    def usable_units_within(self, room: Amounts) -> tuple[Unit, ...]:
-        """Return the units of several home pods that can take room and one of whose pods may fit into `room`."""
-        here = (alike.unit for alike in self._usable_within(room) if alike.unit is not None)
-        away = (unit for record in self._away() if (unit := record.leads) is not None)
-        return (*here, *away)
-
-    def _usable_within(self, room: Amounts) -> Iterator[WaitingClass]:
-        slots = np.flatnonzero(self._demand.fitting(room)).tolist()
-        return (self._slots[slot] for slot in slots if self._slots[slot].usable)
+        here = (self._slots[slot] for slot in np.flatnonzero(self._demand.fitting(room)).tolist())
+        found: list[tuple[PodSpec, Unit | None]] = [(alike.spec, alike.unit) for alike in here if alike.usable]
+        found += ((record.pod.spec, record.leads) for record in self._away())
+        specs = {spec.key: spec for spec, unit in found if unit is None}
+        return tuple(specs.values()), tuple(unit for _, unit in found if unit is not None)
 
     def _away(self) -> Iterable[PodRecord]:
         """Return the home pods in other queues."""
@@ -265,10 +246,8 @@ class PoolQueue:
         """Wake the first parked pod of this pod's class, if there is one; `at_once` skips its backoff."""
         alike = self._classes.get(class_key(record))
         if alike is not None and alike.parked:
-            head = alike.head
-            if at_once:
-                head.backoff_until = now
-            self._wake(head, now)
+            wake = self.wake_at_once if at_once else self._wake
+            wake(alike.head, now)
 
     def wake_at_once(self, record: PodRecord, now: float) -> None:
         """Wake this pod, whatever its state, without backoff."""
@@ -292,15 +271,11 @@ class PoolQueue:
             record = self._records[uid]
             if keys_away is None:
                 keys_away = {class_key(away) for away in self._away()}
-            if record.state is not PodState.HELD and not self._is_next(record, keys_away):
+            key = class_key(record)  # a pod of this class may be about to be tried here, or wait in another queue
+            if record.state is not PodState.HELD and key not in keys_away and not self._classes[key].moves:
                 caught.append(record)
             self._wake(record, now)
         return caught
-
-    def _is_next(self, record: PodRecord, keys_away: set[bytes]) -> bool:
-        """Return whether a pod of the same class is about to be tried in this queue, or waits in another queue."""
-        key = class_key(record)
-        return key in keys_away or self._classes[key].moves
 
     @property
     def lively(self) -> bool:
@@ -334,12 +309,9 @@ class PoolQueue:
         self._count(record, -1)
         record.queue = ""
 
-    def _unpark(self, alike: WaitingClass, record: PodRecord) -> None:
-        if record.order != alike.turn:
-            alike.parked.remove(record)
-            return
-        self._heads.remove(alike)
-        alike.parked.remove(record)
+    def _take_turn(self, alike: WaitingClass) -> None:
+        """Put a class where its first parked pod is in the order; nowhere without parked pods."""
+        self._heads.discard(alike)
         if alike.parked:
             alike.turn = alike.head.order
             self._heads.add(alike)
@@ -359,7 +331,11 @@ class PoolQueue:
             for one in record.together:
                 for resource, amount in one.pod.spec.request.amounts.items():
                     self.borrowers_ask[resource] += sign * amount
-            self._note_abroad(record, sign)
+            self._stir.versions[record.home] += 1
+            if sign > 0:
+                self._stir.abroad.put(record.home, record.pod.uid, record)
+            else:
+                self._stir.abroad.drop(record.home, record.pod.uid)
         if state is PodState.ACTIVE and home:
             self.home_active += sign
         key = class_key(record)
@@ -373,13 +349,6 @@ class PoolQueue:
         if not alike.pending:
             self._demand.drop(alike.slot)
             del self._slots[alike.slot], self._classes[key]
-
-    def _note_abroad(self, record: PodRecord, sign: int) -> None:
-        self._stir.versions[record.home] += 1
-        if sign > 0:
-            self._stir.abroad.setdefault(record.home, {})[record.pod.uid] = record
-            return
-        self._stir.forget_abroad(record.home, record.pod.uid)
 
     def _name(self, named: dict[str, PodRecord], record: PodRecord, sign: int) -> None:
         if sign > 0:

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from aischeduler.state.groups import Groups
 from aischeduler.state.records import PodRecord
 
 
@@ -16,11 +17,5 @@ class Stir:
     pools: set[str] = field(default_factory=set)
     version: int = 0
     versions: Counter[str] = field(default_factory=Counter)
-    abroad: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
+    abroad: Groups[str, str, PodRecord] = field(default_factory=Groups)
     """Home pool -> its pods, by uid, that wait in the queues of other pools."""
-
-    def forget_abroad(self, home: str, uid: str) -> None:
-        """Remove a pod from the borrowers of its home pool, if it is one."""
-        away = self.abroad.get(home, {})
-        if away.pop(uid, None) is not None and not away:
-            del self.abroad[home]

@@ -68,17 +68,7 @@ class PodState(Enum):
     """It was deleted, or it finished; its record is dropped."""
 
 
-WAITING: Final = frozenset(
-    (
-        PodState.GATED,
-        PodState.GROUPED,
-        PodState.ACTIVE,
-        PodState.BACKOFF,
-        PodState.PARKED,
-        PodState.NOMINATED,
-        PodState.HELD,
-    )
-)
+WAITING: Final = frozenset(PodState) - {PodState.NEW, PodState.ASSUMED, PodState.BOUND, PodState.GONE}
 USABLE: Final = frozenset((PodState.ACTIVE, PodState.BACKOFF, PodState.PARKED, PodState.NOMINATED))
 """The states of waiting pods that can take room."""
 

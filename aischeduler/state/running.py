@@ -7,18 +7,21 @@ Invariants:
 - Pods of one unit have its number; 0 means a unit of one. A change of one pod counts as a change of the rows of all.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.state.groups import Groups
 from aischeduler.state.index import Rows
-from aischeduler.state.journal import Journal
+from aischeduler.state.journal import Journal, rows_since
 from aischeduler.state.records import NOWHERE
 from aischeduler.state.wanted import requested
 
@@ -32,38 +35,6 @@ CHANGES_MAX: Final = 2**12
 """The most changes that the journal keeps."""
 ROWS_ONE_BY_ONE: Final = 16
 """Up to this many rows are looked up one by one; for more, one pass over all slots is faster."""
-
-
-class RunningPod(NamedTuple):
-    """A pod on a row, as the table has it; `spec` is the number of its spec."""
-
-    row: int
-    spec: int
-    priority: int
-    started_seconds: int
-    home: int
-    unit: int
-    ours: bool
-    borrower: bool
-    evictable: bool
-    leaving: bool
-
-
-_FIELDS: Final = np.dtype(
-    [
-        ("row", np.int64),
-        ("spec", np.int64),
-        ("priority", np.int64),
-        ("started_seconds", np.int64),
-        ("home", np.int64),
-        ("unit", np.int64),
-        ("ours", np.bool_),
-        ("borrower", np.bool_),
-        ("evictable", np.bool_),
-        ("leaving", np.bool_),
-    ],
-    align=True,
-)
 
 
 class RunningFacts(Struct, frozen=True, gc=False):
@@ -86,6 +57,16 @@ class RunningFacts(Struct, frozen=True, gc=False):
     unit: int = 0
 
 
+_FIELDS: Final = np.dtype(
+    [
+        ("row", np.int64),
+        ("spec", np.int64),
+        *((name, np.bool_ if kind is bool else np.int64) for name, kind in RunningFacts.__annotations__.items()),
+    ],
+    align=True,
+)
+
+
 class RunningPods:
     """The table of the pods on rows. Columns are read by slot: `pods.table["priority"][slots]`."""
 
@@ -93,14 +74,13 @@ class RunningPods:
         self.table = np.zeros(SLOTS_FIRST, dtype=_FIELDS)
         self.table["row"] = NOWHERE
         self.specs = SpecTable()
-        self._journal = Journal(CHANGES_MAX)
+        self._journal: Journal[int] = Journal(CHANGES_MAX)
         self._slots: dict[str, int] = {}
         self._uids: list[str] = [""] * SLOTS_FIRST
-        self._on_row: dict[int, dict[str, int]] = {}
-        self._units: dict[int, set[int]] = {}
+        self._on_row: defaultdict[int, dict[str, int]] = defaultdict(dict)
+        """Row -> its pods: uid -> slot."""
+        self._units: Groups[int, int, None] = Groups()
         """Unit -> the slots of its pods."""
-        self._unit_of: dict[int, int] = {}
-        """Slot -> the unit of its pod, where it has one."""
         self.spare: dict[int, int] = {}
         """Unit -> how many of its pods may leave before the others are of no use; 0 where it is not here."""
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
@@ -118,7 +98,7 @@ class RunningPods:
 
     def changed_since(self, version: int) -> list[int] | None:
         """Return the rows whose pods changed after this version, ascending; None where they are no longer kept."""
-        return self._journal.since(version)
+        return rows_since(self._journal, version)
 
     def add(self, uid: str, spec: PodSpec, row: int, facts: RunningFacts) -> None:
         """Add a pod to a row."""
@@ -129,7 +109,7 @@ class RunningPods:
         slot = self._free.pop()
         self._slots[uid] = slot
         self._uids[slot] = uid
-        self._put_on(uid, slot, row)
+        self._on_row[row][uid] = slot
         self._write(slot, row, self.specs.hold(spec), facts)
         if facts.unit:
             self._note(slot)
@@ -140,20 +120,11 @@ class RunningPods:
         pod = self.table[slot]
         self._note(slot)
         self._leave_unit(slot)
-        self._take_off(uid, int(pod["row"]))
+        del self._on_row[int(pod["row"])][uid]
         self.specs.release(int(pod["spec"]))
         pod["row"] = NOWHERE
         self._uids[slot] = ""
         self._free.append(slot)
-
-    def move(self, uid: str, row: int) -> None:
-        """Move a pod to another row."""
-        slot = self._slots[uid]
-        self._note(slot)
-        self._journal.note(row)
-        self._take_off(uid, int(self.table[slot]["row"]))
-        self._put_on(uid, slot, row)
-        self.table[slot]["row"] = row
 
     def change(self, uid: str, facts: RunningFacts) -> None:
         """Update the facts of a pod."""
@@ -173,16 +144,9 @@ class RunningPods:
 
     def set_spare(self, unit: int, pods: int) -> None:
         """Set how many pods of a unit may leave before the others are of no use."""
-        if self.spare.get(unit, 0) != pods and unit in self._units:
+        if unit in self._units and self.spare.get(unit, 0) != pods:
             self._note(next(iter(self._units[unit])))
-        self.spare.pop(unit, None)
-        if pods and unit in self._units:
             self.spare[unit] = pods
-
-    @property
-    def has_units(self) -> bool:
-        """Whether a pod here belongs to a unit of several."""
-        return bool(self._units)
 
     def unit_with(self, slots: Slots) -> Slots:
         """Return the slots of the other pods that are lost with these pods of one unit, ascending.
@@ -190,7 +154,7 @@ class RunningPods:
         Where more of the unit leaves than it can spare, that is every other pod of it that may be evicted.
         """
         unit = int(self.table["unit"][slots[0]])
-        others = np.array(sorted(self._units[unit].difference(slots.tolist())), dtype=np.intp)
+        others = np.array(sorted(set(self._units[unit]).difference(slots.tolist())), dtype=np.intp)
         leaving = self.table["leaving"][others]
         if len(slots) + np.count_nonzero(leaving) <= self.spare.get(unit, 0):
             return others[:0]
@@ -198,13 +162,13 @@ class RunningPods:
         return lost
 
     @contextmanager
-    def gone(self) -> Iterator["Gone"]:
-        """Let pods count as leaving until the end, without a trace: kept results are not asked meanwhile."""
-        gone = Gone(self)
+    def trying(self) -> Iterator[None]:
+        """Let what a search writes into `leaving` last until the end: kept results are not asked meanwhile."""
+        before = self.table["leaving"].copy()
         try:
-            yield gone
+            yield
         finally:
-            gone.stay(gone.slots)
+            self.table["leaving"] = before
 
     def uid_of(self, slot: int) -> str:
         """Return the uid of the pod in a slot."""
@@ -223,10 +187,11 @@ class RunningPods:
         """Return the uids of the pods on a row, sorted."""
         return tuple(sorted(self._on_row.get(row, ())))
 
-    def pods_on(self, row: int) -> list[tuple[int, RunningPod]]:
-        """Return the pods on a row with their slots, unordered."""
+    def pods_on(self, row: int) -> list[tuple[int, int, RunningFacts]]:
+        """Return the pods on a row, unordered: slot, number of the spec, facts."""
         slots = list(self._on_row.get(row, {}).values())
-        return [(slot, RunningPod._make(pod)) for slot, pod in zip(slots, self.table[slots].tolist(), strict=True)]
+        pods = self.table[slots].tolist()
+        return [(slot, spec, RunningFacts(*facts)) for slot, (_, spec, *facts) in zip(slots, pods, strict=True)]
 
     def slots_on(self, rows: Rows) -> Slots:
         """Return the slots of all pods on the rows, unordered."""
@@ -239,49 +204,27 @@ class RunningPods:
 
     def _note(self, slot: int) -> None:
         """Note a change of a pod: the rows of its whole unit changed, because they are lost together."""
-        unit = self._unit_of.get(slot)
-        for one in sorted(self._units[unit]) if unit is not None else (slot,):
+        unit = self._unit_of(slot)
+        for one in sorted(self._units[unit]) if unit else (slot,):
             self._journal.note(int(self.table["row"][one]))
 
+    def _unit_of(self, slot: int) -> int:
+        return int(self.table["unit"][slot]) if self._units else 0
+
     def _leave_unit(self, slot: int) -> None:
-        unit = self._unit_of.pop(slot, None)
-        if unit is not None:
-            self._units[unit].discard(slot)
-            if not self._units[unit]:
-                del self._units[unit]
+        unit = self._unit_of(slot)
+        if unit:
+            self._units.drop(unit, slot)
+            if unit not in self._units:
                 self.spare.pop(unit, None)
             self.table["unit"][slot] = 0
 
     def _write(self, slot: int, row: int, number: int, facts: RunningFacts) -> None:
-        if facts.unit != self._unit_of.get(slot, 0):
+        if facts.unit != self._unit_of(slot):
             self._leave_unit(slot)
             if facts.unit:
-                self._units.setdefault(facts.unit, set()).add(slot)
-                self._unit_of[slot] = facts.unit
-        self.table[slot] = (
-            row,
-            number,
-            facts.priority,
-            facts.started_seconds,
-            facts.home,
-            facts.unit,
-            facts.ours,
-            facts.borrower,
-            facts.evictable,
-            facts.leaving,
-        )
-
-    def _put_on(self, uid: str, slot: int, row: int) -> None:
-        on_row = self._on_row.get(row)
-        if on_row is None:
-            on_row = self._on_row[row] = {}
-        on_row[uid] = slot
-
-    def _take_off(self, uid: str, row: int) -> None:
-        on_row = self._on_row[row]
-        del on_row[uid]
-        if not on_row:
-            del self._on_row[row]
+                self._units.put(facts.unit, slot, None)
+        self.table[slot] = (row, number, *astuple(facts))
 
     def _widen(self) -> None:
         old = len(self.table)
@@ -291,26 +234,6 @@ class RunningPods:
         self.table = wider
         self._uids.extend([""] * old)
         self._free.extend(range(old * 2 - 1, old - 1, -1))
-
-
-class Gone:
-    """Pods that count as leaving for as long as a search lasts."""
-
-    def __init__(self, running: RunningPods) -> None:
-        self._running = running
-        self.slots: set[int] = set()
-
-    def leave(self, uids: Iterable[str]) -> None:
-        """Let these pods count as leaving."""
-        slots = self._running.slots_of(uids)
-        self.slots.update(slots.tolist())
-        self._running.table["leaving"][slots] = True
-
-    def stay(self, slots: Iterable[int]) -> None:
-        """Let pods that `leave` took count as before."""
-        slots = tuple(slots)
-        self.slots.difference_update(slots)
-        self._running.table["leaving"][list(slots)] = False
 
 
 class SpecTable:
@@ -324,8 +247,8 @@ class SpecTable:
         self.amounts = np.zeros((SLOTS_FIRST, 1), dtype=np.int64)
         self._with_ports: set[int] = set()
         self._numbers: dict[bytes, int] = {}
-        self._specs: list[PodSpec | None] = [None] * SLOTS_FIRST
-        self._pods = [0] * SLOTS_FIRST
+        self._specs: dict[int, PodSpec] = {}
+        self._pods: Counter[int] = Counter()
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
 
     def hold(self, spec: PodSpec) -> int:
@@ -340,52 +263,33 @@ class SpecTable:
         """Count one pod less, and free the number with the last pod."""
         self._pods[number] -= 1
         if not self._pods[number]:
-            del self._numbers[self.spec(number).key]
-            self._specs[number] = None
+            del self._pods[number], self._numbers[self._specs.pop(number).key]
             self._with_ports.discard(number)
             self._free.append(number)
 
     def spec(self, number: int) -> PodSpec:
         """Return the spec of this number."""
-        spec = self._specs[number]
-        assert spec is not None, "no pod has a spec of this number"
-        return spec
+        return self._specs[number]
 
     def holding(self, ports: tuple[HostPort, ...]) -> Slots:
         """Return the numbers of the specs that use one of these host ports, on any address, ascending."""
         wanted = {(port.protocol, port.port) for port in ports}
-        return np.array(
-            sorted(
-                number
-                for number in self._with_ports
-                if wanted & {(port.protocol, port.port) for port in self.spec(number).host_ports}
-            ),
-            dtype=np.intp,
-        )
+        ports_of = {n: {(port.protocol, port.port) for port in self.spec(n).host_ports} for n in self._with_ports}
+        return np.array(sorted(number for number, used in ports_of.items() if used & wanted), dtype=np.intp)
 
     def _new(self, spec: PodSpec) -> int:
         if not self._free:
-            self._widen()
+            old = len(self.amounts)
+            self.amounts = np.pad(self.amounts, ((0, old), (0, 0)))
+            self._free.extend(range(old * 2 - 1, old - 1, -1))
         number = self._numbers[spec.key] = self._free.pop()
         self._specs[number] = spec
         self.amounts[number] = 0
         for resource, amount in spec.request.taken.items():
-            column = self._column(resource)
+            column = self.resources.setdefault(resource, len(self.resources))
+            if column == self.amounts.shape[1]:
+                self.amounts = np.pad(self.amounts, ((0, 0), (0, 1)))
             self.amounts[number, column] = requested(amount)
         if spec.host_ports:
             self._with_ports.add(number)
         return number
-
-    def _column(self, resource: str) -> int:
-        column = self.resources.get(resource)
-        if column is None:
-            column = self.resources[resource] = len(self.resources)
-            self.amounts = np.pad(self.amounts, ((0, 0), (0, 1)))
-        return column
-
-    def _widen(self) -> None:
-        old = len(self._specs)
-        self.amounts = np.pad(self.amounts, ((0, old), (0, 0)))
-        self._specs.extend([None] * old)
-        self._pods.extend([0] * old)
-        self._free.extend(range(old * 2 - 1, old - 1, -1))

@@ -6,6 +6,7 @@ Invariant: `use` and `drop` come in pairs, so that a change of a claim or volume
 from collections.abc import Iterator
 
 from aischeduler.model.volumes import Volume, VolumeClaim, VolumeClaimKey
+from aischeduler.state.groups import Groups
 from aischeduler.state.records import PodRecord
 
 
@@ -15,8 +16,8 @@ class Storage:
     def __init__(self) -> None:
         self.claims: dict[VolumeClaimKey, VolumeClaim] = {}
         self.volumes: dict[str, Volume] = {}
-        self._users: dict[VolumeClaimKey, dict[str, PodRecord]] = {}
-        self._claims_of: dict[str, dict[VolumeClaimKey, None]] = {}
+        self._users: Groups[VolumeClaimKey, str, PodRecord] = Groups()
+        self._claims_of: Groups[str, VolumeClaimKey, None] = Groups()
         """Volume -> the claims that name it."""
 
     def users(self) -> dict[VolumeClaimKey, tuple[str, ...]]:
@@ -26,15 +27,12 @@ class Storage:
     def use(self, record: PodRecord) -> None:
         """Add a pod to the users of its claims."""
         for key in _keys(record):
-            self._users.setdefault(key, {})[record.pod.uid] = record
+            self._users.put(key, record.pod.uid, record)
 
     def drop(self, record: PodRecord) -> None:
         """Remove a pod from the users of its claims."""
         for key in _keys(record):
-            users = self._users.get(key, {})
-            users.pop(record.pod.uid, None)
-            if not users:
-                self._users.pop(key, None)
+            self._users.drop(key, record.pod.uid)
 
     def see_claim(self, claim: VolumeClaim) -> tuple[PodRecord, ...]:
         """Store a claim as it is now."""
@@ -42,10 +40,10 @@ class Storage:
         if before == claim:
             return ()
         if before is not None:
-            self._unname(before)
+            self._claims_of.drop(before.volume, before.key)
         self.claims[claim.key] = claim
         if claim.volume:
-            self._claims_of.setdefault(claim.volume, {})[claim.key] = None
+            self._claims_of.put(claim.volume, claim.key, None)
         return self._using(claim.key)
 
     def forget_claim(self, key: VolumeClaimKey) -> tuple[PodRecord, ...]:
@@ -53,7 +51,7 @@ class Storage:
         before = self.claims.pop(key, None)
         if before is None:
             return ()
-        self._unname(before)
+        self._claims_of.drop(before.volume, before.key)
         return self._using(key)
 
     def see_volume(self, volume: Volume) -> tuple[PodRecord, ...]:
@@ -74,12 +72,6 @@ class Storage:
     def _using_volume(self, name: str) -> Iterator[PodRecord]:
         for key in self._claims_of.get(name, {}):
             yield from self._using(key)
-
-    def _unname(self, claim: VolumeClaim) -> None:
-        named = self._claims_of.get(claim.volume, {})
-        named.pop(claim.key, None)
-        if not named:
-            self._claims_of.pop(claim.volume, None)
 
 
 def _keys(record: PodRecord) -> Iterator[VolumeClaimKey]:

@@ -9,7 +9,6 @@ Invariants:
 """
 
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Self
 
 from aischeduler.state.assigned_pod import AssignedPod
@@ -33,10 +32,8 @@ class Trial:
                 raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.put_back(failed=error is not None)
+    def __exit__(self, *error: object) -> None:
+        self.put_back(failed=error[0] is not None)
 
     def place(self, pod: AssignedPod) -> None:
         """Add a pod to its row, as if it were bound there."""
@@ -60,19 +57,14 @@ class Trial:
             failed = True
             raise
         finally:
-            self._end(steps, changed=failed)
+            for one in (one for _, pods in steps for one in pods):
+                self.nodes.tentative[one.row] -= 1
+                if not self.nodes.tentative[one.row]:
+                    del self.nodes.tentative[one.row]
+                if failed:
+                    self.nodes.touch(one.row)
 
     def _step(self, sign: int, pods: list[AssignedPod]) -> None:
         self._steps.append((sign, pods))
         self.nodes.tentative.update(one.row for one in pods)
         self.nodes.count_tentatively(pods, sign)
-
-    def _end(self, steps: list[tuple[int, list[AssignedPod]]], *, changed: bool) -> None:
-        tentative = self.nodes.tentative
-        for _, pods in steps:
-            for one in pods:
-                tentative[one.row] -= 1
-                if not tentative[one.row]:
-                    del tentative[one.row]
-                if changed:
-                    self.nodes.touch(one.row)

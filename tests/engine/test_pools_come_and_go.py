@@ -64,8 +64,8 @@ def kept_histories(cluster: Any) -> int:
     """Count the entries of journals and caches, which have limits of their own."""
     nodes: NodeTable = cluster.nodes
     return (
-        len(nodes._journal._rows)
-        + len(cluster.running._journal._rows)
+        len(nodes._journal._changes)
+        + len(cluster.running._journal._changes)
         + kept(cluster.searches)
         + kept(cluster.runner._classes)
     )

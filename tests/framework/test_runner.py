@@ -13,7 +13,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.model.selectors import Operator, PreferredSchedulingTerm
-from aischeduler.state.diagnosis import Diagnosis, diagnosis
+from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Rows
 from aischeduler.state.nodes import NodeTable
@@ -54,7 +54,7 @@ def refused_one_by_one(spec: PodSpec, table: NodeTable) -> Diagnosis:
         refusing = [rule for rule in PLUGINS.filters if _refuses(rule, spec, alone)]
         if refusing:
             reasons.update(refusing[0].reasons(spec, alone))
-    return diagnosis(len(rows), reasons)
+    return Diagnosis(len(rows), reasons)
 
 
 def _refuses(rule: Filter, spec: PodSpec, row: Excerpt) -> bool:

@@ -102,7 +102,8 @@ class Crowd:
     def move(self, one: Held, node: str) -> None:
         """Move a pod to another node."""
         self.pods[one.pod.uid] = replace(one, node=node)
-        self.running.move(one.pod.uid, self.table.rows[node])
+        self.running.remove(one.pod.uid)
+        self.running.add(one.pod.uid, one.pod.spec, self.table.rows[node], self.pods[one.pod.uid].facts)
         self.table.remove(on_row(one.pod, self.table.rows[one.node]))
         self.table.add(on_row(one.pod, self.table.rows[node]))
 
@@ -112,14 +113,14 @@ class Crowd:
     def victims(self, preemptor: Preemptor) -> tuple[str, tuple[str, ...]]:
         """Return the chosen node and its victims."""
         chosen = self.choose(preemptor)
-        assert isinstance(chosen, Candidate), chosen.message()
+        assert isinstance(chosen, Candidate), chosen.message
         return self.table.names[chosen.row], chosen.victims
 
     def refusal(self, preemptor: Preemptor) -> str:
         """Return why no eviction helps."""
         answer = self.choose(preemptor)
         assert isinstance(answer, NoCandidate)
-        return answer.message()
+        return answer.message
 
     def fits_after_departures(self, preemptor: Preemptor, node: str) -> bool:
         return fits_after_departures(preemptor.spec, self.runner, self.running, self.table.rows[node])

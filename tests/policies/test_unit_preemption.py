@@ -64,8 +64,9 @@ def test_victims_make_the_whole_unit_fit_and_none_goes_for_nothing(
     groups = {(units[uid], "" if units[uid] else uid) for uid in found.victims}
     for spared in [None, *sorted(groups)]:
         staying = {uid for uid in found.victims if (units[uid], "" if units[uid] else uid) == spared}
-        with crowd.running.gone() as gone:
-            gone.leave(uid for uid in found.victims if uid not in staying)
+        with crowd.running.trying():
+            gone = crowd.running.slots_of(uid for uid in found.victims if uid not in staying)
+            crowd.running.table["leaving"][gone] = True
             assert all_fit_after_departures(found.pods, crowd.runner, crowd.running) == (spared is None)
 
 
