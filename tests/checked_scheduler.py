@@ -1,7 +1,7 @@
 """The production engine with checks: every decision and every state in a test is checked against all invariants."""
 
-from aischeduler.engine.claiming import lifted_for, without
 from aischeduler.engine.invariants import check
+from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind, Evict, ListPools, ReadPool, Refresh
@@ -19,7 +19,7 @@ from aischeduler.model.events import (
 )
 from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
-from aischeduler.state.records import PodRecord, PodState, Unit
+from aischeduler.state.pod_records import PodRecord, PodState, Unit
 from tests.laws.decisions import judge
 from tests.laws.reports import check_reports
 from tests.laws.stuck import stuck
@@ -100,7 +100,7 @@ class CheckedScheduler(Scheduler):
         They back off, or they are held, among others while their Pool is read. A pod of a pool that is to be checked
         again after an exception may have missed what would have put it in line.
         """
-        doubts, queues = self._cluster.errands.doubts.due, self._cluster.queues.values()
+        doubts, queues = self._cluster.deferred.doubts.due, self._cluster.queues.values()
         return {
             record.pod.uid
             for queue in queues

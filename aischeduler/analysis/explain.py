@@ -18,8 +18,8 @@ from aischeduler.analysis.remedies import remedies
 from aischeduler.analysis.what_if import Question, proposed, question_of
 from aischeduler.engine.cluster import Cluster
 from aischeduler.model.proposal import Hold, MakeRoom, NoLender, Proposal, Wait, WaitFor
-from aischeduler.state.records import WAITING, PodRecord, PodState
-from aischeduler.state.trial import Trial
+from aischeduler.state.pod_records import WAITING, PodRecord, PodState
+from aischeduler.state.what_if import Trial
 
 AHEAD_NAMED_MAX: Final = 3
 RANKED_MAX: Final = 5

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.state.wanted import Amounts
+from aischeduler.state.requests import Amounts
 
 STEPS_MAX: Final = 20_000
 """The most choices that one search makes; beyond that it gives up."""

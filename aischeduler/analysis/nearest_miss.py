@@ -15,6 +15,7 @@ import numpy as np
 
 from aischeduler.analysis.explanation import Missing, MissingKind, NearestMiss, Refusal
 from aischeduler.engine.cluster import Cluster
+from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.runner import CrossRowAnswer
 from aischeduler.model.names import PODS
 from aischeduler.model.node import PREFER_NO_SCHEDULE, Node
@@ -23,9 +24,8 @@ from aischeduler.model.selectors import NAME_FIELD, NodeSelectorTerm, Operator, 
 from aischeduler.plugins.node_ports import conflict
 from aischeduler.plugins.pod_topology_spread import SpreadState
 from aischeduler.plugins.taint_toleration import tolerated
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.index import Rows
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.label_index import Rows
+from aischeduler.state.node_table import NodeTable
 
 COUNTS_MAX: Final = 8
 """The most things that are counted for one rule, the most frequent first."""
@@ -51,7 +51,7 @@ def refusals(cluster: Cluster, spec: PodSpec, rows: Rows) -> tuple[Refusal, ...]
             found.append(Refusal(rule.name, len(refused), reason, (), nearest))
         else:
             if isinstance(rule, CrossRowAnswer) and isinstance(rule.state, SpreadState):
-                lacking = _uneven(rule.state, spec, Excerpt(cluster.nodes, refused))
+                lacking = _uneven(rule.state, spec, NodeView(cluster.nodes, refused))
             else:
                 lacking = [_lacking(rule.name, cluster.nodes, spec, row) for row in refused.tolist()]
             counts, near = _count(cluster.nodes, refused, lacking)
@@ -129,7 +129,7 @@ def _lacking(rule: str, nodes: NodeTable, spec: PodSpec, row: int) -> tuple[Miss
             return ()
 
 
-def _uneven(state: SpreadState, spec: PodSpec, at: Excerpt) -> list[tuple[Missing, ...]]:
+def _uneven(state: SpreadState, spec: PodSpec, at: NodeView) -> list[tuple[Missing, ...]]:
     """Return for each row the topology keys that it lacks, then its domains that would exceed their maxSkew."""
     found: list[tuple[Missing, ...]] = []
     for row, skews in zip(at.rows.tolist(), state.skews(at), strict=True):

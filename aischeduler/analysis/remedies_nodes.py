@@ -21,7 +21,7 @@ from aischeduler.model.pod import PodSpec, Toleration
 from aischeduler.model.selectors import NAME_FIELD, Operator
 from aischeduler.plugins.node_unschedulable import TAINT_KEY
 from aischeduler.policies.borrowing import PLENTIFUL
-from aischeduler.state.index import Rows
+from aischeduler.state.label_index import Rows
 
 TRIED_MAX: Final = 16
 """The most nodes that are tried in one way, those with room first."""

@@ -21,9 +21,9 @@ from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Hold, LenderRefusal
 from aischeduler.plugins.node_ports import conflict
 from aischeduler.policies.borrowing import lender_refusal
-from aischeduler.state.index import Rows
-from aischeduler.state.records import PodRecord
-from aischeduler.state.wanted import Amounts
+from aischeduler.state.label_index import Rows
+from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.requests import Amounts
 
 SOLVED_MAX: Final = 64
 """The most nodes on which the fewest pods are searched, those first that may need the fewest."""

@@ -14,7 +14,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.propose import may_not_evict
 from aischeduler.model.pod import PodSpec
 from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
-from aischeduler.state.index import Rows
+from aischeduler.state.label_index import Rows
 
 
 def request_remedies(question: Question) -> list[Remedy]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from aischeduler.analysis.explanation import Start, full_name
-from aischeduler.engine.claiming import lifted_for, without
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.propose import propose
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.node import Node
@@ -22,11 +22,10 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Borrow, MakeRoom, Place, Proposal
 from aischeduler.policies.unit_placement import NotPlaced, place_unit
-from aischeduler.state.clearing import Clearing
-from aischeduler.state.index import Mask, Rows
-from aischeduler.state.records import PodRecord
-from aischeduler.state.running import Slots
-from aischeduler.state.trial import Trial
+from aischeduler.state.label_index import Mask, Rows
+from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.running_pods import Slots
+from aischeduler.state.what_if import Clearing, Trial
 
 
 @dataclass(frozen=True, slots=True)

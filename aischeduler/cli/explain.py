@@ -33,7 +33,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.kube.errors import ApiError, RefusedError
 from aischeduler.model.events import PodSeen
 from aischeduler.model.pod import FINISHED, Pod
-from aischeduler.state.records import PodRecord
+from aischeduler.state.pod_records import PodRecord
 
 SHOWN_MAX: Final = 50
 """The most pods that --all and a Job show."""

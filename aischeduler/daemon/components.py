@@ -33,7 +33,7 @@ from aischeduler.kube.reporter import EventSource, Reporter
 from aischeduler.kube.watched_resources import D, WatchedResource
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import MakeRoom, Pool
-from aischeduler.state.records import Backoff
+from aischeduler.state.pod_records import Backoff
 
 
 @dataclass(frozen=True, slots=True)

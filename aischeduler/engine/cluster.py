@@ -13,13 +13,13 @@ from typing import Final
 
 from cachetools import LRUCache
 
-from aischeduler.engine.errands import Errands, Freshness, UnknownPools, Versions
-from aischeduler.engine.news import News
+from aischeduler.engine.announcements import Announcements
+from aischeduler.engine.counters import Counters
+from aischeduler.engine.deferred_work import DeferredWork, Freshness, UnknownPools, Versions
 from aischeduler.engine.pod_counting import count_again, pods_on_rows, selectors_of
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.reservations import Reservations
 from aischeduler.engine.search_cache import Searches
-from aischeduler.engine.tally import Tally
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.actions import Action, ReportPool
@@ -33,16 +33,15 @@ from aischeduler.policies.placement import placement_strategy
 from aischeduler.policies.unit_placement import UnitRequest
 from aischeduler.state.anti_affinity import AntiAffinity
 from aischeduler.state.assigned_pod import AssignedPod
-from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.claims import Claims
+from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.loans import Loan, Loans
-from aischeduler.state.nodes import NodeTable
-from aischeduler.state.pool_rows import NO_POOL
-from aischeduler.state.pools import PoolTable
-from aischeduler.state.queue import PoolQueue
-from aischeduler.state.queue_changes import Stir
-from aischeduler.state.records import NOWHERE, PodRecord, PodState, Unit
-from aischeduler.state.running import RunningFacts, RunningPods
+from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState, Unit
+from aischeduler.state.pool_table import PoolTable
+from aischeduler.state.rows_by_pool import NO_POOL
+from aischeduler.state.running_pods import RunningFacts, RunningPods
+from aischeduler.state.scheduling_queue import PoolQueue, QueueChanges
 from aischeduler.state.storage import Storage
 from aischeduler.state.timers import Timers
 from aischeduler.state.transitions import Transition, change_state
@@ -74,7 +73,7 @@ class Cluster:
     def __init__(self, profile: Profile, run: str) -> None:
         self.now, self.decisions = 0.0, 0
         self.profile = profile
-        self.nodes, self.stir = NodeTable(), Stir()
+        self.nodes, self.queue_changes = NodeTable(), QueueChanges()
         self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)
         self.pools = PoolTable(self.nodes, profile.default_pool)
         self.runner = Runner(profile.plugins, self.nodes)
@@ -92,7 +91,7 @@ class Cluster:
         self.storage, self.anti_affinity = Storage(), AntiAffinity()
         parts = self.pools, self.queues, self.claims, self.loans, self.runner
         self.borrowing = BorrowingContext(*parts, profile.preemption, self.unit_request)
-        self.tally, self.searches = Tally(), Searches()
+        self.counters, self.searches = Counters(), Searches()
         self.reservations = Reservations(profile.plugins.reserves)
         self.unsettled: OrderedDict[str, float] = OrderedDict()
         """Uid of an assumed pod -> when to read it if the watch has not shown it bound by then; in order of time."""
@@ -113,7 +112,7 @@ class Cluster:
         """Uid of a running pod whose loan changed by an edit -> its loan when the log was written last."""
         self.reported: dict[str, ReportPool] = {}
         """Pool -> its last reported status."""
-        self.errands, self.news = Errands(), News()
+        self.deferred, self.announcements = DeferredWork(), Announcements()
         self.unknown_pools, self.freshness = UnknownPools(), Freshness()
         self.offers: dict[int, dict[str, PodSpec]] = {}
         """Row -> the pods that were woken for its room and not tried yet, with their specs."""
@@ -124,7 +123,7 @@ class Cluster:
 
     def add_queue(self, pool: str) -> None:
         """Add the queue of a new pool."""
-        self.queues[pool] = PoolQueue(pool, self.nodes, self.stir, self.profile.backoff)
+        self.queues[pool] = PoolQueue(pool, self.nodes, self.queue_changes, self.profile.backoff)
 
     def next_decision(self) -> str:
         """Return the id of a new decision."""
@@ -171,11 +170,11 @@ class Cluster:
 
     def forget_pool(self, name: str) -> None:
         """Drop everything of a pool that is gone; the default pool's decision returns the actions of its outbox."""
-        self.errands.cancel(name)
-        self.stir.versions.pop(name, None)
-        self.news.forget(name)
+        self.deferred.cancel(name)
+        self.queue_changes.versions.pop(name, None)
+        self.announcements.forget(name)
         self.freshness.forget(name)
-        self.tally.forget(name)
+        self.counters.forget(name)
         self.reported.pop(name, None)
         self.outbox.setdefault(DEFAULT_POOL, []).extend(self.outbox.pop(name, []))
 
@@ -197,18 +196,18 @@ class Cluster:
         """Have the row's pool check the claims there and, with `offers`, offer its room: its next decisions do it."""
         pool = self.pool_of(row)
         if pool:
-            self.errands.on_row(pool, row, offers=offers)
+            self.deferred.on_row(pool, row, offers=offers)
 
     def review_loans(self, row: int) -> None:
         """Note that the loans on the row changed: the next decision of its pool checks them."""
         pool = self.pool_of(row)
         if pool:
-            self.errands.review.add(pool)
+            self.deferred.review.add(pool)
 
     def versions(self) -> Versions:
         """Return the versions of everything that the reasons of waiting pods depend on."""
         nodes, running, pools = self.nodes.version, self.running.version, self.pools.version
-        return (nodes, running, pools, self.loans.version, self.stir.version)
+        return (nodes, running, pools, self.loans.version, self.queue_changes.version)
 
     def enroll(self, record: PodRecord) -> None:
         """Add a new record."""

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.errands import Affected
+from aischeduler.engine.deferred_work import Affected
 from aischeduler.model.events import VolumeClaimGone, VolumeClaimSeen, VolumeGone, VolumeSeen
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import Pod
 from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind
 from aischeduler.model.volumes import VolumeClaimUse
 from aischeduler.state.anti_affinity import terms_of
-from aischeduler.state.records import PodRecord, PodState
+from aischeduler.state.pod_records import PodRecord, PodState
 from aischeduler.state.storage import Storage
 
 RECHECKED: Final = (PodState.HELD, PodState.PARKED, PodState.NOMINATED)
@@ -62,7 +62,7 @@ def note_anti_affinity(cluster: Cluster, pod: Pod) -> None:
     terms = cluster.anti_affinity.terms
     if cluster.profile.hold_unsupported and any(len(terms[term]) == 1 for term in terms_of(pod, pod.spec)):
         for pool in cluster.queues:
-            cluster.errands.affect(pool).excluded = True
+            cluster.deferred.affect(pool).excluded = True
 
 
 def recheck_affected(cluster: Cluster, pool: str, affected: Affected) -> None:
@@ -109,18 +109,18 @@ def recheck_later(cluster: Cluster, records: Iterable[PodRecord]) -> None:
     for one in records:
         record = one.waits_as
         if record.state in RECHECKED:
-            cluster.errands.rechecking.setdefault(record.queue, OrderedDict())[record.pod.uid] = record
+            cluster.deferred.rechecking.setdefault(record.queue, OrderedDict())[record.pod.uid] = record
 
 
 def recheck_some(cluster: Cluster, pool: str, now: float) -> None:
     """Wake the next pods of this queue whose constraint may have changed."""
-    rechecking, queue = cluster.errands.rechecking[pool], cluster.queues[pool]
+    rechecking, queue = cluster.deferred.rechecking[pool], cluster.queues[pool]
     for _ in range(min(RECHECKED_AT_ONCE, len(rechecking))):
         _, record = rechecking.popitem(last=False)
         if record.queue == pool and record.state in RECHECKED:
             queue.wake_at_once(record, now)
     if not rechecking:
-        del cluster.errands.rechecking[pool]
+        del cluster.deferred.rechecking[pool]
 
 
 def ignored(constraints: Iterable[Constraint]) -> str:

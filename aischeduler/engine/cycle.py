@@ -10,19 +10,19 @@ Invariants:
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from aischeduler.engine.claiming import end_claim_of, renominate
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import note_held
+from aischeduler.engine.counters import Result
 from aischeduler.engine.evictions import evict
+from aischeduler.engine.five_minute_flush import count_saved
 from aischeduler.engine.freshness import await_fresh_view
 from aischeduler.engine.lending import note_blocked, travel
-from aischeduler.engine.net import count_saved
+from aischeduler.engine.nominator import end_claim_of, renominate
 from aischeduler.engine.permits import delay, reserve, send, take_back
 from aischeduler.engine.propose import propose
-from aischeduler.engine.tally import Result
+from aischeduler.engine.queueing_hints import offer_ends
 from aischeduler.engine.units import form
 from aischeduler.engine.unknown_pools import is_known, want_pool
-from aischeduler.engine.wakeups import offer_ends
 from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Action, Bind, Nominate, ReportWaiting
 from aischeduler.model.proposal import (
@@ -40,8 +40,8 @@ from aischeduler.model.proposal import (
 )
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim, ClaimedRoom
-from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import PodRecord
+from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.scheduling_queue import PoolQueue
 from aischeduler.state.transitions import Transition, change_state
 
 SEARCH_COST: Final = 64
@@ -100,7 +100,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     result = apply(Attempt(cluster, queue, record, actions, now), proposal)
     offer_ends(cluster, record)
     if result is not None:
-        cluster.tally.attempts[queue.pool, result] += 1
+        cluster.counters.attempts[queue.pool, result] += 1
     pods = 1 if record.unit is None else len(record.together)
     return pods + SEARCH_COST * (cluster.searches.made - searches)
 
@@ -314,11 +314,11 @@ def _hold(tried: Attempt, proposal: Hold) -> Result:
 
 
 def _count_borrowing(tried: Attempt, proposal: Proposal) -> None:
-    tally, home = tried.cluster.tally, tried.record.home
+    counters, home = tried.cluster.counters, tried.record.home
     for found in proposal.search.lenders:
-        tally.borrow_attempts[home] += 1
+        counters.borrow_attempts[home] += 1
         for _, refusal in found.refused:
             if refusal is not LenderRefusal.VISITED:
-                tally.borrow_refusals[home, refusal] += 1
+                counters.borrow_refusals[home, refusal] += 1
         if isinstance(found, NoLender) and found.home is not None:
-            tally.borrow_refusals[home, found.home] += 1
+            counters.borrow_refusals[home, found.home] += 1

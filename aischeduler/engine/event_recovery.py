@@ -32,7 +32,7 @@ from aischeduler.model.actions import Action, Step
 from aischeduler.model.events import BindRefusal, Event
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
-from aischeduler.state.records import NOWHERE, PodRecord, PodState
+from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
 from aischeduler.state.transitions import Transition, change_state
 
 
@@ -132,10 +132,10 @@ def _follow(cluster: Cluster) -> None:
             cluster.refresh(record)
         elif record.home != cluster.pools.home(record.pod.pool) or record.queue not in cluster.queues:
             _take_off(cluster, record)
-            cluster.stir.abroad.drop(record.home, record.pod.uid)
+            cluster.queue_changes.abroad.drop(record.home, record.pod.uid)
     recount_loans(cluster)
     _wake_held(cluster)
-    cluster.errands.review.update(cluster.pools.names())
+    cluster.deferred.review.update(cluster.pools.names())
 
 
 def _wake_held(cluster: Cluster) -> None:

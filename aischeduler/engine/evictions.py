@@ -14,14 +14,14 @@ from typing import Final
 
 from aischeduler.engine.cluster import Asked, Cluster
 from aischeduler.engine.freshness import await_to_end_loans, is_fresh
-from aischeduler.engine.settling import UNHEARD_SECONDS
+from aischeduler.engine.unconfirmed_pods import UNHEARD_SECONDS
 from aischeduler.model.actions import Action, Evict, EvictionCause
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool, ReclaimPolicy
 from aischeduler.model.resources import ResourceList
-from aischeduler.state.records import PodRecord
+from aischeduler.state.pod_records import PodRecord
 
 LEAVING_SLACK_SECONDS: Final = 60.0
 """How long after its grace period a terminating pod still counts as leaving."""
@@ -44,7 +44,7 @@ def evict(cluster: Cluster, victim: PodRecord, beneficiary: PodRecord | None, de
         cause = EvictionCause.LOAN_ENDED
     else:
         cause = EvictionCause.RECLAIMED if victim.home != pool else EvictionCause.PREEMPTED
-    cluster.tally.evictions[pool, cause] += 1
+    cluster.counters.evictions[pool, cause] += 1
     return Evict(
         victim=pod,
         node=cluster.nodes.names[victim.row],
@@ -136,7 +136,7 @@ def flush(cluster: Cluster, now: float) -> None:
 
 def end_loans(cluster: Cluster, lender: str, actions: list[Action], now: float) -> None:
     """End the loans that the lender's spec no longer allows, the newest first, where its reclaimPolicy is Evict."""
-    cluster.errands.review.discard(lender)
+    cluster.deferred.review.discard(lender)
     pool = cluster.pools.pools[lender]
     if pool.reclaim_policy is not ReclaimPolicy.EVICT or not cluster.borrowing.may_evict(pool):
         return

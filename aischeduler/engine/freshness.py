@@ -14,7 +14,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.model.actions import Refresh
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
-from aischeduler.state.records import PodRecord, PodState
+from aischeduler.state.pod_records import PodRecord, PodState
 
 FRESH_SECONDS: Final = 1.0
 """How long a refresh counts; many pods evict after one refresh."""
@@ -78,7 +78,7 @@ def go_on(cluster: Cluster, pool: str, now: float) -> None:
     freshness.asked_at.pop(pool, None)
     if pool in freshness.loans:
         freshness.loans.discard(pool)
-        cluster.errands.review.add(pool)
+        cluster.deferred.review.add(pool)
     queue = cluster.queues[pool]
     for record in freshness.waiting.pop(pool, {}).values():
         if record.state is PodState.PARKED and queue.holds(record):

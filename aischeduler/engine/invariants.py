@@ -20,9 +20,9 @@ from aischeduler.engine.recount import Faults, unequal
 from aischeduler.engine.summary import summarize
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import PodSpec
-from aischeduler.state.nodes import UNOFFERED
-from aischeduler.state.pool_rows import NO_POOL
-from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState, Unit
+from aischeduler.state.node_table import UNOFFERED
+from aischeduler.state.pod_records import NOWHERE, WAITING, PodRecord, PodState, Unit
+from aischeduler.state.rows_by_pool import NO_POOL
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ def _free_rows_faults(cluster: Cluster) -> Faults:
 
 def pools_faults(cluster: Cluster) -> Faults:
     """Check pools as a whole: queues, rows and timers exist for existing pools only."""
-    pools, errands = cluster.pools, cluster.errands
+    pools, deferred = cluster.pools, cluster.deferred
     names = sorted(pools.pools)
     yield from unequal(
         "pools",
@@ -237,7 +237,7 @@ def pools_faults(cluster: Cluster) -> Faults:
     for row in sorted(pools.conflicts):
         if cluster.nodes.nodes[row] is None:
             yield "I4", f"row {row}: contested, but no node"
-    left = {*errands.pools(), *errands.relook, *errands.sought, *cluster.reported, *cluster.outbox}
+    left = {*deferred.pools(), *deferred.relook, *deferred.sought, *cluster.reported, *cluster.outbox}
     if strangers := left.difference(names):
         yield "I4", f"something is kept for pools that do not exist: {sorted(strangers)}"
     carried: dict[tuple[str, int], set[int]] = {}
@@ -282,7 +282,9 @@ def claims_faults(cluster: Cluster) -> Faults:
         for row in claim.rows:
             if cluster.pool_of(row) != claim.pool or cluster.nodes.nodes[row] is None:
                 yield "claims", f"{uid}: claims room on {cluster.nodes.names[row]}, no node of {claim.pool}"
-            elif row not in cluster.errands.rows.get(claim.pool, ()) and not recount.can_come_true(cluster, claim, row):
+            elif row not in cluster.deferred.rows.get(claim.pool, ()) and not recount.can_come_true(
+                cluster, claim, row
+            ):
                 yield "claims", f"{uid}: its claim on {cluster.nodes.names[row]} can never be used"
 
 

@@ -22,7 +22,7 @@ from aischeduler.model.allocation import NO_ALLOCATION
 from aischeduler.model.events import Event
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import MakeRoom, Pool
-from aischeduler.state.records import Backoff
+from aischeduler.state.pod_records import Backoff
 
 FORMAT: Final = 1
 

@@ -19,12 +19,12 @@ from aischeduler.engine.recovery import judging_failed
 from aischeduler.model.names import PODS
 from aischeduler.model.proposal import Lender, Place
 from aischeduler.policies.borrowing import choose_lender, may_borrow, wanted_by_home_pods
-from aischeduler.state.index import Rows
-from aischeduler.state.nodes import UNOFFERED
-from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import OrderKey, PodRecord
-from aischeduler.state.waiting_class import WaitingClass
-from aischeduler.state.wanted import Amounts
+from aischeduler.state.label_index import Rows
+from aischeduler.state.node_table import UNOFFERED
+from aischeduler.state.pod_records import OrderKey, PodRecord
+from aischeduler.state.queued_class import QueuedClass
+from aischeduler.state.requests import Amounts
+from aischeduler.state.scheduling_queue import PoolQueue
 
 JUDGED_MAX: Final = 64
 """The most classes that one decision checks for a lender, or for a home pool."""
@@ -35,23 +35,23 @@ UNLIMITED: Final = 2**62
 
 def looks_again(cluster: Cluster, pool: str) -> bool:
     """Return whether to check the pool again as a lender: its queue changed since its own pods blocked a loan."""
-    version, queue = cluster.errands.relook.get(pool), cluster.queues[pool]
+    version, queue = cluster.deferred.relook.get(pool), cluster.queues[pool]
     return version is not None and version != queue.version and not queue.home_active
 
 
 def lend(cluster: Cluster, lender: str, now: float) -> None:
     """Send waiting pods of other pools to this lender, as many as its free room may hold, where that is due."""
-    if lender in cluster.errands.lending:
+    if lender in cluster.deferred.lending:
         _lend(cluster, lender, now)
     elif looks_again(cluster, lender):
-        del cluster.errands.relook[lender]
+        del cluster.deferred.relook[lender]
         _lend(cluster, lender, now)
 
 
 def _lend(cluster: Cluster, lender: str, now: float) -> None:
-    cluster.news.of_pool(lender)
+    cluster.announcements.of_pool(lender)
     nodes, borrowing, queues = cluster.nodes, cluster.borrowing, borrowers(cluster, lender)
-    after = cluster.errands.lending.pop(lender, None)
+    after = cluster.deferred.lending.pop(lender, None)
     rows = nodes.rows_of_pool(cluster.pools.id(lender))
     rows = rows[nodes.used[nodes.columns[PODS], rows] < nodes.allocatable[nodes.columns[PODS], rows]]
     if not queues or not len(rows):
@@ -67,7 +67,7 @@ def _lend(cluster: Cluster, lender: str, now: float) -> None:
     for resource, amount in cluster.queues[lender].borrowers_ask.items():
         room[nodes.column(resource)] -= amount  # these borrowers are in the lender's queue already
 
-    def wake(alike: WaitingClass) -> bool | None:
+    def wake(alike: QueuedClass) -> bool | None:
         home = alike.head.home
         request = cluster.queues[home].request(alike)
         if (request > largest).any() or not may_borrow(borrowing, home, lender, cluster.total(alike.head)):
@@ -80,38 +80,38 @@ def _lend(cluster: Cluster, lender: str, now: float) -> None:
 
     rest = walk(queues, room, guarded(cluster, wake), after)
     if rest is not None:
-        cluster.errands.lending[lender] = rest
+        cluster.deferred.lending[lender] = rest
     if len(cluster.queues[lender]):
         note_blocked(cluster, (lender,))  # a borrower that takes nothing leaves the room to others
 
 
 def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
     """Send waiting pods of this pool to lenders, because the pool may borrow more than before."""
-    cluster.news.of_pool(home)
-    errands, queue, limit = cluster.errands, cluster.queues[home], cluster.pools.pools[home].borrowing_limit
-    after = errands.seeking.pop(home)
+    cluster.announcements.of_pool(home)
+    deferred, queue, limit = cluster.deferred, cluster.queues[home], cluster.pools.pools[home].borrowing_limit
+    after = deferred.seeking.pop(home)
     borrowed = cluster.loans.borrowed(home)
     columns = {cluster.nodes.column(name): most - borrowed.get(name, 0) for name, most in limit.items()}
     room = np.full(len(cluster.nodes.used), UNLIMITED, dtype=np.int64)
     room[list(columns)] = list(columns.values())
     room[UNOFFERED] = 0
 
-    def wake(alike: WaitingClass) -> bool:
+    def wake(alike: QueuedClass) -> bool:
         found = choose_lender(cluster.borrowing, home, cluster.request_of(alike.head, home), (home,))
         note_blocked(cluster, found.blocked)
         if not isinstance(found, Lender):
             return False
         np.subtract(room, _all_requests(cluster, alike.head), out=room)
         send(cluster, alike.head, found.name, now)
-        errands.sought.add(home)
+        deferred.sought.add(home)
         return True
 
     rest = walk([queue], room, guarded(cluster, wake), after)
     if rest is not None:
-        errands.seeking[home] = rest
-    elif home in errands.seek_again:
-        errands.seek_again.discard(home)
-        errands.seeking[home] = None
+        deferred.seeking[home] = rest
+    elif home in deferred.seek_again:
+        deferred.seek_again.discard(home)
+        deferred.seeking[home] = None
 
 
 def lends_to(cluster: Cluster, lender: str, record: PodRecord, rows: Rows) -> bool:
@@ -132,32 +132,32 @@ def _all_requests(cluster: Cluster, record: PodRecord) -> Amounts:
 
 def trips_ended(cluster: Cluster, home: str) -> bool:
     """Return whether all pods that `seek_lenders` sent have taken a node or are back."""
-    return home in cluster.errands.sought and home not in cluster.stir.abroad
+    return home in cluster.deferred.sought and home not in cluster.queue_changes.abroad
 
 
 def leave_to_others(cluster: Cluster, home: str) -> None:
     """Search lenders for other pods once the sent pods are back: a pod that took nothing left its room."""
     if trips_ended(cluster, home):
         _seek(cluster, home)
-        cluster.errands.sought.discard(home)
+        cluster.deferred.sought.discard(home)
 
 
 def limits_freed(cluster: Cluster) -> None:
     """Have pods tried again that a limit refused, after loans have ended."""
     ended, cluster.ended_loans = cluster.ended_loans, set()
-    pools, errands = cluster.pools.pools, cluster.errands
+    pools, deferred = cluster.pools.pools, cluster.deferred
     for lender, home in sorted(ended):
         if lender in pools and pools[lender].lending_limit:
-            errands.relook[lender] = NEVER_LOOKED
+            deferred.relook[lender] = NEVER_LOOKED
         if home in pools and pools[home].borrowing_limit:
             _seek(cluster, home)
 
 
 def _seek(cluster: Cluster, home: str) -> None:
     """Search lenders for the waiting pods of this pool; again after a search that is under way."""
-    if home in cluster.errands.seeking:
-        cluster.errands.seek_again.add(home)
-    cluster.errands.seeking.setdefault(home, None)
+    if home in cluster.deferred.seeking:
+        cluster.deferred.seek_again.add(home)
+    cluster.deferred.seeking.setdefault(home, None)
 
 
 def send(cluster: Cluster, record: PodRecord, lender: str, now: float) -> None:
@@ -178,7 +178,7 @@ def note_blocked(cluster: Cluster, lenders: tuple[str, ...]) -> None:
     A lender that is already noted keeps its version.
     """
     for lender in lenders:
-        cluster.errands.relook.setdefault(lender, cluster.queues[lender].version)
+        cluster.deferred.relook.setdefault(lender, cluster.queues[lender].version)
 
 
 def borrowers(cluster: Cluster, lender: str) -> list[PoolQueue]:
@@ -193,13 +193,13 @@ def borrowers(cluster: Cluster, lender: str) -> list[PoolQueue]:
     ]
 
 
-Wake = Callable[[WaitingClass], bool | None]
+Wake = Callable[[QueuedClass], bool | None]
 
 
 def guarded(cluster: Cluster, wake: Wake) -> Wake:
     """Return `wake` with recovery: a pod whose check raises is tried separately."""
 
-    def guard(alike: WaitingClass) -> bool | None:
+    def guard(alike: QueuedClass) -> bool | None:
         head = alike.head
         try:
             return wake(alike)

@@ -7,17 +7,17 @@ Invariants:
 
 import numpy as np
 
-from aischeduler.engine.claiming import end_claims_on
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import limits_freed
+from aischeduler.engine.nominator import end_claims_on
 from aischeduler.engine.pod_counting import book_rows
-from aischeduler.engine.wakeups import rows_changed
+from aischeduler.engine.queueing_hints import rows_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.node import Node
 from aischeduler.state.node_change import Change
-from aischeduler.state.pool_rows import NO_POOL
-from aischeduler.state.pools import Moved
+from aischeduler.state.pool_table import Moved
+from aischeduler.state.rows_by_pool import NO_POOL
 
 
 def node_seen(cluster: Cluster, node: Node, now: float) -> None:
@@ -54,8 +54,8 @@ def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
     book_rows(cluster, [move.row for move in moved])
     for move in moved:
         end_claims_on(cluster, move.row, now)
-    cluster.errands.review.update(cluster.pools.name(move.new) for move in moved if move.new != NO_POOL)
+    cluster.deferred.review.update(cluster.pools.name(move.new) for move in moved if move.new != NO_POOL)
     rows_changed(cluster, [move.row for move in moved if move.new != NO_POOL])
     limits_freed(cluster)
     changed = {number for move in moved for number in (move.old, move.new)}
-    cluster.errands.regrouped.update(name for name in cluster.pools.names() if cluster.pools.id(name) in changed)
+    cluster.deferred.regrouped.update(name for name in cluster.pools.names() if cluster.pools.id(name) in changed)

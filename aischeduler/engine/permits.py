@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.pod_events import free_room
-from aischeduler.engine.settling import SETTLE_SECONDS
+from aischeduler.engine.unconfirmed_pods import SETTLE_SECONDS
 from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Action, Bind, ReportWaiting
 from aischeduler.model.pod import Pod
 from aischeduler.model.proposal import LenderRefusal
 from aischeduler.policies.borrowing import lender_refusal
-from aischeduler.state.records import PodRecord
+from aischeduler.state.pod_records import PodRecord
 
 ASKED_MAX: Final = 16
 """The most delayed Bindings for which one decision asks again."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.topology_spread import PodSelector
 from aischeduler.state.loans import Loan
-from aischeduler.state.records import NOWHERE, PodRecord
+from aischeduler.state.pod_records import NOWHERE, PodRecord
 
 if TYPE_CHECKING:
     from aischeduler.engine.cluster import Cluster

@@ -19,7 +19,7 @@ from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.model.actions import ReportWaiting
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
-from aischeduler.state.records import WAITING, PodRecord, PodState
+from aischeduler.state.pod_records import WAITING, PodRecord, PodState
 from aischeduler.state.transitions import Transition, change_state
 
 REPORTED: Final = (BindRefusal.INVALID, BindRefusal.FORBIDDEN, BindRefusal.UNAVAILABLE)

@@ -12,7 +12,7 @@ from aischeduler.model.actions import Action, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import DEFAULT_POOL, POOL_KEY
 from aischeduler.model.pod import Pod
-from aischeduler.state.records import PodRecord
+from aischeduler.state.pod_records import PodRecord
 
 
 def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None:

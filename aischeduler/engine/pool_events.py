@@ -12,15 +12,15 @@ from typing import Final
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_later
 from aischeduler.engine.lending import limits_freed
+from aischeduler.engine.message_updates import reword_all
 from aischeduler.engine.node_events import follow
 from aischeduler.engine.pod_events import admit
-from aischeduler.engine.reasons import reword_all
+from aischeduler.engine.queueing_hints import rows_changed
 from aischeduler.engine.units import break_up, stop_waiting
-from aischeduler.engine.wakeups import rows_changed
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
-from aischeduler.state.records import NOWHERE
+from aischeduler.state.pod_records import NOWHERE
 
 EDITS_MAX: Final = 5
 """The edits of one Pool that are handled at once within a window; of further edits the last waits for its end."""
@@ -66,7 +66,7 @@ def namespace_seen(cluster: Cluster, name: str, labels: Labels) -> None:
     for pool in cluster.pools.names():
         allowed = cluster.pools.pools[pool].allowed_namespaces
         if allowed is not None and allowed.matches(labels) != (before is not None and allowed.matches(before)):
-            cluster.errands.affect(pool).namespaces[name] = None
+            cluster.deferred.affect(pool).namespaces[name] = None
 
 
 def namespace_gone(cluster: Cluster, name: str) -> None:
@@ -122,7 +122,7 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
     for record in counted:
         cluster.refresh(record)
     rows = sorted({record.row for record in counted})
-    cluster.errands.review.update(pool for pool in map(cluster.pool_of, rows) if pool)
+    cluster.deferred.review.update(pool for pool in map(cluster.pool_of, rows) if pool)
     for record in followers:
         if name in cluster.pools.pools:
             cluster.unknown_pools.missing.pop(record.pod.uid, None)
@@ -135,8 +135,8 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
 
 def _reconsider(cluster: Cluster, before: Pool, pool: Pool) -> None:
     """Have waiting pods tried again after a changed spec, and check the pool's loans."""
-    cluster.errands.review.add(pool.name)
-    affected = cluster.errands.affect(pool.name)
+    cluster.deferred.review.add(pool.name)
+    affected = cluster.deferred.affect(pool.name)
     affected.parked = True
     if before.allowed_namespaces != pool.allowed_namespaces:
         affected.namespaces[""] = None

@@ -14,7 +14,7 @@ from aischeduler.plugins.node_unschedulable import NodeUnschedulable
 from aischeduler.plugins.pod_topology_spread import PodTopologySpread
 from aischeduler.plugins.scheduling_gates import SchedulingGates
 from aischeduler.plugins.taint_toleration import TaintToleration
-from aischeduler.state.records import Backoff
+from aischeduler.state.pod_records import Backoff
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ Invariants:
 
 from dataclasses import dataclass, field
 
-from aischeduler.engine.claiming import lifted_for, without
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import held_by
 from aischeduler.engine.freshness import is_fresh
+from aischeduler.engine.messages import BORROWING, PREEMPTION, sentence
+from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.searches import find_lender, find_unit_victims, find_victims
-from aischeduler.engine.sentences import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.unknown_pools import is_known, unknown_pool_message
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.model.allocation import allocation_of
@@ -42,9 +42,9 @@ from aischeduler.policies.unit_placement import NotPlaced, UnitPlacement, all_fi
 from aischeduler.policies.unit_preemption import UnitCandidate
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim
-from aischeduler.state.index import Rows
-from aischeduler.state.records import PodRecord
-from aischeduler.state.trial import Trial
+from aischeduler.state.label_index import Rows
+from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.what_if import Trial
 
 
 @dataclass(slots=True)

@@ -7,10 +7,10 @@ from operator import attrgetter
 from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.recount import Faults, unequal
-from aischeduler.state.nodes import UNOFFERED
-from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import WAITING, PodRecord, PodState
-from aischeduler.state.waiting_class import WaitingClass, class_key
+from aischeduler.state.node_table import UNOFFERED
+from aischeduler.state.pod_records import WAITING, PodRecord, PodState
+from aischeduler.state.queued_class import QueuedClass, class_key
+from aischeduler.state.scheduling_queue import PoolQueue
 
 TIMED = frozenset((PodState.PARKED, PodState.NOMINATED, PodState.HELD))
 """The states from which the five-minute flush brings pods back."""
@@ -64,7 +64,7 @@ def _class_faults(cluster: Cluster, queue: PoolQueue) -> Faults:
         yield from _one_class_faults(cluster, queue, queue._classes[class_key(records[0])], records)
 
 
-def _one_class_faults(cluster: Cluster, queue: PoolQueue, kept: WaitingClass, records: list[PodRecord]) -> Faults:
+def _one_class_faults(cluster: Cluster, queue: PoolQueue, kept: QueuedClass, records: list[PodRecord]) -> Faults:
     parked = sorted((record for record in records if record.state is PodState.PARKED), key=_ORDER)
     usable = [record for record in records if record.usable and record.home == queue.pool]
     nominated = [record for record in records if record.state is PodState.NOMINATED]

@@ -20,8 +20,8 @@ from aischeduler.model.volumes import VolumeClaimKey
 from aischeduler.state.anti_affinity import terms_of
 from aischeduler.state.claims import Claim
 from aischeduler.state.loans import Loan
-from aischeduler.state.records import NOWHERE, PodRecord, PodState
-from aischeduler.state.wanted import AMOUNT_MAX, requested
+from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
+from aischeduler.state.requests import AMOUNT_MAX, requested
 
 Faults = Iterator[tuple[str, str]]
 """The name of an invariant, and what violates it."""

@@ -17,15 +17,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.counters import Result
 from aischeduler.engine.freshness import go_on
 from aischeduler.engine.pod_counting import recount_loans
 from aischeduler.engine.recount import can_come_true
-from aischeduler.engine.tally import Result
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.state.claims import Claim
-from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState
+from aischeduler.state.pod_records import NOWHERE, WAITING, PodRecord, PodState
 
 FRAMES_MAX: Final = 32
 TRACEBACK_MAX: Final = 8000
@@ -81,7 +81,7 @@ def before_attempt(cluster: Cluster, record: PodRecord) -> Before:
 
 def internal_error(cluster: Cluster, doing: Doing, error: Exception) -> ReportInternalError:
     """Count an exception and return its report."""
-    cluster.tally.internal_errors[doing.step] += 1
+    cluster.counters.internal_errors[doing.step] += 1
     text = "".join(traceback.format_exception(error, limit=-FRAMES_MAX))
     record = doing.record
     return ReportInternalError(
@@ -115,7 +115,7 @@ def attempt_failed(
         partial(_tell, cluster, record, before, told),
         partial(cluster.wake_alike, record, now),
     )
-    cluster.tally.attempts[doing.pool, Result.ERROR] += 1
+    cluster.counters.attempts[doing.pool, Result.ERROR] += 1
     moved = replace(mark(cluster), decisions=before.mark.decisions) != before.mark  # more than its queue
     if row != NOWHERE or len(told) > 1 or moved:
         doubt(cluster, (doing.pool, record.home, cluster.pool_of(row) if row != NOWHERE else ""))
@@ -152,7 +152,7 @@ def judging_failed(cluster: Cluster, record: PodRecord, words: str, error: Excep
     """
     told: list[Action] = [internal_error(cluster, Doing(Step.WAKING, words, record.home, record), error)]
     attempt_each(cluster, told, partial(take_out, cluster, record), partial(_wait_again, cluster, record))
-    cluster.errands.to_mend = True
+    cluster.deferred.to_mend = True
     for report in told:
         cluster.say(record.home, report)
 
@@ -169,14 +169,14 @@ def doubt(cluster: Cluster, pools: Iterable[str]) -> None:
     """Have these pools checked after a backoff: their pods may have missed a wake-up."""
     for pool in pools:
         if pool in cluster.queues:
-            cluster.errands.doubts.note(pool, cluster.now, cluster.profile.backoff)
+            cluster.deferred.doubts.note(pool, cluster.now, cluster.profile.backoff)
 
 
 def _recall(cluster: Cluster, before: Mark, *, kept: Iterable[Action] = (), dropped: Iterable[Action] = ()) -> None:
     """Drop the evictions that were requested since, except those whose actions are `kept`."""
     for action in dropped:
         if isinstance(action, Evict):
-            cluster.tally.evictions[action.pool, action.cause] -= 1
+            cluster.counters.evictions[action.pool, action.cause] -= 1
     sent = {action.victim.uid for action in kept if isinstance(action, Evict)}
     for uid, asked in tuple(cluster.victims.items()):
         if asked.number > before.decisions and uid not in sent:
@@ -296,7 +296,7 @@ def _tell(cluster: Cluster, record: PodRecord, before: Before, told: list[Action
 
 def mend(cluster: Cluster, before: Mark) -> None:
     """Count again what changed since, and wake nominated pods without a claim."""
-    cluster.errands.to_mend = False
+    cluster.deferred.to_mend = False
     nodes, running = cluster.nodes, cluster.running
     touched = (nodes.changed_since(before.nodes), running.changed_since(before.running))
     if touched[0] is None or touched[1] is None:
@@ -354,7 +354,7 @@ def _rebuild_queue(cluster: Cluster, pool: str) -> None:
     cluster.add_queue(pool)
     for record in records:
         record.queue = ""
-        cluster.stir.abroad.drop(record.home, record.pod.uid)
+        cluster.queue_changes.abroad.drop(record.home, record.pod.uid)
         _enqueue(cluster, record, gated=record.state is PodState.GATED)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.state.wanted import Amounts
+from aischeduler.state.requests import Amounts
 
 
 @dataclass(slots=True)

@@ -13,31 +13,32 @@ from functools import partial
 from typing import Final, assert_never
 
 from aischeduler.engine import steps
+from aischeduler.engine.changed_rows import work_on_rows
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_some, storage_changed
-from aischeduler.engine.count_wakeups import check_counted, note_counts
+from aischeduler.engine.count_hints import check_counted, note_counts
+from aischeduler.engine.counters import Counters
 from aischeduler.engine.cycle import SEARCH_COST, attempt
+from aischeduler.engine.due_pools import Readiness
 from aischeduler.engine.event_recovery import event_failed, refresh_all
 from aischeduler.engine.evictions import budget_gone, budget_seen, end_loans, evict_refused, flush
+from aischeduler.engine.five_minute_flush import flush_queue
 from aischeduler.engine.freshness import refresh_failed, refreshed
 from aischeduler.engine.invariants import Violation
 from aischeduler.engine.lending import leave_to_others, lend, seek_lenders
-from aischeduler.engine.net import flush_queue
+from aischeduler.engine.message_updates import look_again, reword
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.permits import ask_again
 from aischeduler.engine.pod_events import bind_refused, pod_gone, pod_seen
 from aischeduler.engine.pod_warnings import warn_pod
 from aischeduler.engine.pool_events import end_windows, namespace_gone, namespace_seen, pool_gone, pool_seen
+from aischeduler.engine.pool_status import StatusReports
 from aischeduler.engine.profile import Profile
-from aischeduler.engine.readiness import Readiness
-from aischeduler.engine.reasons import look_again, reword
+from aischeduler.engine.queueing_hints import find_affected, look_anew, wake_some
 from aischeduler.engine.recovery import Doing, attempt_failed, before_attempt, mark, mend_after, step_failed
-from aischeduler.engine.row_work import work_on_rows
 from aischeduler.engine.self_check import SelfCheck, digest
-from aischeduler.engine.settling import settle
-from aischeduler.engine.status import StatusReports
 from aischeduler.engine.summary import summarize
-from aischeduler.engine.tally import Tally
+from aischeduler.engine.unconfirmed_pods import settle
 from aischeduler.engine.units import form_some
 from aischeduler.engine.unknown_pools import (
     begin_reads,
@@ -50,7 +51,6 @@ from aischeduler.engine.unknown_pools import (
     view_refreshed,
     want_again,
 )
-from aischeduler.engine.wakeups import find_affected, look_anew, wake_some
 from aischeduler.model.actions import Action, ReportInternalError, Step
 from aischeduler.model.events import (
     BindRefused,
@@ -82,8 +82,8 @@ from aischeduler.model.node import Node
 from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.loans import Loan
-from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import PodRecord, PodState
+from aischeduler.state.pod_records import PodRecord, PodState
+from aischeduler.state.scheduling_queue import PoolQueue
 
 UNSAID_MAX: Final = 100
 """The most actions of a pool's outbox that are kept while another scheduler leads."""
@@ -100,9 +100,9 @@ class Scheduler:
         self._whole = mark(self._cluster)  # of the last decision or failure: one per event costs too much
 
     @property
-    def tally(self) -> Tally:
+    def counters(self) -> Counters:
         """The counters of what the engine has done."""
-        return self._cluster.tally
+        return self._cluster.counters
 
     @property
     def cluster(self) -> Cluster:
@@ -120,10 +120,10 @@ class Scheduler:
                 cluster.say(DEFAULT_POOL, report)
             self._whole = mark(cluster)
             raise
-        if cluster.errands.to_mend:
+        if cluster.deferred.to_mend:
             mend_after(cluster, self._whole)
         note_counts(cluster)
-        cluster.errands.unrest.note(cluster.versions(), now)
+        cluster.deferred.unrest.note(cluster.versions(), now)
 
     def _take(self, event: Event, now: float) -> None:
         cluster = self._cluster
@@ -167,7 +167,7 @@ class Scheduler:
         elif pool in cluster.queues:
             self._work(pool, actions, limit)
         self._step(steps.COUNTING, pool, actions, partial(note_counts, cluster))
-        cluster.errands.unrest.note(cluster.versions(), now)
+        cluster.deferred.unrest.note(cluster.versions(), now)
         return actions
 
     def _work(self, pool: str, actions: list[Action], limit: int) -> None:
@@ -192,7 +192,7 @@ class Scheduler:
         actions: list[Action] = []
         self._step(steps.READING, DEFAULT_POOL, actions, partial(stop_reads, cluster))
         self._let_time_act(actions, now)
-        cluster.errands.unrest.note(cluster.versions(), now)
+        cluster.deferred.unrest.note(cluster.versions(), now)
         cluster.turned.clear()
         for said in cluster.outbox.values():
             actions += [action for action in said if isinstance(action, ReportInternalError)]
@@ -221,7 +221,7 @@ class Scheduler:
 
     def net_saves(self) -> int:
         """Return how many pods were placed only because the five-minute flush brought them back."""
-        return self.tally.net_saves_ever()
+        return self.counters.net_saves_ever()
 
     def loans(self) -> dict[Loan, int]:
         """Return the number of pods on loan by lender and home pool, sorted."""
@@ -316,13 +316,13 @@ class Scheduler:
         except Exception as error:  # noqa: BLE001 - a bug costs one step, not the slice
             actions += step_failed(cluster, Doing(*what, pool), before, actions, error)
             return False
-        if cluster.errands.to_mend:
+        if cluster.deferred.to_mend:
             mend_after(cluster, before)
         return True
 
     def _try_some(self, pool: str, actions: list[Action], limit: int) -> None:
         """Try pods of the queue up to the cost `limit`; room that one leaves is offered before the next is tried."""
-        cost, queue, rows = 0, self._cluster.queues[pool], self._cluster.errands.rows
+        cost, queue, rows = 0, self._cluster.queues[pool], self._cluster.deferred.rows
         while cost < limit and pool not in rows and (record := queue.pop()) is not None:
             cost += self._try(queue, record, actions) + self._work_on_rows(pool, actions)
 
@@ -339,13 +339,13 @@ class Scheduler:
             actions += attempt_failed(cluster, doing, before, own, error)
             return SEARCH_COST
         actions += own
-        if cluster.errands.to_mend:
+        if cluster.deferred.to_mend:
             mend_after(cluster, before.mark)
         return cost
 
     def _work_on_rows(self, pool: str, actions: list[Action]) -> int:
         """Do a part of the work on the pool's changed rows; return its cost."""
-        if pool not in self._cluster.errands.rows:
+        if pool not in self._cluster.deferred.rows:
             return 0
         cost: list[int] = []
         self._step(steps.OFFERING, pool, actions, lambda: cost.append(work_on_rows(self._cluster, pool)))
@@ -358,16 +358,16 @@ class Scheduler:
 
     def _look_after(self, pool: str, actions: list[Action], now: float) -> None:
         """Do a part of the pool's deferred work."""
-        cluster, errands = self._cluster, self._cluster.errands
+        cluster, deferred = self._cluster, self._cluster.deferred
         for waits, what, step in (
-            (errands.sought, (Step.LENDING, "ending a search for lenders"), lambda: leave_to_others(cluster, pool)),
-            (errands.review, (Step.LOANS, "ending loans"), lambda: end_loans(cluster, pool, actions, now)),
-            (errands.affected, (Step.WAKING, "finding pods to try"), lambda: find_affected(cluster, pool)),
-            (errands.rechecking, (Step.WAKING, "checking held pods again"), lambda: recheck_some(cluster, pool, now)),
-            (errands.waking, (Step.WAKING, "waking pods"), lambda: wake_some(cluster, pool, now)),
-            (errands.counted, steps.COUNTING, lambda: check_counted(cluster, pool, now)),
-            (errands.seeking, (Step.LENDING, "searching for lenders"), lambda: seek_lenders(cluster, pool, now)),
-            (errands.rewording, (Step.REASONS, "updating reasons"), lambda: reword(cluster, pool, actions)),
+            (deferred.sought, (Step.LENDING, "ending a search for lenders"), lambda: leave_to_others(cluster, pool)),
+            (deferred.review, (Step.LOANS, "ending loans"), lambda: end_loans(cluster, pool, actions, now)),
+            (deferred.affected, (Step.WAKING, "finding pods to try"), lambda: find_affected(cluster, pool)),
+            (deferred.rechecking, (Step.WAKING, "checking held pods again"), lambda: recheck_some(cluster, pool, now)),
+            (deferred.waking, (Step.WAKING, "waking pods"), lambda: wake_some(cluster, pool, now)),
+            (deferred.counted, steps.COUNTING, lambda: check_counted(cluster, pool, now)),
+            (deferred.seeking, (Step.LENDING, "searching for lenders"), lambda: seek_lenders(cluster, pool, now)),
+            (deferred.rewording, (Step.REASONS, "updating reasons"), lambda: reword(cluster, pool, actions)),
         ):
             if pool in waits:
                 self._step(what, pool, actions, step)

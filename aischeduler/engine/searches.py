@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.engine.claiming import without
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.nominator import without
 from aischeduler.engine.search_cache import KnownCosts
 from aischeduler.model.proposal import Lender, NoLender
 from aischeduler.policies.borrowing import choose_lender
@@ -27,8 +27,8 @@ from aischeduler.policies.preemption import (
 from aischeduler.policies.preemption_bounds import BoundedSearch
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
 from aischeduler.state.claims import Claim
-from aischeduler.state.index import Rows
-from aischeduler.state.records import PodRecord
+from aischeduler.state.label_index import Rows
+from aischeduler.state.pod_records import PodRecord
 
 WHOLE_SHARE: Final = 3
 """Where more than a third of the rows changed, all rows are searched again."""

@@ -56,7 +56,7 @@ class SelfCheck:
             found = check(cluster)
         else:
             found = tuple(Violation(name, message) for name, message in self._next_part(cluster))
-        cluster.tally.violations.update(violation.name for violation in found)
+        cluster.counters.violations.update(violation.name for violation in found)
         return found[:VIOLATIONS_MAX]
 
     def _next_part(self, cluster: Cluster) -> Faults:

@@ -14,9 +14,9 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.model.names import PODS
 from aischeduler.model.pool_summary import GPU, PoolSummary
 from aischeduler.model.resources import ResourceList
-from aischeduler.state.nodes import ALWAYS
-from aischeduler.state.pool_rows import NO_POOL
-from aischeduler.state.running import Slots
+from aischeduler.state.node_table import ALWAYS
+from aischeduler.state.rows_by_pool import NO_POOL
+from aischeduler.state.running_pods import Slots
 
 Sums = npt.NDArray[np.int64]
 

@@ -9,13 +9,13 @@ Invariants:
 
 from typing import Final
 
-from aischeduler.engine.claiming import end_claim_of
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.nominator import end_claim_of
+from aischeduler.engine.queueing_hints import offer_ends
 from aischeduler.engine.recovery import Doing, internal_error
-from aischeduler.engine.wakeups import offer_ends
 from aischeduler.framework.plugin import Formed, Incomplete
 from aischeduler.model.actions import ReportWaiting, Step
-from aischeduler.state.records import WAITING, PodRecord, PodState, Unit
+from aischeduler.state.pod_records import WAITING, PodRecord, PodState, Unit
 
 FORMED_AT_ONCE: Final = 16
 """The most units that one decision forms."""
@@ -38,7 +38,7 @@ def form_some(cluster: Cluster) -> None:
             first = next(iter(unit.members.values()))
             told = internal_error(cluster, Doing(Step.WAKING, "forming the unit of the pod", first.home, first), error)
             cluster.say(first.home, told)
-            cluster.errands.to_mend = True
+            cluster.deferred.to_mend = True
 
 
 def stop_waiting(cluster: Cluster, record: PodRecord, now: float) -> None:

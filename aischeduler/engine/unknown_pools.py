@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.errands import LateNode
+from aischeduler.engine.deferred_work import LateNode
 from aischeduler.engine.freshness import is_fresh
 from aischeduler.model.actions import ListPools, ReadPool, ReportWaiting
 from aischeduler.model.events import PoolRead, PoolUnread
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.node import Node
-from aischeduler.state.records import PodRecord, PodState
+from aischeduler.state.pod_records import PodRecord, PodState
 
 MISSING_SECONDS: Final = 1.0
 """How long the answer that a Pool does not exist counts: it may be created later, and its watch may lag."""

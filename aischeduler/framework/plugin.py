@@ -1,11 +1,11 @@
 """The protocols of plugins: a plugin is one class with one or more of them.
 
 Invariants:
-- A filter returns a mask over the rows of an excerpt, a score a vector; neither loops over nodes in Python.
+- A filter returns a mask over the rows of a view, a score a vector; neither loops over nodes in Python.
 - A plugin reads its arguments only: no clock, no random number, no memory of earlier pods.
 - A `static` plugin reads only labels, taints, cordons and names of nodes. Its results are kept until those change; a
   live plugin is called again for each row that changed.
-- A `Filter` judges a row by that row alone. A `CrossRowFilter` declares its scope and what changes its answers.
+- A `Filter` judges a row by that row alone. A `CrossRowFilter` names what changes its answers.
 - None means a filter that passes every row, or a score of zero. A live filter that returns None for a pod does so
   whatever else counts on the rows.
 
@@ -14,20 +14,19 @@ Source: the extension points of kube-scheduler; `helps` stands for its QueueingH
 
 from collections import Counter
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from aischeduler.framework.node_view import NodeView
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.model.topology_spread import PodSelector
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.index import Mask
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.label_index import Mask
+from aischeduler.state.node_table import NodeTable
 
 Scores = npt.NDArray[np.int64]
 
@@ -45,10 +44,10 @@ class Filter(Protocol):
     name: str
     static: bool
 
-    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
+    def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
         """Return a mask as long as `at`, True where the pod may run."""
 
-    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:
         """Return the reasons for rows that this filter refused: each text with its number of rows."""
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
@@ -68,25 +67,16 @@ class AmountFilter(Filter, Protocol):
     by_amounts: bool
 
 
-class Scope(Enum):
-    """Where a change can alter the answer of a `CrossRowFilter` for a row."""
-
-    DOMAIN = "domain"
-    """On the rows that have the same value of a label, and on those of the emptiest such domain."""
-    CLUSTER = "cluster"
-    """On any row."""
-
-
 class PreFilterState(Protocol):
     """What a `CrossRowFilter` knows of the table for one class of pods."""
 
-    def filter(self, at: Excerpt) -> Mask:
+    def filter(self, at: NodeView) -> Mask:
         """Return a mask as long as `at`, True where the pod may run."""
 
-    def resolvable(self, at: Excerpt) -> Mask:
+    def resolvable(self, at: NodeView) -> Mask:
         """Return a mask as long as `at`, False where the pod may not run whatever pods leave the row."""
 
-    def reasons(self, at: Excerpt) -> Counter[str]:
+    def reasons(self, at: NodeView) -> Counter[str]:
         """Return the reasons for rows that this filter refused: each text with its number of rows."""
 
 
@@ -98,7 +88,6 @@ class CrossRowFilter(Protocol):
     """
 
     name: str
-    scope: Scope
 
     def applies(self, spec: PodSpec) -> bool:
         """Return whether the filter may refuse a row for the pod; False is Skip. It must be fast."""
@@ -123,7 +112,7 @@ class Score(Protocol):
     normalize: bool
     reverse: bool
 
-    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
+    def score(self, ask: PlacementRequest, at: NodeView) -> Scores | None:
         """Return a vector as long as `at`; only the values of rows that passed every filter count."""
 
 

@@ -15,16 +15,16 @@ from typing import Final
 import numpy as np
 from cachetools import LRUCache
 
+from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import AmountFilter, Filter, PlacementRequest, Plugins, PreFilterState, Scores
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.topology_spread import PodSelector
-from aischeduler.state.classes import INFEASIBLE, Classes, ClassView
+from aischeduler.state.class_views import INFEASIBLE, Classes, ClassView
 from aischeduler.state.diagnosis import Diagnosis
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import NODES_MAX, Column, NodeTable
-from aischeduler.state.wanted import requested
+from aischeduler.state.label_index import Mask, Rows
+from aischeduler.state.node_table import NODES_MAX, Column, NodeTable
+from aischeduler.state.requests import requested
 
 SHIFT: Final = np.array(NODES_MAX)
 """Leaves room for the tie rank; a 0-d array, because converting a Python number costs time in each call."""
@@ -42,11 +42,11 @@ class CrossRowAnswer:
     name: str
     state: PreFilterState
 
-    def filter(self, spec: PodSpec, at: Excerpt) -> Mask:  # noqa: ARG002 - asked like a filter
+    def filter(self, spec: PodSpec, at: NodeView) -> Mask:  # noqa: ARG002 - asked like a filter
         """Return a mask as long as `at`, True where a pod of the class may run."""
         return self.state.filter(at)
 
-    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:  # noqa: ARG002
+    def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:  # noqa: ARG002
         """Return the reasons for rows that this filter refused."""
         return self.state.reasons(at)
 
@@ -107,7 +107,7 @@ class Runner:
         candidates = allowed[self.fits(ask.spec, allowed)] if len(allowed) else allowed
         if not len(candidates):
             return candidates, np.zeros(0, dtype=np.int64)
-        at = Excerpt(self.nodes, candidates)
+        at = NodeView(self.nodes, candidates)
         keys = self._keys(ask, at)
         for score in self._preferences:
             raw = score.score(ask, at)
@@ -122,11 +122,11 @@ class Runner:
 
     def allowed(self, spec: PodSpec, rows: Rows) -> Mask:
         """Return a mask as long as `rows`, True where there is a node and every static filter passes."""
-        return self.nodes.alive[rows] & _passing(self._static_filters, spec, Excerpt(self.nodes, rows))
+        return self.nodes.alive[rows] & _passing(self._static_filters, spec, NodeView(self.nodes, rows))
 
     def fits(self, spec: PodSpec, rows: Rows) -> Mask:
         """Return a mask as long as `rows`, True where every live filter passes now, cross-row filters included."""
-        at = Excerpt(self.nodes, rows)
+        at = NodeView(self.nodes, rows)
         mask = _passing(self._live_filters, spec, at)
         for one in self._prefiltered(spec):
             mask = mask & one.state.filter(at)
@@ -144,12 +144,12 @@ class Runner:
         """Return whether amounts alone decide where the pod fits, so that `fits_using` may be called."""
         if self.crosses_rows(spec):
             return False
-        nowhere = Excerpt(self.nodes, np.zeros(0, dtype=np.intp))
+        nowhere = NodeView(self.nodes, np.zeros(0, dtype=np.intp))
         return all(rule.filter(spec, nowhere) is None for rule in self._other_filters)
 
     def fits_using(self, spec: PodSpec, rows: Rows, used: Column) -> Mask:
         """Return the result of `fits` with `used` [column, one of rows] in use; `rows` may repeat a row."""
-        return _passing(self._amount_filters, spec, Excerpt(self.nodes, rows, used))
+        return _passing(self._amount_filters, spec, NodeView(self.nodes, rows, used))
 
     def passes(self, spec: PodSpec, rows: Rows) -> Mask:
         """Return a mask as long as `rows`, True where every filter passes; nothing is kept."""
@@ -163,7 +163,7 @@ class Runner:
             column = self.nodes.column(resource)
             could = could & (self.nodes.allocatable[column, rows] >= requested(amount))
         for one in self._prefiltered(spec):
-            could = could & one.state.resolvable(Excerpt(self.nodes, rows))
+            could = could & one.state.resolvable(NodeView(self.nodes, rows))
         return could
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
@@ -192,12 +192,12 @@ class Runner:
 
     def refused(
         self, spec: PodSpec, rows: Rows, filters: tuple[Filter, ...] | None = None
-    ) -> Iterator[tuple["Filter | CrossRowAnswer", Excerpt]]:
+    ) -> Iterator[tuple["Filter | CrossRowAnswer", NodeView]]:
         """Yield each filter that refuses some of `rows`, with the rows that no filter before it refused.
 
         A last filter that reads amounts comes with every row that is left: those that it passes count for nothing.
         """
-        left, crossing = Excerpt(self.nodes, rows), self._prefiltered(spec)
+        left, crossing = NodeView(self.nodes, rows), self._prefiltered(spec)
         rules: list[Filter | CrossRowAnswer] = [*(self.plugins.filters if filters is None else filters), *crossing]
         for rule in rules:
             if rule is self._last_by_amounts and not crossing:
@@ -206,8 +206,8 @@ class Runner:
             mask = rule.filter(spec, left)
             if mask is None or mask.all():
                 continue
-            yield rule, Excerpt(self.nodes, left.rows[~mask])
-            left = Excerpt(self.nodes, left.rows[mask])
+            yield rule, NodeView(self.nodes, left.rows[~mask])
+            left = NodeView(self.nodes, left.rows[mask])
 
     def _view(self, ask: PlacementRequest) -> ClassView:
         """Return the kept results of a class, up to date but for tentative rows."""
@@ -216,7 +216,7 @@ class Runner:
         if view.static_version != nodes.static_version:
             rows = np.arange(nodes.width, dtype=np.intp)
             view.static = self.allowed(ask.spec, rows)
-            raws = ((score, score.score(ask, Excerpt(nodes, rows))) for score in self._preferences)
+            raws = ((score, score.score(ask, NodeView(nodes, rows))) for score in self._preferences)
             view.preferences = tuple((s.weight, s.reverse, raw) for s, raw in raws if raw is not None and raw.any())
             view.static_version, changed = nodes.static_version, None
         elif view.version == nodes.version and not view.behind:
@@ -245,7 +245,7 @@ class Runner:
         keys, crossing = view.keys.copy(), self._prefiltered(ask.spec)
         if self.nodes.tentative:
             self._score(keys, view.static, ask, np.array(sorted(self.nodes.tentative), dtype=np.intp))
-        at = Excerpt(self.nodes, np.arange(self.nodes.width, dtype=np.intp))
+        at = NodeView(self.nodes, np.arange(self.nodes.width, dtype=np.intp))
         for one in crossing:
             keys[~one.state.filter(at)] = INFEASIBLE
         return keys
@@ -265,15 +265,15 @@ class Runner:
 
     def _score(self, keys: Column, static: Mask, ask: PlacementRequest, rows: Rows) -> None:
         """Write the keys of these rows."""
-        at = Excerpt(self.nodes, rows)
+        at = NodeView(self.nodes, rows)
         feasible = static.take(rows) & _passing(self._live_filters, ask.spec, at)
         if np.count_nonzero(feasible) < len(rows):
             keys[rows] = INFEASIBLE
-            at = Excerpt(self.nodes, rows[feasible])
+            at = NodeView(self.nodes, rows[feasible])
         if len(at):
             keys[at.rows] = self._keys(ask, at)
 
-    def _keys(self, ask: PlacementRequest, at: Excerpt) -> Column:
+    def _keys(self, ask: PlacementRequest, at: NodeView) -> Column:
         """Return the keys of rows: the score without normalised scores, and the tie rank, as one number."""
         total: Scores | int = 0
         for score in self._live_scores:
@@ -284,7 +284,7 @@ class Runner:
         return keys
 
 
-def _passing(filters: Sequence[Filter], spec: PodSpec, at: Excerpt) -> Mask:
+def _passing(filters: Sequence[Filter], spec: PodSpec, at: NodeView) -> Mask:
     """Return a mask of the rows where all filters pass."""
     passing: Mask | None = None
     for rule in filters:

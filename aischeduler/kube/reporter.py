@@ -27,7 +27,7 @@ from cachetools import LRUCache, TTLCache
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.config.schema import EventsConfig
-from aischeduler.engine.sentences import without_counts
+from aischeduler.engine.messages import without_counts
 from aischeduler.kube import event_messages, pod_writes, pool_writes
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.backoff import ExponentialBackoff, RateLimiter, Throttle, Timing

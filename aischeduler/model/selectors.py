@@ -2,7 +2,7 @@
 
 Invariants:
 - A selector that the API server rejects raises SelectorError with the field.
-- `state.index` matches the same requirements against all nodes at once.
+- `state.label_index` matches the same requirements against all nodes at once.
 
 Source: Kubernetes LabelSelector and NodeSelector.
 """

@@ -6,8 +6,8 @@ Invariant: the engine is called exactly as without this, and its results are ret
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from aischeduler.engine.counters import Result
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.engine.tally import Result
 from aischeduler.model.actions import Action, Evict, ReportPool
 from aischeduler.observability.health import LoopHealth
 from aischeduler.observability.metrics_recorder import MetricsRecorder
@@ -59,5 +59,5 @@ class InstrumentedScheduler:
         return self._engine.loops()
 
     def _attempts(self, pool: str) -> int:
-        attempts = self._engine.tally.attempts
+        attempts = self._engine.counters.attempts
         return sum(attempts.get((pool, result), 0) for result in Result)

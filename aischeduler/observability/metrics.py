@@ -19,8 +19,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from aischeduler import __version__
+from aischeduler.engine.counters import Counters, Result
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.engine.tally import Result, Tally
 from aischeduler.model.actions import EvictionCause, Step
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, PoolSummary
@@ -124,7 +124,7 @@ class DaemonCollector(Collector):
         self._taken = [
             *_summed(pools, engine.summary()),
             *_queues(pools, engine),
-            *_decisions(pools, engine.tally),
+            *_decisions(pools, engine.counters),
             self._internal_errors(),
             *self._shell(),
         ]
@@ -138,8 +138,8 @@ class DaemonCollector(Collector):
             yield metric
 
     def _internal_errors(self) -> Family:
-        tally = self._sources.engine.tally
-        errors = {str(step): tally.internal_errors[step] for step in Step} | dict(self._recorder.internal_errors)
+        counters = self._sources.engine.counters
+        errors = {str(step): counters.internal_errors[step] for step in Step} | dict(self._recorder.internal_errors)
         return _counter("internal_errors", "Exceptions of the scheduler itself, by step", ("step",), _by(errors))
 
     def _shell(self) -> Iterator[Family]:
@@ -214,20 +214,20 @@ def _queues(pools: Pools, engine: Scheduler) -> Iterator[Family]:
     yield _gauge("loans", text, ("lender", "home"), _loans(pools, engine.loans()))
 
 
-def _decisions(pools: Pools, tally: Tally) -> Iterator[Family]:
-    reasons = sorted({str(reason) for _, reason in tally.borrow_refusals})
+def _decisions(pools: Pools, counters: Counters) -> Iterator[Family]:
+    reasons = sorted({str(reason) for _, reason in counters.borrow_refusals})
     for name, text, label, values, counts in (
-        ("scheduling_attempts", "Attempts, by their result", "result", Result, tally.attempts),
-        ("borrow_refusals", "Refusals of lenders, by home pool", "reason", reasons, tally.borrow_refusals),
-        ("evictions", "Evictions decided, by the pool of the node", "cause", EvictionCause, tally.evictions),
+        ("scheduling_attempts", "Attempts, by their result", "result", Result, counters.attempts),
+        ("borrow_refusals", "Refusals of lenders, by home pool", "reason", reasons, counters.borrow_refusals),
+        ("evictions", "Evictions decided, by the pool of the node", "cause", EvictionCause, counters.evictions),
     ):
         yield _counter(name, text, ("pool", label), _of(pools, values, counts))
     yield _counter(
-        "borrow_attempts", "Attempts to borrow, by home pool", ("pool",), _each(pools, tally.borrow_attempts)
+        "borrow_attempts", "Attempts to borrow, by home pool", ("pool",), _each(pools, counters.borrow_attempts)
     )
     text = "Pods placed only because the net woke them"
-    yield _counter("net_saves", text, ("pool",), _each(pools, tally.net_saves))
-    violations = {str(invariant): count for invariant, count in tally.violations.items()}
+    yield _counter("net_saves", text, ("pool",), _each(pools, counters.net_saves))
+    violations = {str(invariant): count for invariant, count in counters.violations.items()}
     yield _counter("invariant_violations", "Broken invariants", ("invariant",), _by(violations))
 
 

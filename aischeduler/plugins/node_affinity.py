@@ -7,12 +7,12 @@ from collections import Counter
 
 import numpy as np
 
+from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PlacementRequest, Scores
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.selectors import NodeSelectorTerm, Operator, Requirement
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.index import Mask, term_mask
+from aischeduler.state.label_index import Mask, term_mask
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
 NAMES_REASON = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
@@ -29,7 +29,7 @@ class NodeAffinityNames:
     name = "NodeAffinityNames"
     static = True
 
-    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
+    def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
         """Pass the rows that some term names; pass every row where a term names no node."""
         terms = [_named(term) for term in spec.required or ()]
         if not terms or None in terms:
@@ -37,7 +37,7 @@ class NodeAffinityNames:
         named = sorted({name for names in terms if names is not None for name in names})
         return np.isin(at.rows, [at.nodes.rows[name] for name in named if name in at.nodes.rows])
 
-    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:
         """Return kube-scheduler's text."""
         return Counter({NAMES_REASON: len(at)})
 
@@ -55,7 +55,7 @@ class NodeAffinity:
     normalize = True
     reverse = False
 
-    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
+    def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
         """Pass the rows that have every label of nodeSelector and satisfy one required term, if there are terms."""
         if not spec.node_selector and spec.required is None:
             return None
@@ -67,7 +67,7 @@ class NodeAffinity:
             mask &= either
         return mask[at.rows]
 
-    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:
         """Return kube-scheduler's text."""
         return Counter({REASON: len(at)})
 
@@ -77,7 +77,7 @@ class NodeAffinity:
             return False
         return spec.required is None or any(term.matches(node.name, node.labels) for term in spec.required)
 
-    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
+    def score(self, ask: PlacementRequest, at: NodeView) -> Scores | None:
         """Return the sum of the weights of the preferred terms that match."""
         if not ask.spec.preferred:
             return None

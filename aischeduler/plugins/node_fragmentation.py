@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 
+from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PlacementRequest, Scores
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.nodes import CPU_AND_MEMORY
-from aischeduler.state.wanted import requested
+from aischeduler.state.node_table import CPU_AND_MEMORY
+from aischeduler.state.requests import requested
 
 JOB_GPUS: Final = (1, 2, 4, 8)
 QUARTERS_ASKED: Final = 3
@@ -39,7 +39,7 @@ class NodeFragmentation:
     def __init__(self, gpu_resources: tuple[str, ...]) -> None:
         self._gpu_resources = gpu_resources
 
-    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
+    def score(self, ask: PlacementRequest, at: NodeView) -> Scores | None:
         """Compare the stranded GPUs with and without the pod; return None for other placements."""
         if ask.placement is not PlacementStrategy.FRAGMENTATION:
             return None

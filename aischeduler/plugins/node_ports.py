@@ -7,10 +7,10 @@ from collections import Counter
 
 import numpy as np
 
+from aischeduler.framework.node_view import NodeView
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.index import Mask
+from aischeduler.state.label_index import Mask
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 EVERY_ADDRESS = HostPort("", 0).ip
@@ -22,7 +22,7 @@ class NodePorts:
     name = "NodePorts"
     static = False
 
-    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
+    def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
         """Pass the rows on which every host port of the pod is free."""
         if not spec.host_ports:
             return None
@@ -33,7 +33,7 @@ class NodePorts:
                     mask[row] = False
         return mask[at.rows]
 
-    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:
         """Return kube-scheduler's text."""
         return Counter({REASON: len(at)})
 

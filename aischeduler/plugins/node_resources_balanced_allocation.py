@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PlacementRequest, Scores
 from aischeduler.model.names import CPU, MEMORY
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.nodes import CPU_AND_MEMORY
+from aischeduler.state.node_table import CPU_AND_MEMORY
 
 # 0-d arrays: for vectors of few rows, converting a Python number costs more than the operation.
 HALF: Final = np.array(0.5)
@@ -29,7 +29,7 @@ class NodeResourcesBalancedAllocation:
     normalize = False
     reverse = False
 
-    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
+    def score(self, ask: PlacementRequest, at: NodeView) -> Scores | None:
         """Compare the balance with and without the pod; return None for a pod that requests neither resource."""
         amounts = ask.spec.request.amounts
         if not amounts.get(CPU) and not amounts.get(MEMORY):

@@ -11,15 +11,15 @@ from typing import Final
 
 import numpy as np
 
+from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PlacementRequest, Scores
 from aischeduler.model.names import PODS
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.index import Mask
-from aischeduler.state.nodes import CPU_AND_MEMORY
-from aischeduler.state.wanted import requested
+from aischeduler.state.label_index import Mask
+from aischeduler.state.node_table import CPU_AND_MEMORY
+from aischeduler.state.requests import requested
 
 GPU_WEIGHT: Final = 5
 # 0-d arrays: for vectors of few rows, converting a Python number costs more than the operation.
@@ -41,13 +41,13 @@ class NodeResourcesFit:
     def __init__(self, gpu_resources: tuple[str, ...]) -> None:
         self._gpu_resources = gpu_resources
 
-    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
+    def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
         """Pass the rows that have every requested resource free."""
         least = at.nodes.wanted(spec).least
         has_room: Mask = np.logical_and.reduce(at.left[: len(least)] >= least, axis=0)
         return has_room
 
-    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:
         """Count the rows of every resource that is short; a row may count for several resources."""
         wanted = at.nodes.wanted(spec)
         words = ["Too many pods" if name == PODS else f"Insufficient {name}" for name in spec.request.taken]
@@ -58,7 +58,7 @@ class NodeResourcesFit:
         """Return True: free resources are not part of the node object."""
         return True
 
-    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
+    def score(self, ask: PlacementRequest, at: NodeView) -> Scores | None:
         """Return 0 to 100: the free (or used) share with the pod, averaged over the resources by weight."""
         pack = ask.placement is not PlacementStrategy.SPREAD
         request = ask.spec.request

@@ -5,10 +5,10 @@ Source: kube-scheduler's NodeUnschedulable.
 
 from collections import Counter
 
+from aischeduler.framework.node_view import NodeView
 from aischeduler.model.node import NO_SCHEDULE, Node
 from aischeduler.model.pod import PodSpec
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.index import Mask
+from aischeduler.state.label_index import Mask
 
 REASON = "node(s) were unschedulable"
 TAINT_KEY = "node.kubernetes.io/unschedulable"
@@ -20,11 +20,11 @@ class NodeUnschedulable:
     name = "NodeUnschedulable"
     static = True
 
-    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
+    def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
         """Pass the rows that are not cordoned; pass all rows where the pod tolerates the taint."""
         return None if _tolerates(spec) else ~at.nodes.cordoned[at.rows]
 
-    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:
         """Return kube-scheduler's text."""
         return Counter({REASON: len(at)})
 

@@ -14,16 +14,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from aischeduler.framework.plugin import PreFilterState, Scope
+from aischeduler.framework.node_view import NodeView
+from aischeduler.framework.plugin import PreFilterState
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.topology_spread import PodSelector, TopologySpreadConstraint
 from aischeduler.plugins.node_affinity import NodeAffinity
 from aischeduler.plugins.taint_toleration import TaintToleration
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.index import NO_VALUE, Mask, Rows
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.label_index import NO_VALUE, Mask, Rows
+from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_counts import Change
-from aischeduler.state.pool_rows import NO_POOL
+from aischeduler.state.rows_by_pool import NO_POOL
 
 REASON: Final = "node(s) didn't match pod topology spread constraints"
 MISSING_LABEL: Final = f"{REASON} (missing required label)"
@@ -38,7 +38,6 @@ class PodTopologySpread:
     """Filter nodes by the constraints with whenUnsatisfiable DoNotSchedule."""
 
     name = "PodTopologySpread"
-    scope = Scope.DOMAIN
 
     def applies(self, spec: PodSpec) -> bool:
         """Return whether the pod has constraints."""
@@ -84,7 +83,7 @@ class SpreadState:
 
     def __init__(self, spec: PodSpec, nodes: NodeTable, versions: tuple[int, int, int]) -> None:
         self.versions = versions
-        at = Excerpt(nodes, np.arange(nodes.width, dtype=np.intp))
+        at = NodeView(nodes, np.arange(nodes.width, dtype=np.intp))
         in_pool = nodes.alive & (nodes.pool != NO_POOL)
         labelled = in_pool.copy()
         for one in spec.topology_spread:
@@ -103,19 +102,19 @@ class SpreadState:
         """Read the changes of counts; return whether they are still kept."""
         return all(domains.catch_up(nodes) for domains in self._domains)
 
-    def filter(self, at: Excerpt) -> Mask:
+    def filter(self, at: NodeView) -> Mask:
         """Return a mask of the rows whose domains may take the pod."""
         mask = self._domains[0].filter(at)
         for domains in self._domains[1:]:
             mask = mask & domains.filter(at)
         return mask
 
-    def resolvable(self, at: Excerpt) -> Mask:
+    def resolvable(self, at: NodeView) -> Mask:
         """Return a mask of the rows that have every label."""
         mask: Mask = np.logical_and.reduce([domains.of_row[at.rows] != NO_DOMAIN for domains in self._domains])
         return mask
 
-    def reasons(self, at: Excerpt) -> Counter[str]:
+    def reasons(self, at: NodeView) -> Counter[str]:
         """Count each row for the first constraint that it breaks."""
         found, left = Counter[str](), at
         for domains in self._domains:
@@ -123,10 +122,10 @@ class SpreadState:
             mask = domains.filter(left)
             found[MISSING_LABEL] += missing
             found[REASON] += int(np.count_nonzero(~mask)) - missing
-            left = Excerpt(at.nodes, left.rows[mask])
+            left = NodeView(at.nodes, left.rows[mask])
         return +found
 
-    def skews(self, at: Excerpt) -> list[list[Skew]]:
+    def skews(self, at: NodeView) -> list[list[Skew]]:
         """Return for each row the skew by every constraint whose maxSkew the pod would exceed there.
 
         Call it outside a search for victims: pods that the search removed from a row still count.
@@ -182,7 +181,7 @@ class _Domains:
         self._version = count.version
         return True
 
-    def filter(self, at: Excerpt) -> Mask:
+    def filter(self, at: NodeView) -> Mask:
         """Return a mask of the rows in whose domain the pod would not exceed the skew, with claims and without."""
         labelled: Mask = self.of_row[at.rows] != NO_DOMAIN
         if not len(self.pods):
@@ -190,7 +189,7 @@ class _Domains:
         mask = labelled & self._even(at, self.pods)
         return mask & self._even(at, self.pods + self.claims) if self.claims.any() else mask
 
-    def _even(self, at: Excerpt, pods_there: Numbers) -> Mask:
+    def _even(self, at: NodeView, pods_there: Numbers) -> Mask:
         """Return a mask of the rows that do not exceed the skew with this number of pods in each domain."""
         one, domain = self._constraint, self.of_row[at.rows]
         emptiest = self._emptiest(pods_there)
@@ -205,7 +204,7 @@ class _Domains:
         within: Mask = pods + one.selects_itself - least <= one.max_skew
         return within
 
-    def skews(self, at: Excerpt) -> Iterator[tuple[int, Skew]]:
+    def skews(self, at: NodeView) -> Iterator[tuple[int, Skew]]:
         """Yield the place in `at` of each row with a label that `filter` refuses, and the skew there."""
         one = self._constraint
         left = np.flatnonzero(self.of_row[at.rows] != NO_DOMAIN)

@@ -7,11 +7,11 @@ from collections import Counter
 
 import numpy as np
 
+from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PlacementRequest, Scores
 from aischeduler.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PodSpec, Toleration
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.index import Mask
+from aischeduler.state.label_index import Mask
 
 REASON = "node(s) had untolerated taint(s)"
 
@@ -25,7 +25,7 @@ class TaintToleration:
     normalize = True
     reverse = True
 
-    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
+    def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
         """Pass the rows whose NoSchedule and NoExecute taints are all tolerated."""
         refused = [
             taint
@@ -39,7 +39,7 @@ class TaintToleration:
             mask &= ~at.nodes.taints.mask(taint)
         return mask[at.rows]
 
-    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:
         """Return kube-scheduler's one text for all taints."""
         return Counter({REASON: len(at)})
 
@@ -47,7 +47,7 @@ class TaintToleration:
         """Return whether the pod tolerates every taint of the node, PreferNoSchedule taints aside."""
         return all(taint.effect == PREFER_NO_SCHEDULE or tolerated(taint, spec.tolerations) for taint in node.taints)
 
-    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
+    def score(self, ask: PlacementRequest, at: NodeView) -> Scores | None:
         """Return the number of PreferNoSchedule taints that the pod does not tolerate."""
         preferring = tuple(t for t in ask.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
         counts = np.zeros(at.nodes.width, dtype=np.int64)

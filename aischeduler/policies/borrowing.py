@@ -21,12 +21,12 @@ from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Lender, LenderRefusal, NoLender
 from aischeduler.policies.unit_placement import UnitPlacement, UnitRequest, place_unit
 from aischeduler.state.claims import Claims
-from aischeduler.state.index import Mask, Rows
+from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.loans import Loans, within
-from aischeduler.state.pools import PoolTable
-from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import Unit
-from aischeduler.state.wanted import requested
+from aischeduler.state.pod_records import Unit
+from aischeduler.state.pool_table import PoolTable
+from aischeduler.state.requests import requested
+from aischeduler.state.scheduling_queue import PoolQueue
 
 PLENTIFUL: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
 """The resources that every node has; all others are scarce."""

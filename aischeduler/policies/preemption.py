@@ -21,12 +21,12 @@ import numpy as np
 
 from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import PodSpec
-from aischeduler.state.budgets import BudgetTable
-from aischeduler.state.clearing import Clearing
 from aischeduler.state.diagnosis import Diagnosis
-from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import Column, NodeTable
-from aischeduler.state.running import RunningPods, RunningTable, Slots
+from aischeduler.state.disruption_budgets import BudgetTable
+from aischeduler.state.label_index import Mask, Rows
+from aischeduler.state.node_table import Column, NodeTable
+from aischeduler.state.running_pods import RunningPods, RunningTable, Slots
+from aischeduler.state.what_if import Clearing
 
 VICTIMS_MAX: Final = 512
 """The most pods of one node that are considered as victims, the least important ones: a kubelet runs no more."""

@@ -22,10 +22,10 @@ from aischeduler.policies.preemption import (
     least,
     started_of,
 )
-from aischeduler.state.budgets import BudgetTable
-from aischeduler.state.index import Rows
-from aischeduler.state.nodes import Column, NodeTable
-from aischeduler.state.running import RunningPods
+from aischeduler.state.disruption_budgets import BudgetTable
+from aischeduler.state.label_index import Rows
+from aischeduler.state.node_table import Column, NodeTable
+from aischeduler.state.running_pods import RunningPods
 
 ROWS_EXAMINED_MAX: Final = 4
 """The most rows that one search examines; where they do not decide, `preemption` searches all rows at once."""

@@ -19,9 +19,9 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import PodRequest, ResourceList
 from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.state.assigned_pod import AssignedPod
-from aischeduler.state.index import Rows
-from aischeduler.state.running import RunningPods
-from aischeduler.state.trial import Trial
+from aischeduler.state.label_index import Rows
+from aischeduler.state.running_pods import RunningPods
+from aischeduler.state.what_if import Trial
 
 SEARCHED_PODS_MAX: Final = 16
 """The most required pods of several classes for which other nodes than the best are tried."""

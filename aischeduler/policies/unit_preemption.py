@@ -16,10 +16,10 @@ from aischeduler.model.allocation import allocation_of
 from aischeduler.policies.preemption import Candidate, NoCandidate, Preemptor, choose_victims, most_important_first
 from aischeduler.policies.unit_placement import UnitRequest, all_fit_after_departures
 from aischeduler.state.assigned_pod import AssignedPod
-from aischeduler.state.budgets import BudgetTable
-from aischeduler.state.index import Rows
-from aischeduler.state.running import RunningPods
-from aischeduler.state.trial import Trial
+from aischeduler.state.disruption_budgets import BudgetTable
+from aischeduler.state.label_index import Rows
+from aischeduler.state.running_pods import RunningPods
+from aischeduler.state.what_if import Trial
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.selectors import Labels
 from aischeduler.model.unsupported_constraints import PodAffinityTerm
 from aischeduler.state.groups import Groups, SelectorIndex
-from aischeduler.state.records import PodRecord
+from aischeduler.state.pod_records import PodRecord
 
 EVERY_NAMESPACE: Final = ""
 """Terms are found by labels alone: a term can name several namespaces, or select them."""

@@ -17,8 +17,8 @@ from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.groups import Groups
-from aischeduler.state.nodes import NodeTable
-from aischeduler.state.records import OrderKey, PodRecord
+from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_records import OrderKey, PodRecord
 
 _turn: Final = attrgetter("turn")
 

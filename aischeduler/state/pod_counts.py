@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from aischeduler.model.pod import Pod
 from aischeduler.model.topology_spread import PodSelector
+from aischeduler.state.change_log import ChangeLog
 from aischeduler.state.groups import SelectorIndex
-from aischeduler.state.journal import Journal
 
 CHANGES_MAX: Final = 4096
 """The most changes that a count keeps for its readers; a reader that comes later reads all rows."""
@@ -42,20 +42,20 @@ class PodCount:
         self.claimed: Counter[int] = Counter()
         self.specs: Counter[bytes] = Counter()
         """Key of a spec with this selector -> the number of pods that have it."""
-        self._journal: Journal[Change] = Journal(CHANGES_MAX, version)
+        self._changes: ChangeLog[Change] = ChangeLog(CHANGES_MAX, version)
         self._members: dict[str, tuple[int, bool]] = {}
 
     @property
     def version(self) -> int:
         """Grows with every change."""
-        return self._journal.version
+        return self._changes.version
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._members
 
     def since(self, version: int) -> list[Change] | None:
         """Return the changes after this version; None where they are no longer kept."""
-        return self._journal.since(version)
+        return self._changes.since(version)
 
     def all(self) -> list[Change]:
         """Return what is counted, as changes of an empty count."""
@@ -85,7 +85,7 @@ class PodCount:
         if not numbers[row]:
             del numbers[row]
         if noted:
-            self._journal.note((row, by, claims))
+            self._changes.note((row, by, claims))
 
 
 class PodCounts:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from aischeduler.model.volumes import Volume, VolumeClaim, VolumeClaimKey
 from aischeduler.state.groups import Groups
-from aischeduler.state.records import PodRecord
+from aischeduler.state.pod_records import PodRecord
 
 
 class Storage:

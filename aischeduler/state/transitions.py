@@ -9,7 +9,7 @@ import sys
 from enum import Enum
 from typing import Final
 
-from aischeduler.state.records import WAITING, PodRecord, PodState
+from aischeduler.state.pod_records import WAITING, PodRecord, PodState
 
 
 class ImpossibleChangeError(Exception):

@@ -5,7 +5,7 @@ Invariants:
 - A unit is stale from any change of its pods until `engine.units` has formed it again.
 """
 
-from aischeduler.state.records import PodRecord, Unit
+from aischeduler.state.pod_records import PodRecord, Unit
 from aischeduler.state.timers import Timers
 
 

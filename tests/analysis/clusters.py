@@ -20,7 +20,7 @@ from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.events import Event, PodGone
 from aischeduler.model.names import POOL_KEY, SCHEDULER_NAME
-from aischeduler.state.records import PodRecord
+from aischeduler.state.pod_records import PodRecord
 from tests.checked_scheduler import answers
 from tests.objects import Json, node_object, pod_object, pool_object
 from tests.pairs import PAIR, pair_profile

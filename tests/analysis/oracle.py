@@ -12,7 +12,7 @@ from aischeduler.engine.units import form_some
 from aischeduler.model.names import POOL_KEY
 from aischeduler.model.proposal import Borrow, MakeRoom, Place
 from aischeduler.model.quantity import parse_milli, parse_units
-from aischeduler.state.records import PodRecord, PodState
+from aischeduler.state.pod_records import PodRecord, PodState
 from tests.analysis.clusters import POOLS, Documents, cluster_of, waiting
 from tests.objects import Json
 

@@ -12,7 +12,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.invariants import check
 from aischeduler.engine.self_check import digest
 from aischeduler.model.events import PodGone, PoolSeen
-from aischeduler.state.records import PodState
+from aischeduler.state.pod_records import PodState
 from tests import seeds
 from tests.analysis.clusters import (
     POOLS,

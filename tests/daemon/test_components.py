@@ -7,7 +7,7 @@ from aischeduler.model.actions import CreatePool
 from aischeduler.model.events import PoolGone
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import MakeRoom, Pool
-from aischeduler.state.records import Backoff
+from aischeduler.state.pod_records import Backoff
 from tests.build import a_pool
 from tests.engine.session import Session
 

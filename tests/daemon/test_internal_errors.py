@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from aischeduler.daemon import components
-from aischeduler.engine import permits, settling
+from aischeduler.engine import permits, unconfirmed_pods
 from aischeduler.engine.invariants import check
 from aischeduler.kube import binder, evictor, executor, report_queue, reporter
 from aischeduler.kube.work_queue import WorkQueue
 from aischeduler.observability.metrics_recorder import MetricsRecorder
-from aischeduler.state.records import Backoff
+from aischeduler.state.pod_records import Backoff
 from tests.daemon.cluster import PODS as PATH
 from tests.daemon.cluster import Cluster, cluster
 from tests.seeds import random
@@ -81,7 +81,7 @@ async def is_going(world: Cluster, name: str) -> bool:
 async def test_bug_costs_no_pod_its_node_and_the_daemon_lives(
     place: str, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    for module in (permits, settling):
+    for module in (permits, unconfirmed_pods):
         monkeypatch.setattr(module, "SETTLE_SECONDS", module.SETTLE_SECONDS * TIME_SCALE)
     monkeypatch.setattr(components, "Backoff", lambda first, most: Backoff(first * TIME_SCALE, most * TIME_SCALE))
     saboteurs = []

@@ -8,7 +8,7 @@ import pytest
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.pod_warnings import warn_pod
 from aischeduler.model.actions import Action, Step
-from aischeduler.state.records import PodRecord
+from aischeduler.state.pod_records import PodRecord
 from tests.daemon.cluster import cluster
 
 
@@ -37,7 +37,7 @@ async def test_broken_invariant_is_logged_with_a_digest_of_the_state(
         assert (line["level"], line["invariant"], line["pods"], line["nodes"]) == ("error", "I2", 1, 1)
         assert line["digest"] == scheduler.digest()["digest"]
         assert "n: uses" in line["reason"]
-        assert scheduler.tally.violations == {"I2": 1}
+        assert scheduler.counters.violations == {"I2": 1}
 
 
 @pytest.mark.expects_errors("internal error")
@@ -68,6 +68,6 @@ async def test_exception_of_the_engine_is_logged_with_its_traceback_and_delays_n
         line = next(line for line in lines() if line["event"] == "internal error")
         assert (line["level"], line["step"], line["pool"], line["pod"]) == ("error", "attempt", "default", "bad")
         assert (line["reason"], "in warn_or_fail" in line["exception"]) == ("ZeroDivisionError: a bug", True)
-        assert world.daemon.scheduler.tally.internal_errors[Step.ATTEMPT] >= 1
+        assert world.daemon.scheduler.counters.internal_errors[Step.ATTEMPT] >= 1
         broken = False
         await world.until(world.all_placed)

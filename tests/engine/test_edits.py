@@ -1,6 +1,6 @@
 """The deferred work of an edit of a Pool is done in parts and in order."""
 
-from aischeduler.engine.wakeups import FEW_ROWS, WOKEN_AT_ONCE
+from aischeduler.engine.queueing_hints import FEW_ROWS, WOKEN_AT_ONCE
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import PoolGone
 from aischeduler.model.node import Node
@@ -58,10 +58,10 @@ def test_a_pool_that_gains_many_nodes_tries_only_pods_that_may_fit() -> None:
         a_pod("too-large", cpu="5", pool="b"),
     )
     session.decide()
-    tried = session.scheduler.tally.attempts.total()
+    tried = session.scheduler.counters.attempts.total()
     session.see(a_pool("b", labels={"team": "b"}, generation=2))
     assert binds(session.decide()) == {"fits": "b-00"}
-    assert session.scheduler.tally.attempts.total() - tried == 1
+    assert session.scheduler.counters.attempts.total() - tried == 1
 
 
 def test_pods_that_are_to_be_tried_are_tried_after_their_pool_is_deleted() -> None:

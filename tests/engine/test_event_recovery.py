@@ -25,8 +25,8 @@ from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
 from aischeduler.model.volumes import Volume, VolumeClaim
 from aischeduler.state.claims import Claim, Claims
-from aischeduler.state.nodes import NodeTable
-from aischeduler.state.records import PodState
+from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_records import PodState
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, evictions, fail_once
 

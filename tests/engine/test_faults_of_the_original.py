@@ -141,10 +141,10 @@ def test_pod_that_fits_nowhere_is_tried_a_few_times_an_hour() -> None:
     session = Session(*(pool(name) for name in ("a", "b", "c", "d")), a_pod("p", cpu="8", pool="a"))
     session.see(*(a_node(f"{name}1", cpu="4", labels={"pool": name}) for name in ("a", "b", "c", "d")))
     session.decide()
-    before = sum(session.scheduler.tally.attempts.values())
+    before = sum(session.scheduler.counters.attempts.values())
     for _ in range(360):
         session.decide(10)
-    assert sum(session.scheduler.tally.attempts.values()) - before <= 12 * 5
+    assert sum(session.scheduler.counters.attempts.values()) - before <= 12 * 5
 
 
 # Lender choice.

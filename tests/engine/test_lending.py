@@ -125,10 +125,10 @@ def test_freed_room_wakes_as_many_pods_as_can_use_it_and_one_more() -> None:
     session.see(a_pod("full", cpu="10", pool="b", node="b1", priority=9))
     session.see(*(a_pod(f"p{i}", cpu="1", pool="a", created=i) for i in range(200)))
     session.decide()
-    before = sum(session.scheduler.tally.attempts.values())
+    before = sum(session.scheduler.counters.attempts.values())
     session.tell(PodGone("uid-full"))
     assert set(binds(session.decide(11))) == {f"p{i}" for i in range(10)}
-    assert sum(session.scheduler.tally.attempts.values()) - before <= 25
+    assert sum(session.scheduler.counters.attempts.values()) - before <= 25
 
 
 def test_trip_visits_each_lender_once_and_ends_at_home() -> None:
@@ -137,7 +137,7 @@ def test_trip_visits_each_lender_once_and_ends_at_home() -> None:
     said = session.decide()
     assert set(binds(said)) == {"p0", "p1"}
     assert session.scheduler.waiting()["a"] == {"parked": 3}
-    assert sum(session.scheduler.tally.attempts.values()) <= 5 * 4
+    assert sum(session.scheduler.counters.attempts.values()) <= 5 * 4
 
 
 def test_pod_abroad_goes_to_the_default_pool_when_its_home_is_deleted() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from aischeduler.engine.summary import _running
 from aischeduler.model.events import PodGone, PoolGone
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.node_table import NodeTable
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds
 
@@ -64,8 +64,8 @@ def kept_histories(cluster: Any) -> int:
     """Count the entries of journals and caches, which have limits of their own."""
     nodes: NodeTable = cluster.nodes
     return (
-        len(nodes._journal._changes)
-        + len(cluster.running._journal._changes)
+        len(nodes._changes._changes)
+        + len(cluster.running._changes._changes)
         + kept(cluster.searches)
         + kept(cluster.runner._classes)
     )

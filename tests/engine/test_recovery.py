@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from aischeduler.engine.claiming import without
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.counters import Result
+from aischeduler.engine.nominator import without
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.engine.recovery import INTERNAL_ERROR
-from aischeduler.engine.tally import Result
+from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.actions import Action, Bind, ReportInternalError, Step
 from aischeduler.model.events import PodGone, PodSeen, Refreshed
@@ -19,11 +20,10 @@ from aischeduler.model.names import CLUSTER
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.assigned_pod import AssignedPod
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.index import Mask
-from aischeduler.state.nodes import NodeTable
-from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import PodState
+from aischeduler.state.label_index import Mask
+from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_records import PodState
+from aischeduler.state.scheduling_queue import PoolQueue
 from aischeduler.state.transitions import TRANSITIONS, Transition
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, fail_once, nominations, reports
@@ -45,11 +45,11 @@ class Poison:
         if self.broken and poisoned:
             raise ZeroDivisionError("a bug in a plugin")
 
-    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
+    def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
         self._ask(not self.by_gate and ("poison", "yes") in spec.node_selector)
         return None
 
-    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:
         return Counter()
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
@@ -97,9 +97,9 @@ def test_exception_is_reported_with_pod_decision_and_traceback() -> None:
     assert error.decision == session.scheduler._cluster.records["uid-bad"].decision
     assert error.error == "ZeroDivisionError: a bug in a plugin"
     assert "in filter" in error.traceback
-    tally = session.scheduler.tally
-    assert tally.internal_errors == {Step.ATTEMPT: 1}
-    assert tally.attempts == {("default", Result.ERROR): 1}
+    counters = session.scheduler.counters
+    assert counters.internal_errors == {Step.ATTEMPT: 1}
+    assert counters.attempts == {("default", Result.ERROR): 1}
 
 
 def test_pod_is_tried_again_with_a_growing_backoff_and_reported_once() -> None:
@@ -169,7 +169,7 @@ def test_gate_that_raises_loses_no_pod_and_passes_none() -> None:
     session.scheduler.often = False  # the checks call the gate too
     with pytest.raises(ZeroDivisionError):
         session.see(poisoned("bad"))
-    assert session.scheduler.tally.internal_errors == {Step.EVENT: 1}
+    assert session.scheduler.counters.internal_errors == {Step.EVENT: 1}
     record = session.scheduler._cluster.records["uid-bad"]
     assert (record.state, record.queue) == (PodState.BACKOFF, "default")
     assert binds(session.decide(1.0)) == {}
@@ -195,9 +195,9 @@ def test_victims_of_an_attempt_that_failed_do_not_count_as_leaving(step: str, mo
     assert len(errors(said)) == 1
     cluster = session.scheduler._cluster
     assert (dict(cluster.victims), len(cluster.claims)) == ({}, 0)
-    assert session.scheduler.tally.evictions.total() == 0
+    assert session.scheduler.counters.evictions.total() == 0
     assert evictions(session.decide(1.0)) == {"guest": "Reclaimed"}
-    assert session.scheduler.tally.evictions.total() == 1
+    assert session.scheduler.counters.evictions.total() == 1
 
 
 def test_impossible_change_of_a_state_costs_only_that_pod_its_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +246,7 @@ def test_check_of_a_claim_that_fails_in_an_attempt_does_not_queue_the_pod_of_the
     session = Session(a_pool("a", labels=A), a_pool("b", labels=B), a_node("n", cpu="4", labels=A))
     session.see(a_pod("guest", cpu="3", pool="b", node="n", started=1), a_pod("owner", cpu="4", pool="a"))
     assert evictions(session.decide()) == {"guest": "Reclaimed"}
-    fail_once(monkeypatch, "claiming", "all_fit_after_departures")
+    fail_once(monkeypatch, "nominator", "all_fit_after_departures")
     session.see(a_pod("first", cpu="1", pool="a", priority=9))
     assert binds(session.decide()) == {"first": "n"}
     session.scheduler.look()
@@ -258,7 +258,7 @@ def test_attempt_that_failed_after_its_bind_is_undone_completely(monkeypatch: py
     fail_once(monkeypatch, "cycle", "offer_ends")
     said = session.decide()
     assert binds(said) == {}
-    assert session.scheduler.tally.attempts == {("default", Result.ERROR): 1}
+    assert session.scheduler.counters.attempts == {("default", Result.ERROR): 1}
     assert binds(session.decide(1.0)) == {"p": "n"}
 
 
@@ -278,8 +278,8 @@ def test_actions_of_the_other_steps_are_returned_when_one_step_fails(
     name: str, step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = Session(a_node("n"), a_pod("p"))
-    session.scheduler._cluster.errands.lending["default"] = (False, 0, 0, 0, "")
-    session.scheduler._cluster.errands.sought.add("default")
+    session.scheduler._cluster.deferred.lending["default"] = (False, 0, 0, 0, "")
+    session.scheduler._cluster.deferred.sought.add("default")
     session.scheduler._cluster.row_changed(0)
     fail_once(monkeypatch, "scheduler", name)
     said = [action for pool in (CLUSTER, "default") for action in session.scheduler.decide(pool, 0.0, 512)]
@@ -301,7 +301,7 @@ def test_queue_that_cannot_be_read_is_reported_by_the_decision_of_its_pool_and_n
     monkeypatch.setattr(PoolQueue, "next_wakeup", failing)
     assert "default" in session.scheduler.ready(0.0)
     assert not session.scheduler._cluster.outbox
-    assert session.scheduler.tally.internal_errors.total() == 0
+    assert session.scheduler.counters.internal_errors.total() == 0
     said = session.decide()
     assert [error.step for error in errors(said)] == [Step.QUEUE]
     assert binds(said) == {"p": "n"}
@@ -309,7 +309,7 @@ def test_queue_that_cannot_be_read_is_reported_by_the_decision_of_its_pool_and_n
 
 def test_status_that_failed_is_reported_later(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_pool("a", labels=A), a_node("n", labels=A))
-    fail_once(monkeypatch, "status", "summarize")
+    fail_once(monkeypatch, "pool_status", "summarize")
     assert [error.step for error in errors(session.decide())] == [Step.STATUS]
     session.decide(1.0)
     assert "a" in session.scheduler._cluster.reported

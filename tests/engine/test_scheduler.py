@@ -1,10 +1,10 @@
 import pytest
 
-from aischeduler.engine.settling import SETTLE_SECONDS
+from aischeduler.engine.unconfirmed_pods import SETTLE_SECONDS
 from aischeduler.model.actions import Bind, CreatePool, ReadPod
 from aischeduler.model.events import BindRefusal, BindRefused, NodeGone, PodGone, PoolGone
 from aischeduler.model.pod import Pod
-from aischeduler.state.queue import NET_SECONDS, PoolQueue
+from aischeduler.state.scheduling_queue import NET_SECONDS, PoolQueue
 from tests.build import a_node, a_pod, a_pool, a_taint, replace
 from tests.engine.session import Session, binds, conditions, reports, warnings
 

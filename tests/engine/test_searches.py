@@ -9,7 +9,7 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import BudgetSeen, EvictRefusal, EvictRefused, PodGone
 from aischeduler.model.selectors import label_selector
 from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
-from aischeduler.state.records import PodRecord, PodState
+from aischeduler.state.pod_records import PodRecord, PodState
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
 

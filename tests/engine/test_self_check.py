@@ -12,8 +12,8 @@ from aischeduler.engine.self_check import POSTPONED_MAX_SECONDS, SELF_CHECK_SECO
 from aischeduler.model.allocation import Allocation
 from aischeduler.model.events import PodSeen
 from aischeduler.model.pod import HostPort
-from aischeduler.state.nodes import UNOFFERED
-from aischeduler.state.records import PodState
+from aischeduler.state.node_table import UNOFFERED
+from aischeduler.state.pod_records import PodState
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session
 from tests.laws.stuck import stuck
@@ -61,8 +61,8 @@ BREACHES: list[tuple[str, str, Callable[[Cluster], object]]] = [
     ("I3", "a queue counts a pod twice", lambda c: setattr(c.queues["a"], "_usable", 7)),
     ("I3", "a pod has another home", lambda c: setattr(c.records["uid-large"], "home", "default")),
     ("I3", "a class fits nowhere", lambda c: c.queues["a"]._demand._amounts.__setitem__((0, UNOFFERED), 1)),
-    ("I4", "deferred work is left for no pool", lambda c: c.errands.review.add("")),
-    ("I4", "pods are to be woken in no pool", lambda c: c.errands.waking.update(gone=OrderedDict())),
+    ("I4", "deferred work is left for no pool", lambda c: c.deferred.review.add("")),
+    ("I4", "pods are to be woken in no pool", lambda c: c.deferred.waking.update(gone=OrderedDict())),
     ("I4", "a node is in the wrong pool", lambda c: c.nodes.pool.__setitem__(c.nodes.rows["n"], 0)),
     ("I5", "a loan is counted twice", lambda c: c.loans._pods.update({("a", "default"): 1})),
     ("I5", "a borrower counts as a home pod", lambda c: c.running.table["borrower"].fill(False)),
@@ -92,7 +92,7 @@ def test_violation_is_returned_and_counted_at_the_next_check() -> None:
     assert session.scheduler.self_check(session.now) == ()
     found = session.scheduler.self_check(session.now + POSTPONED_MAX_SECONDS)
     assert [violation.name for violation in found] == ["I2"]
-    assert session.scheduler.tally.violations == {"I2": 1}
+    assert session.scheduler.counters.violations == {"I2": 1}
 
 
 def test_check_waits_while_there_is_something_to_decide() -> None:

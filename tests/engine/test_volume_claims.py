@@ -87,10 +87,10 @@ def test_change_of_a_claim_wakes_only_the_pods_that_use_it() -> None:
     session = Session(a_node("n"), a_pod("p", claims=(DATA,)), a_pod("q", claims=(VolumeClaimUse(FIELD, "other"),)))
     session.see(a_pod("r", namespace="elsewhere", claims=(DATA,)))
     session.decide()
-    before = sum(session.scheduler.tally.attempts.values())
+    before = sum(session.scheduler.counters.attempts.values())
     session.tell(claim(), claim())  # the second event changes nothing
     session.decide()
-    assert sum(session.scheduler.tally.attempts.values()) == before + 1
+    assert sum(session.scheduler.counters.attempts.values()) == before + 1
 
 
 def test_change_of_a_claim_with_many_waiting_pods_wakes_a_part_per_decision() -> None:

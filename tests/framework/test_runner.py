@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aischeduler.engine.profile import default_profile
+from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Filter, PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.node import Node
@@ -14,10 +15,9 @@ from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.model.selectors import Operator, PreferredSchedulingTerm
 from aischeduler.state.diagnosis import Diagnosis
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.index import Rows
-from aischeduler.state.nodes import NodeTable
-from aischeduler.state.trial import Trial
+from aischeduler.state.label_index import Rows
+from aischeduler.state.node_table import NodeTable
+from aischeduler.state.what_if import Trial
 from tests.build import a_node, a_pod, a_taint, a_term, expression, on_row, tolerates
 
 PLUGINS = default_profile().plugins
@@ -50,14 +50,14 @@ def refused_one_by_one(spec: PodSpec, table: NodeTable) -> Diagnosis:
     reasons = Counter[str]()
     rows = [row for row in sorted(table.rows.values()) if table.nodes[row] is not None]
     for row in rows:
-        alone = Excerpt(table, np.array([row], dtype=np.intp))
+        alone = NodeView(table, np.array([row], dtype=np.intp))
         refusing = [rule for rule in PLUGINS.filters if _refuses(rule, spec, alone)]
         if refusing:
             reasons.update(refusing[0].reasons(spec, alone))
     return Diagnosis(len(rows), reasons)
 
 
-def _refuses(rule: Filter, spec: PodSpec, row: Excerpt) -> bool:
+def _refuses(rule: Filter, spec: PodSpec, row: NodeView) -> bool:
     mask = rule.filter(spec, row)
     return mask is not None and not mask[0]
 

@@ -18,8 +18,8 @@ from aischeduler.model.actions import Action, Bind, Evict, EvictionCause
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort
 from aischeduler.plugins.node_ports import conflict
-from aischeduler.state.records import PodRecord, PodState
-from aischeduler.state.trial import Trial
+from aischeduler.state.pod_records import PodRecord, PodState
+from aischeduler.state.what_if import Trial
 
 Faults = Iterator[tuple[str, str]]
 

@@ -20,9 +20,9 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.propose import propose, propose_on
 from aischeduler.model.proposal import Borrow, Hold, Lender, MakeRoom, Place, Wait, WaitFor
 from aischeduler.policies.borrowing import choose_lender
-from aischeduler.state.index import Rows
-from aischeduler.state.records import PodRecord, PodState
-from aischeduler.state.waiting_class import class_key
+from aischeduler.state.label_index import Rows
+from aischeduler.state.pod_records import PodRecord, PodState
+from aischeduler.state.queued_class import class_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
         for waiting in cluster.freshness.waiting.values()
         for record in waiting.values()
     }
-    errands = cluster.errands
-    seeking = {*errands.affected, *errands.waking, *errands.seeking, *errands.sought, *errands.doubts.due.names()}
-    doubted = {*errands.affected, *errands.doubts.due.names()}
+    deferred = cluster.deferred
+    seeking = {*deferred.affected, *deferred.waking, *deferred.seeking, *deferred.sought, *deferred.doubts.due.names()}
+    doubted = {*deferred.affected, *deferred.doubts.due.names()}
     first: dict[tuple[object, ...], PodRecord] = {}
     for name in sorted(cluster.queues):
         for record in sorted(cluster.queues[name].records(), key=lambda r: r.order):
-            if class_key(record) in errands.counted.get(name, ()):
+            if class_key(record) in deferred.counted.get(name, ()):
                 continue
             chain = (record.home, record.pod.spec.key, record.pod.preempts)
             if record.leads is not None:
@@ -109,7 +109,7 @@ def _may_borrow(cluster: Cluster, record: PodRecord) -> bool:
 
 def _is_offered(cluster: Cluster, pool: str, proposal: Place | MakeRoom) -> bool:
     free = cluster.nodes.names
-    offered = {free[row] for row in (*cluster.offers, *cluster.errands.rows.get(pool, ()))}
+    offered = {free[row] for row in (*cluster.offers, *cluster.deferred.rows.get(pool, ()))}
     return not offered.isdisjoint((proposal.node, *(one.node for one in proposal.others)))
 
 
@@ -123,15 +123,15 @@ def not_allowed_text(record: PodRecord) -> str:
 
 def _is_missed(cluster: Cluster, lender: str) -> bool:
     """Return whether nothing is about to offer the lender's room to other pools."""
-    queue, errands = cluster.queues[lender], cluster.errands
-    noted, counts = errands.relook.get(lender), queue.counts()
+    queue, deferred = cluster.queues[lender], cluster.deferred
+    noted, counts = deferred.relook.get(lender), queue.counts()
     tried = counts[PodState.ACTIVE] + counts[PodState.BACKOFF]
-    awaited = any(lender in errand for errand in (errands.lending, errands.affected, errands.doubts.due))
+    awaited = any(lender in work for work in (deferred.lending, deferred.affected, deferred.doubts.due))
     looked_at_again = awaited or (noted is not None and (noted != queue.version or tried))
-    offered = lender in errands.rows or any(cluster.pool_of(row) == lender for row in cluster.offers)
+    offered = lender in deferred.rows or any(cluster.pool_of(row) == lender for row in cluster.offers)
     return not looked_at_again and not offered
 
 
 def _not_offered(cluster: Cluster, pool: str) -> Rows:
     rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool))
-    return rows[~np.isin(rows, [*cluster.offers, *cluster.errands.rows.get(pool, ())])]
+    return rows[~np.isin(rows, [*cluster.offers, *cluster.deferred.rows.get(pool, ())])]

@@ -6,8 +6,8 @@ from typing import cast
 import pytest
 import structlog
 
+from aischeduler.engine.counters import Counters, Result
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.engine.tally import Result, Tally
 from aischeduler.model.actions import Action, Bind
 from aischeduler.observability.health import FAILURES_MAX, HEALTHY_SECONDS, STUCK_SECONDS, LoopHealth, pool_loop
 from aischeduler.observability.instrumented_scheduler import InstrumentedScheduler, Recorders
@@ -20,7 +20,7 @@ class StillDecider:
     """An engine with constant ready pools and constant actions."""
 
     def __init__(self, *due: str) -> None:
-        self.tally = Tally()
+        self.counters = Counters()
         self.due = due
         self.says: list[Action] = []
         self.fails = False
@@ -28,7 +28,7 @@ class StillDecider:
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
         if self.fails:
             raise RuntimeError("a bug")
-        self.tally.attempts[pool, Result.BOUND] += limit
+        self.counters.attempts[pool, Result.BOUND] += limit
         return self.says
 
     def ready(self, now: float) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from aischeduler import __version__
-from aischeduler.engine.tally import Result
+from aischeduler.engine.counters import Result
 from aischeduler.kube.watched_resources import ReflectorCounts
 from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.names import CPU, MEMORY, PODS
@@ -47,13 +47,13 @@ def busy_world() -> World:
     """Return a world in which every metric has a sample."""
     gpu = summary("gpu", nodes=2, capacity={CPU: 64_000, GPU: 8, FPGA: 1}, pending={PODS: 3}, sharing=False)
     world = World(gpu, summary("cpu", nodes=1))
-    tally = world.engine.tally
-    tally.attempts["gpu", Result.BOUND] = 7
-    tally.borrow_attempts["gpu"] = 4
-    tally.borrow_refusals["gpu", LenderRefusal.NOT_SHARING] = 3
-    tally.evictions["gpu", EvictionCause.RECLAIMED] = 2
-    tally.net_saves["cpu"] = 1
-    tally.violations["I1"] = 1
+    counters = world.engine.counters
+    counters.attempts["gpu", Result.BOUND] = 7
+    counters.borrow_attempts["gpu"] = 4
+    counters.borrow_refusals["gpu", LenderRefusal.NOT_SHARING] = 3
+    counters.evictions["gpu", EvictionCause.RECLAIMED] = 2
+    counters.net_saves["cpu"] = 1
+    counters.violations["I1"] = 1
     world.engine.queues = {"gpu": {"parked": 2, "active": 1}}
     world.engine.lent = {("cpu", "gpu"): 1}
     world.engine.conflicting = {"cpu": 1}
@@ -168,7 +168,7 @@ def test_durations_and_sizes_are_histograms() -> None:
 def test_names_of_pools_that_do_not_exist_never_become_labels() -> None:
     world = World(summary("real"))
     for number in range(10_000):
-        world.engine.tally.attempts[f"no-such-{number}", Result.BOUND] = 1
+        world.engine.counters.attempts[f"no-such-{number}", Result.BOUND] = 1
         world.engine.lent["real", f"no-such-{number}"] = 1
         world.recorder.record_attempts(f"no-such-{number}", attempts=1, seconds=0.001)
         world.recorder.record_outcome(bind(f"u{number}", f"no-such-{number}"), "Accepted", 0.1)
@@ -203,7 +203,7 @@ def test_pools_above_the_limit_are_summed_up_as_other() -> None:
     world = World(*pools, limit=3)
     world.engine.lent = {("p0", "p3"): 1, ("p0", "p4"): 2}
     for pool in pools:
-        world.engine.tally.net_saves[pool.name] = 1
+        world.engine.counters.net_saves[pool.name] = 1
     assert values(world, "ai_scheduler_pool_nodes") == {("p0",): 1, ("p1",): 1, ("p2",): 1, ("other",): 2}
     assert (values(world, "ai_scheduler_pool_resource"))["used", "other", PODS] == 20
     assert (values(world, "ai_scheduler_net_saves_total"))[("other",)] == 2
@@ -241,9 +241,9 @@ def test_pool_with_odd_characters_cannot_break_a_line() -> None:
 def test_numbers_are_those_of_the_time_of_take() -> None:
     world = busy_world()
     world.collector.take()
-    tally = world.engine.tally
-    tally.attempts["gpu", Result.BOUND] = 8
-    tally.net_saves["cpu"] = 9
+    counters = world.engine.counters
+    counters.attempts["gpu", Result.BOUND] = 8
+    counters.net_saves["cpu"] = 9
     world.recorder.internal_errors["binder"] += 1
     world.reports.written = 6
     world.engine.queues["gpu"]["active"] = 5

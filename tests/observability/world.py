@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
+from aischeduler.engine.counters import Counters
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.engine.tally import Tally
 from aischeduler.kube.reporter import ReportCounts
 from aischeduler.kube.watched_resources import ReflectorCounts
 from aischeduler.model.actions import Bind
@@ -50,7 +50,7 @@ class StillEngine:
     """An engine that returns the given numbers."""
 
     def __init__(self, *pools: PoolSummary) -> None:
-        self.tally = Tally()
+        self.counters = Counters()
         self.summaries = pools
         self.queues: dict[str, dict[str, int]] = {}
         self.lent: dict[tuple[str, str], int] = {}

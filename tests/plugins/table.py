@@ -4,13 +4,13 @@ from collections import Counter
 
 import numpy as np
 
+from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Filter, PlacementRequest, Score
 from aischeduler.framework.runner import normalized
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.node_table import NodeTable
 from tests.build import on_row
 
 
@@ -27,15 +27,15 @@ def a_table(*nodes: Node, pods: tuple[Pod, ...] = ()) -> NodeTable:
 def passing(rule: Filter, pod: Pod, table: NodeTable) -> list[str]:
     """Return the names of the nodes that the filter passes, sorted."""
     rows = np.array(sorted(table.rows.values()), dtype=np.intp)
-    mask = rule.filter(pod.spec, Excerpt(table, rows))
+    mask = rule.filter(pod.spec, NodeView(table, rows))
     return sorted(table.names[row] for i, row in enumerate(rows) if mask is None or mask[i])
 
 
 def reasons(rule: Filter, pod: Pod, table: NodeTable) -> Counter[str]:
     """Return the filter's reasons for the nodes that it refuses."""
     rows = np.array(sorted(table.rows.values()), dtype=np.intp)
-    mask = rule.filter(pod.spec, Excerpt(table, rows))
-    return Counter() if mask is None else rule.reasons(pod.spec, Excerpt(table, rows[~mask]))
+    mask = rule.filter(pod.spec, NodeView(table, rows))
+    return Counter() if mask is None else rule.reasons(pod.spec, NodeView(table, rows[~mask]))
 
 
 def scores(
@@ -43,7 +43,7 @@ def scores(
 ) -> list[int]:
     """Return the score of each node in the order of names, normalised where the plugin is."""
     rows = np.array([table.rows[name] for name in sorted(table.rows)], dtype=np.intp)
-    raw = rule.score(PlacementRequest(pod.spec, placement), Excerpt(table, rows))
+    raw = rule.score(PlacementRequest(pod.spec, placement), NodeView(table, rows))
     if raw is None:
         raw = np.zeros(len(rows), dtype=np.int64)
     final = normalized(raw, reverse=rule.reverse) if rule.normalize else raw

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PlacementRequest, Plugins
 from aischeduler.framework.runner import Runner
 from aischeduler.model.names import GPU_DEFAULT
@@ -11,7 +12,6 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.plugins.node_fragmentation import NodeFragmentation
 from aischeduler.plugins.node_resources_fit import NodeResourcesFit
-from aischeduler.state.excerpt import Excerpt
 from tests.build import a_node, a_pod
 from tests.plugins.table import a_table, scores
 
@@ -78,7 +78,7 @@ def test_daemons_beside_the_jobs_strand_nothing() -> None:
 @pytest.mark.parametrize("placement", [PlacementStrategy.SPREAD, PlacementStrategy.PACK])
 def test_other_placements_are_not_scored(placement: PlacementStrategy) -> None:
     table = a_table(gpu_node("n"))
-    assert RULE.score(PlacementRequest(job(1).spec, placement), Excerpt(table, np.array([0], dtype=np.intp))) is None
+    assert RULE.score(PlacementRequest(job(1).spec, placement), NodeView(table, np.array([0], dtype=np.intp))) is None
 
 
 def test_a_node_without_memory_is_scored_by_its_other_resources() -> None:

@@ -1,7 +1,7 @@
 """Rows S16-S19 of kube-scheduler's own cases."""
 
 from aischeduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.node_table import NodeTable
 from tests.build import a_node, a_pod
 from tests.plugins.table import a_table, scores
 

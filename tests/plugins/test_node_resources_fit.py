@@ -4,7 +4,7 @@ import pytest
 
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.plugins.node_resources_fit import NodeResourcesFit
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.node_table import NodeTable
 from tests.build import a_node, a_pod
 from tests.plugins.table import a_table, passing, reasons, scores
 

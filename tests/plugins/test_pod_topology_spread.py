@@ -7,6 +7,7 @@ from random import Random  # noqa: TID251 - the generator is made from the seed
 import numpy as np
 import pytest
 
+from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Plugins
 from aischeduler.framework.runner import CrossRowAnswer, Runner
 from aischeduler.model.node import Node, Taint
@@ -14,9 +15,8 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.plugins.node_affinity import NodeAffinity
 from aischeduler.plugins.pod_topology_spread import MISSING_LABEL, REASON, PodTopologySpread, SpreadState
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.index import Rows
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.label_index import Rows
+from aischeduler.state.node_table import NodeTable
 from tests import seeds
 from tests.build import a_node, a_pod, on_row, spread
 
@@ -203,7 +203,7 @@ def test_skew_counts_owners_of_claims_only_on_rows_that_nothing_else_refuses() -
     assert isinstance(rule.state, SpreadState)
     found = [(one.domain, one.matching, one.fewest) for skews in rule.state.skews(at) for one in skews]
     assert found == [("zone1", 2, 0), ("zone1", 2, 0), ("zone2", 2, 0), ("zone2", 2, 0)]
-    assert rule.state.skews(Excerpt(runner.nodes, rows[4:])) == [[]]
+    assert rule.state.skews(NodeView(runner.nodes, rows[4:])) == [[]]
 
 
 def by_hand(nodes: list[Node], pods: Placed, pod: Pod) -> str:

@@ -12,9 +12,9 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, Pod
 from aischeduler.model.resources import PodRequest
 from aischeduler.policies.preemption import Candidate, NoCandidate, Preemptor, choose_victims, fits_after_departures
-from aischeduler.state.budgets import BudgetTable
-from aischeduler.state.nodes import NodeTable
-from aischeduler.state.running import RunningFacts, RunningPods
+from aischeduler.state.disruption_budgets import BudgetTable
+from aischeduler.state.node_table import NodeTable
+from aischeduler.state.running_pods import RunningFacts, RunningPods
 from tests.build import a_pod, a_request, a_spec, on_row, replace
 
 PLUGINS = default_profile().plugins

@@ -7,13 +7,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aischeduler.framework.node_view import NodeView
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
 from aischeduler.policies.preemption import Candidate, Preemptor
-from aischeduler.state.excerpt import Excerpt
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.node_table import NodeTable
 from tests.build import a_node, a_request, a_taint, on_row, replace
 from tests.policies.crowd import HIGH, LOW, MID, NEGATIVE, PLUGINS, Crowd, Held, held, preemptor
 
@@ -33,7 +33,7 @@ def fits(asked: Preemptor, node: Node, pods: Iterable[Held]) -> bool:
     row, _ = table.see(node)
     for one in pods:
         table.add(on_row(one.pod, row))
-    masks = [rule.filter(asked.spec, Excerpt(table, np.array([row], dtype=np.intp))) for rule in PLUGINS.filters]
+    masks = [rule.filter(asked.spec, NodeView(table, np.array([row], dtype=np.intp))) for rule in PLUGINS.filters]
     return all(mask is None or mask[0] for mask in masks)
 
 

@@ -9,7 +9,7 @@ from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.policies.unit_placement import NotPlaced, UnitPlacement, UnitRequest, place_unit
-from aischeduler.state.trial import Trial
+from aischeduler.state.what_if import Trial
 from tests.build import a_node, a_pod
 from tests.policies.crowd import Crowd
 

@@ -7,7 +7,7 @@ from aischeduler.model.pool import PlacementStrategy
 from aischeduler.policies.preemption import Preemptor
 from aischeduler.policies.unit_placement import all_fit_after_departures
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
-from aischeduler.state.running import RunningFacts
+from aischeduler.state.running_pods import RunningFacts
 from tests.build import a_node, a_pod
 from tests.policies.crowd import Crowd, Held, held, res
 from tests.policies.test_unit_placement import a_unit

@@ -20,25 +20,35 @@ from aischeduler.model.actions import Action, ReportInternalError
 from aischeduler.model.events import Event
 from aischeduler.state.claims import Claims
 from aischeduler.state.loans import Loans
-from aischeduler.state.nodes import NodeTable
-from aischeduler.state.queue import PoolQueue
-from aischeduler.state.running import RunningPods
+from aischeduler.state.node_table import NodeTable
+from aischeduler.state.running_pods import RunningPods
+from aischeduler.state.scheduling_queue import PoolQueue
 from tests.checked_scheduler import CheckedScheduler
 from tests.properties.world import World
 
 MODULES: Final = (
     *(
-        "claiming",
-        "count_wakeups",
+        "nominator",
+        "count_hints",
         "cycle",
         "evictions",
         "lending",
-        "net",
+        "five_minute_flush",
         "node_events",
         "pod_events",
         "pod_warnings",
     ),
-    *("pool_events", "propose", "readiness", "reasons", "scheduler", "searches", "status", "units", "wakeups"),
+    *(
+        "pool_events",
+        "propose",
+        "due_pools",
+        "message_updates",
+        "scheduler",
+        "searches",
+        "pool_status",
+        "units",
+        "queueing_hints",
+    ),
 )
 """Modules of the engine in which every call of a function of the engine or of a policy may raise."""
 RECOVERY: Final = (

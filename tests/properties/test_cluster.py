@@ -13,7 +13,7 @@ from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.names import POOL_KEY
 from aischeduler.sandbox.controllers.kubelet import STOP_SECONDS
 from aischeduler.sim.virtual_daemon import Network
-from aischeduler.state.records import PodState
+from aischeduler.state.pod_records import PodState
 from tests import seeds
 from tests.checked_scheduler import CheckedScheduler
 from tests.harness import Harness, Json

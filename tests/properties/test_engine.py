@@ -19,7 +19,7 @@ from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import CRITICAL_PRIORITY, HostPort
 from aischeduler.model.pool import MakeRoom, PlacementStrategy, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
-from aischeduler.state.records import PodState
+from aischeduler.state.pod_records import PodState
 from tests import seeds
 from tests.build import SpecFields, a_node, a_pod, a_pool, a_taint, replace, spread, tolerates
 from tests.properties.playing import SHRINKING_SECONDS_MAX, Days, play

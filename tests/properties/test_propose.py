@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import Phase
 
-from aischeduler.engine import cycle, reasons
+from aischeduler.engine import cycle, message_updates
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.propose import propose
 from aischeduler.model.proposal import Proposal
-from aischeduler.state.records import PodRecord
+from aischeduler.state.pod_records import PodRecord
 from tests import seeds
 from tests.engine_state import change, state
 from tests.properties.playing import play
@@ -44,7 +44,7 @@ class Checks:
 @pytest.mark.timeout(900)
 def test_proposals_of_every_kind_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     checks = Checks()
-    for module in (cycle, reasons):
+    for module in (cycle, message_updates):
         monkeypatch.setattr(module, "propose", checks.propose)
     for machine in (Engine, TakingBack, PairedEngine):
         play(machine, seeds.number(f"proposals of {machine.__name__}"), runs=8, phases=(Phase.generate,))

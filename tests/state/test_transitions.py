@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aischeduler.state.records import PodRecord, PodState
+from aischeduler.state.pod_records import PodRecord, PodState
 from aischeduler.state.transitions import TRANSITIONS, ImpossibleChangeError, Transition, change_state, table
 from tests.build import a_pod
 

@@ -1,6 +1,6 @@
 """The table of units: who belongs to which, and which are to be formed again."""
 
-from aischeduler.state.records import PodRecord, PodState
+from aischeduler.state.pod_records import PodRecord, PodState
 from aischeduler.state.units import Units
 from tests.build import a_pod
 

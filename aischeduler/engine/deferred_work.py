@@ -1,0 +1,238 @@
+"""Deferred work: the decisions of pools do work that events cause, so that handling an event stays cheap.
+
+Beside it stands what waits for reads: the data of `unknown_pools` and `freshness`.
+
+Invariant: endless changes delay an update of the reasons of waiting pods by a limited time; one change causes one.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from enum import IntEnum, auto
+from typing import Final
+
+from aischeduler.model.node import Node
+from aischeduler.state.pod_records import Backoff, OrderKey, PodRecord
+from aischeduler.state.timers import Timers
+
+REST_SECONDS: Final = 10.0
+"""The pause after the last change before an update."""
+UNREST_SECONDS_MAX: Final = 60.0
+"""The longest delay of an update by further changes."""
+
+Versions = tuple[int, ...]
+"""The versions of everything that reasons depend on: nodes, running pods, pools, loans and queues."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewording:
+    """The progress of updating the reasons of a pool's parked pods: how many classes are left, and after which turn.
+
+    With `counts`, a reason that differs only in its numbers is new too.
+    """
+
+    left: int
+    counts: bool
+    after: OrderKey | None = None
+
+
+class Stage(IntEnum):
+    """The steps of the work on a changed row."""
+
+    CLAIMS = auto()
+    """Its claims are checked."""
+    HOME = auto()
+    """Its room is offered to pods of its pool."""
+    ABROAD = auto()
+    """Its free room is offered to parked pods of other pools."""
+
+
+@dataclass(slots=True)
+class RowWork:
+    """The work that a changed row causes; with `offers`, its room is offered too.
+
+    `stage` is the next step; the claims or classes up to the turn `after` are done.
+    """
+
+    offers: bool
+    stage: Stage = Stage.CLAIMS
+    after: OrderKey | None = None
+
+
+@dataclass(slots=True)
+class Affected:
+    """What changed for many pods of a pool; its next decision finds the pods."""
+
+    parked: bool = False
+    """The first pod of each parked class is to be tried."""
+    nominated: bool = False
+    """All nominated pods are to be tried."""
+    excluded: bool = False
+    """Nominated pods that the anti-affinity of a pod on a node excludes are to be tried."""
+    namespaces: dict[str, None] = field(default_factory=dict)
+    """Waiting pods of these namespaces are to be tried; empty means all namespaces."""
+    rows: dict[int, None] = field(default_factory=dict)
+    """It gained these rows."""
+    first_rows: bool = False
+    """It had no rows before."""
+
+
+@dataclass(slots=True)
+class Doubts:
+    """Pools whose pods may have missed a wake-up because of an exception."""
+
+    due: Timers = field(default_factory=Timers)
+    """When to check them again."""
+    noted: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Pool -> the number of exceptions in a row, and the time of the last."""
+
+    def note(self, pool: str, now: float, backoff: Backoff) -> None:
+        """Have a pool checked after a backoff, which doubles where the last exception was a short time ago."""
+        if pool in self.due:
+            return
+        count, last = self.noted.get(pool, (0, now))
+        count = count if now - last <= 2 * backoff.longest_seconds else 0
+        self.due.set(pool, now + backoff.seconds(count))
+        self.noted[pool] = (count + 1, now)
+
+
+@dataclass(slots=True)
+class Unrest:
+    """When to update the reasons of waiting pods: some seconds after the last change of what reasons depend on.
+
+    `versions` are the last ones, `since` is when they began to change, and `until` when an update is due.
+    """
+
+    versions: Versions = ()
+    since: float = 0.0
+    until: float | None = None
+
+    def note(self, versions: Versions, now: float) -> None:
+        """Note the versions of now."""
+        if versions == self.versions:
+            return
+        if self.until is None:
+            self.since = now
+        self.versions, self.until = versions, min(now + REST_SECONDS, self.since + UNREST_SECONDS_MAX)
+
+    def ended(self, now: float) -> bool:
+        """Return whether an update is due, once per change."""
+        if self.until is None or self.until > now:
+            return False
+        self.until = None
+        return True
+
+
+@dataclass(slots=True)
+class DeferredWork:
+    """The deferred work, of which each decision does a part; keys and members are pools."""
+
+    rows: dict[str, OrderedDict[int, RowWork]] = field(default_factory=dict)
+    """These rows of it changed: their claims are to be checked, their room is to be offered; in this order."""
+    review: set[str] = field(default_factory=set)
+    """Its loans, or the rules for them, changed: loans that are no longer allowed are to be ended."""
+    affected: dict[str, Affected] = field(default_factory=dict)
+    """Something changed for many pods of it."""
+    waking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
+    """It gained rows, or its spec changed: these pods, by uid, are to be tried."""
+    rechecking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
+    """What holds, or may hold, these pods (by uid) changed: they are to be tried."""
+    rewording: dict[str, Rewording] = field(default_factory=dict)
+    """The reasons of its parked pods are to be updated."""
+    regrouped: set[str] = field(default_factory=set)
+    """Nodes joined or left it, and the reasons of its parked pods do not show that yet."""
+    unrest: Unrest = field(default_factory=Unrest)
+    """When the reasons of all parked pods are to be updated."""
+    relook: dict[str, int] = field(default_factory=dict)
+    """It did not lend because its own pods wait for the room -> the version of its queue then."""
+    lending: dict[str, OrderKey] = field(default_factory=dict)
+    """Its room is being offered to other pools -> the turn after which to continue."""
+    seeking: dict[str, OrderKey | None] = field(default_factory=dict)
+    """It may borrow more: lenders for its pods are searched -> the turn after which to continue; None at the start."""
+    seek_again: set[str] = field(default_factory=set)
+    """The pools in `seeking` that may borrow even more since the search began."""
+    sought: set[str] = field(default_factory=set)
+    """Its pods were sent to lenders: lenders are searched again once none of them is in a lender's queue."""
+    doubts: Doubts = field(default_factory=Doubts)
+    counted: dict[str, dict[bytes, None]] = field(default_factory=dict)
+    """Its waiting classes (keys) whose cross-row filters count differently: they are to be checked."""
+    domains: tuple[int, int] = (0, 0)
+    """The versions of labels and pools of nodes at the last check of counts."""
+    to_mend: bool = False
+    """A pod could not be checked because of an exception: the state is repaired at the end of the step."""
+
+    def cancel(self, pool: str) -> None:
+        """Drop the work of a pool that is gone."""
+        on_pods = (self.rows, self.affected, self.waking, self.counted, self.rechecking, self.rewording)
+        for work in (*on_pods, self.relook, self.lending, self.seeking, self.doubts.noted):
+            work.pop(pool, None)
+        for pools in (self.review, self.regrouped, self.seek_again, self.sought):
+            pools.discard(pool)
+        self.doubts.due.drop(pool)
+
+    def affect(self, pool: str) -> Affected:
+        """Return what changed for many pods of this pool, to add to it."""
+        return self.affected.setdefault(pool, Affected())
+
+    def on_row(self, pool: str, row: int, *, offers: bool) -> None:
+        """Have the claims on a row of this pool checked, from the first; with `offers`, have its room offered."""
+        rows = self.rows.setdefault(pool, OrderedDict())
+        known = rows.get(row)
+        rows[row] = RowWork(offers or (known is not None and known.offers))
+
+    def concern(self, pools: tuple[str, ...]) -> bool:
+        """Return whether pods of one of these pools, or borrowers from it, are still to be tried."""
+        tried = (self.rows, self.affected, self.counted, self.waking)
+        found = (*tried, self.relook, self.lending, self.seeking, self.sought, self.doubts.due)
+        return any(pool in work for work in found for pool in pools)
+
+    def pools(self) -> set[str]:
+        """Return the pools whose next decision has deferred work."""
+        tried = (self.rows, self.affected, self.counted, self.waking, self.rechecking)
+        found = (*tried, self.review, self.rewording, self.lending, self.seeking)
+        return {pool for work in found for pool in work}
+
+
+@dataclass(slots=True)
+class LateNode:
+    """A new node that no known Pool selects: it is added after a list of the Pools, or when it is due."""
+
+    node: Node
+    due: float
+    asked: bool = False
+    """Whether the list that is under way was requested after the node came."""
+
+
+@dataclass(slots=True)
+class UnknownPools:
+    """Pool name -> pods by uid: of the read that is under way, and of the next one."""
+
+    reading: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
+    wanted: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
+    missing: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Uid of a pod -> the Pool that it names and that a read did not find, and when it was read."""
+    late: dict[str, LateNode] = field(default_factory=dict)
+    """New nodes by name."""
+    listing: bool = False
+    """Whether a list of the Pools is under way."""
+    begun: bool = False
+    """Whether Pools are read: from the first decision, and while this scheduler leads."""
+
+
+@dataclass(slots=True)
+class Freshness:
+    """When each pool was refreshed last, when its refresh was requested, and what waits for it."""
+
+    refreshed_at: dict[str, float] = field(default_factory=dict)
+    asked_at: dict[str, float] = field(default_factory=dict)
+    waiting: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
+    """Pool -> the pods, by uid, that would evict in the pool."""
+    loans: set[str] = field(default_factory=set)
+    """The pools that would end loans."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Pool -> why its last refresh failed."""
+
+    def forget(self, pool: str) -> None:
+        """Drop a pool that is gone."""
+        for known in (self.refreshed_at, self.asked_at, self.waiting, self.problems):
+            known.pop(pool, None)
+        self.loans.discard(pool)

@@ -1,0 +1,68 @@
+"""The reasons of waiting pods, and updating reasons that are no longer true.
+
+Invariants:
+- Nothing here tries a pod: an event wakes a pod that fits now.
+- After an edit of a Pool all reasons are updated at once; after other changes, once the changes pause.
+- A reason that differs only in its numbers is new after an edit only: in a busy cluster numbers change all the time.
+"""
+
+from typing import Final
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.deferred_work import Rewording
+from aischeduler.engine.messages import same_but_for_counts
+from aischeduler.engine.propose import propose
+from aischeduler.model.actions import Action, ReportWaiting
+from aischeduler.model.proposal import Wait, WaitFor
+from aischeduler.state.pod_records import PodRecord
+
+REWORDED_AT_ONCE: Final = 2
+"""The most classes that one decision updates; each may take a search for victims and for a lender."""
+REWORDED_CLASSES_MAX: Final = 64
+"""The most classes of a pool that are updated after one cause."""
+REWORDED_MAX: Final = 100
+"""The most pods of a class that are updated; more would flood the API server."""
+RANKS_MAX: Final = 8
+"""The most pairs of priority and preemptionPolicy in a class that are updated; the others are skipped."""
+
+
+def look_again(cluster: Cluster, now: float) -> None:
+    """Have the reasons of all parked pods updated, where changes have paused."""
+    if cluster.deferred.unrest.ended(now):
+        regrouped, cluster.deferred.regrouped = cluster.deferred.regrouped, set()
+        for name, queue in cluster.queues.items():
+            if queue.has_parked:
+                cluster.deferred.rewording.setdefault(name, Rewording(REWORDED_CLASSES_MAX, name in regrouped))
+
+
+def reword_all(cluster: Cluster) -> None:
+    """Have the reasons of all parked pods updated at once, because a Pool changed."""
+    for name in cluster.queues:
+        cluster.deferred.rewording[name] = Rewording(REWORDED_CLASSES_MAX, counts=True)
+
+
+def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
+    """Report the new reasons of the parked pods of the next classes."""
+    work = cluster.deferred.rewording.pop(pool)
+    queue, after, left = cluster.queues[pool], work.after, work.left
+    for alike in queue.parked(after)[: min(REWORDED_AT_ONCE, left)]:
+        after, left = alike.turn, left - 1
+        messages: dict[tuple[int, bool], str] = {}
+        for record in alike.parked[:REWORDED_MAX]:
+            rank = (record.pod.priority, record.pod.preempts)  # beside its class, this decides its victims
+            if rank not in messages and len(messages) < RANKS_MAX:
+                messages[rank] = reason(cluster, record, cluster.now)
+            message = messages.get(rank)
+            known = record.message
+            if message and (message != known if work.counts else not same_but_for_counts(message, known)):
+                for one in (record,) if record.leads is None else record.leads.pods:
+                    one.message = message
+                    actions.append(ReportWaiting(one.pod, pool, pool, message, record.decision))
+    if left and queue.parked(after):
+        cluster.deferred.rewording[pool] = Rewording(left, work.counts, after)
+
+
+def reason(cluster: Cluster, record: PodRecord, now: float) -> str:
+    """Return the message of the pod if an attempt now would park it; empty where it would not."""
+    found = propose(cluster, record, record.home, now, known=True)
+    return found.message if isinstance(found, Wait) and found.waits_for is WaitFor.ROOM else ""

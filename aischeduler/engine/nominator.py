@@ -1,0 +1,116 @@
+"""Claims: they are kept while their owners can use them, and ended when they cannot.
+
+Invariants:
+- A claim ends when its owner is placed or leaves the queue, or when it would not fit after all leaving pods are gone.
+- A claim never keeps room from a pod ahead of its owner: an attempt of that pod ignores the claim.
+"""
+
+import numpy as np
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.recovery import end_quietly, judging_failed
+from aischeduler.engine.row_room import Checks
+from aischeduler.policies.preemption import fits_after_departures
+from aischeduler.policies.unit_placement import all_fit_after_departures
+from aischeduler.state.claims import Claim, ClaimedRoom
+from aischeduler.state.pod_records import OrderKey, PodRecord, PodState
+from aischeduler.state.what_if import Trial
+
+
+def lifted_for(cluster: Cluster, record: PodRecord, pool: str) -> tuple[Claim, ...]:
+    """Return the claims of this pool that an attempt of the pod ignores: its own, and those of home pods behind it."""
+    return cluster.claims.not_ahead(pool, record.order) if cluster.claims.count_in(pool) else ()
+
+
+def without(cluster: Cluster, claims: tuple[Claim, ...]) -> Trial:
+    """Return a trial on the table without these claims."""
+    return Trial(cluster.nodes, [pod for claim in claims for pod in claim.assigned])
+
+
+def end_claim(cluster: Cluster, claim: Claim, now: float) -> None:
+    """End a claim: wake its owner if it is nominated, and have the room offered to other pods."""
+    cluster.claims.end(claim)
+    _wake_owner(cluster, claim, now)
+    for row in claim.rows:
+        cluster.row_changed(row)
+
+
+def end_claim_of(cluster: Cluster, record: PodRecord, now: float) -> None:
+    """End the claim of a pod, if it has one."""
+    claim = cluster.claims.of(record.pod.uid)
+    if claim is not None:
+        end_claim(cluster, claim, now)
+
+
+def end_claims_on(cluster: Cluster, row: int, now: float) -> None:
+    """End all claims on a row, because the row leaves its pool."""
+    for claim in cluster.claims.on_row(row):
+        end_claim(cluster, claim, now)
+
+
+def check_claims(cluster: Cluster, row: int, after: OrderKey | None, checks: Checks) -> OrderKey | None:
+    """End the claims on a row that their owners can no longer use, and wake the owners that fit now.
+
+    Of a claim on several rows only the room on this row is checked. The claims later than the turn `after` are checked,
+    as long as checks are left. Return the turn after which to continue; None at the end.
+    """
+    claims = tuple(claim for claim in cluster.claims.on_row(row) if after is None or after < claim.turn)
+    if not claims:
+        return None
+    claim, ended, fitting, failure = claims[0], list[Claim](), list[Claim](), None
+    try:
+        with without(cluster, claims) as trial:
+            for claim in claims[: max(1, checks.left)]:
+                checks.left -= 1
+                fits = _fit_now(cluster, claim.on(row), row, trial)
+                if fits:
+                    fitting.append(claim)
+                elif fits is None:
+                    ended.append(claim)
+    except Exception as error:  # noqa: BLE001 - a bug costs one claim, not those behind it
+        failure = error
+    for one in ended:
+        end_claim(cluster, one, cluster.now)
+    for one in fitting:
+        _wake_owner(cluster, one, cluster.now)
+    if failure is not None:
+        end_quietly(cluster, claim)
+        judging_failed(cluster, claim.owner, "checking whether its claim is still usable", failure)
+    return claim.turn if claim is not claims[-1] else None
+
+
+def _fit_now(cluster: Cluster, rooms: tuple[ClaimedRoom, ...], row: int, trial: Trial) -> bool | None:
+    """Place pods on their claimed row: True where all fit now, False once the leaving pods are gone, None never."""
+    rows, fitting = np.array([row], dtype=np.intp), True
+    for at, room in enumerate(rooms):
+        fits = bool(cluster.runner.passes(room.spec, rows)[0])
+        if not fits and not fits_after_departures(room.spec, cluster.runner, cluster.running, row):
+            for other in rooms[:at]:
+                trial.remove([other.assigned])
+            return None
+        fitting = fitting and fits
+        trial.place(room.assigned)
+    return fitting
+
+
+def renominate(cluster: Cluster, claims: tuple[Claim, ...], now: float) -> None:
+    """Make claims again that ended for a pod ahead on their row, where their owners can still use them."""
+    for claim in claims:
+        try:
+            usable = all_fit_after_departures(claim.assigned, cluster.runner, cluster.running)
+        except Exception as error:  # noqa: BLE001 - a bug costs one claim, not those behind it
+            judging_failed(cluster, claim.owner, "checking whether its claim is still usable", error)
+            usable = False
+        if usable:
+            cluster.claims.make(claim)
+        else:
+            _wake_owner(cluster, claim, now)
+            for row in claim.rows:
+                cluster.row_changed(row)
+
+
+def _wake_owner(cluster: Cluster, claim: Claim, now: float) -> None:
+    """Wake the owner of a claim if it waits for the claimed room."""
+    owner = claim.owner
+    if owner.state is PodState.NOMINATED and owner.queue:
+        cluster.queues[owner.queue].wake_at_once(owner, now)

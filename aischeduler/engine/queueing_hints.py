@@ -1,0 +1,260 @@
+"""Wake-ups: which parked pods an event may help.
+
+Invariants:
+- A parked pod fits on no row of its pool, even without the pods that it may evict, and no pool lends to it. So an event
+  that changes one row is checked on that row alone, and exactly: with all filters, claims, victims and loans.
+- No more pods are woken than the room can hold, in queue order. A row that a woken pod does not take is offered again.
+- Home pods come first. Borrowers are sent into the lender's queue, where the queue order decides between pools; while a
+  home pod of the lender can use the room, they wait.
+- One comparison excludes all classes that do not fit into the room.
+
+Source: kube-scheduler's QueueingHints, which check by plugin; here the filters check by row.
+"""
+
+from collections import OrderedDict, deque
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.constraints import recheck_affected
+from aischeduler.engine.freshness import awaits_view
+from aischeduler.engine.lending import NEVER_LOOKED, borrowers, guarded, lends_to, note_blocked, send, walk
+from aischeduler.engine.propose import propose, propose_on
+from aischeduler.engine.recovery import judging_failed
+from aischeduler.engine.row_room import Checks, RowRoom
+from aischeduler.model.node import Node
+from aischeduler.model.proposal import Hold, Place, Proposal, Wait, WaitFor
+from aischeduler.policies.borrowing import wanted_by_home_pods
+from aischeduler.state.label_index import Rows
+from aischeduler.state.pod_records import NOWHERE, OrderKey, PodRecord, PodState
+from aischeduler.state.queued_class import QueuedClass
+from aischeduler.state.requests import Amounts
+
+FEW_ROWS: Final = 8
+"""Up to this many rows that a pool gains are checked one by one; of more, only the largest free room."""
+WOKEN_MAX: Final = 1000
+"""The most pods that are tried, whatever they request, because their pool gets its first rows."""
+WOKEN_AT_ONCE: Final = 64
+"""The most pods that one decision wakes after a change of their pool."""
+OFFERED_MAX: Final = 256
+"""The most classes that may come before the nominated pods to which a row is offered."""
+VICTIMS_COST: Final = 4
+"""The cost of a check whether a pod can use a row by eviction, in checks without one."""
+
+
+def offer_ends(cluster: Cluster, record: PodRecord) -> None:
+    """Have the room for which a pod was woken offered to others, as far as the pod did not take it."""
+    cluster.withdraw(record)
+    row, record.offered = record.offered, NOWHERE
+    if row != NOWHERE:
+        cluster.row_changed(row)
+
+
+def rows_changed(cluster: Cluster, rows: list[int]) -> None:
+    """Have the pods woken that can use these rows, which are new in their pools.
+
+    Where a pool gains many rows, or its first, its next decisions try the pods that may use them.
+    """
+    by_pool: dict[str, list[int]] = {}
+    for row in rows:
+        by_pool.setdefault(cluster.pool_of(row), []).append(row)
+    for pool in sorted(name for name in by_pool if name):
+        found = by_pool[pool]
+        first_rows = len(found) == len(cluster.nodes.rows_of_pool(cluster.pools.id(pool)))
+        if first_rows or len(found) > FEW_ROWS:
+            affected = cluster.deferred.affect(pool)
+            affected.rows |= dict.fromkeys(found)
+            affected.first_rows |= first_rows
+        else:
+            for row in found:
+                cluster.row_changed(row)
+
+
+def wake_some(cluster: Cluster, pool: str, now: float) -> None:
+    """Wake the next pods that are to be tried because their pool changed.
+
+    Where a pod has left or was woken since, the next pod of its class is woken.
+    """
+    waking, queue = cluster.deferred.waking[pool], cluster.queues[pool]
+    for _ in range(min(WOKEN_AT_ONCE, len(waking))):
+        _, record = waking.popitem(last=False)
+        if record.queue == pool and record.state is PodState.NOMINATED:
+            queue.wake_at_once(record, now)
+        else:
+            queue.wake_next(record, now, at_once=True)
+    if not waking:
+        del cluster.deferred.waking[pool]
+
+
+def find_affected(cluster: Cluster, pool: str) -> None:
+    """Have the pods tried, by this and the next decisions, for which something changed in their pool.
+
+    Then other pools may borrow what they leave.
+    """
+    affected, queue = cluster.deferred.affected.pop(pool), cluster.queues[pool]
+    recheck_affected(cluster, pool, affected)
+    tried = queue.parked_first(WOKEN_MAX) if affected.first_rows else []
+    if affected.rows:
+        tried += _heads_for(cluster, pool, np.array(list(affected.rows), dtype=np.intp))
+    if affected.nominated:
+        tried += queue.in_state(PodState.NOMINATED)
+    if affected.parked:
+        tried += (alike.head for alike in queue.parked())
+    if tried:
+        waking = cluster.deferred.waking.setdefault(pool, OrderedDict())
+        waking.update((record.pod.uid, record) for record in tried)
+    cluster.announcements.of_pool(pool)
+    cluster.deferred.relook[pool] = NEVER_LOOKED
+
+
+def look_anew(cluster: Cluster, now: float) -> None:
+    """Check the pools in which a pod may have missed a wake-up because of an exception."""
+    for pool in cluster.deferred.doubts.due.pop_due(now):
+        cluster.deferred.review.add(pool)
+        cluster.deferred.seeking.setdefault(pool, None)
+        affected = cluster.deferred.affect(pool)
+        affected.nominated = affected.parked = True
+
+
+def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
+    """Return the first pod of each class that may fit on one of these rows, and all nominated pods."""
+    queue, nodes = cluster.queues[pool], cluster.nodes
+    evicts = cluster.borrowing.may_evict(cluster.pools.pools[pool])
+    room = nodes.allocatable[:, rows] if evicts else nodes.allocatable[:, rows] - nodes.used[:, rows]
+    return [*queue.in_state(PodState.NOMINATED), *(alike.head for alike in queue.parked_within(room.max(axis=1)))]
+
+
+def would_be_helped(cluster: Cluster, record: PodRecord, pool: str) -> bool:
+    """Return whether an attempt from the queue of this pool would do more than wait for room, or for a refresh."""
+    return _helped(cluster, record, propose(cluster, record, pool, cluster.now, known=True))
+
+
+def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
+    """Return whether an attempt of the home pod would use one of these rows: free, claimed behind it, or by eviction.
+
+    A unit may need other rows too, so that all are tried.
+    """
+    if record.leads is not None:
+        return would_be_helped(cluster, record, record.home)
+    return _helped(cluster, record, propose_on(cluster, record, record.home, rows))
+
+
+def _helped(cluster: Cluster, record: PodRecord, proposal: Proposal) -> bool:
+    if isinstance(proposal, Wait):
+        awaited = proposal.waits_for is WaitFor.REFRESH and awaits_view(cluster, record)
+        return proposal.waits_for is not WaitFor.ROOM and not awaited
+    return not isinstance(proposal, Hold)
+
+
+def offer_to_nominated(cluster: Cluster, room: RowRoom, checks: Checks) -> None:
+    """Wake nominated pods with claims on other rows that fit into the free room, unless a parked pod comes first."""
+    queue = cluster.queues[room.pool]
+    offered = [
+        (cluster.records[uid].order, cluster.nodes.request(spec))
+        for uid, spec in cluster.offers.get(room.row, {}).items()
+    ]
+    whole = sum((request for _, request in offered), room.free)
+    nominated = queue.nominated_within(whole)
+    parked = deque(islice(queue.parked_within(whole), OFFERED_MAX) if nominated else ())
+    refused: set[bytes] = set()
+    for record in nominated:
+        # A pod behind this one that was woken for less room of the row finds it taken.
+        free = np.maximum(sum((behind for order, behind in offered if order > record.order), room.free), 0)
+        while parked and parked[0].turn < record.order:  # a class that is refused here is refused with less room too
+            if _fits_now(cluster, parked.popleft(), room, free, checks):
+                return
+        spec = record.pod.spec
+        claim = None if spec.key in refused else cluster.claims.of(record.pod.uid)
+        if claim is None or room.row in claim.rows:
+            continue
+        request = cluster.nodes.request(spec)
+        checks.left -= 1
+        try:
+            fits = not (request > free).any() and cluster.runner.passes(spec, room.rows)[0]
+            if record.leads is not None:
+                fits = isinstance(propose(cluster, record, room.pool, cluster.now, known=True), Place)
+        except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
+            judging_failed(cluster, record, "checking whether it fits on another row than that of its claim", error)
+            continue
+        if fits:
+            room.take(request)
+            cluster.offer(record, room.row)
+            queue.wake_at_once(record, cluster.now)
+        else:
+            refused.add(spec.key)
+
+
+def _fits_now(cluster: Cluster, alike: QueuedClass, room: RowRoom, free: Amounts, checks: Checks) -> bool:
+    """Return whether the first pod of a parked class fits into this free room of the row, in backoff or not."""
+    head = alike.head
+    if (cluster.queues[room.pool].request(alike) > free).any():
+        return False
+    checks.left -= 1
+    try:
+        if alike.unit is not None:
+            return isinstance(propose(cluster, head, room.pool, cluster.now, known=True), Place)
+        return bool(cluster.runner.passes(alike.spec, room.rows)[0])
+    except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
+        judging_failed(cluster, head, "checking whether room that became free is its turn", error)
+        return False
+
+
+def _helps(cluster: Cluster, alike: QueuedClass, node: Node) -> bool:
+    """Return whether every filter's `helps` is True on the node for a pod of the class, or for one of the unit."""
+    if alike.unit is None:
+        return cluster.runner.helps(alike.spec, node)
+    return any(cluster.runner.helps(record.pod.spec, node) for record in alike.unit.together)
+
+
+def offer_at_home(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks: Checks) -> OrderKey | None:
+    """Wake parked pods of the row's pool that can use the row; return the turn after which to continue."""
+    queue, node = cluster.queues[room.pool], cluster.nodes.nodes[room.row]
+    if not queue.has_parked or node is None:
+        return None
+    evicts = cluster.borrowing.may_evict(cluster.pools.pools[room.pool])
+    if evicts:
+        room.evict(cluster, queue.first_parked.pod.priority)
+    cost = VICTIMS_COST if evicts else 1
+
+    def wake(alike: QueuedClass) -> bool | None:
+        head, request = alike.head, queue.request(alike)
+        if not room.may_hold(request, head.pod.priority) or not _helps(cluster, alike, node):
+            return None
+        checks.left -= cost * len(head.together)
+        if not could_use(cluster, head, room.rows):
+            return False
+        room.take(request)
+        cluster.offer(head, room.row)
+        queue.wake_next(head, cluster.now, at_once=True)  # a newcomer behind it must not take the room
+        return True
+
+    return walk([queue], room.most, guarded(cluster, wake), after, most=max(1, checks.left // cost))
+
+
+def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks: Checks) -> OrderKey | None:
+    """Send parked pods of other pools to the row's pool, unless its own pods can use the row.
+
+    Return the turn after which to continue.
+    """
+    queues, node = borrowers(cluster, room.pool), cluster.nodes.nodes[room.row]
+    if not queues or node is None:
+        return None
+    if wanted_by_home_pods(cluster.borrowing, room.pool, room.rows)[0]:
+        note_blocked(cluster, (room.pool,))
+        return None
+
+    def wake(alike: QueuedClass) -> bool | None:
+        head = alike.head
+        if not _helps(cluster, alike, node):
+            return None
+        checks.left -= len(head.together)
+        if not lends_to(cluster, room.pool, head, room.rows):
+            return False
+        room.take(cluster.queues[head.home].request(alike))
+        cluster.offer(head, room.row)
+        send(cluster, head, room.pool, cluster.now)
+        return True
+
+    return walk(queues, room.free, guarded(cluster, wake), after, most=max(1, checks.left))

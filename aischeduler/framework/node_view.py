@@ -1,0 +1,55 @@
+"""The rows of the node table that plugins read.
+
+Invariant: a view is valid until the table changes; after a change, make a new one.
+"""
+
+from aischeduler.state.label_index import Rows
+from aischeduler.state.node_table import Column, NodeTable
+
+
+class NodeView:
+    """Some `rows` of a table; a row may occur twice. Amounts are read once for all plugins.
+
+    With `used` [column, one of rows], that counts as in use instead of what the table has.
+    """
+
+    __slots__ = ("_allocatable", "_left", "_scored", "_used", "nodes", "rows")
+
+    def __init__(self, nodes: NodeTable, rows: Rows, used: Column | None = None) -> None:
+        self.nodes = nodes
+        self.rows = rows
+        self._allocatable: Column | None = None
+        self._used = used
+        self._left: Column | None = None
+        self._scored: Column | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def allocatable(self) -> Column:
+        """The allocatable amounts, [column, one of rows]."""
+        if self._allocatable is None:
+            self._allocatable = self.nodes.allocatable.take(self.rows, axis=1)
+        return self._allocatable
+
+    @property
+    def used(self) -> Column:
+        """The requests of pods and claims, [column, one of rows]."""
+        if self._used is None:
+            self._used = self.nodes.used.take(self.rows, axis=1)
+        return self._used
+
+    @property
+    def left(self) -> Column:
+        """The free amounts, [column, one of rows]; below zero where claims count beside pods that are leaving."""
+        if self._left is None:
+            self._left = self.allocatable - self.used
+        return self._left
+
+    @property
+    def scored(self) -> Column:
+        """The CPU and memory in use as scores count them, [CPU or memory, one of rows]."""
+        if self._scored is None:
+            self._scored = self.nodes.scored.take(self.rows, axis=1)
+        return self._scored

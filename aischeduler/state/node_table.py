@@ -1,0 +1,392 @@
+"""The node table: one row per node, numpy columns; nothing loops over nodes in Python.
+
+Invariants:
+- Amounts are exact int64. An amount above `AMOUNT_MAX` counts as that: no machine has more.
+- A resource has a column of its own once a node offers it, or a pod on a row requests it. All other resources share
+  one column of zeros: a pod that requests one fits nowhere, and leaves nothing behind.
+- `version` grows with every change; the change log has the rows that changed, so that readers read only those again.
+- `static_version` grows when labels, taints, cordons or the set of nodes change: masks are built from these.
+  `pool_version` grows when a node changes its pool.
+- A node that is gone while pods still count on it stays as a stub, on which no pod can be placed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from aischeduler.model.allocation import NO_ALLOCATION, Allocation
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from aischeduler.model.node import Node, Taint
+from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.state.assigned_pod import AssignedPod
+from aischeduler.state.change_log import ChangeLog, rows_since
+from aischeduler.state.label_index import LabelIndex, Mask, RowIndex, Rows
+from aischeduler.state.node_change import Change
+from aischeduler.state.pod_counts import PodCounts
+from aischeduler.state.requests import AMOUNT_MAX, ANY_AMOUNT, Wanted, requested
+from aischeduler.state.rows_by_pool import NO_POOL, PoolRows
+
+Column = npt.NDArray[np.int64]
+
+CPU_AND_MEMORY: Final = slice(0, 2)
+"""The columns of CPU and memory, which scores read together."""
+ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+"""The resources that have a column from the start."""
+UNOFFERED: Final = len(ALWAYS)
+"""The column of all resources that have none of their own; always zero."""
+WIDTH_FIRST: Final = 64
+FEW_ROWS: Final = 16
+"""Fewer rows than this are counted one by one, which is faster."""
+CHANGES_PER_ROW: Final = 4
+"""The changes that the change log keeps, per row of the table: for more, one pass over all rows is faster."""
+WANTED_MAX: Final = 4096
+"""The most classes whose requests are kept; beyond that all are dropped and read again."""
+NODES_MAX: Final = 2**20
+"""The most rows: a tie rank has room for these."""
+
+
+class NodeTable:
+    """All nodes. A column has `width` entries; `rows` has the rows in use: name -> row."""
+
+    def __init__(self) -> None:
+        self.width = WIDTH_FIRST
+        self.rows: dict[str, int] = {}
+        self.names: list[str] = [""] * self.width
+        self.nodes: list[Node | None] = [None] * self.width
+        self.columns: dict[str, int] = {name: i for i, name in enumerate(ALWAYS)}
+        """Resource -> its own column."""
+        self.allocatable = np.zeros((UNOFFERED + 1, self.width), dtype=np.int64)
+        self.capacity = np.zeros_like(self.allocatable)
+        self.used = np.zeros_like(self.allocatable)
+        """The requests of pods and claims."""
+        self.scored = np.zeros((2, self.width), dtype=np.int64)
+        """The CPU and memory in use as scores count them: a container without requests counts as a small one."""
+        self.sized = np.zeros(self.width, dtype=np.int64)
+        """How many of CPU and memory the node offers: 0, 1 or 2."""
+        self.twice: npt.NDArray[np.float64] = np.full((2, self.width), np.inf)
+        """Twice its CPU and memory, infinite where it lacks one: the divisor of half shares in the balance score."""
+        self.alive: Mask = np.zeros(self.width, dtype=np.bool_)
+        self.cordoned: Mask = np.zeros(self.width, dtype=np.bool_)
+        self.pool: npt.NDArray[np.int32] = np.full(self.width, NO_POOL, dtype=np.int32)
+        self.labels = LabelIndex(self.width)
+        self.taints: RowIndex[Taint] = RowIndex(self.width)
+        self.port_rows: RowIndex[tuple[str, int]] = RowIndex(self.width)
+        self.ports: dict[int, Counter[HostPort]] = {}
+        self.pod_counts = PodCounts()
+        self.tentative: Counter[int] = Counter()
+        """The rows that open trials changed: the versions and the change log tell nothing of these changes."""
+        self.static_version = 0
+        self.pool_version = 0
+        self._pool_rows: dict[int, Rows] = {}
+        self._pool_rows_version = 0
+        self._grouped: PoolRows | None = None
+        self._grouped_version = -1
+        self._changes: ChangeLog[int] = ChangeLog(CHANGES_PER_ROW * self.width)
+        self._free = list(range(self.width - 1, -1, -1))
+        self._ranks: Column | None = None
+        self._wanted: dict[bytes, Wanted] = {}
+
+    def see(self, node: Node) -> tuple[int, Change]:
+        """Store a node as it is now; return its row and the changes that may help a waiting pod."""
+        row = self.row(node.name)
+        old = self.nodes[row]
+        if old == node:
+            return row, Change.NONE
+        before = old or Node(node.name)
+        change = self._static_change(row, before, node)
+        if self._set_allocatable(row, node):
+            change |= Change.ROOM
+        self.nodes[row] = node
+        if old is None:
+            self.alive[row] = True
+            change |= Change.JOINED
+        if change & ~Change.ROOM or before.labels != node.labels:
+            self.static_version += 1
+        self.touch(row)
+        return row, change
+
+    def has(self, name: str) -> bool:
+        """Return whether a node of this name exists."""
+        return name in self.rows and self.nodes[self.rows[name]] is not None
+
+    def forget(self, name: str) -> int | None:
+        """Remove a node; return its row, or None if it was unknown. Its pods keep counting on a stub."""
+        row = self.rows.get(name)
+        node = self.nodes[row] if row is not None else None
+        if row is None or node is None:
+            return None
+        self._static_change(row, node, Node(name))
+        self._set_allocatable(row, Node(name))
+        self.nodes[row] = None
+        self.alive[row] = False
+        self.static_version += 1
+        self.touch(row)
+        self.release_stub(row)
+        return row
+
+    def row(self, name: str) -> int:
+        """Return the row of this name, a new stub where no such node was seen yet."""
+        row = self.rows.get(name)
+        if row is None:
+            if not self._free:
+                self._widen()
+            row = self._free.pop()
+            self.rows[name] = row
+            self.names[row] = name
+            self._rank_anew()
+        return row
+
+    def add(self, one: AssignedPod) -> None:
+        """Add a pod to its row."""
+        self._sum_one(one.spec, one.row, 1)
+        self.touch(one.row)
+        if self.pod_counts.used or one.allocation is not NO_ALLOCATION:
+            self._share(one, 1, noted=True)
+
+    def remove(self, one: AssignedPod) -> None:
+        """Remove a pod from its row."""
+        self._sum_one(one.spec, one.row, -1)
+        self.touch(one.row)
+        if self.pod_counts.used or one.allocation is not NO_ALLOCATION:
+            self._share(one, -1, noted=True)
+
+    def count_tentatively(self, pods: Sequence[AssignedPod], sign: int) -> None:
+        """Add (1) or remove (-1) pods of one spec for a trial: no version changes."""
+        self._sum(pods[0].spec, [one.row for one in pods], sign)
+        for one in pods if self.pod_counts.used or pods[0].allocation is not NO_ALLOCATION else ():
+            self._share(one, sign, noted=False)
+
+    def take(self, allocation: Allocation, row: int) -> None:
+        """Take from a row what a pod has for itself there; the change log does not note it."""
+        for port in allocation.host_ports:
+            self.ports.setdefault(row, Counter())[port] += 1
+            self.port_rows.put((port.protocol, port.port), row)
+
+    def free(self, allocation: Allocation, row: int) -> None:
+        """Undo `take`."""
+        for port in allocation.host_ports:
+            counts = self.ports[row]
+            counts[port] -= 1
+            if not counts[port]:
+                del counts[port]
+            if not any((p.protocol, p.port) == (port.protocol, port.port) for p in counts):
+                self.port_rows.drop((port.protocol, port.port), row)
+            if not counts:
+                del self.ports[row]
+
+    def recount(self, row: int, pods: Iterable[AssignedPod]) -> None:
+        """Let exactly these pods count on a row, and free the row if it is an empty stub; counts by selector stay."""
+        for port in self.ports.pop(row, ()):
+            self.port_rows.drop((port.protocol, port.port), row)
+        self.used[:, row] = 0
+        self.scored[:, row] = 0
+        self.touch(row)
+        for one in pods:
+            self._sum_one(one.spec, row, 1)
+            self.take(one.allocation, row)
+        self.release_stub(row)
+
+    def release_stub(self, row: int) -> None:
+        """Free the row of a node that is gone once no pod counts on it."""
+        if self.nodes[row] is not None or self.used[self.columns[PODS], row]:
+            return
+        del self.rows[self.names[row]]
+        self.names[row] = ""
+        self._free.append(row)
+        self._rank_anew()
+
+    def column(self, resource: str) -> int:
+        """Return the column of a resource: `UNOFFERED` where it has none of its own."""
+        return self.columns.get(resource, UNOFFERED)
+
+    def named(self, amounts: Column) -> dict[str, int]:
+        """Return amounts by column as amounts by resource name."""
+        by_column = amounts.tolist()
+        return {resource: by_column[column] for resource, column in self.columns.items()}
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._changes.version
+
+    def changed_since(self, version: int) -> list[int] | None:
+        """Return the rows that changed after this version, ascending; None where the changes are no longer kept."""
+        return rows_since(self._changes, version)
+
+    def touch(self, row: int) -> None:
+        """Note that a row changed."""
+        self._changes.note(row)
+
+    def ranks(self) -> Column:
+        """Return per row the position of its node in the order of names, which decides every tie."""
+        if self._ranks is None:
+            ranks = np.zeros(self.width, dtype=np.int64)
+            ranks[[self.rows[name] for name in sorted(self.rows)]] = np.arange(len(self.rows))
+            self._ranks = ranks
+        return self._ranks
+
+    def rows_of_pool(self, pool: int) -> Rows:
+        """Return the rows of a pool's nodes, ascending; the caller must not change them."""
+        if self._pool_rows_version != self.pool_version:
+            self._pool_rows.clear()
+            self._pool_rows_version = self.pool_version
+        rows = self._pool_rows.get(pool)
+        if rows is None:
+            rows = self._pool_rows[pool] = np.flatnonzero((self.pool == pool) & self.alive)
+        return rows
+
+    def by_pool(self) -> "PoolRows":
+        """Return all rows that belong to a pool, grouped by pool."""
+        if self._grouped is None or self._grouped_version != self.pool_version:
+            self._grouped, self._grouped_version = PoolRows(self.pool, self.alive), self.pool_version
+        return self._grouped
+
+    def wanted(self, spec: PodSpec) -> Wanted:
+        """Return the requests of a pod of this class, in the form of the table."""
+        wanted = self._wanted.get(spec.key)
+        if wanted is None:
+            if len(self._wanted) >= WANTED_MAX:
+                self._wanted.clear()
+            wanted = self._wanted[spec.key] = self._read(spec)
+        return wanted
+
+    def request(self, spec: PodSpec) -> Column:
+        """Return the requests of a pod by column; of resources without a column, the largest amount."""
+        wanted = self.wanted(spec)
+        asked = np.zeros(len(self.used), dtype=np.int64)
+        for column, amount in wanted.each:
+            asked[column] = max(asked[column], amount)
+        return asked
+
+    def room(self, row: int) -> Column:
+        """Return what is free on one row, by column; below zero where claims count beside pods that are leaving."""
+        left: Column = self.allocatable[:, row] - self.used[:, row]
+        return left
+
+    def _read(self, spec: PodSpec) -> Wanted:
+        request = spec.request
+        amounts = {resource: requested(amount) for resource, amount in request.taken.items()}
+        columns = [self.column(resource) for resource in amounts]
+        cpu_milli, memory_bytes = requested(request.score_cpu_milli), requested(request.score_memory_bytes)
+        each = tuple(zip(columns, amounts.values(), strict=True))
+        least = np.full((len(self.used), 1), ANY_AMOUNT, dtype=np.int64)
+        for column, amount in each:
+            least[column] = max(least[column, 0], amount)
+        cpu_and_memory = np.array([[amounts.get(CPU, 0)], [amounts.get(MEMORY, 0)]], dtype=np.int64)
+        return Wanted(
+            each=each,
+            columns=np.array(columns, dtype=np.intp),
+            amounts=np.array([[amount] for amount in amounts.values()], dtype=np.int64),
+            least=least,
+            cpu_and_memory=cpu_and_memory,
+            with_and_without=np.stack((cpu_and_memory, np.zeros_like(cpu_and_memory))),
+            scored=np.array([[cpu_milli], [memory_bytes]], dtype=np.int64),
+            scored_cpu_milli=cpu_milli,
+            scored_memory_bytes=memory_bytes,
+            offered=UNOFFERED not in columns,
+        )
+
+    def _share(self, one: AssignedPod, sign: int, *, noted: bool) -> None:
+        """Count (1) a pod by selectors and take its allocation, or undo that (-1)."""
+        if sign > 0:
+            self.pod_counts.add(one.pod, one.row, claims=one.claims, noted=noted)
+            self.take(one.allocation, one.row)
+        else:
+            self.pod_counts.remove(one.pod, noted=noted)
+            self.free(one.allocation, one.row)
+
+    def _counted(self, spec: PodSpec) -> Wanted:
+        """Return the requests of a pod that counts on a row: each resource gets a column of its own."""
+        wanted = self.wanted(spec)
+        if not wanted.offered:
+            self._give_columns(spec.request.amounts)
+            wanted = self.wanted(spec)
+        return wanted
+
+    def _sum(self, spec: PodSpec, rows: list[int], sign: int) -> None:
+        """Add the requests of a pod to the rows, or subtract them."""
+        if len(rows) < FEW_ROWS:
+            for row in rows:
+                self._sum_one(spec, row, sign)
+            return
+        wanted, pods = self._counted(spec), sign * np.bincount(rows, minlength=self.width)
+        for column, amount in wanted.each:
+            self.used[column] += amount * pods
+        self.scored += wanted.scored * pods
+
+    def _sum_one(self, spec: PodSpec, row: int, sign: int) -> None:
+        wanted = self._counted(spec)
+        for column, amount in wanted.each:
+            self.used[column, row] += sign * amount
+        self.scored[0, row] += sign * wanted.scored_cpu_milli
+        self.scored[1, row] += sign * wanted.scored_memory_bytes
+
+    def _static_change(self, row: int, old: Node, new: Node) -> Change:
+        change = Change.NONE
+        if old.labels != new.labels:
+            self.labels.change(row, old.labels, new.labels)
+            change |= Change.LABELS
+        if old.taints != new.taints:
+            for taint in dict.fromkeys(old.taints):
+                self.taints.drop(taint, row)
+            for taint in dict.fromkeys(new.taints):
+                self.taints.put(taint, row)
+            change |= Change.TAINTS
+        if old.unschedulable != new.unschedulable:
+            self.cordoned[row] = new.unschedulable
+            change |= Change.CORDON
+        return change
+
+    def _set_allocatable(self, row: int, node: Node) -> bool:
+        """Write the amounts of a node; return whether an allocatable amount grew."""
+        self._give_columns((*node.allocatable, *node.capacity))
+        old = self.allocatable[:, row].copy()
+        for amounts, found in ((self.allocatable, node.allocatable), (self.capacity, node.capacity)):
+            amounts[:, row] = 0
+            for resource, amount in found.items():
+                amounts[self.columns[resource], row] = min(amount, AMOUNT_MAX)
+        both = self.allocatable[CPU_AND_MEMORY, row]
+        self.sized[row] = np.count_nonzero(both > 0)
+        self.twice[:, row] = 2.0 * both if both.min() > 0 else np.inf
+        return bool((self.allocatable[:, row] > old).any())
+
+    def _give_columns(self, resources: Iterable[str]) -> None:
+        """Give each of these resources a column; drop the kept requests of classes that had none for a resource."""
+        missing = sorted({resource for resource in resources if resource not in self.columns})
+        if missing:
+            self.columns.update((resource, len(self.used) + i) for i, resource in enumerate(missing))
+            pad = ((0, len(missing)), (0, 0))
+            self.allocatable = np.pad(self.allocatable, pad)
+            self.capacity = np.pad(self.capacity, pad)
+            self.used = np.pad(self.used, pad)
+            self._wanted = {key: wanted for key, wanted in self._wanted.items() if wanted.offered}
+
+    def _rank_anew(self) -> None:
+        """Note that the order of names changed, and with it the keys of every class."""
+        self._ranks = None
+        self.static_version += 1
+
+    def _widen(self) -> None:
+        old, self.width = self.width, self.width * 2
+        self._changes.limit = CHANGES_PER_ROW * self.width
+        assert self.width <= NODES_MAX, "more nodes than the table can hold"
+        pad = ((0, 0), (0, self.width - old))
+        self.allocatable = np.pad(self.allocatable, pad)
+        self.capacity = np.pad(self.capacity, pad)
+        self.used = np.pad(self.used, pad)
+        self.scored = np.pad(self.scored, pad)
+        self.sized = np.pad(self.sized, pad[1])
+        self.twice = np.pad(self.twice, pad, constant_values=np.inf)
+        self.alive = np.pad(self.alive, pad[1])
+        self.cordoned = np.pad(self.cordoned, pad[1])
+        self.pool = np.pad(self.pool, pad[1], constant_values=NO_POOL)
+        self.names.extend([""] * (self.width - old))
+        self.nodes.extend([None] * (self.width - old))
+        self._free.extend(range(self.width - 1, old - 1, -1))
+        self.labels.widen(self.width)
+        self.taints.widen(self.width)
+        self.port_rows.widen(self.width)
+        self.static_version += 1

@@ -1,0 +1,189 @@
+"""Pod records: the state of each pod that the engine tracks, and the units that several of them form.
+
+Invariants:
+- A record is keyed by uid; a pod created again under the same name is another pod.
+- `row` is set exactly while the pod counts in the node table; `counted` is the spec that counts there.
+- A pod without a `unit` is a unit of one. A unit that waits as one does so in the place of its lead; its other waiting
+  pods are GROUPED in their home queue.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from aischeduler.model.allocation import NO_ALLOCATION, Allocation
+from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.unsupported_constraints import ConstraintKind
+from aischeduler.state.assigned_pod import AssignedPod
+
+NOWHERE: Final = -1
+DOUBLINGS_MAX: Final = 10
+"""The most doublings of a backoff: the longest is reached by then."""
+
+OrderKey = tuple[bool, int, int, int, str]
+"""The queue order, smallest first: borrower, priority (negated), creation in unix seconds, arrival number, uid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The backoff of a pod after a failed attempt: it doubles with each attempt, up to the longest.
+
+    Source: `podInitialBackoffSeconds` and `podMaxBackoffSeconds` of kube-scheduler, and its defaults.
+    """
+
+    first_seconds: float = 1.0
+    longest_seconds: float = 10.0
+
+    def seconds(self, attempts: int) -> float:
+        """Return the backoff after `attempts` + 1 failed attempts."""
+        return min(self.first_seconds * (1 << min(attempts, DOUBLINGS_MAX)), self.longest_seconds)
+
+
+class PodState(Enum):
+    """The state of a pod in the scheduler."""
+
+    __hash__ = object.__hash__  # Enum's hash is Python code, and runs four times per pod
+
+    NEW = auto()
+    """It was seen just now."""
+    GATED = auto()
+    """Its scheduling gates hold it, or its unit is not complete; only a change of these releases it."""
+    GROUPED = auto()
+    """It waits in the place of the lead of its unit."""
+    ACTIVE = auto()
+    """It is ready to be tried."""
+    BACKOFF = auto()
+    """It waits until its backoff ends."""
+    PARKED = auto()
+    """It waits for an event that can help it."""
+    NOMINATED = auto()
+    """It has a claim and waits until its victims are gone."""
+    HELD = auto()
+    """It waits for a change: the API server, its pool, its own spec or a constraint refuses it."""
+    ASSUMED = auto()
+    """It counts on its node; the watch has not shown it there yet."""
+    BOUND = auto()
+    """The watch shows it on its node."""
+    GONE = auto()
+    """It was deleted, or it finished; its record is dropped."""
+
+
+WAITING: Final = frozenset(PodState) - {PodState.NEW, PodState.ASSUMED, PodState.BOUND, PodState.GONE}
+USABLE: Final = frozenset((PodState.ACTIVE, PodState.BACKOFF, PodState.PARKED, PodState.NOMINATED))
+"""The states of waiting pods that can take room."""
+
+
+@dataclass(slots=True, eq=False)
+class Unit:
+    """Several pods that are decided at once; `members` are all of them by uid, waiting and on nodes.
+
+    While it waits as one, it waits in the place of `lead`. `pods` are its waiting pods in the order in which they are
+    placed: the first `required` of them all or none, the others as room allows.
+    """
+
+    name: str
+    number: int
+    priority: int
+    """The highest priority of its pods when it was formed last: all of them have it when victims are chosen."""
+    members: dict[str, "PodRecord"] = field(default_factory=dict)
+    lead: "PodRecord | None" = None
+    pods: tuple["PodRecord", ...] = ()
+    required: int = 0
+    message: str = ""
+    """Why its waiting pods are not tried yet; empty where they are."""
+
+    @property
+    def together(self) -> tuple["PodRecord", ...]:
+        """The waiting pods that are placed all or none."""
+        return self.pods[: self.required]
+
+
+@dataclass(slots=True, eq=False)
+class PodRecord:
+    """One pod. `home` is its home pool, `queue` the pool in whose queue it waits, empty where it does not wait.
+
+    `since` is when it was first seen, on the engine's clock; `visited` are the pools in whose queues it has been while
+    it borrows, its home pool first.
+    """
+
+    pod: Pod
+    arrival: int
+    state: PodState
+    """Only `state.transitions` changes it."""
+    since: float = 0.0
+    home: str = ""
+    queue: str = ""
+    visited: tuple[str, ...] = ()
+    attempts: int = 0
+    backoff_until: float = 0.0
+    failed: bool = False
+    """Its last attempt ended with an error, not a refusal: it waits until its backoff ends."""
+    broken: bool = False
+    """The error was an exception of the scheduler: until its next attempt, no room is kept for the pod."""
+    caught: int | None = None
+    """The count of `Announcements` when the five-minute flush brought it back; None where an event did."""
+    message: str = ""
+    blocker: str = ""
+    """The uid of the pod on a node whose anti-affinity holds this pod."""
+    constraint: ConstraintKind | None = None
+    """The kind of the constraint that held it last, if one did."""
+    protected: bool = False
+    """A disruption budget forbade its last eviction."""
+    nominated: str = ""
+    """The nominatedNodeName that was written last."""
+    decision: str = ""
+    row: int = NOWHERE
+    counted: PodSpec | None = None
+    allocation: Allocation = NO_ALLOCATION
+    """What it has for itself on its row."""
+    offered: int = NOWHERE
+    """The row for whose room it was woken, until its next attempt."""
+    loan: tuple[str, str] | None = None
+    """The lender and the home pool, while it is on loan."""
+    unit: Unit | None = None
+    """The unit to which it belongs, if that has a name."""
+
+    @property
+    def borrower(self) -> bool:
+        """Whether it waits in the queue of another pool than its home pool."""
+        return self.queue not in ("", self.home)
+
+    @property
+    def leads(self) -> Unit | None:
+        """The unit that waits in its place; None where it waits for itself."""
+        unit = self.unit
+        return unit if unit is not None and unit.lead is self else None
+
+    @property
+    def waits_as(self) -> "PodRecord":
+        """The pod in whose place it waits: the lead of its unit, or itself."""
+        unit = self.unit
+        return self if unit is None or unit.lead is None or self not in unit.pods else unit.lead
+
+    @property
+    def together(self) -> tuple["PodRecord", ...]:
+        """The pods that are placed with it all or none, in the order in which they are placed; it alone by itself."""
+        unit = self.leads
+        return (self,) if unit is None else unit.together
+
+    @property
+    def assigned(self) -> AssignedPod:
+        """The pod on its row; it must have one."""
+        assert self.counted is not None, "every pod on a row counts there"
+        return AssignedPod(self.pod, self.counted, self.row, self.allocation)
+
+    @property
+    def order(self) -> OrderKey:
+        """The position in the queue order."""
+        pod = self.pod
+        return (self.borrower, -pod.priority, pod.created_seconds, self.arrival, pod.uid)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it waits and can take room."""
+        return self.state in USABLE and not self.broken
+
+    def back_off(self, now: float, backoff: Backoff) -> None:
+        """Count a failed attempt and set the end of its backoff."""
+        self.backoff_until = now + backoff.seconds(self.attempts)
+        self.attempts += 1

@@ -1,0 +1,295 @@
+"""The pods that count on rows, as columns, so that a choice of victims reads thousands of pods at once.
+
+Invariants:
+- A pod is here exactly while it counts in the node table, with the spec that counts there.
+- A pod keeps its slot while it is here; afterwards another pod may get the slot.
+- The requests of pods are kept once per spec, under a number.
+- Pods of one unit have its number; 0 means a unit of one. A change of one pod counts as a change of the rows of all.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from aischeduler.model.names import PODS
+from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.state.change_log import ChangeLog, rows_since
+from aischeduler.state.groups import Groups
+from aischeduler.state.label_index import Rows
+from aischeduler.state.pod_records import NOWHERE
+from aischeduler.state.requests import requested
+
+Slots = npt.NDArray[np.intp]
+"""The numbers of slots."""
+RunningTable = npt.NDArray[np.void]
+"""Running pods: their row, the number of their spec, and a field for each of `RunningFacts`."""
+
+SLOTS_FIRST: Final = 64
+CHANGES_MAX: Final = 2**12
+"""The most changes that the change log keeps."""
+ROWS_ONE_BY_ONE: Final = 16
+"""Up to this many rows are looked up one by one; for more, one pass over all slots is faster."""
+
+
+class RunningFacts(Struct, frozen=True, gc=False):
+    """What a choice of victims reads of a pod beside its spec.
+
+    `priority` is the highest of its unit. `home` is the number of its home pool; a `borrower` runs in another pool.
+    `ours` is True for pods of this scheduler.
+    `evictable` pods are pods of this scheduler that are neither guarded nor critical. `leaving` pods are terminating,
+    or victims already.
+    `started_seconds` is in unix seconds, 0 where unknown.
+    """
+
+    priority: int
+    borrower: bool
+    evictable: bool
+    leaving: bool
+    started_seconds: int
+    home: int = 0
+    ours: bool = True
+    unit: int = 0
+
+
+_FIELDS: Final = np.dtype(
+    [
+        ("row", np.int64),
+        ("spec", np.int64),
+        *((name, np.bool_ if kind is bool else np.int64) for name, kind in RunningFacts.__annotations__.items()),
+    ],
+    align=True,
+)
+
+
+class RunningPods:
+    """The table of the pods on rows. Columns are read by slot: `pods.table["priority"][slots]`."""
+
+    def __init__(self) -> None:
+        self.table = np.zeros(SLOTS_FIRST, dtype=_FIELDS)
+        self.table["row"] = NOWHERE
+        self.specs = SpecTable()
+        self._changes: ChangeLog[int] = ChangeLog(CHANGES_MAX)
+        self._slots: dict[str, int] = {}
+        self._uids: list[str] = [""] * SLOTS_FIRST
+        self._on_row: defaultdict[int, dict[str, int]] = defaultdict(dict)
+        """Row -> its pods: uid -> slot."""
+        self._units: Groups[int, int, None] = Groups()
+        """Unit -> the slots of its pods."""
+        self.spare: dict[int, int] = {}
+        """Unit -> how many of its pods may leave before the others are of no use; 0 where it is not here."""
+        self._free = list(range(SLOTS_FIRST - 1, -1, -1))
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._slots
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._changes.version
+
+    def changed_since(self, version: int) -> list[int] | None:
+        """Return the rows whose pods changed after this version, ascending; None where they are no longer kept."""
+        return rows_since(self._changes, version)
+
+    def add(self, uid: str, spec: PodSpec, row: int, facts: RunningFacts) -> None:
+        """Add a pod to a row."""
+        assert uid not in self._slots, "the pod counts on a row already"
+        self._changes.note(row)
+        if not self._free:
+            self._widen()
+        slot = self._free.pop()
+        self._slots[uid] = slot
+        self._uids[slot] = uid
+        self._on_row[row][uid] = slot
+        self._write(slot, row, self.specs.hold(spec), facts)
+        if facts.unit:
+            self._note(slot)
+
+    def remove(self, uid: str) -> None:
+        """Remove a pod from its row."""
+        slot = self._slots.pop(uid)
+        pod = self.table[slot]
+        self._note(slot)
+        self._leave_unit(slot)
+        del self._on_row[int(pod["row"])][uid]
+        self.specs.release(int(pod["spec"]))
+        pod["row"] = NOWHERE
+        self._uids[slot] = ""
+        self._free.append(slot)
+
+    def change(self, uid: str, facts: RunningFacts) -> None:
+        """Update the facts of a pod."""
+        slot = self._slots[uid]
+        pod = self.table[slot]
+        self._note(slot)
+        self._write(slot, int(pod["row"]), int(pod["spec"]), facts)
+
+    def follow_pools(self, rows: Rows, pool: npt.NDArray[np.int32]) -> None:
+        """Update which pods are borrowers on rows whose pool changed; `pool` is the pool column of the node table."""
+        for row in rows.tolist():
+            self._changes.note(row)
+        slots = self.slots_on(rows)
+        self.table["borrower"][slots] = self.table["home"][slots] != pool[self.table["row"][slots]]
+        for slot in slots[self.table["unit"][slots] != 0].tolist():
+            self._note(slot)
+
+    def set_spare(self, unit: int, pods: int) -> None:
+        """Set how many pods of a unit may leave before the others are of no use."""
+        if unit in self._units and self.spare.get(unit, 0) != pods:
+            self._note(next(iter(self._units[unit])))
+            self.spare[unit] = pods
+
+    def unit_with(self, slots: Slots) -> Slots:
+        """Return the slots of the other pods that are lost with these pods of one unit, ascending.
+
+        Where more of the unit leaves than it can spare, that is every other pod of it that may be evicted.
+        """
+        unit = int(self.table["unit"][slots[0]])
+        others = np.array(sorted(set(self._units[unit]).difference(slots.tolist())), dtype=np.intp)
+        leaving = self.table["leaving"][others]
+        if len(slots) + np.count_nonzero(leaving) <= self.spare.get(unit, 0):
+            return others[:0]
+        lost: Slots = others[~leaving & self.table["evictable"][others]]
+        return lost
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Let what a search writes into `leaving` last until the end: kept results are not asked meanwhile."""
+        before = self.table["leaving"].copy()
+        try:
+            yield
+        finally:
+            self.table["leaving"] = before
+
+    def uid_of(self, slot: int) -> str:
+        """Return the uid of the pod in a slot."""
+        return self._uids[slot]
+
+    def uids_of(self, slots: Slots) -> list[str]:
+        """Return the uids of the pods in these slots, in their order."""
+        uids = self._uids
+        return [uids[slot] for slot in slots.tolist()]
+
+    def slots_of(self, uids: Iterable[str]) -> Slots:
+        """Return the slots of these pods, ascending, without pods that are not here."""
+        return np.array(sorted(self._slots[uid] for uid in uids if uid in self._slots), dtype=np.intp)
+
+    def on_row(self, row: int) -> tuple[str, ...]:
+        """Return the uids of the pods on a row, sorted."""
+        return tuple(sorted(self._on_row.get(row, ())))
+
+    def pods_on(self, row: int) -> list[tuple[int, int, RunningFacts]]:
+        """Return the pods on a row, unordered: slot, number of the spec, facts."""
+        slots = list(self._on_row.get(row, {}).values())
+        pods = self.table[slots].tolist()
+        return [(slot, spec, RunningFacts(*facts)) for slot, (_, spec, *facts) in zip(slots, pods, strict=True)]
+
+    def slots_on(self, rows: Rows) -> Slots:
+        """Return the slots of all pods on the rows, unordered."""
+        if len(rows) <= ROWS_ONE_BY_ONE:
+            slots = [slot for row in rows.tolist() for slot in self._on_row.get(row, {}).values()]
+            return np.array(slots, dtype=np.intp)
+        on = np.zeros(max(int(rows.max()), int(self.table["row"].max())) + 2, dtype=np.bool_)
+        on[rows] = True
+        return np.flatnonzero(on[self.table["row"]])
+
+    def _note(self, slot: int) -> None:
+        """Note a change of a pod: the rows of its whole unit changed, because they are lost together."""
+        unit = self._unit_of(slot)
+        for one in sorted(self._units[unit]) if unit else (slot,):
+            self._changes.note(int(self.table["row"][one]))
+
+    def _unit_of(self, slot: int) -> int:
+        return int(self.table["unit"][slot]) if self._units else 0
+
+    def _leave_unit(self, slot: int) -> None:
+        unit = self._unit_of(slot)
+        if unit:
+            self._units.drop(unit, slot)
+            if unit not in self._units:
+                self.spare.pop(unit, None)
+            self.table["unit"][slot] = 0
+
+    def _write(self, slot: int, row: int, number: int, facts: RunningFacts) -> None:
+        if facts.unit != self._unit_of(slot):
+            self._leave_unit(slot)
+            if facts.unit:
+                self._units.put(facts.unit, slot, None)
+        self.table[slot] = (row, number, *astuple(facts))
+
+    def _widen(self) -> None:
+        old = len(self.table)
+        wider = np.zeros(old * 2, dtype=_FIELDS)
+        wider["row"] = NOWHERE
+        wider[:old] = self.table
+        self.table = wider
+        self._uids.extend([""] * old)
+        self._free.extend(range(old * 2 - 1, old - 1, -1))
+
+
+class SpecTable:
+    """The requests of pods, once per spec: `amounts` [number, resource], as the node table counts them.
+
+    Each pod takes one of the resource `pods`.
+    """
+
+    def __init__(self) -> None:
+        self.resources: dict[str, int] = {PODS: 0}
+        self.amounts = np.zeros((SLOTS_FIRST, 1), dtype=np.int64)
+        self._with_ports: set[int] = set()
+        self._numbers: dict[bytes, int] = {}
+        self._specs: dict[int, PodSpec] = {}
+        self._pods: Counter[int] = Counter()
+        self._free = list(range(SLOTS_FIRST - 1, -1, -1))
+
+    def hold(self, spec: PodSpec) -> int:
+        """Return the number of this spec and count one more pod of it."""
+        number = self._numbers.get(spec.key)
+        if number is None:
+            number = self._new(spec)
+        self._pods[number] += 1
+        return number
+
+    def release(self, number: int) -> None:
+        """Count one pod less, and free the number with the last pod."""
+        self._pods[number] -= 1
+        if not self._pods[number]:
+            del self._pods[number], self._numbers[self._specs.pop(number).key]
+            self._with_ports.discard(number)
+            self._free.append(number)
+
+    def spec(self, number: int) -> PodSpec:
+        """Return the spec of this number."""
+        return self._specs[number]
+
+    def holding(self, ports: tuple[HostPort, ...]) -> Slots:
+        """Return the numbers of the specs that use one of these host ports, on any address, ascending."""
+        wanted = {(port.protocol, port.port) for port in ports}
+        ports_of = {n: {(port.protocol, port.port) for port in self.spec(n).host_ports} for n in self._with_ports}
+        return np.array(sorted(number for number, used in ports_of.items() if used & wanted), dtype=np.intp)
+
+    def _new(self, spec: PodSpec) -> int:
+        if not self._free:
+            old = len(self.amounts)
+            self.amounts = np.pad(self.amounts, ((0, old), (0, 0)))
+            self._free.extend(range(old * 2 - 1, old - 1, -1))
+        number = self._numbers[spec.key] = self._free.pop()
+        self._specs[number] = spec
+        self.amounts[number] = 0
+        for resource, amount in spec.request.taken.items():
+            column = self.resources.setdefault(resource, len(self.resources))
+            if column == self.amounts.shape[1]:
+                self.amounts = np.pad(self.amounts, ((0, 0), (0, 1)))
+            self.amounts[number, column] = requested(amount)
+        if spec.host_ports:
+            self._with_ports.add(number)
+        return number

@@ -1,0 +1,379 @@
+"""The scheduling queue of one pool: active pods, pods in backoff, and pods that wait for an event.
+
+Invariants:
+- The order: home pods before borrowers, then priority, creation time, arrival, uid. It does not change while a pod
+  waits.
+- Parked pods are kept by class: an event that can help a pod can help all pods of its class, and is checked once.
+- One pod of a class is woken at a time. A pod that gets room, or leaves, wakes the next pod of its class; a pod that is
+  parked again does not. So an event costs one attempt more than it helps pods.
+- A unit of several pods is in the queue by its lead; its other pods are only counted.
+- A nominated pod is outside this chain: it waits for the room that it claims, and is woken by uid.
+- While no pod is active, a pod in backoff after a refusal is tried early; a pod in backoff after an error waits until
+  its backoff ends. Source: kube-scheduler since 1.33 (KEP-5142).
+- The five-minute flush brings back a pod that waited for an event for five minutes. It shows lost wake-ups.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import chain, islice
+from operator import attrgetter
+from typing import Final
+
+import numpy as np
+from sortedcontainers import SortedKeyList
+
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.unsupported_constraints import ConstraintKind
+from aischeduler.state.demand_table import DemandTable
+from aischeduler.state.groups import Groups
+from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_records import USABLE, Backoff, OrderKey, PodRecord, PodState, Unit
+from aischeduler.state.queued_class import QueuedClass, class_key
+from aischeduler.state.requests import Amounts
+from aischeduler.state.transitions import Transition, change_state
+
+NET_SECONDS: Final = 300.0
+
+_order: Final = attrgetter("order")
+_time: Final = attrgetter("backoff_until", "order")
+_turn: Final = attrgetter("turn")
+
+
+@dataclass(slots=True)
+class QueueChanges:
+    """What all queues share: the `pools` whose queue changed since the last read, and borrowers by home.
+
+    `version` grows with every change of a queue, `versions` with those of one queue.
+    """
+
+    pools: set[str] = field(default_factory=set)
+    version: int = 0
+    versions: Counter[str] = field(default_factory=Counter)
+    abroad: Groups[str, str, PodRecord] = field(default_factory=Groups)
+    """Home pool -> its pods, by uid, that wait in the queues of other pools."""
+
+
+class PoolQueue:
+    """The waiting pods of one pool; `shared` notes every change."""
+
+    def __init__(self, pool: str, nodes: NodeTable, shared: QueueChanges, backoff: Backoff) -> None:
+        self.pool = pool
+        self._terms = backoff
+        self._shared = shared
+        self.home_active = 0
+        """The number of active home pods."""
+        self.borrowers_ask: Counter[str] = Counter()
+        """The requests of the borrowers in this queue, by resource."""
+        self._records: dict[str, PodRecord] = {}
+        self._active: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
+        self._backoff: SortedKeyList[PodRecord, tuple[float, OrderKey]] = SortedKeyList(key=_time)
+        self._early: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
+        self._classes: dict[bytes, QueuedClass] = {}
+        self._slots: dict[int, QueuedClass] = {}
+        self._heads: SortedKeyList[QueuedClass, OrderKey] = SortedKeyList(key=_turn)
+        self._usable = 0
+        self._demand = DemandTable(nodes)
+        self._since: OrderedDict[str, float] = OrderedDict()
+        self._counts: Counter[PodState] = Counter()
+        self._named: dict[PodState, dict[str, PodRecord]] = {PodState.NOMINATED: {}, PodState.HELD: {}}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of a pod in this queue, or of the pool's own pods in other queues."""
+        return self._shared.versions[self.pool]
+
+    def records(self) -> tuple[PodRecord, ...]:
+        """Return every record in the queue, in the order in which they came."""
+        return tuple(self._records.values())
+
+    def counts(self) -> dict[PodState, int]:
+        """Return the number of pods in each state."""
+        return {state: self._counts[state] for state in PodState}
+
+    def held(self) -> Counter[ConstraintKind]:
+        """Return the number of pods that each kind of constraint holds."""
+        kinds = (record.constraint for record in self._named[PodState.HELD].values())
+        return Counter(kind for kind in kinds if kind is not None)
+
+    def pending(self) -> tuple[tuple[PodSpec, int], ...]:
+        """Return the number of pods of each class, without gated pods."""
+        return tuple((alike.spec, alike.pending) for alike in self._classes.values() if alike.pending)
+
+    def add(self, record: PodRecord, now: float) -> None:
+        """Add a pod: it is in backoff until its backoff ends, else active."""
+        if record.backoff_until > now:
+            self._enter(record, Transition.FAILED if record.failed else Transition.BACKS_OFF)
+            self._backoff.add(record)
+            if not record.failed:
+                self._early.add(record)
+        else:
+            self._enter(record, Transition.READY)
+            self._active.add(record)
+
+    def gate(self, record: PodRecord) -> None:
+        """Add a gated pod: only a change of the pod, or of its unit, moves it."""
+        self._enter(record, Transition.GATED)
+
+    def group(self, record: PodRecord) -> None:
+        """Add a pod that waits in the place of the lead of its unit."""
+        self._enter(record, Transition.GROUPED)
+
+    def pop(self) -> PodRecord | None:
+        """Remove and return the first pod that is ready; None where there is none. `flush` ends backoffs."""
+        if self._active:
+            record = self._active.pop(0)
+            del self._records[record.pod.uid]
+            self._leave(record)
+            return record
+        if not self._early:
+            return None
+        record = self._early[0]
+        self.remove(record)
+        return record
+
+    def park(self, record: PodRecord, now: float) -> None:
+        """Park a pod that no node fits: it waits for an event that can help it."""
+        self._wait(record, Transition.NO_ROOM, now)
+        record.back_off(now, self._terms)
+        alike = self._classes[class_key(record)]
+        alike.parked.add(record)
+        if alike.head is record:
+            self._take_turn(alike)
+
+    def nominate(self, record: PodRecord, now: float) -> None:
+        """Add a nominated pod: it waits for the room that it claims."""
+        self._wait(record, Transition.MADE_ROOM, now)
+
+    def hold(self, record: PodRecord, now: float) -> None:
+        """Hold a pod: it waits for a change of the pod, or of what holds it."""
+        self._wait(record, Transition.REFUSED, now)
+        record.back_off(now, self._terms)
+
+    def retry(self, record: PodRecord, now: float) -> None:
+        """Add a pod after an error: it waits until its backoff ends."""
+        record.failed = True
+        record.back_off(now, self._terms)
+        self.add(record, now)
+
+    def holds(self, record: PodRecord) -> bool:
+        """Return whether the pod is in this queue."""
+        return self._records.get(record.pod.uid) is record
+
+    def remove(self, record: PodRecord) -> None:
+        """Remove a pod, whatever its state."""
+        del self._records[record.pod.uid]
+        if record.state is PodState.ACTIVE:
+            self._active.remove(record)
+        elif record.state is PodState.BACKOFF:
+            self._backoff.remove(record)
+            if not record.failed:
+                self._early.remove(record)
+        elif record.state is PodState.PARKED:
+            alike = self._classes[class_key(record)]
+            first = alike.head is record
+            alike.parked.remove(record)
+            if first:
+                self._take_turn(alike)
+        self._since.pop(record.pod.uid, None)
+        self._leave(record)
+
+    @property
+    def has_parked(self) -> bool:
+        """Whether a pod is parked."""
+        return bool(self._heads)
+
+    @property
+    def first_parked(self) -> PodRecord:
+        """The first parked pod of all classes; there must be one."""
+        return self._heads[0].head
+
+    def parked(self, after: OrderKey | None = None) -> tuple[QueuedClass, ...]:
+        """Return the classes with parked pods in queue order; with `after`, only those later in the order."""
+        return tuple(self._heads.irange_key(after, inclusive=(False, True)))
+
+    def parked_first(self, most: int) -> list[PodRecord]:
+        """Return the first parked pods in queue order, at most `most`."""
+        classes = self._heads[:most]  # every head of another class comes after all of these heads
+        return list(islice(merge(*(alike.parked for alike in classes), key=_order), most))
+
+    def parked_within(self, room: Amounts, after: OrderKey | None = None) -> Iterator[QueuedClass]:
+        """Yield the classes with parked pods whose request fits into `room`, in queue order.
+
+        With `after`, only those later in the order. The queue must not change during the iteration.
+        """
+        if self._heads:
+            fitting = self._demand.fitting(room)
+            later = self._heads.irange_key(after, inclusive=(False, True))
+            yield from (alike for alike in later if fitting[alike.slot])
+
+    def request(self, alike: QueuedClass) -> Amounts:
+        """Return the request of a pod of this class, by column of the node table.
+
+        Of a unit it is the smallest of each column: what one of its pods needs at least.
+        """
+        return self._demand.request(alike.slot)
+
+    @property
+    def has_usable(self) -> bool:
+        """Whether a home pod that can take room waits in this queue or another."""
+        return self._usable > 0 or self.pool in self._shared.abroad
+
+    def usable_within(self, room: Amounts) -> tuple[tuple[PodSpec, ...], tuple[Unit, ...]]:
+        """Return the home pods in this queue that can take room and whose request fits into `room`.
+
+        They are specs, each class once, and units of several pods, one of whose pods may fit. The home pods in other
+        queues are added, whatever they request.
+        """
+        here = (self._slots[slot] for slot in np.flatnonzero(self._demand.fitting(room)).tolist())
+        found: list[tuple[PodSpec, Unit | None]] = [(alike.spec, alike.unit) for alike in here if alike.usable]
+        found += ((record.pod.spec, record.leads) for record in self._away())
+        specs = {spec.key: spec for spec, unit in found if unit is None}
+        return tuple(specs.values()), tuple(unit for _, unit in found if unit is not None)
+
+    def _away(self) -> Iterable[PodRecord]:
+        """Return the home pods in other queues."""
+        return self._shared.abroad.get(self.pool, {}).values()
+
+    def in_state(self, state: PodState) -> tuple[PodRecord, ...]:
+        """Return the pods in this state, in queue order."""
+        if not self._counts[state]:
+            return ()
+        found = self._named.get(state, self._records)
+        return tuple(sorted((record for record in found.values() if record.state is state), key=_order))
+
+    def nominated_within(self, room: Amounts) -> tuple[PodRecord, ...]:
+        """Return the nominated pods whose request fits into `room`, in queue order."""
+        if not self._counts[PodState.NOMINATED]:
+            return ()
+        fitting = (self._slots[slot].nominated.values() for slot in np.flatnonzero(self._demand.fitting(room)).tolist())
+        return tuple(sorted(chain.from_iterable(fitting), key=_order))
+
+    def queued_class(self, key: bytes) -> QueuedClass | None:
+        """Return the class of this key; None where no pod of it waits."""
+        return self._classes.get(key)
+
+    def wake_next(self, record: PodRecord, now: float, *, at_once: bool = False) -> None:
+        """Wake the first parked pod of this pod's class, if there is one; `at_once` skips its backoff."""
+        alike = self._classes.get(class_key(record))
+        if alike is not None and alike.parked:
+            wake = self.wake_at_once if at_once else self._wake
+            wake(alike.head, now)
+
+    def wake_at_once(self, record: PodRecord, now: float) -> None:
+        """Wake this pod, whatever its state, without backoff."""
+        record.backoff_until = now
+        self._wake(record, now)
+
+    def flush(self, now: float) -> list[PodRecord]:
+        """Wake the pods whose backoff ended, and the pods that waited for five minutes.
+
+        Return the latter, without held pods, which wait for a change of their own, and without pods of a class of which
+        another pod is about to be tried, because that pod wakes them.
+        """
+        caught: list[PodRecord] = []
+        keys_away: set[bytes] | None = None
+        while self._backoff and self._backoff[0].backoff_until <= now:
+            self._wake(self._backoff[0], now)
+        while self._since:
+            uid, since = next(iter(self._since.items()))
+            if since + NET_SECONDS > now:
+                break
+            record = self._records[uid]
+            if keys_away is None:
+                keys_away = {class_key(away) for away in self._away()}
+            key = class_key(record)  # a pod of this class may be about to be tried here, or wait in another queue
+            if record.state is not PodState.HELD and key not in keys_away and not self._classes[key].moves:
+                caught.append(record)
+            self._wake(record, now)
+        return caught
+
+    @property
+    def lively(self) -> bool:
+        """Whether `pop` returns a pod now."""
+        return bool(self._active or self._early)
+
+    def next_wakeup(self) -> float | None:
+        """Return when `flush` has something to do; None where no pod waits for time."""
+        times = [self._backoff[0].backoff_until] if self._backoff else []
+        if self._since:
+            times.append(next(iter(self._since.values())) + NET_SECONDS)
+        return min(times, default=None)
+
+    def _wake(self, record: PodRecord, now: float) -> None:
+        self.remove(record)
+        self.add(record, now)
+
+    def _wait(self, record: PodRecord, change: Transition, now: float) -> None:
+        record.failed = False
+        record.caught = None
+        self._enter(record, change)
+        self._since[record.pod.uid] = now
+
+    def _enter(self, record: PodRecord, change: Transition) -> None:
+        change_state(record, change)
+        self._records[record.pod.uid] = record
+        record.queue = self.pool
+        self._count(record, 1)
+
+    def _leave(self, record: PodRecord) -> None:
+        self._count(record, -1)
+        record.queue = ""
+
+    def _take_turn(self, alike: QueuedClass) -> None:
+        """Put a class where its first parked pod is in the order; nowhere without parked pods."""
+        self._heads.discard(alike)
+        if alike.parked:
+            alike.turn = alike.head.order
+            self._heads.add(alike)
+
+    def _count(self, record: PodRecord, sign: int) -> None:
+        shared, state = self._shared, record.state
+        shared.version += 1
+        shared.versions[self.pool] += 1
+        shared.pools.add(self.pool)
+        self._counts[state] += sign
+        if state in self._named:
+            self._name(self._named[state], record, sign)
+        if state is PodState.GATED:
+            return
+        home = record.home == self.pool
+        if not home:
+            for one in record.together:
+                for resource, amount in one.pod.spec.request.amounts.items():
+                    self.borrowers_ask[resource] += sign * amount
+            self._shared.versions[record.home] += 1
+            if sign > 0:
+                self._shared.abroad.put(record.home, record.pod.uid, record)
+            else:
+                self._shared.abroad.drop(record.home, record.pod.uid)
+        if state is PodState.ACTIVE and home:
+            self.home_active += sign
+        key = class_key(record)
+        alike = self._classes.get(key) or self._new_class(key, record)
+        alike.pending += sign
+        if state is PodState.NOMINATED:
+            self._name(alike.nominated, record, sign)
+        if home and state in USABLE and not record.broken:
+            alike.usable += sign
+            self._usable += sign
+        if not alike.pending:
+            self._demand.drop(alike.slot)
+            del self._slots[alike.slot], self._classes[key]
+
+    def _name(self, named: dict[str, PodRecord], record: PodRecord, sign: int) -> None:
+        if sign > 0:
+            named[record.pod.uid] = record
+        else:
+            del named[record.pod.uid]
+
+    def _new_class(self, key: bytes, record: PodRecord) -> QueuedClass:
+        slot = self._demand.put(*(one.pod.spec for one in record.together))
+        parked: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
+        alike = self._classes[key] = QueuedClass(record.pod.spec, slot, parked, unit=record.leads)
+        self._slots[slot] = alike
+        return alike

@@ -1,0 +1,138 @@
+"""What-if on the live node table: place and remove pods, look, and undo.
+
+Invariants:
+- A trial leaves no trace: amounts, allocations, counts, versions, change logs and kept results are as before. It is
+  used as a context manager.
+- While a `Trial` is open, the rows that it changed are `tentative`: nothing is kept of what is read on them.
+- Trials nest.
+- Where an exception ends a trial, the changed rows count as changed, so that recovery counts them again.
+- A `Clearing` serves one preemptor on many rows at once: host ports that this pod does not use, and what only scores
+  read, do not change. Inside, the filters are called, and the kept results of classes are not read. Each row is judged
+  as if pods had left that row alone; so counts by selector change apart.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import numpy as np
+
+from aischeduler.model.allocation import allocation_of
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.topology_spread import PodSelector
+from aischeduler.state.assigned_pod import AssignedPod
+from aischeduler.state.label_index import Rows
+from aischeduler.state.node_table import NodeTable
+from aischeduler.state.running_pods import RunningPods, Slots
+
+
+class Trial:
+    """One trial, which begins without the `gone` pods. Nothing else may change the table while it is open."""
+
+    def __init__(self, nodes: NodeTable, gone: Sequence[AssignedPod] = ()) -> None:
+        self.nodes = nodes
+        self._gone = gone
+        self._steps: list[tuple[int, list[AssignedPod]]] = []
+
+    def __enter__(self) -> Self:
+        if self._gone:
+            try:
+                self.remove(self._gone)
+            except BaseException:  # what raises here does not reach `__exit__`
+                self.put_back(failed=True)
+                raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.put_back(failed=error[0] is not None)
+
+    def place(self, pod: AssignedPod) -> None:
+        """Add a pod to its row, as if it were bound there."""
+        self._step(1, [pod])
+
+    def remove(self, pods: Iterable[AssignedPod]) -> None:
+        """Remove pods from their rows, as if they were gone; pods of one class in one step."""
+        alike: dict[bytes, list[AssignedPod]] = {}
+        for one in pods:
+            alike.setdefault(one.spec.key, []).append(one)
+        for group in alike.values():
+            self._step(-1, group)
+
+    def put_back(self, *, failed: bool = False) -> None:
+        """Undo every step, the last step first; with `failed`, the rows count as changed."""
+        steps, self._steps = self._steps, []
+        try:
+            for sign, pods in reversed(steps):
+                self.nodes.count_tentatively(pods, -sign)
+        except BaseException:
+            failed = True
+            raise
+        finally:
+            for one in (one for _, pods in steps for one in pods):
+                self.nodes.tentative[one.row] -= 1
+                if not self.nodes.tentative[one.row]:
+                    del self.nodes.tentative[one.row]
+                if failed:
+                    self.nodes.touch(one.row)
+
+    def _step(self, sign: int, pods: list[AssignedPod]) -> None:
+        self._steps.append((sign, pods))
+        self.nodes.tentative.update(one.row for one in pods)
+        self.nodes.count_tentatively(pods, sign)
+
+
+class Clearing:
+    """A trial on the pods of `rows`. Nothing else may change the tables while it is open.
+
+    `counts` are the selectors by which rules count pods for the preemptor.
+    """
+
+    def __init__(
+        self, asker: PodSpec, nodes: NodeTable, running: RunningPods, rows: Rows, counts: tuple[PodSelector, ...] = ()
+    ) -> None:
+        self._nodes = nodes
+        self._running = running
+        self._rows = rows
+        self._columns = [nodes.column(resource) for resource in running.specs.resources]
+        self._used = nodes.used[:, rows]
+        self._specs_with_ports = running.specs.holding(asker.host_ports)
+        self._ports: list[tuple[int, PodSpec, int]] = []
+        """What was done with host ports: 1 or -1, the spec of the pod and its row."""
+        self._apart = {selector: np.zeros(nodes.width, dtype=np.int64) for selector in counts}
+
+    def __enter__(self) -> Self:
+        self._nodes.pod_counts.apart = self._apart or None
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._nodes.used[:, self._rows] = self._used
+        self._nodes.pod_counts.apart = None
+        for sign, spec, row in reversed(self._ports):
+            self._count_ports(spec, row, -sign)
+
+    def take_off(self, slots: Slots) -> None:
+        """Remove these pods from their rows; one row may have several."""
+        self._count(slots, -1)
+
+    def put_on(self, slots: Slots) -> None:
+        """Add these pods to their rows again."""
+        self._count(slots, 1)
+
+    def _count(self, slots: Slots, sign: int) -> None:
+        used, specs = self._nodes.used, self._running.specs
+        row, number = self._running.table["row"][slots], self._running.table["spec"][slots]
+        for column, amounts in zip(self._columns, sign * specs.amounts[number].T, strict=True):
+            np.add.at(used[column], row, amounts)
+        for selector, gone in self._apart.items():
+            count = self._nodes.pod_counts.of(selector)
+            counted = np.array([uid in count for uid in self._running.uids_of(slots)], dtype=np.bool_)
+            np.add.at(gone, row[counted], -sign)
+        if len(self._specs_with_ports):
+            with_ports = np.isin(number, self._specs_with_ports)
+            for pod_row, pod_number in zip(row[with_ports].tolist(), number[with_ports].tolist(), strict=True):
+                spec = specs.spec(pod_number)
+                self._count_ports(spec, pod_row, sign)
+                self._ports.append((sign, spec, pod_row))
+
+    def _count_ports(self, spec: PodSpec, row: int, sign: int) -> None:
+        count = self._nodes.take if sign > 0 else self._nodes.free
+        count(allocation_of(spec), row)
