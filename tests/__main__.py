@@ -5,6 +5,7 @@ starts a control plane of its own, where it needs one. A part's output appears w
 error shows how far the others are. The exit status is 0 only if every part passed.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -20,23 +21,43 @@ import pytest
 from tests import seeds
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-SCENARIOS: Final = ("tests/stage", "tests/worlds")
+SCENARIOS: Final[tuple[str, ...]] = ("tests/stage", "tests/worlds")
 """The suites whose scenarios run on several API servers, the real one among them."""
 LONG: Final = tuple(f"tests/real/test_{name}.py" for name in ("churn", "crowd", "handover", "lending_crowd", "release"))
 """The modules with the longest tests on the real API server."""
+OTHERS_ON_REAL: Final[tuple[str, ...]] = (
+    "tests/chart",
+    "tests/controlplane",
+    "tests/kube/test_pool_crd.py",
+    "tests/real",
+)
+"""Where all other tests on the real API server are. A part names paths because collecting all tests takes long."""
+CORE: Final = tuple(
+    f"tests/{name}"
+    for name in ("analysis", "engine", "framework", "model", "plugins", "policies", "properties", "state")
+)
+"""The tests of the core. With the random days they need about as much time as all other tests without a real server."""
+
+
+def without(paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the options of pytest that leave these paths out."""
+    return tuple(f"--ignore={path}" for path in paths)
+
+
+REAL: Final = ("-m", "real and not soak")
+PLAIN: Final = ("-m", "not real and not soak")
 PARTS: Final = {
-    "crowds on the real API server": ("-m", "real and not soak", *LONG),
-    "scenarios on the real API server": ("-m", "real and not soak", *SCENARIOS),
-    "everything else on the real API server": (
-        *("-m", "real and not soak"),
-        *(f"--ignore={path}" for path in (*LONG, *SCENARIOS)),
-    ),
-    "whole programs": ("-m", "whole and not real and not soak"),
-    "everything else": ("-m", "not whole and not real and not soak"),
+    "crowds on the real API server": (*REAL, *LONG),
+    "scenarios on the real API server": (*REAL, *SCENARIOS),
+    "everything else on the real API server": (*REAL, *OTHERS_ON_REAL, *without(LONG)),
+    "the core": (*PLAIN, *CORE),
+    "everything else": (*PLAIN, *without(CORE)),
 }
 """The options of pytest that select the tests of each part. Together the parts select each test exactly once."""
 PROGRESS_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.5
+NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
+"""Not set for the parts: they and the hundreds of programs that they start would compile the same modules each time."""
 PASSED: Final = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 """A part without tests passes: the real tests are left out where no control plane can be built, and pytest says so."""
 
@@ -58,8 +79,9 @@ class Running:
 def start(options: Sequence[str], output: Path) -> Running:
     """Start pytest with these options."""
     command = (sys.executable, "-m", "pytest", *options)
+    environment = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
     with output.open("wb") as file:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
     return Running(process, output, time.monotonic())
 
 

@@ -1,5 +1,6 @@
 """The parts of a test run: together they select each test exactly once, and a part that fails makes the run fail."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,18 +13,33 @@ FAILS = "def test_fails():\n    assert False\n"
 
 
 def test_each_test_is_in_exactly_one_part() -> None:
-    """The parts with the mark `real` name paths, or leave exactly these paths out; the others select by marks alone."""
-    parts = list(run.PARTS.values())
-    assert [part for part in parts if part[1] != "real and not soak"] == [
-        ("-m", "whole and not real and not soak"),
-        ("-m", "not whole and not real and not soak"),
-    ]
-    real = [part[2:] for part in parts if part[1] == "real and not soak"]
-    (rest,) = [part for part in real if any(option.startswith("--ignore=") for option in part)]
-    named = [path for part in real if part is not rest for path in part]
-    assert sorted(rest) == sorted(f"--ignore={path}" for path in named)
-    assert all((run.ROOT / path).exists() for path in named)
-    assert len(set(named)) == len(named)
+    """A part selects by its mark and by paths; the paths of two parts with the same mark have no test in common."""
+    crowds, scenarios, real, core, rest = run.PARTS.values()
+    assert crowds == (*run.REAL, *run.LONG)
+    assert scenarios == (*run.REAL, *run.SCENARIOS)
+    assert real == (*run.REAL, *run.OTHERS_ON_REAL, *(f"--ignore={path}" for path in run.LONG))
+    assert core == (*run.PLAIN, *run.CORE)
+    assert rest == (*run.PLAIN, *(f"--ignore={path}" for path in run.CORE))
+    assert {run.REAL, run.PLAIN} == {("-m", "real and not soak"), ("-m", "not real and not soak")}
+    paths = [run.ROOT / path for path in (*run.SCENARIOS, *run.OTHERS_ON_REAL, *run.CORE)]
+    assert [path for path in (*paths, *(run.ROOT / path for path in run.LONG)) if not path.exists()] == []
+    assert [(one, other) for one in paths for other in paths if one != other and one.is_relative_to(other)] == []
+
+
+def test_tests_on_the_real_api_server_are_where_a_part_looks_for_them() -> None:
+    here = [run.ROOT / path for path in (*run.SCENARIOS, *run.OTHERS_ON_REAL)]
+    others = [path for path in (run.ROOT / "tests").rglob("*.py") if not any(path.is_relative_to(one) for one in here)]
+    signs = re.compile(r"\bcontrol_plane\b|\bmark\.real\b")
+    assert [path for path in others if path != Path(__file__) and signs.search(path.read_text())] == []
+
+
+def test_programs_of_a_part_may_keep_their_bytecode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(run.NO_BYTECODE, "1")
+    source = "import sys\n\n\ndef test_it():\n    assert not sys.dont_write_bytecode\n"
+    (tmp_path / "test_it.py").write_text(source)
+    options = ("-q", str(tmp_path), "-p", "no:cacheprovider", f"--rootdir={tmp_path}", "-c", "/dev/null")
+    part = run.start(options, tmp_path / "output")
+    assert part.process.wait() == 0, part.output.read_text()
 
 
 @pytest.mark.whole

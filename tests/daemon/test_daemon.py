@@ -74,6 +74,7 @@ async def test_pod_that_fits_nowhere_gets_a_reason_and_is_bound_when_room_appear
 
 
 async def test_garbage_collector_that_was_off_during_the_first_lists_is_on_again() -> None:
+    gc.unfreeze()
     gc.disable()
     try:
         async with cluster() as world:

@@ -10,11 +10,11 @@ from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from tests import seeds
 from tests.properties.faults import BreakingWorld, Injector, break_engine
 from tests.properties.playing import SHRINKING_SECONDS_MAX, play
 from tests.properties.test_engine import TakingBack
 from tests.properties.world import World
-from tests.seeds import seed
 
 GENERATE = (Phase.generate,)
 """No shrinking: a shorter run raises at other calls."""
@@ -48,9 +48,11 @@ class BreakingEngine(TakingBack):
         super().teardown()
 
 
-def play_exceptions(monkeypatch: pytest.MonkeyPatch, runs: int, machine: type[BreakingEngine] = BreakingEngine) -> None:
-    """Play runs in which the engine raises; enough different calls must have raised."""
-    number = seed()
+def play_exceptions(
+    monkeypatch: pytest.MonkeyPatch, runs: int, machine: type[BreakingEngine] = BreakingEngine, name: str = ""
+) -> None:
+    """Play runs in which the engine raises; enough different calls must have raised. A name gives a seed of its own."""
+    number = seeds.number(name) if name else seeds.seed()
     machine.seed = number
     injectors: list[Injector] = []
 
@@ -74,4 +76,11 @@ def test_exceptions_cost_one_attempt_briefly(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_exceptions_cost_one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_exceptions(monkeypatch, runs=100)
+    play_exceptions(monkeypatch, runs=60)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("number", range(20))
+def test_exceptions_cost_one_attempt_at_length(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    play_exceptions(monkeypatch, 200, name=f"exceptions, at length {number}")

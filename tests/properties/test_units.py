@@ -107,7 +107,14 @@ def test_random_days_with_pairs_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days_with_pairs() -> None:
-    play(PairedEngine, seeds.number("pairs"), runs=100)
+    play(PairedEngine, seeds.number("pairs"), runs=60)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("number", range(20))
+def test_random_days_with_pairs_at_length(number: int) -> None:
+    play(PairedEngine, seeds.number(f"pairs, at length {number}"), runs=200)
 
 
 class BreakingPairWorld(BreakingWorld, PairWorld):
@@ -128,4 +135,11 @@ def test_exception_costs_a_pair_one_attempt_briefly(monkeypatch: pytest.MonkeyPa
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_exception_costs_a_pair_one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_exceptions(monkeypatch, 60, BreakingPairedEngine)
+    play_exceptions(monkeypatch, 52, BreakingPairedEngine)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("number", range(20))
+def test_exception_costs_a_pair_one_attempt_at_length(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    play_exceptions(monkeypatch, 100, BreakingPairedEngine, f"pairs, at length {number}")

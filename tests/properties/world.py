@@ -76,6 +76,8 @@ class World:
         self.timing = Timing()
         self._unheard: list[Event] = []
         self._pods_made = 0
+        self._changed = True
+        """Whether the engine was called since its state was checked."""
         self.scheduler = self._start()
 
     def _start(self) -> CheckedScheduler:
@@ -183,6 +185,7 @@ class World:
         ]
 
     def _tell(self, event: Event) -> None:
+        self._changed = True
         self.scheduler.observe(event, self.now)
 
     # Actions of the engine.
@@ -194,6 +197,7 @@ class World:
             pools = self.scheduler.ready(self.now)
             if not pools:
                 break
+            self._changed = True
             for pool in pools:
                 actions = self.scheduler.decide(pool, self.now, limit)
                 count += len(actions)
@@ -307,7 +311,7 @@ class World:
         self.binds.clear()
         self.evictions.clear()
         self._unheard.clear()
-        self.scheduler = self._start()
+        self.scheduler, self._changed = self._start(), True
         self.list_again()
 
     # The end.
@@ -340,11 +344,13 @@ class World:
         raise AssertionError(f"the world does not come to rest: {self.said[-10:]}")
 
     def go_on(self) -> None:
-        """Let the parts that act by themselves act for a few rounds."""
+        """Let the parts that act by themselves act for a few rounds; check the state if the engine was called."""
         for _ in range(3):
             if not self._round(3):
                 break
-        self.scheduler.look()
+        if self._changed:
+            self.scheduler.look()
+            self._changed = False
 
     def _round(self, most: int) -> bool:
         """Let each part of the world act at most `most` times; return whether something changed."""

@@ -17,6 +17,8 @@ from tests.real.daemon import Daemon, Line
 from tests.real.history import History
 
 FOLLOWS_WITHIN_SECONDS = 60.0
+POLL_SECONDS = 0.1
+"""Long, because a look may read the whole audit log, and the schedulers need the processors."""
 LOST = "lost the lease"
 FEW = 10
 """The pods that are created at one time."""
@@ -122,7 +124,7 @@ def wait(holds: Callable[[], bool], what: str, seconds: float = FOLLOWS_WITHIN_S
     began = time.monotonic()
     while not holds():
         assert time.monotonic() < began + seconds, f"{what}: not within {seconds:.0f} s"
-        time.sleep(0.01)
+        time.sleep(POLL_SECONDS)
     return time.monotonic() - began
 
 

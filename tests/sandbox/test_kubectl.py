@@ -106,16 +106,20 @@ def test_get_selects_by_labels_and_fields_in_all_namespaces(kubectl: Kubectl) ->
 
 
 def test_watch_shows_a_pod_come_and_go(kubectl: Kubectl) -> None:
+    there_before = a_pod("earlier")
+    there_before["metadata"]["labels"] = {"app": "watched"}
+    kubectl.apply(there_before)
     watch = kubectl.background("get", "pods", "-l", "app=watched", "-w", "--output-watch-events", "--no-headers")
     try:
+        assert watch.stdout is not None
+        seen = [watch.stdout.readline().split()[:2]]  # the list is read: the watch shows all that follows
         kubectl.apply(a_pod("watched"))
         kubectl.ok("delete", "pod", "watched")
-        assert watch.stdout is not None
-        seen = [watch.stdout.readline().split()[:2] for _ in range(3)]
+        seen += [watch.stdout.readline().split()[:2] for _ in range(3)]
     finally:
         watch.terminate()
         watch.communicate()
-    assert seen == [["ADDED", "watched"], ["MODIFIED", "watched"], ["DELETED", "watched"]]
+    assert seen == [["ADDED", "earlier"], ["ADDED", "watched"], ["MODIFIED", "watched"], ["DELETED", "watched"]]
 
 
 def test_label_annotate_patch_edit_and_replace_change_an_object(kubectl: Kubectl) -> None:
