@@ -318,7 +318,8 @@ class Cluster:
         """Return whether a pod on a row may be evicted now."""
         uid = record.pod.uid
         stays = self._stays(uid) or uid in self.reservations.delayed
-        return self._evictable(record.pod) and not self.leaving(uid) and not stays
+        evictable = self.ours(record.pod) and not record.pod.guarded and not record.pod.critical
+        return evictable and not self.leaving(uid) and not stays
 
     def on_row(self, row: int) -> tuple[PodRecord, ...]:
         """Return the records of the pods on a row, in the order of their uids."""
@@ -360,20 +361,17 @@ class Cluster:
 
     def _facts(self, record: PodRecord, pool: str) -> RunningFacts:
         """Return the facts of a pod on a row of this pool."""
-        pod, unit = record.pod, record.unit
+        pod, unit, ours = record.pod, record.unit, self.ours(record.pod)
         return RunningFacts(
             priority=pod.priority if unit is None else unit.priority,
             borrower=record.home != pool,
-            evictable=self._evictable(pod) and not self._stays(pod.uid),
+            evictable=ours and not pod.guarded and not pod.critical and not self._stays(pod.uid),
             leaving=self.leaving(pod.uid),
             started_seconds=pod.started_seconds,
             home=self.pools.id(record.home),
-            ours=self.ours(pod),
+            ours=ours,
             unit=0 if unit is None else unit.number,
         )
-
-    def _evictable(self, pod: Pod) -> bool:
-        return self.ours(pod) and not pod.guarded and not pod.critical
 
     def _stays(self, uid: str) -> bool:
         """Return whether an eviction of the pod was refused lately, or it does not terminate."""

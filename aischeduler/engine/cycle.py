@@ -40,7 +40,7 @@ from aischeduler.model.proposal import (
 )
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim, ClaimedRoom
-from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.pod_records import NOWHERE, PodRecord
 from aischeduler.state.scheduling_queue import PoolQueue
 from aischeduler.state.transitions import Transition, change_state
 
@@ -93,12 +93,14 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
         queue.add(record, now)
         form(cluster, record.unit)
         return 1
-    cluster.withdraw(record)
+    if record.offered != NOWHERE:
+        cluster.withdraw(record)
     if record.failed and _gated(cluster, record, now):
         return 1
     proposal = propose(cluster, record, queue.pool, now)
     result = apply(Attempt(cluster, queue, record, actions, now), proposal)
-    offer_ends(cluster, record)
+    if record.offered != NOWHERE:
+        offer_ends(cluster, record)
     if result is not None:
         cluster.counters.attempts[queue.pool, result] += 1
     pods = 1 if record.unit is None else len(record.together)

@@ -164,12 +164,12 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
     mortal = filter(cluster.may_go, loans)
     newest_first = sorted(mortal, key=lambda one: (-(one.pod.started_seconds or 2**62), -one.arrival, one.pod.uid))
     if pool.disable_sharing:
-        return list(dict.fromkeys(one for record in newest_first for one in _lost_with(cluster, record)))
+        return _with_lost(cluster, newest_first)
     chosen: dict[PodRecord, tuple[PodRecord, ...]] = {}
     gone: set[PodRecord] = set()
     for record in newest_first:
         if record not in gone and _over(pool.lending_limit, lent, record.pod.spec.request.taken):
-            chosen[record] = tuple(one for one in _lost_with(cluster, record) if one not in gone)
+            chosen[record] = tuple(one for one in _lost_with(cluster, record, gone) if one not in gone)
             gone.update(chosen[record])
             lent.subtract(_lent_to(pool, chosen[record]))
     ended: list[PodRecord] = []
@@ -179,15 +179,22 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
         if _over(pool.lending_limit, lent, taken):
             ended += reversed(chosen[record])
             lent.subtract(taken)
-    return ended[::-1]
+    return _with_lost(cluster, ended[::-1])
 
 
-def _lost_with(cluster: Cluster, record: PodRecord) -> tuple[PodRecord, ...]:
-    """Return the pod, and the pods of its unit that are of no use without it."""
+def _with_lost(cluster: Cluster, records: list[PodRecord]) -> list[PodRecord]:
+    """Return these pods, each followed by the pods of its unit that are of no use without them."""
+    gone = set(records)
+    return list(dict.fromkeys(one for record in records for one in _lost_with(cluster, record, gone)))
+
+
+def _lost_with(cluster: Cluster, record: PodRecord, gone: set[PodRecord]) -> tuple[PodRecord, ...]:
+    """Return the pod, and the pods of its unit that are of no use without it and those that are `gone`."""
     if record.unit is None:
         return (record,)
     running = cluster.running
-    others = running.uids_of(running.unit_with(running.slots_of([record.pod.uid])))
+    leave = running.slots_of(uid for uid, one in record.unit.members.items() if one is record or one in gone)
+    others = running.uids_of(running.unit_with(leave))
     return (record, *(cluster.records[uid] for uid in others))
 
 

@@ -75,7 +75,7 @@ def mark(cluster: Cluster) -> Mark:
 
 def before_attempt(cluster: Cluster, record: PodRecord) -> Before:
     """Return what a failed attempt of this pod must restore."""
-    pods = (record,) if record.leads is None else record.leads.pods
+    pods = (record,) if record.unit is None or record.leads is None else record.unit.pods
     return Before(mark(cluster), pods, cluster.claims.of(record.pod.uid), record.nominated, record.message)
 
 

@@ -220,7 +220,7 @@ class RunningPods:
             self.table["unit"][slot] = 0
 
     def _write(self, slot: int, row: int, number: int, facts: RunningFacts) -> None:
-        if facts.unit != self._unit_of(slot):
+        if (self._units or facts.unit) and facts.unit != self._unit_of(slot):
             self._leave_unit(slot)
             if facts.unit:
                 self._units.put(facts.unit, slot, None)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
-from aischeduler.state.pod_records import PodState
+from aischeduler.state.pod_records import PodRecord, PodState
 from aischeduler.state.scheduling_queue import PoolQueue
 from aischeduler.state.transitions import TRANSITIONS, Transition
 from tests.build import a_node, a_pod, a_pool
@@ -254,8 +255,14 @@ def test_check_of_a_claim_that_fails_in_an_attempt_does_not_queue_the_pod_of_the
 
 
 def test_attempt_that_failed_after_its_bind_is_undone_completely(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = Session(a_node("n", cpu="1"), a_pod("p"))
-    fail_once(monkeypatch, "cycle", "offer_ends")
+    session, wake_alike, calls = Session(a_node("n", cpu="1"), a_pod("p")), Cluster.wake_alike, count()
+
+    def failing(cluster: Cluster, record: PodRecord, now: float) -> None:
+        if next(calls) == 0:
+            raise ValueError("a bug in a step")
+        wake_alike(cluster, record, now)
+
+    monkeypatch.setattr(Cluster, "wake_alike", failing)
     said = session.decide()
     assert binds(said) == {}
     assert session.scheduler.counters.attempts == {("default", Result.ERROR): 1}

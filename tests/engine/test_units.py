@@ -224,6 +224,17 @@ def test_ended_loan_of_a_pair_ends_for_both() -> None:
     assert sorted(evictions(session.decide())) == ["x-0", "x-1"]
 
 
+def test_ended_loans_of_more_pods_than_a_unit_can_spare_end_for_all_of_them() -> None:
+    pods = [one_of("x", f"x-{number}", pool="home") for number in range(3)]
+    rich = a_pool("rich", labels={"pool": "rich"})
+    session = a_session(a_pool("home"), rich, a_node("r", cpu="6", labels={"pool": "rich"}), *pods)
+    assert sorted(binds(session.decide()) | binds(session.decide())) == ["x-0", "x-1", "x-2"]
+    session.see(
+        a_pool("rich", labels={"pool": "rich"}, lending_limit={"cpu": 2000}, reclaim_policy=ReclaimPolicy.EVICT)
+    )
+    assert sorted(evictions(session.decide())) == ["x-0", "x-1", "x-2"]
+
+
 @pytest.mark.parametrize("refusal", [BindRefusal.UNAVAILABLE, BindRefusal.STALE])
 def test_refused_binding_of_one_pod_is_tried_again_alone(refusal: BindRefusal) -> None:
     session = a_session(a_node("n", cpu="4"), one_of("x", "x-0"), one_of("x", "x-1"))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
+from aischeduler.engine.message_updates import reason
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import EvictionCause
 from aischeduler.model.disruption_budget import DisruptionBudget
@@ -361,13 +362,12 @@ class Engine(Days):
         assert self.unconfirmed(fresh) == []
 
     def unconfirmed(self, fresh: Scheduler) -> list[tuple[str, str, str]]:
-        """Return the waiting pods with a reason that has clauses which the new engine's reason lacks."""
-        ours, found = self.world.scheduler, []
-        for uid, record in ours._cluster.records.items():
-            told, tried = ours.why(uid), fresh.why(uid)
-            if record.state is PodState.PARKED and uid not in self.world.given_up and clauses(told) != clauses(tried):
-                found.append((uid, told, tried))
-        return found
+        """Return the waiting pods with clauses in their reason that an attempt of the new engine would not name now."""
+        ours, other = self.world.scheduler, fresh._cluster
+        waiting = [uid for uid, one in ours._cluster.records.items() if one.state is PodState.PARKED]
+        told = [(uid, ours.why(uid)) for uid in waiting if uid not in self.world.given_up]
+        both = [(uid, why, reason(other, other.records[uid], other.now)) for uid, why in told]
+        return [(uid, why, tried) for uid, why, tried in both if clauses(why) != clauses(tried)]
 
 
 class TakingBack(Engine):
