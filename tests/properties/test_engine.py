@@ -384,13 +384,13 @@ class TakingBack(Engine):
 
 
 def test_random_days_briefly() -> None:
-    play(TakingBack, seeds.number("engine, briefly"), runs=10)
+    play(TakingBack, seeds.number("engine, briefly"), runs=5)
 
 
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days() -> None:
-    play(Engine, seeds.number("engine"), runs=140)
+    play(Engine, seeds.number("engine"), runs=110)
 
 
 @pytest.mark.soak

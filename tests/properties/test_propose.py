@@ -47,6 +47,6 @@ def test_proposals_of_every_kind_change_nothing(monkeypatch: pytest.MonkeyPatch)
     for module in (cycle, message_updates):
         monkeypatch.setattr(module, "propose", checks.propose)
     for machine in (Engine, TakingBack, PairedEngine):
-        play(machine, seeds.number(f"proposals of {machine.__name__}"), runs=8, phases=(Phase.generate,))
+        play(machine, seeds.number(f"proposals of {machine.__name__}"), runs=5, phases=(Phase.generate,))
     assert checks.faults == []
     assert set(checks.kinds) == KINDS

@@ -101,7 +101,7 @@ class PairedEngine(TakingBack):
 
 
 def test_random_days_with_pairs_briefly() -> None:
-    play(PairedEngine, seeds.number("pairs, briefly"), runs=10)
+    play(PairedEngine, seeds.number("pairs, briefly"), runs=5)
 
 
 @pytest.mark.whole
@@ -129,7 +129,7 @@ class BreakingPairedEngine(BreakingEngine, PairedEngine):
 
 
 def test_exception_costs_a_pair_one_attempt_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_exceptions(monkeypatch, 10, BreakingPairedEngine)
+    play_exceptions(monkeypatch, 5, BreakingPairedEngine)
 
 
 @pytest.mark.whole
