@@ -70,7 +70,7 @@ def play_exceptions(
 
 
 def test_exceptions_cost_one_attempt_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_exceptions(monkeypatch, runs=5)
+    play_exceptions(monkeypatch, runs=10)
 
 
 @pytest.mark.whole
