@@ -37,6 +37,8 @@ CORE: Final = tuple(
     for name in ("analysis", "engine", "framework", "model", "plugins", "policies", "properties", "state")
 )
 """The tests of the core. With the random days they need about as much time as all other tests without a real server."""
+SHELLS: Final = ("tests/cli", "tests/daemon", "tests/kube")
+"""The tests of the programs and of the Kubernetes client: they wait more than they compute."""
 
 
 def without(paths: Sequence[str]) -> tuple[str, ...]:
@@ -51,7 +53,8 @@ PARTS: Final = {
     "scenarios on the real API server": (*REAL, *SCENARIOS),
     "everything else on the real API server": (*REAL, *OTHERS_ON_REAL, *without(LONG)),
     "the core": (*PLAIN, *CORE),
-    "everything else": (*PLAIN, *without(CORE)),
+    "the programs": (*PLAIN, *SHELLS),
+    "everything else": (*PLAIN, *without((*CORE, *SHELLS))),
 }
 """The options of pytest that select the tests of each part. Together the parts select each test exactly once."""
 PROGRESS_SECONDS: Final = 30.0

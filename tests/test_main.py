@@ -14,16 +14,19 @@ FAILS = "def test_fails():\n    assert False\n"
 
 def test_each_test_is_in_exactly_one_part() -> None:
     """A part selects by its mark and by paths; the paths of two parts with the same mark have no test in common."""
-    crowds, scenarios, real, core, rest = run.PARTS.values()
+    crowds, scenarios, real, core, programs, rest = run.PARTS.values()
     assert crowds == (*run.REAL, *run.LONG)
     assert scenarios == (*run.REAL, *run.SCENARIOS)
     assert real == (*run.REAL, *run.OTHERS_ON_REAL, *(f"--ignore={path}" for path in run.LONG))
     assert core == (*run.PLAIN, *run.CORE)
-    assert rest == (*run.PLAIN, *(f"--ignore={path}" for path in run.CORE))
+    assert programs == (*run.PLAIN, *run.SHELLS)
+    assert rest == (*run.PLAIN, *(f"--ignore={path}" for path in (*run.CORE, *run.SHELLS)))
     assert {run.REAL, run.PLAIN} == {("-m", "real and not soak"), ("-m", "not real and not soak")}
-    paths = [run.ROOT / path for path in (*run.SCENARIOS, *run.OTHERS_ON_REAL, *run.CORE)]
-    assert [path for path in (*paths, *(run.ROOT / path for path in run.LONG)) if not path.exists()] == []
-    assert [(one, other) for one in paths for other in paths if one != other and one.is_relative_to(other)] == []
+    real_paths, plain_paths = (*run.SCENARIOS, *run.OTHERS_ON_REAL), (*run.CORE, *run.SHELLS)
+    assert [path for path in (*real_paths, *plain_paths, *run.LONG) if not (run.ROOT / path).exists()] == []
+    for alike in (real_paths, plain_paths):
+        paths = [run.ROOT / path for path in alike]
+        assert [(one, other) for one in paths for other in paths if one != other and one.is_relative_to(other)] == []
 
 
 def test_tests_on_the_real_api_server_are_where_a_part_looks_for_them() -> None:
