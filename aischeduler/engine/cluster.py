@@ -316,10 +316,8 @@ class Cluster:
 
     def may_go(self, record: PodRecord) -> bool:
         """Return whether a pod on a row may be evicted now."""
-        uid = record.pod.uid
-        stays = self._stays(uid) or uid in self.reservations.delayed
-        evictable = self.ours(record.pod) and not record.pod.guarded and not record.pod.critical
-        return evictable and not self.leaving(uid) and not stays
+        facts = self._facts(record, self.pool_of(record.row))
+        return facts.evictable and not facts.leaving and record.pod.uid not in self.reservations.delayed
 
     def on_row(self, row: int) -> tuple[PodRecord, ...]:
         """Return the records of the pods on a row, in the order of their uids."""

@@ -14,13 +14,12 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import note_held
 from aischeduler.engine.counters import Result
 from aischeduler.engine.evictions import evict
-from aischeduler.engine.five_minute_flush import count_saved
 from aischeduler.engine.freshness import await_fresh_view
 from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.nominator import end_claim_of, renominate
 from aischeduler.engine.permits import delay, reserve, send, take_back
 from aischeduler.engine.propose import propose
-from aischeduler.engine.queueing_hints import offer_ends
+from aischeduler.engine.queueing_hints import count_saved, offer_ends
 from aischeduler.engine.units import form
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.framework.plugin import Delayed, Vetoed

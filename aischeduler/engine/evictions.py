@@ -1,4 +1,4 @@
-"""Evictions: requested, under way, refused.
+"""Evictions: requested, under way, refused; and reads of pods whose eviction or Binding shows no effect.
 
 Invariants:
 - A pod whose eviction is requested, or that is terminating, is leaving: claims count on its room, and it is no victim
@@ -10,12 +10,12 @@ Invariants:
 """
 
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 from aischeduler.engine.cluster import Asked, Cluster
 from aischeduler.engine.freshness import await_to_end_loans, is_fresh
-from aischeduler.engine.unconfirmed_pods import UNHEARD_SECONDS
-from aischeduler.model.actions import Action, Evict, EvictionCause
+from aischeduler.model.actions import Action, Evict, EvictionCause, ReadPod
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from aischeduler.model.pod import Pod
@@ -31,6 +31,12 @@ FLUSHED_AT_ONCE: Final = 64
 """The most pods of each kind that one decision handles because their time has come."""
 PROTECTED_SECONDS: Final = 300.0
 """The same where a disruption budget forbade the eviction; a change of the budget ends it sooner."""
+SETTLE_SECONDS: Final = 30.0
+"""An assumed pod that the watch has not shown bound for this long is read."""
+UNHEARD_SECONDS: Final = 60.0
+"""A pod whose eviction shows no effect for this long is read, and again after the same time."""
+SETTLES_MAX: Final = 16
+"""The most victims, and the most assumed pods, that one decision has read."""
 
 
 def evict(cluster: Cluster, victim: PodRecord, beneficiary: PodRecord | None, decision: str) -> Evict:
@@ -132,6 +138,27 @@ def flush(cluster: Cluster, now: float) -> None:
         cluster.refresh(record)
         cluster.row_changed(record.row, offers=False)
     _spare_no_more(cluster, cluster.spared.pop_due(now, FLUSHED_AT_ONCE))
+
+
+def settle(cluster: Cluster, actions: list[Action]) -> None:
+    """Request reads of the victims and of the assumed pods that are due."""
+    names, now = cluster.nodes.names, cluster.now
+    for _ in range(SETTLES_MAX):
+        uid, asked = next(iter(cluster.victims.items()), ("", None))
+        if asked is None or asked.read_at > now:
+            break
+        cluster.victims[uid] = replace(asked, read_at=now + UNHEARD_SECONDS)
+        cluster.victims.move_to_end(uid)
+        record = cluster.records[uid]
+        actions.append(ReadPod(record.pod, names[record.row], asked.decision, evicted=True))
+    for _ in range(SETTLES_MAX):
+        uid, due = next(iter(cluster.unsettled.items()), ("", now + 1))
+        if due > now:
+            break
+        cluster.unsettled[uid] = now + SETTLE_SECONDS
+        cluster.unsettled.move_to_end(uid)
+        record = cluster.records[uid]
+        actions.append(ReadPod(record.pod, names[record.row], record.decision))
 
 
 def end_loans(cluster: Cluster, lender: str, actions: list[Action], now: float) -> None:

@@ -13,8 +13,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.evictions import SETTLE_SECONDS
 from aischeduler.engine.pod_events import free_room
-from aischeduler.engine.unconfirmed_pods import SETTLE_SECONDS
 from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Action, Bind, ReportWaiting
 from aischeduler.model.pod import Pod

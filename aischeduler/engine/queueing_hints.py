@@ -7,8 +7,11 @@ Invariants:
 - Home pods come first. Borrowers are sent into the lender's queue, where the queue order decides between pools; while a
   home pod of the lender can use the room, they wait.
 - One comparison excludes all classes that do not fit into the room.
+- The five-minute flush shows lost wake-ups: a pod counts as saved by it only where no event was about to help the pod
+  when it was flushed, and none announced the room that it gets until its attempt.
 
-Source: kube-scheduler's QueueingHints, which check by plugin; here the filters check by row.
+Source: kube-scheduler's QueueingHints, which check by plugin; here the filters check by row. The flush is that of
+kube-scheduler's unschedulable pods.
 """
 
 from collections import OrderedDict, deque
@@ -31,6 +34,7 @@ from aischeduler.state.label_index import Rows
 from aischeduler.state.pod_records import NOWHERE, OrderKey, PodRecord, PodState
 from aischeduler.state.queued_class import QueuedClass
 from aischeduler.state.requests import Amounts
+from aischeduler.state.scheduling_queue import PoolQueue
 
 FEW_ROWS: Final = 8
 """Up to this many rows that a pool gains are checked one by one; of more, only the largest free room."""
@@ -258,3 +262,18 @@ def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks
         return True
 
     return walk(queues, room.free, guarded(cluster, wake), after, most=max(1, checks.left))
+
+
+def flush_queue(cluster: Cluster, queue: PoolQueue, now: float) -> None:
+    """Flush a queue; set `caught` of the pods that waited for five minutes."""
+    for record in queue.flush(now):
+        record.caught = cluster.announcements.count
+
+
+def count_saved(cluster: Cluster, queue: PoolQueue, record: PodRecord, row: int) -> None:
+    """Count the pod as saved if it gets this row only because of the flush."""
+    if record.caught is None:
+        return
+    pools = (record.home, queue.pool)
+    if not cluster.deferred.concern(pools) and not cluster.announcements.since(record.caught, row, pools):
+        cluster.counters.net_saves[queue.pool] += 1

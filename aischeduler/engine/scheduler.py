@@ -21,8 +21,7 @@ from aischeduler.engine.counters import Counters
 from aischeduler.engine.cycle import SEARCH_COST, attempt
 from aischeduler.engine.due_pools import Readiness
 from aischeduler.engine.event_recovery import event_failed, refresh_all
-from aischeduler.engine.evictions import budget_gone, budget_seen, end_loans, evict_refused, flush
-from aischeduler.engine.five_minute_flush import flush_queue
+from aischeduler.engine.evictions import budget_gone, budget_seen, end_loans, evict_refused, flush, settle
 from aischeduler.engine.freshness import refresh_failed, refreshed
 from aischeduler.engine.invariants import Violation
 from aischeduler.engine.lending import leave_to_others, lend, seek_lenders
@@ -34,11 +33,10 @@ from aischeduler.engine.pod_warnings import warn_pod
 from aischeduler.engine.pool_events import end_windows, namespace_gone, namespace_seen, pool_gone, pool_seen
 from aischeduler.engine.pool_status import StatusReports
 from aischeduler.engine.profile import Profile
-from aischeduler.engine.queueing_hints import find_affected, look_anew, wake_some
+from aischeduler.engine.queueing_hints import find_affected, flush_queue, look_anew, wake_some
 from aischeduler.engine.recovery import Doing, attempt_failed, before_attempt, mark, mend_after, step_failed
 from aischeduler.engine.self_check import SelfCheck, digest
 from aischeduler.engine.summary import summarize
-from aischeduler.engine.unconfirmed_pods import settle
 from aischeduler.engine.units import form_some
 from aischeduler.engine.unknown_pools import (
     begin_reads,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from aischeduler.daemon import components
-from aischeduler.engine import permits, unconfirmed_pods
+from aischeduler.engine import evictions, permits
 from aischeduler.engine.invariants import check
 from aischeduler.kube import binder, evictor, executor, report_queue, reporter
 from aischeduler.kube.work_queue import WorkQueue
@@ -81,7 +81,7 @@ async def is_going(world: Cluster, name: str) -> bool:
 async def test_bug_costs_no_pod_its_node_and_the_daemon_lives(
     place: str, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    for module in (permits, unconfirmed_pods):
+    for module in (permits, evictions):
         monkeypatch.setattr(module, "SETTLE_SECONDS", module.SETTLE_SECONDS * TIME_SCALE)
     monkeypatch.setattr(components, "Backoff", lambda first, most: Backoff(first * TIME_SCALE, most * TIME_SCALE))
     saboteurs = []

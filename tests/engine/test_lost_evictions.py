@@ -1,6 +1,6 @@
 """Evictions without an effect: the victim is read, and only the read ends the claim."""
 
-from aischeduler.engine.unconfirmed_pods import UNHEARD_SECONDS
+from aischeduler.engine.evictions import UNHEARD_SECONDS
 from aischeduler.model.actions import ReadPod
 from aischeduler.model.events import EvictRefusal, EvictRefused, PodGone
 from aischeduler.model.pool import ReclaimPolicy

@@ -101,7 +101,8 @@ def test_pod_that_changes_its_pool_while_its_bind_is_in_flight_follows_it_when_t
     assert binds(session.decide(15)) == {"p": "nb"}
 
 
-def test_room_is_not_lent_while_a_pod_of_its_own_is_on_its_way_to_a_lender() -> None:
+def a_pod_on_its_way_to_a_lender() -> Session:
+    """The pod `away` of b, whose node is full, is in the queue of c; `stranger` waits for that node too."""
     session = Session(*(a_pool(name, labels={"pool": name}) for name in ("a", "b", "c")))
     session.see(*(a_node(f"n{name}", cpu="2", labels={"pool": name}) for name in ("b", "c")))
     session.see(a_pod("own", cpu="2", pool="b", node="nb", priority=9))
@@ -109,6 +110,11 @@ def test_room_is_not_lent_while_a_pod_of_its_own_is_on_its_way_to_a_lender() -> 
     session.decide()
     session.see(a_pod("away", cpu="2", pool="b"))
     session.scheduler.decide("b", session.now, 1)
+    return session
+
+
+def test_room_is_not_lent_while_a_pod_of_its_own_is_on_its_way_to_a_lender() -> None:
+    session = a_pod_on_its_way_to_a_lender()
     assert session.scheduler.waiting()["c"] == {"active": 1}
     session.see(a_pod("owner", cpu="2", pool="c"))
     session.tell(PodGone("uid-own"))
@@ -118,13 +124,7 @@ def test_room_is_not_lent_while_a_pod_of_its_own_is_on_its_way_to_a_lender() -> 
 
 
 def test_room_is_lent_once_the_pod_that_could_have_used_it_got_room_abroad() -> None:
-    session = Session(*(a_pool(name, labels={"pool": name}) for name in ("a", "b", "c")))
-    session.see(*(a_node(f"n{name}", cpu="2", labels={"pool": name}) for name in ("b", "c")))
-    session.see(a_pod("own", cpu="2", pool="b", node="nb", priority=9))
-    session.see(a_pod("stranger", cpu="2", pool="a", node_selector={"pool": "b"}))
-    session.decide()
-    session.see(a_pod("away", cpu="2", pool="b"))
-    session.scheduler.decide("b", session.now, 1)
+    session = a_pod_on_its_way_to_a_lender()
     session.tell(PodGone("uid-own"))
     assert binds(session.decide(15)) == {"away": "nc", "stranger": "nb"}
 

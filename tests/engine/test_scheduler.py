@@ -1,6 +1,6 @@
 import pytest
 
-from aischeduler.engine.unconfirmed_pods import SETTLE_SECONDS
+from aischeduler.engine.evictions import SETTLE_SECONDS
 from aischeduler.model.actions import Bind, CreatePool, ReadPod
 from aischeduler.model.events import BindRefusal, BindRefused, NodeGone, PodGone, PoolGone
 from aischeduler.model.pod import Pod

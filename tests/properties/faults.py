@@ -33,7 +33,6 @@ MODULES: Final = (
         "cycle",
         "evictions",
         "lending",
-        "five_minute_flush",
         "node_events",
         "pod_events",
         "pod_warnings",
