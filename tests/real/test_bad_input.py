@@ -15,6 +15,7 @@ from tests.real.cluster import (
     create_nodes,
     create_pods,
     create_pools,
+    events,
     install,
     pod,
     wait_for_event,
@@ -170,8 +171,12 @@ def test_node_without_any_resources_takes_no_pod(
     bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}}
     create_nodes(control_plane, [bare])
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace)])
-    said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "p")
-    assert said.startswith("pool default: 0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too")
+    refused = "pool default: 0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too many pods."
+
+    def is_told() -> bool:  # the pod may be seen, and tried, before the node
+        return events(control_plane, namespace, "FailedScheduling").get("p", "").startswith(refused)
+
+    history.wait_until(is_told, "an event that names the node without resources")
     others_go_on(control_plane, history, namespace)
 
 
