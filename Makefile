@@ -45,8 +45,9 @@ soak: $(STAMP) ## what needs long
 controlplane: ## build kube-apiserver, etcd, kubectl and the rest into the cache
 	@$(PYTHON) tools/controlplane/build.py
 
-crds: $(STAMP) ## write manifests/crds, and the chart's copy, from its Python source
+crds: $(STAMP) ## write manifests/crds, and the chart's copy, from their Python sources
 	@$(BIN)/python -m aischeduler.kube.pool_crd manifests/crds helm/ai-scheduler/files
+	@$(BIN)/python -m aischeduler.operator.definition manifests/crds helm/ai-scheduler/files
 
 chart: $(STAMP) ## write the chart's schema of `config` and the table of its README
 	@$(BIN)/python tools/chart.py write
@@ -68,9 +69,9 @@ push: docker-engine ## push the image IMAGE:TAG to its registry
 
 lock: $(STAMP) ## pin the dependencies anew
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
-		pyproject.toml -o requirements.lock
+		pyproject.toml --extra operator -o requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
-		pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
+		pyproject.toml --extra operator --group dev -c requirements.lock -o requirements-dev.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
 		--group build -c requirements-dev.lock -o requirements-build.lock
 

@@ -14,7 +14,7 @@ from aischeduler.model.allocation import allocation_of
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, MEMORY, PODS, SCHEDULER_NAME
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, HostPort, Pod, PodSpec, Toleration
-from aischeduler.model.pool import MakeRoom, PlacementStrategy, Pool, ReclaimPolicy
+from aischeduler.model.pool import GroupRule, MakeRoom, PlacementStrategy, Pool, ReclaimPolicy
 from aischeduler.model.resources import ContainerRequest, PodRequest, ResourceList, parse_resource_list, pod_request
 from aischeduler.model.selectors import (
     LabelSelector,
@@ -65,6 +65,9 @@ def a_spec(
     unsupported_constraints: tuple[Constraint, ...] = (),
     anti_affinity: tuple[PodAffinityTerm, ...] = (),
     topology_spread: tuple[TopologySpreadConstraint, ...] = (),
+    gpu_types: tuple[str, ...] = (),
+    gpu_type_required: bool = True,
+    machine_group: str = "",
 ) -> PodSpec:
     """Return the scheduling part of a pod; specs that are equal have equal keys and no others do."""
     spec = PodSpec(
@@ -79,6 +82,9 @@ def a_spec(
         unsupported_constraints=unsupported_constraints,
         anti_affinity=anti_affinity,
         topology_spread=topology_spread,
+        gpu_types=gpu_types,
+        gpu_type_required=gpu_type_required,
+        machine_group=machine_group,
     )
     return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
 
@@ -95,6 +101,9 @@ class SpecFields(TypedDict, total=False):
     unsupported_constraints: tuple[Constraint, ...]
     anti_affinity: tuple[PodAffinityTerm, ...]
     topology_spread: tuple[TopologySpreadConstraint, ...]
+    gpu_types: tuple[str, ...]
+    gpu_type_required: bool
+    machine_group: str
 
 
 def a_pod(
@@ -216,6 +225,9 @@ def a_pool(
     make_room: MakeRoom | None = None,
     reclaim_policy: ReclaimPolicy = ReclaimPolicy.ON_DEMAND,
     allowed_namespaces: Mapping[str, str] | None = None,
+    rare_types: tuple[str, ...] = (),
+    lend_rare_types: bool = False,
+    machine_groups: tuple[GroupRule, ...] = (),
     invalid: str = "",
 ) -> Pool:
     """Return a pool of the nodes with these `labels`, or of a `selector`; neither owns no nodes."""
@@ -238,8 +250,16 @@ def a_pool(
         allowed_namespaces=None
         if allowed_namespaces is None
         else label_selector("spec.allowedNamespaces", allowed_namespaces, ()),
+        rare_types=rare_types,
+        lend_rare_types=lend_rare_types,
+        machine_groups=machine_groups,
         invalid=invalid,
     )
+
+
+def group_rule(name: str, **labels: str) -> GroupRule:
+    """Return who may name a machine group: the namespaces with these labels."""
+    return GroupRule(name, label_selector("namespaceSelector", labels, ()))
 
 
 def a_taint(key: str = "dedicated", value: str = "", effect: str = NO_SCHEDULE) -> Taint:

@@ -41,7 +41,13 @@ class CheckedScheduler(Scheduler):
 
     def __init__(self, profile: Profile, run: str, *, closely: bool = True, often: bool = True) -> None:
         super().__init__(profile, run)
-        self.oracle = Oracle(profile.scheduler_name, preemption=profile.preemption, unit_of=self._cluster.unit_name)
+        self.oracle = Oracle(
+            profile.scheduler_name,
+            preemption=profile.preemption,
+            unit_of=self._cluster.unit_name,
+            rare=profile.rare_types,
+            groups=profile.machine_groups,
+        )
         self.closely = closely
         self.often = often
         self._held_back: dict[str, PoolSeen] = {}

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from aischeduler.engine.profile import Profile, default_profile
-from aischeduler.framework.plugin import Formed, Incomplete
+from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
 from aischeduler.model.pod import Pod
+from aischeduler.state.gangs import GangTable
+from aischeduler.state.running_pods import Spare
 
 PAIR = "pair"
 """The label whose value is the name of the pair."""
@@ -21,14 +23,21 @@ class Pairs:
         pair = pod.labels.get(PAIR, "")
         return f"{pod.namespace}/{pair}" if pair else ""
 
-    def form(self, waiting: tuple[Pod, ...], placed: tuple[Pod, ...]) -> Formed | Incomplete:
-        missing = 2 - len(placed)
-        if missing > len(waiting):
-            return Incomplete(f"waits for {missing - len(waiting)} more pod of its pair")
-        return Formed(waiting, max(missing, 0))
+    def gang_of(self, pods: tuple[Pod, ...], gangs: GangTable) -> None:
+        return None
 
-    def spare(self, placed: tuple[Pod, ...]) -> int:
-        return max(len(placed) - 2, 0) + any(SPARE in pod.labels for pod in placed)
+    def form(self, members: UnitMembers) -> Formed | Incomplete:
+        missing = 2 - len(members.placed)
+        if missing > len(members.waiting):
+            return Incomplete(f"waits for {missing - len(members.waiting)} more pod of its pair")
+        return Formed(members.waiting, max(missing, 0))
+
+    def spare(self, members: UnitMembers) -> Spare | None:
+        placed = members.placed
+        return Spare(max(len(placed) - 2, 0) + any(SPARE in pod.labels for pod in placed))
+
+    def had_started(self, members: UnitMembers) -> bool:
+        return True
 
 
 def pair_profile(*, preemption: bool = True) -> Profile:

@@ -11,7 +11,7 @@ Invariants:
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from aischeduler.model.actions import Action, Bind, Evict, Nominate
+from aischeduler.model.actions import Action, Bind, Evict, EvictionCause, Nominate
 from aischeduler.model.events import (
     BindRefused,
     Event,
@@ -27,9 +27,11 @@ from aischeduler.model.events import (
 )
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
-from aischeduler.model.pool import Pool
-from aischeduler.model.selectors import Labels, LabelSelector, Requirement
+from aischeduler.model.pool import GroupRule, Pool
+from aischeduler.model.selectors import Labels
 from aischeduler.model.topology_spread import PodSelector
+from tests.gang_oracle import GangOracle
+from tests.placement_oracle import is_rare, matches, may_name, suits
 
 DEFAULT = "default"
 CRITICAL = 2_000_000_000
@@ -41,8 +43,16 @@ NOTHING = Pool(DEFAULT)
 class Oracle:
     """Follows one scheduler from its start. Pods that `unit_of` gives a name are decided with others of that name."""
 
-    def __init__(self, scheduler_name: str, *, preemption: bool, unit_of: Callable[[Pod], str] = lambda _: "") -> None:
-        self._unit_of = unit_of
+    def __init__(
+        self,
+        scheduler_name: str,
+        *,
+        preemption: bool,
+        unit_of: Callable[[Pod], str] = lambda _: "",
+        rare: tuple[str, ...] = (),
+        groups: tuple[GroupRule, ...] = (),
+    ) -> None:
+        self._unit_of, self._rare, self._groups = unit_of, rare, groups
         self._rightful: set[tuple[str, str]] = set()
         """Units and decisions that may evict them."""
         self._name = scheduler_name
@@ -56,6 +66,7 @@ class Oracle:
         self._asked_to_leave: set[str] = set()
         self._nominated: dict[str, str] = {}
         """Pods by uid -> the node on which room is made for them."""
+        self._gangs = GangOracle(self._pods, lambda pod: bool(self._node_of(pod)), unit_of)
 
     # What the scheduler is told, and asks for.
 
@@ -84,6 +95,7 @@ class Oracle:
                 self._namespaces.pop(name, None)
             case _:
                 pass
+        self._gangs.observe(event)
 
     def _pod_seen(self, pod: Pod) -> None:
         if pod.phase in FINISHED:
@@ -133,7 +145,11 @@ class Oracle:
         if self._node_of(pod) or pod.gates:
             yield "it waits for no node"
         if not self._welcome(pod):
-            yield "its home takes no pods of its namespace"
+            yield "its home takes no pods of its namespace, or it may not name its group"
+        if not suits(pod.spec, self._nodes[bind.node], self._rare_in(pool)):
+            yield "the type of its cards, or its machine group, is closed to the pod"
+        if pool != home and self._is_kept(bind.node):
+            yield f"{pool} does not lend nodes of this rare type"
         if lacks := self._lacks(pod.spec, bind.node, self._on(bind.node)):
             yield f"the node has too little {lacks}"
         if pool != home:
@@ -186,7 +202,9 @@ class Oracle:
     def _no_right(self, evict: Evict) -> Iterator[str]:
         victim = self._pods[evict.victim.uid]
         pool = self._pool_of(self._node_of(victim))
-        if evict.beneficiary is not None:
+        if evict.cause is EvictionCause.GANG_NOT_WHOLE:
+            yield from filter(None, (self._gangs.why_whole(victim),))
+        elif evict.beneficiary is not None:
             if not self._may_evict(self._pods.get(evict.beneficiary.uid, evict.beneficiary), victim, pool):
                 yield f"{evict.beneficiary.name} has no right to its room"
         elif not self._loan_has_ended(victim, pool):
@@ -196,7 +214,8 @@ class Oracle:
         """Say whether a pod may have another evicted that is on a node of this pool."""
         allowed = self._preemption and not self._pool(pool).disable_preemption and pod.preempts
         mine = self._home(pod) == pool
-        return allowed and mine and (self._home(victim) != pool or victim.priority < pod.priority)
+        lower = self._gangs.priority(victim) < self._gangs.priority(pod)
+        return allowed and mine and (self._home(victim) != pool or lower)
 
     def _loan_has_ended(self, victim: Pod, lender: str) -> bool:
         """Say whether the lender's spec takes lent room back that it allows no more."""
@@ -206,7 +225,8 @@ class Oracle:
         lent = [pod for pod, owner in self._loans() if owner == lender and not self._leaves(pod)]
         total = _sum(lent)
         over = [one for one, most in pool.lending_limit.items() if total[one] > most and one in _taken(victim.spec)]
-        return pool.disable_sharing or bool(pool.invalid) or bool(over)
+        kept = self._is_kept(self._node_of(victim))
+        return pool.disable_sharing or bool(pool.invalid) or bool(over) or kept
 
     # Who must not wait.
 
@@ -235,7 +255,8 @@ class Oracle:
         """Say whether a pod of another pool may have this node, if there is room."""
         lender = self._pool_of(node)
         owners = [owner for owner in self._unplaced() if self._home(owner) == lender]
-        return not list(self._loan_refused(pod, lender)) and not any(self._keeps(owner, node) for owner in owners)
+        refused = self._is_kept(node) or bool(list(self._loan_refused(pod, lender)))
+        return not refused and not any(self._keeps(owner, node) for owner in owners)
 
     def _keeps(self, owner: Pod, node: str) -> bool:
         """Say whether a waiting pod of the lender keeps this node from being lent."""
@@ -301,9 +322,19 @@ class Oracle:
                 yield pod, self._pool_of(node)
 
     def _welcome(self, pod: Pod) -> bool:
-        """Say whether the pod's home takes pods of its namespace."""
+        """Say whether the pod's home takes pods of its namespace, and pods of it may name the pod's group."""
         allowed, labels = self._pool(self._home(pod)).allowed_namespaces, self._namespaces.get(pod.namespace)
-        return allowed is None or (labels is not None and matches(allowed, labels))
+        every = [*self._groups, *(rule for pool in self._pools.values() for rule in pool.machine_groups)]
+        in_team = allowed is None or (labels is not None and matches(allowed, labels))
+        return in_team and may_name(pod.spec.machine_group, labels, every)
+
+    def _rare_in(self, pool: str) -> tuple[str, ...]:
+        return (*self._rare, *self._pool(pool).rare_types)
+
+    def _is_kept(self, node: str) -> bool:
+        """Say whether the node is of a rare type that its pool does not lend."""
+        pool = self._pool_of(node)
+        return not self._pool(pool).lend_rare_types and is_rare(self._nodes[node], self._rare_in(pool))
 
     def _uneven(self, spec: PodSpec, name: str, there: list[Pod]) -> Iterator[str]:
         """Yield the topologyKeys over which the pod is spread too unevenly on the node beside these pods."""
@@ -334,31 +365,12 @@ class Oracle:
         node = self._nodes[name]
         closed = node.unschedulable or any(taint.effect != "PreferNoSchedule" for taint in node.taints)
         labelled = all(node.labels.get(key) == value for key, value in spec.node_selector)
-        return _is_modelled(spec) and not closed and labelled
+        mine = suits(spec, node, self._rare_in(self._pool_of(name)))
+        return _is_modelled(spec) and not closed and labelled and mine
 
 
 def _selects(selector: PodSelector, pod: Pod) -> bool:
     return not pod.terminating and pod.namespace == selector.namespace and matches(selector.labels, pod.labels)
-
-
-def matches(selector: LabelSelector, labels: Labels) -> bool:
-    """Say whether all requirements hold of these labels."""
-    return all(_holds(one, labels) for one in selector.requirements)
-
-
-def _holds(requirement: Requirement, labels: Labels) -> bool:
-    value = labels.get(requirement.key)
-    match requirement.operator.value:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case other:
-            raise AssertionError(f"{other} is no operator of a label selector")
 
 
 def _is_modelled(spec: PodSpec) -> bool:

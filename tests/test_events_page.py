@@ -8,19 +8,43 @@ from typing import Any
 import pytest
 
 from aischeduler.engine.profile import default_profile
-from aischeduler.kube import event_messages, pod_writes, watched_resources
+from aischeduler.kube import event_messages, gang_writes, pod_writes, watched_resources
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.eviction_writes import Eviction
-from aischeduler.model.actions import Bind, Evict, EvictionCause, ReportPool, ReportWaiting, Warn
+from aischeduler.kube.gang_owners import GangOwners
+from aischeduler.kube.gang_resources import gang_resources
+from aischeduler.model.actions import Bind, Evict, EvictionCause, ReportGang, ReportPool, ReportWaiting, Warn
 from aischeduler.model.event_reasons import ConditionReason, EventReason
+from aischeduler.model.events import GangSeen
+from aischeduler.model.gang import Gang, GangKey, GangPhase, GangSource, GangStatus
+from aischeduler.model.names import MACHINE_GROUP_KEY as GROUP
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
+from tests.gangs import a_gang, a_key, member
+
+GANG_REPORTS = [
+    ReportGang(
+        Gang(GangKey(source, "default", "g"), 2, uid="u", invalid=invalid),
+        GangStatus(phase, 2, members=2, placed=2, running=0),
+    )
+    for source in GangSource
+    for phase in GangPhase
+    for invalid in ("", "spec.minMember: bad")
+]
+"""Every report of a gang that there is."""
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "events.md").read_text()
 NEAR = Constraint(ConstraintKind.POD_AFFINITY, "spec.affinity.podAffinity")
-POD = a_pod("p", pool="nowhere", unsupported_constraints=(NEAR,))
+POD = a_pod(
+    "p",
+    pool="nowhere",
+    unsupported_constraints=(NEAR,),
+    gpu_types=("A10O",),
+    gpu_type_required=False,
+    machine_group="visoin",
+)
 BIND = Bind(POD, "n", "a", "a", "d-1", 1)
 EVICT = Evict(POD, "n", "a", "a", EvictionCause.PREEMPTED, a_pod("owner"), "d-1")
 WAITING = ReportWaiting(POD, "a", "a", "no room", "d-1")
@@ -41,10 +65,14 @@ def played() -> Session:
         a_pool("also-a", labels=a),
         a_pool("empty", labels={"team": "c"}),
         a_pool("guest"),
+        a_node("m", labels={GROUP: "vision", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}),
         a_node("n", labels=a, invalid="status.allocatable.cpu: '1.5.3' is not a quantity"),
         POD,
+        member(a_pod("low"), "g", others=(a_key("g", source=GangSource.VOLCANO),)),
+        member(a_pod("high", priority=1), "g"),
         profile=replace(default_profile(), hold_unsupported=False),
     )
+    session.tell(GangSeen(a_gang("g", 2)))
     session.decide(1)
     return session
 
@@ -64,11 +92,22 @@ def written_events() -> list[tuple[EventReason, str]]:
         watched_resources.volumes(),
     )
     kinds = [one.kind for one in (*watched, *others)]
+    kinds += sorted({one.kind.partition(".")[0] for one in gang_resources(GangOwners())})
+    of_gangs = [note for report in GANG_REPORTS if (note := gang_writes.phase_event(report, None)) is not None]
     return [
         *((note.reason, note.regarding.kind) for note in of_pods),
+        *((note.reason, note.regarding.kind.partition(".")[0]) for note in of_gangs),
         *((warn.reason, warn.about.kind) for warn in played().said if isinstance(warn, Warn)),
         *((EventReason.UNREADABLE, kind) for kind in kinds),
     ]
+
+
+def conditions_of_gangs() -> list[Any]:
+    """Return every condition of a PodGroup that there is."""
+    reports = [report for report in GANG_REPORTS if gang_writes.object_paths(report.gang)]
+    bodies = [gang_writes.status_patch(report, {"metadata": {"uid": "u"}}, "T") for report in reports]
+    patches: list[Any] = [json.loads(body) for body in bodies if body is not None]
+    return [one for patch in patches for one in patch["status"]["conditions"]]
 
 
 def written_conditions() -> list[tuple[str, ...]]:
@@ -80,6 +119,7 @@ def written_conditions() -> list[tuple[str, ...]]:
     return [
         *((one.reason, "Pool", one.type, str(one.status)) for report in told for one in report.conditions),
         *((one["reason"], "Pod", one["type"], one["status"]) for one in of_pods),
+        *((one["reason"], "PodGroup", one["type"], one["status"]) for one in conditions_of_gangs()),
     ]
 
 

@@ -19,6 +19,7 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.events import (
     BudgetSeen,
     Event,
+    GangSeen,
     NamespaceSeen,
     NodeSeen,
     PodSeen,
@@ -38,6 +39,7 @@ SEEN: Final[tuple[type[Event], ...]] = (
     BudgetSeen,
     VolumeClaimSeen,
     VolumeSeen,
+    GangSeen,
     PodSeen,
 )
 """The events of a snapshot, in the order in which the engine observes them at the start of the daemon."""

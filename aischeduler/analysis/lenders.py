@@ -85,6 +85,8 @@ def _reason(question: Question, name: str, refusal: LenderRefusal) -> str:
         case LenderRefusal.HOME_PODS:
             waiting = sum(record.usable and record.home == name for record in cluster.queues[name].records())
             return f"{waiting} pod{'s' * (waiting != 1)} of its own {'waits' if waiting == 1 else 'wait'} for that room"
+        case LenderRefusal.RARE_TYPES:
+            return "the nodes that fit have a rare GPU type, and its lendRareTypes is false"
         case LenderRefusal.NO_ROOM:
             return _no_room(question, name)
         case _:

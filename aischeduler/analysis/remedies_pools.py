@@ -15,6 +15,7 @@ from aischeduler.analysis.what_if import Question, pool_as
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.resources import ResourceList
+from aischeduler.policies.borrowing import kept_from_borrowers
 
 TRIED_MAX: Final = 32
 """The most edits of one kind that are tried, in the order of the pools' names, the home pool first."""
@@ -80,6 +81,9 @@ def _flags(question: Question) -> Iterator[tuple[Pool, dict[str, Any], str, dict
         elif pools[name].disable_sharing:
             said = f"set disableSharing of the Pool {name} to false"
             yield pools[name], {"disable_sharing": False}, said, {"disableSharing": False}
+        elif _keeps_rare(question, name):
+            said = f"set lendRareTypes of the Pool {name} to true"
+            yield pools[name], {"lend_rare_types": True}, said, {"lendRareTypes": True}
         elif pools[name].disable_preemption:  # what it could take back it need not keep for its own pods
             said = f"set disablePreemption of the Pool {name} to false"
             yield pools[name], {"disable_preemption": False}, said, {"disablePreemption": False}
@@ -90,6 +94,14 @@ def _with_room(question: Question) -> list[str]:
     cluster = question.cluster
     fits = cluster.runner.feasible(cluster.ask(question.spec, question.home))
     return [name for name in question.others() if fits[question.rows_of(name)].any()]
+
+
+def _keeps_rare(question: Question, name: str) -> bool:
+    """Return whether the pod fits on nodes of this pool, all of which the pool keeps because their cards are rare."""
+    cluster, rows = question.cluster, question.rows_of(name)
+    kept = kept_from_borrowers(cluster.nodes)
+    fits = cluster.runner.feasible(cluster.ask(question.spec, question.home))[rows]
+    return kept is not None and bool(fits.any()) and bool(kept[rows[fits]].all())
 
 
 def _raised(limit: ResourceList, sums: ResourceList, spec: PodSpec) -> dict[str, int]:

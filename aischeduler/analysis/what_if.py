@@ -24,7 +24,7 @@ from aischeduler.model.proposal import Borrow, MakeRoom, Place, Proposal
 from aischeduler.policies.unit_placement import NotPlaced, place_unit
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.pod_records import PodRecord
-from aischeduler.state.running_pods import Slots
+from aischeduler.state.running_pods import NONE_TO_SPARE, Slots
 from aischeduler.state.what_if import Clearing, Trial
 
 
@@ -89,11 +89,11 @@ class Question:
         """Place the pods of a unit that fit in a pool; yield how many, and the next pod. A single pod is the next."""
         cluster, unit = self.cluster, self.record.leads
         found = place_unit(cluster.unit_request(unit, pool), cluster.runner, self.rows_of(pool)) if unit else None
-        fits = found.pods if isinstance(found, NotPlaced) else ()
+        fits, short = (found.pods, found.short) if isinstance(found, NotPlaced) else ((), 0)
         with Trial(cluster.nodes) as trial:
             for one in fits:
                 trial.place(one)
-            yield len(fits), unit.pods[len(fits)] if unit else self.record
+            yield len(fits), unit.pods[short] if unit else self.record
 
 
 def question_of(cluster: Cluster, record: PodRecord, now: float) -> Question:
@@ -154,7 +154,7 @@ def requesting(record: PodRecord, resource: str, amount: int) -> PodRecord:
 def may_leave(question: Question, slots: Slots) -> Mask:
     """Return a mask of the running pods in these slots that are leaving, or may be evicted for the pod."""
     pods = question.cluster.running.table[slots]
-    lower = pods["priority"] < question.record.pod.priority
+    lower = pods["priority"] < question.record.priority
     leave: Mask = pods["leaving"] | (pods["evictable"] & (pods["borrower"] | lower))
     return leave
 
@@ -231,6 +231,6 @@ def pods_ended(cluster: Cluster, records: Sequence[PodRecord]) -> Iterator[None]
             cluster.nodes.add(assigned)
             cluster.adopt(record, assigned)
             if record.unit is not None:
-                cluster.running.set_spare(record.unit.number, spare.get(record.unit.number, 0))
+                cluster.running.set_spare(record.unit.number, spare.get(record.unit.number, NONE_TO_SPARE))
         ended_loans.intersection_update(before)
         cluster.units.stale = stale

@@ -93,6 +93,30 @@ def run(
 
 
 @app.command()
+def operator(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    scheduler_name: Annotated[
+        str, Option(metavar="NAME", help="schedulerName of the pods that it makes.")
+    ] = "ai-scheduler",
+    default_image: Annotated[
+        str, Option(metavar="IMAGE", help="Image of processes that name none. Without it they are refused.")
+    ] = "",
+    health_address: Annotated[
+        str, Option(metavar="HOST:PORT", help="Address for health checks at /healthz, or none.")
+    ] = "none",
+    log_format: Annotated[LogFormat, Option(help="Log format.")] = LogFormat.JSON,
+    log_level: Annotated[LogLevel, Option(help="Lowest level to log.")] = LogLevel.INFO,
+) -> None:
+    """Run the operator of BatchProcess until SIGTERM or Ctrl-C: it makes gangs of pods. Run one replica."""
+    from aischeduler.cli.operator import OperatorOptions, run_operator  # noqa: PLC0415
+
+    run_operator(
+        OperatorOptions(kubeconfig, context, scheduler_name, default_image, health_address, log_format, log_level)
+    )
+
+
+@app.command()
 def demo(
     keep: Annotated[bool, Option("--keep", help="Keep the cluster running for kubectl until Ctrl-C.")] = False,
 ) -> None:

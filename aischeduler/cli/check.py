@@ -23,7 +23,7 @@ from aischeduler.cli.check_documents import Document, Finding, mapping_at, read_
 from aischeduler.cli.check_objects import OWN_KINDS, POOL, READERS, read_objects
 from aischeduler.cli.check_pods import (
     EmptyCluster,
-    misplaced_pool,
+    misplaced_names,
     templates,
     unknown_claims,
     unknown_pool,
@@ -128,7 +128,7 @@ async def _listed(client: Client, resource: watched_resources.WatchedResource[An
         async for page in found:
             for item in page.items or ():
                 with suppress(*UNREADABLE):
-                    events.append(resource.seen_event(resource.object_decoder.decode(item)))
+                    events += resource.read(item)
     return events
 
 
@@ -177,7 +177,7 @@ def _object_findings(
         yield from overlapping(objects.pools)
     for template in objects.templates:
         yield from wrong_scheduler(template, config.scheduler_name)
-        yield from misplaced_pool(template)
+        yield from misplaced_names(template)
         if named or cluster:
             yield from unknown_pool(template, names)
     for template, pod in objects.pods:

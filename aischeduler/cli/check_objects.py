@@ -19,8 +19,11 @@ from aischeduler.config.spelling import nearest
 from aischeduler.kube import watched_resources
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import decode_finding
+from aischeduler.kube.gang_owners import GangOwners
+from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.meta_types import UNREADABLE
-from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.events import Event, GangSeen, NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.gang import Gang
 from aischeduler.model.names import GROUP, VERSION
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
@@ -38,6 +41,10 @@ READERS: Final[dict[tuple[str, str], watched_resources.WatchedResource[Any]]] = 
     NODE: watched_resources.nodes(),
     POOL: watched_resources.pools(),
     ("policy/v1", "PodDisruptionBudget"): watched_resources.budgets(),
+    **{
+        (one.path.removeprefix("/apis/").rpartition("/")[0], one.kind.partition(".")[0]): one
+        for one in gang_resources(GangOwners())
+    },
 }
 """How the scheduler reads each kind of objects except pods."""
 
@@ -146,16 +153,23 @@ def _decoded(
     return event, findings
 
 
-def _invalid(event: Event) -> str:
+def _invalid(event: Event | None) -> str:
     match event:
         case PoolSeen(pool):
             return pool.invalid
         case NodeSeen(node):
             return node.invalid
         case PodSeen(pod):
-            return pod.spec.invalid
+            return pod.spec.invalid or (_of_gang(pod.gang.said) if pod.gang is not None else "")
+        case GangSeen(gang):
+            return _of_gang(gang)
         case _:
             return ""
+
+
+def _of_gang(gang: Gang | None) -> str:
+    """Return what is invalid of a gang, without the name of its object."""
+    return gang.invalid.partition(": ")[2] if gang is not None else ""
 
 
 def _merged(of_schema: list[Finding], of_reader: list[Finding]) -> list[Finding]:

@@ -27,7 +27,23 @@ from aischeduler.model.events import (
     PodSeen,
     PoolSeen,
 )
-from aischeduler.model.names import DEFAULT_POOL, POOL_KEY, SCHEDULER_NAME
+from aischeduler.model.gang import (
+    GANG_KEY,
+    GANG_MIN_KEY,
+    GANG_ROLE_KEY,
+    GANG_ROLE_MIN_KEY,
+    GANG_SPAN_KEY,
+    GANG_TIMEOUT_KEY,
+    GANG_TOPOLOGY_KEY,
+)
+from aischeduler.model.names import (
+    DEFAULT_POOL,
+    GPU_TYPE_KEY,
+    GPU_TYPE_POLICY_KEY,
+    MACHINE_GROUP_KEY,
+    POOL_KEY,
+    SCHEDULER_NAME,
+)
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.quantity import shorten
@@ -39,6 +55,20 @@ SCHEDULER_LIKENESS: Final = 0.9
 """How alike a misspelt name of a scheduler is: all names of schedulers end in the same word."""
 TEMPLATES_MAX: Final = 64
 """Templates of one object that are checked."""
+KEYS: Final = {
+    "annotations": (
+        POOL_KEY,
+        GPU_TYPE_KEY,
+        GPU_TYPE_POLICY_KEY,
+        MACHINE_GROUP_KEY,
+        GANG_KEY,
+        GANG_TIMEOUT_KEY,
+        GANG_SPAN_KEY,
+        GANG_TOPOLOGY_KEY,
+    ),
+    "labels": (POOL_KEY, GANG_KEY, GANG_MIN_KEY, GANG_ROLE_KEY, GANG_ROLE_MIN_KEY),
+}
+"""The keys that the scheduler reads in a pod, by where."""
 CONFLICT: Final = "Conflict"
 _OF_A_RUNNING_POD: Final = frozenset(("creationTimestamp", "deletionTimestamp"))
 
@@ -108,7 +138,8 @@ class EmptyCluster:
     def refuses(self, pod: Pod) -> str:
         """Return why the pod fits no node; nothing where it fits, or where nodes or its namespace are unknown."""
         home = self.pools.get(pod.pool, self.pools[DEFAULT_POOL])
-        if not self.nodes or pod.node_name or (home.allowed_namespaces and pod.namespace not in self._namespaces):
+        by_namespace = home.allowed_namespaces is not None or bool(pod.spec.machine_group)
+        if not self.nodes or pod.node_name or (by_namespace and pod.namespace not in self._namespaces):
             return ""
         self._scheduler.observe(PodSeen(msgspec.structs.replace(pod, gates=())), 0.0)
         bound = any(isinstance(action, Bind) for action in decide_all(self._scheduler, 0.0))
@@ -150,16 +181,29 @@ def wrong_scheduler(template: Template, scheduler_name: str) -> Iterator[Finding
         yield template.finding("spec.schedulerName", sentence)
 
 
-def misplaced_pool(template: Template) -> Iterator[Finding]:
-    """Find a pool that is named beside the template instead of in it, or under a misspelt key."""
+def misplaced_names(template: Template) -> Iterator[Finding]:
+    """Find names of a pool, of card types or of a group beside the template, and a misspelt or misplaced key."""
     metadata = mapping_at(template.document.body, "metadata")
-    for part in ("annotations", "labels"):
-        if template.lead and not template.pool and POOL_KEY in mapping_at(metadata, part):
-            sentence = f"does not reach the pods; move it to {template.lead}metadata.{part}"
-            yield Finding(template.document, f"metadata.{part}[{POOL_KEY}]", sentence)
-        for key in mapping_at(template.body, "metadata", part):
-            if key != POOL_KEY and nearest(str(key), [POOL_KEY]):
-                yield template.finding(f"metadata.{part}[{key}]", f"has no effect; did you mean {POOL_KEY}?")
+    for part, read in KEYS.items():
+        mine = mapping_at(template.body, "metadata", part)
+        for key in read:
+            aside = template.lead and key in mapping_at(metadata, part) and key not in mine
+            if aside and not key.startswith(GANG_KEY) and not _names(template, key):
+                sentence = f"does not reach the pods; move it to {template.lead}metadata.{part}"
+                yield Finding(template.document, f"metadata.{part}[{key}]", sentence)
+        for key in mine:
+            if key in read:
+                continue
+            other = next((one for one, keys in KEYS.items() if key in keys), "")
+            near = nearest(str(key), read)
+            if other or near:
+                remedy = f"move it to metadata.{other}" if other else f"did you mean {near}?"
+                yield template.finding(f"metadata.{part}[{key}]", f"has no effect; {remedy}")
+
+
+def _names(template: Template, key: str) -> bool:
+    """Return whether the template names its pool elsewhere, where the key is that of the pool."""
+    return key == POOL_KEY and bool(template.pool)
 
 
 def unknown_pool(template: Template, pools: tuple[str, ...]) -> Iterator[Finding]:

@@ -39,6 +39,7 @@ def _pool(pool: PoolSummary) -> dict[str, Any]:
         "borrowing": pool.borrowing,
         "sharing": pool.sharing,
         **{name: _amounts(getattr(pool, name)) for name in AMOUNTS},
+        "cardsByType": [{"type": one.type, "total": one.total, "used": one.used} for one in pool.cards],
     }
 
 

@@ -23,7 +23,7 @@ from aischeduler.kube.errors import decode_problem
 from aischeduler.kube.list_pager import pages
 from aischeduler.kube.pool_writes import AMOUNTS, STATUS_EXPIRY_SECONDS
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from aischeduler.model.pool_summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
 from aischeduler.model.quantity import QuantityError
 from aischeduler.model.resources import parse_resource_list
 
@@ -63,6 +63,14 @@ class Snapshot:
         return [*notes, f"the numbers may be old: {self.watch_failure}"] if self.watch_failure else notes
 
 
+class _Cards(Struct):
+    """The GPUs of one card type."""
+
+    type: str
+    total: int = 0
+    used: int = 0
+
+
 class _Status(Struct, rename="camel"):
     """The numbers of a status."""
 
@@ -74,6 +82,7 @@ class _Status(Struct, rename="camel"):
     sharing: bool = False
     renew_time: datetime | None = None
     gpus: dict[str, int] = {}
+    cards_by_type: list[_Cards] | None = None
 
 
 async def take_snapshot(client: Client, now: float) -> Snapshot:
@@ -125,6 +134,7 @@ def _summary(document: PoolDocument, status: _Status) -> PoolSummary:
         preemption=preemption,
         borrowing=borrowing,
         sharing=sharing,
+        cards=tuple(CardCount(one.type, one.total, one.used) for one in status.cards_by_type or ()),
         **amounts,
     )
 

@@ -1,8 +1,10 @@
 """The table of all pools.
 
 Invariant: the column Total is the same in every pool: the sum of what is allocatable in all pools.
+The wide table has a row for each card type of a pool too, below its GPUs.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -12,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from aischeduler.model.pool_summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
 
 Amounts = Mapping[str, int]
 
@@ -48,6 +50,9 @@ def pool_table(pools: Sequence[PoolSummary], *, wide: bool = False) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     nodes = sum(pool.nodes for pool in pools)
     total = {resource: sum(pool.allocatable.get(resource, 0) for pool in pools) for _, resource in ROWS}
+    cards = Counter[str]()
+    for one in (one for pool in pools for one in pool.cards):
+        cards[one.type] += one.total
     for pool in pools:
         labels = {"cpu": Text(pool.name, style="bold"), "gpu": flags(pool)}
         for label, resource in ROWS:
@@ -55,6 +60,9 @@ def pool_table(pools: Sequence[PoolSummary], *, wide: bool = False) -> Table:
                 table.add_row("", "nodes", *(_node_cell(column, pool.nodes, nodes) for column in columns))
             cells = [_cell(column, resource, _amounts(pool, column, total)) for column in columns]
             table.add_row(labels.get(label, ""), label, *cells, end_section=resource == PODS)
+            if resource == GPU and wide:
+                for one in pool.cards:
+                    table.add_row("", f"- {one.type}", *(_card_cell(column, one, cards) for column in columns))
     return table
 
 
@@ -101,6 +109,12 @@ def _node_cell(column: str, nodes: int, total: int) -> str:
     if column == "Total":
         return f"{total:,}"
     return f"{nodes:,}" if column in _OF_NODES else "-"
+
+
+def _card_cell(column: str, count: CardCount, totals: Mapping[str, int]) -> str:
+    """Return a cell of the GPUs of one card type; a status does not have the other columns of these."""
+    cells = {"Allocatable": count.total, "Used": count.used, "Total": totals[count.type]}
+    return f"{cells[column]:,}" if column in cells else "-"
 
 
 def _bytes(count: int) -> str:

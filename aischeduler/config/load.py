@@ -24,6 +24,9 @@ FILE_BYTES_MAX: Final = 256 * 1024
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?", re.DOTALL)
 _WRONG = re.compile(r".* - at `\$\.([A-Za-z.]+).*`", re.DOTALL)
 _PLACE = re.compile(r" - at `\$\.?|`$")
+_IN_ITEM = re.compile(r"(.*) - at `(?:key` in `)?\$\.([A-Za-z]+)(\[[0-9]+\])(.*)`", re.DOTALL)
+_ITEM_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_ITEM_MISSING = re.compile(r"Object missing required field `(\w+)`")
 _KEY_NO_STRING = re.compile(r"Expected `str` - at `key` in `\$\.?(.*)`", re.DOTALL)
 
 
@@ -102,8 +105,12 @@ def yaml_problem(error: yaml.YAMLError | ValueError | RecursionError) -> str:
 def _sentence(error: msgspec.ValidationError, document: Mapping[str, Any]) -> str:
     """Turn a complaint of msgspec into a sentence: the field, what it must be, and what it is."""
     complaint = str(error)
-    if isinstance(error.__cause__, ValueError):  # of a `__post_init__`
+    if isinstance(error.__cause__, ValueError) and "[" not in complaint:  # of a `__post_init__`
         return f"{_PLACE.sub('', complaint[len(str(error.__cause__)) :])}.{error.__cause__}"
+    item = _IN_ITEM.fullmatch(complaint)
+    if item and (item[4] or complaint.startswith("Object")):
+        place = item[2] + item[3] + item[4]
+        return f"{_wrong_item(item[1], place, error)}; {item[2]} must be {_descriptions()[item[2]]}"
     if found := _UNKNOWN.fullmatch(complaint):
         return _unknown(found[1], found[2] or "")
     if found := _KEY_NO_STRING.fullmatch(complaint):
@@ -112,6 +119,17 @@ def _sentence(error: msgspec.ValidationError, document: Mapping[str, Any]) -> st
         field = found[1]
         return f"{field} must be {_descriptions()[field]}, not {shown(_value(document, field))}"
     return complaint
+
+
+def _wrong_item(complaint: str, place: str, error: msgspec.ValidationError) -> str:
+    """Return what is wrong with a part of an item of a list of mappings."""
+    if isinstance(error.__cause__, ValueError):  # of a `__post_init__`
+        return f"{place}.{error.__cause__}"
+    if found := _ITEM_UNKNOWN.fullmatch(complaint):
+        return f"{quoted(f'{place}.{found[1]}')} is not a field"
+    if found := _ITEM_MISSING.fullmatch(complaint):
+        return f"{place}.{found[1]} is missing"
+    return f"{place} is not valid"
 
 
 def _unknown(name: str, parent: str) -> str:

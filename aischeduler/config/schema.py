@@ -17,6 +17,11 @@ KIND: Final = "AiSchedulerConfiguration"
 BIND_IN_FLIGHT_MAX: Final = 256
 """More Bindings in flight only queue inside the API server."""
 GPU_RESOURCES_MAX: Final = 16
+GPU_TYPE_LABELS_MAX: Final = 8
+RARE_TYPES_MAX: Final = 32
+GROUP_RULES_MAX: Final = 64
+SELECTOR_PARTS_MAX: Final = 64
+SELECTOR_VALUES_MAX: Final = 256
 REQUEST_SECONDS_MAX: Final = 120
 BACKOFF_SECONDS_MAX: Final = 300
 """The retry of waiting pods after five minutes would end a longer backoff early."""
@@ -98,6 +103,29 @@ GpuResources = Annotated[
         description=f"a list of 1 to {GPU_RESOURCES_MAX} resource names such as nvidia.com/gpu",
     ),
 ]
+GpuTypeLabel = Annotated[
+    str, Meta(pattern=rf"\A({_SUBDOMAIN}/)?[A-Za-z0-9][-A-Za-z0-9_.]*(\*[-A-Za-z0-9_.]*)?\Z", max_length=317)
+]
+GpuTypeLabels = Annotated[
+    tuple[GpuTypeLabel, ...],
+    Meta(
+        max_length=GPU_TYPE_LABELS_MAX,
+        description=f"a list of at most {GPU_TYPE_LABELS_MAX} keys of node labels such as nvidia.com/gpu.product",
+    ),
+]
+RareType = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9 ._/+*-]*\Z", max_length=63)]
+RareTypes = Annotated[
+    tuple[RareType, ...],
+    Meta(
+        max_length=RARE_TYPES_MAX,
+        description=f"a list of at most {RARE_TYPES_MAX} card types such as H200 or A100-80GB",
+    ),
+]
+LabelKey = Annotated[
+    str, Meta(pattern=rf"\A({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?\Z", max_length=317)
+]
+LabelValue = Annotated[str, Meta(pattern=r"\A([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?\Z", max_length=63)]
+GroupName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z", max_length=63)]
 HttpAddress = Annotated[
     str,
     Meta(
@@ -170,6 +198,45 @@ class LeaderElection(Section, frozen=True):
             )
 
 
+class LabelExpression(Section, frozen=True):
+    """One comparison of a label of a namespace."""
+
+    key: LabelKey
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: Annotated[tuple[LabelValue, ...], Meta(max_length=SELECTOR_VALUES_MAX)] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse values that the operator does not take; raises ValueError."""
+        if (self.operator in ("In", "NotIn")) != bool(self.values):
+            needs = "needs at least one value" if self.operator in ("In", "NotIn") else "takes no values"
+            raise ValueError(f"values: {self.operator} {needs}")
+
+
+class NamespaceSelector(Section, frozen=True):
+    """Namespaces by their labels; all parts have to match."""
+
+    match_labels: Annotated[dict[LabelKey, LabelValue], Meta(max_length=SELECTOR_PARTS_MAX)] = {}
+    match_expressions: Annotated[tuple[LabelExpression, ...], Meta(max_length=SELECTOR_PARTS_MAX)] = ()
+
+
+class GroupRuleConfig(Section, frozen=True):
+    """The namespaces whose pods may name a machine group."""
+
+    name: GroupName
+    namespace_selector: NamespaceSelector
+
+
+MachineGroups = Annotated[
+    tuple[GroupRuleConfig, ...],
+    Meta(
+        max_length=GROUP_RULES_MAX,
+        description=(
+            f"a list of at most {GROUP_RULES_MAX} rules such as "
+            "{name: vision, namespaceSelector: {matchLabels: {team: vision}}}"
+        ),
+    ),
+]
+
 NO_ELECTION: Final = LeaderElection(enabled=False)
 
 
@@ -194,6 +261,9 @@ class Config(Section, frozen=True):
     - `bind_in_flight`: the most Bindings that wait for an answer at one time.
     - `request_timeout_seconds`: the timeout of every request except lists, watches and renewals of the Lease.
     - `gpu_resources`: the node resources that count as GPUs, in the table and in placement.
+    - `gpu_type_labels`: the labels of nodes that have the type of their cards; a `*` stands for any text.
+    - `rare_types`: card types whose nodes are closed to pods that do not name them, in every pool.
+    - `machine_groups`: who may name which machine group, beside the rules of Pools.
     - `disable_preemption`: forbids every eviction for a pod, reclaim included.
     - `make_room`: the default of `makeRoom` of a Pool.
     - `unsupported_constraints`: what happens to pods with hard constraints that are not supported.
@@ -205,6 +275,13 @@ class Config(Section, frozen=True):
     bind_in_flight: Annotated[int, _whole_number(1, BIND_IN_FLIGHT_MAX, RELOADED)] = 128
     request_timeout_seconds: Annotated[int, _whole_number(1, REQUEST_SECONDS_MAX, RELOADED, "of seconds ")] = 30
     gpu_resources: GpuResources = ("nvidia.com/gpu",)
+    gpu_type_labels: GpuTypeLabels = (
+        "nvidia.com/gpu.product",
+        "nvidia.com/mig-*.product",
+        "node.koordinator.sh/gpu-model",
+    )
+    rare_types: RareTypes = ()
+    machine_groups: MachineGroups = ()
     disable_preemption: Boolean = False
     eviction: Annotated[EvictionWay, Meta(description="Delete or Evict")] = EvictionWay.DELETE
     make_room: Annotated[RoomOrder, Meta(description="PreemptThenBorrow or BorrowThenPreempt")] = (

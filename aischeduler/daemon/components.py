@@ -1,14 +1,19 @@
 """The components of a running daemon, put together as the configuration says."""
 
+import asyncio
 import os
 import socket
 import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.config.schema import Config, ConstraintRule, EvictionWay
+from aischeduler.config.load import ConfigError
+from aischeduler.config.schema import Config, ConstraintRule, EvictionWay, GroupRuleConfig
+from aischeduler.config.spelling import quoted
 from aischeduler.daemon.leadership import Leadership
 from aischeduler.daemon.watch_errors import WatchErrors
 from aischeduler.engine.profile import Profile, default_profile
@@ -25,15 +30,24 @@ from aischeduler.kube.event_messages import ReportingController
 from aischeduler.kube.event_queue import EventQueue
 from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT, EvictionOptions, Evictor
 from aischeduler.kube.executor import Workers
+from aischeduler.kube.gang_owners import GangOwners
+from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.pod_reader import PodReader
 from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.refresher import Reflectors, Refresher
 from aischeduler.kube.reporter import REPORTS_IN_FLIGHT_MAX as REPORTS_IN_FLIGHT
 from aischeduler.kube.reporter import EventSource, Reporter
+from aischeduler.kube.volcano_jobs import VolcanoJobs
 from aischeduler.kube.watched_resources import D, WatchedResource
+from aischeduler.model.card_types import TypeNameError, type_name
+from aischeduler.model.gang import GangSource
 from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.model.pool import MakeRoom, Pool
+from aischeduler.model.pool import GroupRule, MakeRoom, Pool
+from aischeduler.model.selectors import SelectorError, label_requirement, label_selector
 from aischeduler.state.pod_records import Backoff
+
+NOT_NEEDED_SECONDS_MAX: Final = 30.0
+"""How long the first list of pods waits for the lists of resources that are not needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +58,23 @@ class Components:
     pods: Reflector[PodDocument]
     workers: Workers
     connection_pools: tuple[ConnectionPool, ...]
+    gang_owners: GangOwners
+    volcano_jobs: VolcanoJobs
+
+    def reflector_jobs(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """Return what runs each reflector, by name. Pods come after the objects of gangs: their owners say more."""
+        jobs: dict[str, Callable[[], Awaitable[None]]] = {
+            f"reflector of {one.resource.kind}": one.run for one in self.reflectors
+        }
+        return jobs | {f"reflector of {self.pods.resource.kind}": self._run_pods}
+
+    async def _run_pods(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(NOT_NEEDED_SECONDS_MAX):
+                for one in self.reflectors:
+                    if not one.resource.needed:
+                        await one.synced.wait()
+        await self.pods.run()
 
     def apply(self, config: Config) -> None:
         """Apply the fields of a configuration that a running scheduler reloads; see `config.schema.RELOADED`."""
@@ -95,17 +126,36 @@ def build(client: Client, connections: ConnectionPool, context: Context) -> Comp
         Refresher(client, reflectors, timing, queue.put, log),
     )
     holds = config.unsupported_constraints is ConstraintRule.HOLD
+    volcano = VolcanoJobs(client, config.scheduler_name, timing, log)
+    gangs = tuple(reflector(resource) for resource in gang_resources(specs.owners, volcano.pod_group_seen))
+    specs.owners.listed = _listed(gangs)
     storage = (reflector(watched_resources.claims()), reflector(watched_resources.volumes())) if holds else ()
     return Components(
-        (namespaces, pools, nodes, budgets, *storage, pods), pods, workers, (connections, client.connections)
+        (namespaces, pools, nodes, budgets, *storage, *gangs, pods),
+        pods,
+        workers,
+        (connections, client.connections),
+        specs.owners,
+        volcano,
     )
 
 
+def _listed(gangs: tuple[Reflector[Any], ...]) -> dict[GangSource, Callable[[], bool]]:
+    """Return how to know whether all Jobs and all JobSets are known."""
+    owners = (GangSource.JOB, GangSource.JOB_SET)
+    return {GangSource(one.resource.kind): one.current for one in gangs if one.resource.kind in owners}
+
+
 def profile_of(config: Config) -> Profile:
-    """Return the engine's profile for a configuration."""
+    """Return the engine's profile for a configuration; raises ConfigError for a rare type that names no card."""
     switches = config.default_pool
     return replace(
-        default_profile(config.scheduler_name, config.gpu_resources, preemption=not config.disable_preemption),
+        default_profile(
+            config.scheduler_name,
+            config.gpu_resources,
+            config.gpu_type_labels,
+            preemption=not config.disable_preemption,
+        ),
         make_room=MakeRoom(config.make_room),
         hold_unsupported=config.unsupported_constraints is ConstraintRule.HOLD,
         backoff=Backoff(config.backoff.initial_seconds, config.backoff.max_seconds),
@@ -115,7 +165,29 @@ def profile_of(config: Config) -> Profile:
             disable_borrowing=switches.disable_borrowing,
             disable_sharing=switches.disable_sharing,
         ),
+        rare_types=tuple(map(_rare_type, config.rare_types)),
+        machine_groups=tuple(_group_rule(rule) for rule in config.machine_groups),
     )
+
+
+def _rare_type(text: str) -> str:
+    """Return the full name of a rare type; raises ConfigError where the text names no type."""
+    try:
+        return type_name(text)
+    except TypeNameError as error:
+        raise ConfigError(f"rareTypes: {quoted(text)} {error}") from error
+
+
+def _group_rule(rule: GroupRuleConfig) -> GroupRule:
+    """Return a rule of the configuration; raises ConfigError for a key that is too long to be a label key."""
+    path, selector = f"machineGroups[{rule.name}].namespaceSelector", rule.namespace_selector
+    try:
+        expressions = tuple(
+            label_requirement(path, one.key, one.operator, one.values) for one in selector.match_expressions
+        )
+        return GroupRule(rule.name, label_selector(path, selector.match_labels, expressions))
+    except SelectorError as error:
+        raise ConfigError(str(error)) from error
 
 
 def writes_max(config: Config) -> int:

@@ -56,6 +56,8 @@ CHECK_SECONDS: Final = 2.0
 """How often the engine checks its invariants; while pools have something to decide, it checks them less often."""
 NO_OUTCOME_SECONDS: Final = 120.0
 """The scheduler is not ready once the oldest Binding has had no outcome for so long."""
+OVERDUE_SECONDS: Final = 1.0
+"""How often gangs are looked for whose Job or JobSet was not seen, or of which their Workload has told."""
 POOL_LOOP: Final = "pool"
 RESTART_FIRST_SECONDS: Final = 0.5
 RESTART_LONGEST_SECONDS: Final = 30.0
@@ -156,11 +158,11 @@ class Daemon:
         def begin(name: str, job: Job) -> asyncio.Task[None]:
             return tasks.create_task(self._restarting(name, job), name=name)
 
-        executor_task = begin("executor", executor.run)
-        jobs: dict[str, Job] = {f"reflector of {one.resource.kind}": one.run for one in components.reflectors}
-        jobs |= {
+        executor_task, leadership = begin("executor", executor.run), self._leadership
+        jobs: dict[str, Job] = components.reflector_jobs() | {
             "refresher": partial(workers.refresher.run, Times(time.time, workers.reporter.waiting_since), on_error),
             "watch events": partial(self._observe_events, loops, executor.perform),
+            **self._gang_jobs(components),
             "answer batching": partial(batch_answers, workers.binder, partial(self._busy, loops)),
             "self-check": self._check,
             "pool status renewal": partial(self._renew_statuses, workers.reporter),
@@ -169,7 +171,7 @@ class Daemon:
         if self._journal is not None:
             jobs["journal"] = self._journal.run
         job_tasks = [begin(name, job) for name, job in jobs.items()]
-        lease_task = begin("lease renewal", self._leadership.renew)
+        lease_task = begin("lease renewal", leadership.renew)
         start_task = begin("start", partial(self._start, client, components, loops, begin))
         try:
             async with self._pages(components):
@@ -181,8 +183,7 @@ class Daemon:
                 await finish(workers, self._log)
                 executor_task.cancel()
                 await asyncio.wait([start_task, executor_task])
-                elects = self._leadership.elects
-                pods_seen = await newest_own_version(workers, self.scheduler, timing) if elects else ""
+                pods_seen = await newest_own_version(workers, self.scheduler, timing) if leadership.elects else ""
                 for task in (*job_tasks, lease_task):
                     task.cancel()
                 await asyncio.wait([lease_task])
@@ -252,6 +253,25 @@ class Daemon:
             for violation in violations:
                 self._log.error("invariant violated", invariant=violation.name, reason=violation.message, **digest)
 
+    def _gang_jobs(self, components: Components) -> dict[str, Job]:
+        """Return the jobs that concern gangs alone."""
+        return {
+            "owners of gangs": partial(self._release_gangs, components),
+            "admission of Volcano Jobs": partial(self._admit, components),
+        }
+
+    async def _release_gangs(self, components: Components) -> None:
+        """Let pods go on whose Job or JobSet was not seen for long."""
+        while True:
+            await self._timing.sleep(OVERDUE_SECONDS)
+            for event in components.gang_owners.overdue(self._timing.clock()):
+                self._event_queue.put(event)
+
+    async def _admit(self, components: Components) -> None:
+        """Let Volcano's controller create pods, while this scheduler decides."""
+        await self.deciding.wait()
+        await components.volcano_jobs.run()
+
     async def _renew_statuses(self, reports: Reporter) -> None:
         """Renew the statuses of Pools from time to time."""
         while True:
@@ -299,7 +319,8 @@ class Daemon:
             return "stopping"
         reflectors = self.components.reflectors if self.components is not None else ()
         if self.standing_by.is_set():
-            return NOT_INSTALLED if any(reflector.not_served for reflector in reflectors) else self._no_progress()
+            no_pools = any(reflector.not_served and reflector.resource.needed for reflector in reflectors)
+            return NOT_INSTALLED if no_pools else self._no_progress()
         missing = [reflector.resource.kind for reflector in reflectors if not reflector.synced.is_set()]
         return f"not listed yet: {', '.join(missing)}" if missing else "the listed objects are not processed yet"
 

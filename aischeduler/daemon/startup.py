@@ -42,10 +42,11 @@ async def check_server(client: Client, url: str, timing: Timing, log: FilteringB
 async def wait_for_sync(
     reflectors: Collection[Reflector[Any]], event_queue: EventQueue, log: FilteringBoundLogger
 ) -> None:
-    """Return once every kind is listed and the engine has observed all listed objects."""
-    for reflector in reflectors:
+    """Return once every needed kind is listed and the engine has observed all listed objects."""
+    needed = [reflector for reflector in reflectors if reflector.resource.needed]
+    for reflector in needed:
         await reflector.synced.wait()
     await event_queue.wait_empty()
     gc.freeze()  # listed objects stay, so the garbage collector need not visit them
     gc.enable()
-    log.info("synced", **{reflector.resource.kind.lower() + "s": len(reflector) for reflector in reflectors})
+    log.info("synced", **{reflector.resource.kind.lower() + "s": len(reflector) for reflector in needed})

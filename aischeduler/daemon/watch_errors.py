@@ -25,13 +25,15 @@ class WatchErrors:
     def list_or_watch_failed(self, kind: str, error: ApiError) -> None:
         """Log that a list or a watch of this kind failed."""
         refused = error.status if isinstance(error, RefusedError) else 0
-        if isinstance(error, ResourceNotServedError):
+        if refused == HTTPStatus.FORBIDDEN:
+            self._log.warning("permission missing", kind=kind, reason=str(error))
+        elif isinstance(error, ResourceNotServedError) and kind != "Pool":
+            self._log.info("kind not served", kind=kind, reason="no object of this kind exists; it is looked for again")
+        elif isinstance(error, ResourceNotServedError):
             until_then = "until it is, all nodes and pods are in the default pool"
             self._log.warning("Pool definition missing", kind=kind, reason=f"{NOT_INSTALLED}; {until_then}")
         elif refused == HTTPStatus.GONE:
             self._log.info("listing again", kind=kind, reason=str(error))
-        elif refused == HTTPStatus.FORBIDDEN:
-            self._log.warning("permission missing", kind=kind, reason=str(error))
         else:
             self._log.warning("list or watch failed", kind=kind, reason=str(error))
 

@@ -30,11 +30,14 @@ from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.policies.borrowing import BorrowingContext
 from aischeduler.policies.placement import placement_strategy
-from aischeduler.policies.unit_placement import UnitRequest
+from aischeduler.policies.preemption import Loss
+from aischeduler.policies.unit_placement import UnitRequest, labels_of_placed
 from aischeduler.state.anti_affinity import AntiAffinity
 from aischeduler.state.assigned_pod import AssignedPod
+from aischeduler.state.cards import Cards
 from aischeduler.state.claims import Claims
 from aischeduler.state.disruption_budgets import BudgetTable
+from aischeduler.state.gangs import GangTable
 from aischeduler.state.loans import Loan, Loans
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState, Unit
@@ -72,8 +75,8 @@ class Cluster:
 
     def __init__(self, profile: Profile, run: str) -> None:
         self.now, self.decisions = 0.0, 0
-        self.profile = profile
-        self.nodes, self.queue_changes = NodeTable(), QueueChanges()
+        self.profile, self.queue_changes = profile, QueueChanges()
+        self.nodes = NodeTable(Cards(profile.gpu_type_labels, profile.rare_types))
         self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)
         self.pools = PoolTable(self.nodes, profile.default_pool)
         self.runner = Runner(profile.plugins, self.nodes)
@@ -85,7 +88,7 @@ class Cluster:
         self.running, self.claims, self.loans = RunningPods(), Claims(self.nodes), Loans()
         self.ended_loans: set[Loan] = set()
         """The loans that ended since `limits_freed` ran."""
-        self.units = Units()
+        self.units, self.gangs = Units(), GangTable()
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
         self.namespaces: dict[str, Labels] = {}
         self.storage, self.anti_affinity = Storage(), AntiAffinity()
@@ -152,7 +155,11 @@ class Cluster:
     def unit_request(self, unit: Unit, pool: str, others: tuple[PodRecord, ...] = ()) -> UnitRequest:
         """Return the placement request of a unit in this pool: its required pods, then these others as room allows."""
         pods = tuple(record.pod for record in (*unit.together, *others))
-        return UnitRequest(pods, tuple(self.ask(pod.spec, pool) for pod in pods), unit.required)
+        asks = tuple(self.ask(pod.spec, pool) for pod in pods)
+        topology = unit.gang.topology if unit.gang is not None else ()
+        beside = labels_of_placed(unit, self.nodes) if topology else ()
+        loss = Loss(self.profile.gpu_resources, max(pod.created_seconds for pod in pods))
+        return UnitRequest(pods, asks, unit.required, unit.priority, topology, loss, beside)
 
     def request_of(self, record: PodRecord, pool: str) -> PlacementRequest | UnitRequest:
         """Return the placement request of a pod, or of the unit that it leads, in this pool."""

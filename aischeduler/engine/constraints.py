@@ -13,6 +13,7 @@ from typing import Final, assert_never
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.deferred_work import Affected
+from aischeduler.engine.machine_groups import names_one_of
 from aischeduler.model.events import VolumeClaimGone, VolumeClaimSeen, VolumeGone, VolumeSeen
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import Pod
@@ -71,6 +72,9 @@ def recheck_affected(cluster: Cluster, pool: str, affected: Affected) -> None:
     of = affected.namespaces.keys()
     waiting = [record for state in RECHECKED for record in queue.in_state(state)] if of else []
     recheck_later(cluster, (one for one in waiting if of & {"", one.pod.namespace} and not one.pod.spec.invalid))
+    if affected.groups:
+        named = [record for state in RECHECKED for record in queue.in_state(state)]
+        recheck_later(cluster, (one for one in named if names_one_of(one, affected.groups)))
     for record in queue.in_state(PodState.NOMINATED) if affected.excluded else ():
         if any(_kept_away(cluster, one.pod) is not None for one in record.together):
             recheck_later(cluster, (record,))

@@ -222,7 +222,7 @@ def _bind(tried: Attempt, record: PodRecord, assigned: AssignedPod, proposal: Pl
     return Bind(
         record.pod,
         node,
-        tried.queue.pool,
+        tried.queue.pool if not proposal.others else tried.cluster.pool_of(assigned.row),
         record.home,
         record.decision,
         proposal.feasible,

@@ -70,6 +70,8 @@ class Affected:
     """Nominated pods that the anti-affinity of a pod on a node excludes are to be tried."""
     namespaces: dict[str, None] = field(default_factory=dict)
     """Waiting pods of these namespaces are to be tried; empty means all namespaces."""
+    groups: dict[tuple[str, str], None] = field(default_factory=dict)
+    """Waiting pods that name this machine group in this namespace, or in any (empty), are to be tried."""
     rows: dict[int, None] = field(default_factory=dict)
     """It gained these rows."""
     first_rows: bool = False
@@ -228,11 +230,13 @@ class Freshness:
     """Pool -> the pods, by uid, that would evict in the pool."""
     loans: set[str] = field(default_factory=set)
     """The pools that would end loans."""
+    units: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Pool -> the units that are to be given up, some of whose pods are there."""
     problems: dict[str, str] = field(default_factory=dict)
     """Pool -> why its last refresh failed."""
 
     def forget(self, pool: str) -> None:
         """Drop a pool that is gone."""
-        for known in (self.refreshed_at, self.asked_at, self.waiting, self.problems):
+        for known in (self.refreshed_at, self.asked_at, self.waiting, self.units, self.problems):
             known.pop(pool, None)
         self.loans.discard(pool)

@@ -91,6 +91,8 @@ class Readiness:
             next((asked.read_at for asked in cluster.victims.values()), None),
             cluster.deferred.doubts.due.next(),
             cluster.units.again.next(),
+            cluster.units.deadlines.next(),
+            cluster.units.unfinished.next(),
             self._status.due_at(cluster),
         )
         return min((time for time in times if time is not None), default=None)

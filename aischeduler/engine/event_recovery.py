@@ -26,6 +26,7 @@ from aischeduler.engine.recovery import (
     stay,
     take_out,
 )
+from aischeduler.engine.units import gang_changed
 from aischeduler.engine.unknown_pools import want_again
 from aischeduler.model import events
 from aischeduler.model.actions import Action, Step
@@ -77,6 +78,8 @@ def _believe(cluster: Cluster, event: Event) -> None:
         case events.BudgetSeen() | events.BudgetGone() | events.NamespaceSeen() | events.NamespaceGone():
             _store_rule(cluster, event)
             _follow(cluster)
+        case events.GangSeen() | events.GangGone():
+            gang_changed(cluster, event)
         case events.VolumeClaimSeen() | events.VolumeClaimGone() | events.VolumeSeen() | events.VolumeGone():
             storage_changed(cluster, event)
             _follow(cluster)

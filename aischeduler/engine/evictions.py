@@ -21,6 +21,7 @@ from aischeduler.model.events import EvictRefusal, EvictRefused
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool, ReclaimPolicy
 from aischeduler.model.resources import ResourceList
+from aischeduler.policies.borrowing import kept_from_borrowers
 from aischeduler.state.pod_records import PodRecord
 
 LEAVING_SLACK_SECONDS: Final = 60.0
@@ -39,16 +40,20 @@ SETTLES_MAX: Final = 16
 """The most victims, and the most assumed pods, that one decision has read."""
 
 
-def evict(cluster: Cluster, victim: PodRecord, beneficiary: PodRecord | None, decision: str) -> Evict:
-    """Request the eviction of a pod, for a beneficiary or because its loan ends."""
+def evict(
+    cluster: Cluster,
+    victim: PodRecord,
+    beneficiary: PodRecord | None,
+    decision: str,
+    cause: EvictionCause = EvictionCause.LOAN_ENDED,
+) -> Evict:
+    """Request the eviction of a pod, for a beneficiary or, without one, for this cause."""
     pod, pool = victim.pod, cluster.pool_of(victim.row)
     asker = beneficiary.pod.uid if beneficiary is not None else ""
     cluster.victims[pod.uid] = Asked(asker, decision, cluster.decisions, cluster.now + UNHEARD_SECONDS)
     cluster.budgets.note_eviction(pod)
     cluster.refresh(victim)
-    if beneficiary is None:
-        cause = EvictionCause.LOAN_ENDED
-    else:
+    if beneficiary is not None:
         cause = EvictionCause.RECLAIMED if victim.home != pool else EvictionCause.PREEMPTED
     cluster.counters.evictions[pool, cause] += 1
     return Evict(
@@ -167,8 +172,8 @@ def end_loans(cluster: Cluster, lender: str, actions: list[Action], now: float) 
     pool = cluster.pools.pools[lender]
     if pool.reclaim_policy is not ReclaimPolicy.EVICT or not cluster.borrowing.may_evict(pool):
         return
-    lent = cluster.loans.lent(lender)
-    if pool.disable_sharing or _over(pool.lending_limit, lent, lent):
+    lent, keeps = cluster.loans.lent(lender), cluster.nodes.cards.rare and not pool.lend_rare_types
+    if pool.disable_sharing or keeps or _over(pool.lending_limit, lent, lent):
         ended = _not_allowed(cluster, pool)
         if ended and not is_fresh(cluster, lender, now):
             actions += await_to_end_loans(cluster, lender, ended[0].pod, now)
@@ -192,6 +197,10 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
     newest_first = sorted(mortal, key=lambda one: (-(one.pod.started_seconds or 2**62), -one.arrival, one.pod.uid))
     if pool.disable_sharing:
         return _with_lost(cluster, newest_first)
+    kept = kept_from_borrowers(cluster.nodes)
+    on_kept = [record for record in newest_first if kept is not None and kept[record.row]]
+    if on_kept:  # what these leave lowers the sums of the limit: it is checked again then
+        return _with_lost(cluster, on_kept)
     chosen: dict[PodRecord, tuple[PodRecord, ...]] = {}
     gone: set[PodRecord] = set()
     for record in newest_first:
@@ -221,8 +230,8 @@ def _lost_with(cluster: Cluster, record: PodRecord, gone: set[PodRecord]) -> tup
         return (record,)
     running = cluster.running
     leave = running.slots_of(uid for uid, one in record.unit.members.items() if one is record or one in gone)
-    others = running.uids_of(running.unit_with(leave))
-    return (record, *(cluster.records[uid] for uid in others))
+    others = running.lost_with(leave.tolist())
+    return (record, *(cluster.records[running.uid_of(slot)] for slot in others))
 
 
 def _lent_to(pool: Pool, records: tuple[PodRecord, ...]) -> Counter[str]:

@@ -40,6 +40,13 @@ def await_to_end_loans(cluster: Cluster, pool: str, victim: Pod, now: float) -> 
     return _ask(cluster, pool, victim, now)
 
 
+def await_to_roll_back(cluster: Cluster, pool: str, victim: PodRecord, now: float) -> list[Refresh]:
+    """Have the unit of the victim given up after a refresh of the pool; return the request, unless one is under way."""
+    assert victim.unit is not None, "the pod belongs to the unit"
+    cluster.freshness.units.setdefault(pool, {})[victim.unit.name] = None
+    return _ask(cluster, pool, victim.pod, now)
+
+
 def awaits_view(cluster: Cluster, record: PodRecord) -> bool:
     """Return whether the pod waits for a refresh of its pool."""
     return record.pod.uid in cluster.freshness.waiting.get(record.home, ())
@@ -69,7 +76,8 @@ def _ask(cluster: Cluster, pool: str, pod: Pod, now: float) -> list[Refresh]:
     names = cluster.nodes.names
     nodes = tuple(names[row] for row in cluster.nodes.rows_of_pool(cluster.pools.id(pool)).tolist())
     selector = None if pool == DEFAULT_POOL else spec.selector
-    return [Refresh(pool, pod, selector, nodes, spec.allowed_namespaces is not None)]
+    namespace = spec.allowed_namespaces is not None or bool(pod.spec.machine_group)
+    return [Refresh(pool, pod, selector, nodes, namespace)]
 
 
 def go_on(cluster: Cluster, pool: str, now: float) -> None:
@@ -79,6 +87,9 @@ def go_on(cluster: Cluster, pool: str, now: float) -> None:
     if pool in freshness.loans:
         freshness.loans.discard(pool)
         cluster.deferred.review.add(pool)
+    for name in freshness.units.pop(pool, {}):
+        if name in cluster.units.unfinished:
+            cluster.units.unfinished.set(name, now)
     queue = cluster.queues[pool]
     for record in freshness.waiting.pop(pool, {}).values():
         if record.state is PodState.PARKED and queue.holds(record):

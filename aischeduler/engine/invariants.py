@@ -113,7 +113,7 @@ def units_faults(cluster: Cluster) -> Faults:
         if lead is None:
             if unit.pods or (grouped and not stale):
                 yield "I3", f"{name}: has no lead; {wait}"
-        elif lead not in unit.together or unit.required < 2 or {*grouped, lead} != {*unit.pods}:
+        elif lead not in unit.together or unit.required < 1 or {*grouped, lead} != {*unit.pods}:
             yield "I3", f"{name}: {lead.pod.uid} leads; {wait}"
         if lead is not None and not stale and len({one.home for one in unit.together}) != 1:
             yield "I3", f"{name}: its pods have different home pools"

@@ -20,8 +20,9 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, ReportInternalError
 from aischeduler.model.allocation import NO_ALLOCATION
 from aischeduler.model.events import Event
+from aischeduler.model.names import GPU_TYPE_LABELS
 from aischeduler.model.pod import Pod
-from aischeduler.model.pool import MakeRoom, Pool
+from aischeduler.model.pool import GroupRule, MakeRoom, Pool
 from aischeduler.state.pod_records import Backoff
 
 FORMAT: Final = 1
@@ -43,6 +44,9 @@ class Header(msgspec.Struct, frozen=True):
     hold_unsupported: bool
     backoff: Backoff
     default_pool: Pool
+    gpu_type_labels: tuple[str, ...] = GPU_TYPE_LABELS
+    rare_types: tuple[str, ...] = ()
+    machine_groups: tuple[GroupRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,9 @@ def new_scheduler(line: bytes) -> Scheduler:
         header = msgspec.json.decode(line, type=Header)
     except msgspec.DecodeError as error:
         raise JournalError(f"line 1: it is not the first line of a journal: {error}") from error
-    profile = default_profile(header.scheduler_name, header.gpu_resources, preemption=header.preemption)
+    profile = default_profile(
+        header.scheduler_name, header.gpu_resources, header.gpu_type_labels, preemption=header.preemption
+    )
     return Scheduler(replace(profile, **{name: getattr(header, name) for name in _SETTINGS}), header.run)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.propose import propose_on
+from aischeduler.engine.propose import propose, propose_on
 from aischeduler.engine.recovery import judging_failed
 from aischeduler.model.names import PODS
 from aischeduler.model.proposal import Lender, Place
@@ -117,12 +117,16 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
 def lends_to(cluster: Cluster, lender: str, record: PodRecord, rows: Rows) -> bool:
     """Return whether an attempt in the lender's queue would place the pod on one of these rows.
 
-    The lender does not need these rows. A unit is placed as a whole, on whatever rows the lender does not need.
+    The lender does not need these rows. A unit is placed as a whole, on whatever rows the lender does not need. One
+    that may span pools comes home from the lender's queue, and is placed there.
     """
     if record.leads is not None:
         every = cluster.nodes.rows_of_pool(cluster.pools.id(lender))
         rows = every[~wanted_by_home_pods(cluster.borrowing, lender, every)]
-    return isinstance(propose_on(cluster, record, lender, rows), Place)
+    if isinstance(propose_on(cluster, record, lender, rows), Place):
+        return True
+    spans = record.leads is not None and record.leads.gang is not None and record.leads.gang.span
+    return spans and isinstance(propose(cluster, record, record.home, cluster.now, known=True), Place)
 
 
 def _all_requests(cluster: Cluster, record: PodRecord) -> Amounts:

@@ -49,7 +49,7 @@ def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
         after, left = alike.turn, left - 1
         messages: dict[tuple[int, bool], str] = {}
         for record in alike.parked[:REWORDED_MAX]:
-            rank = (record.pod.priority, record.pod.preempts)  # beside its class, this decides its victims
+            rank = (record.priority, record.pod.preempts)  # beside its class, this decides its victims
             if rank not in messages and len(messages) < RANKS_MAX:
                 messages[rank] = reason(cluster, record, cluster.now)
             message = messages.get(rank)

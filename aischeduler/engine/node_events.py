@@ -12,6 +12,7 @@ from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.nominator import end_claims_on
 from aischeduler.engine.pod_counting import book_rows
 from aischeduler.engine.queueing_hints import rows_changed
+from aischeduler.engine.units import place_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.node import Node
@@ -27,6 +28,7 @@ def node_seen(cluster: Cluster, node: Node, now: float) -> None:
     moved = None
     if change & (Change.LABELS | Change.JOINED):
         moved = cluster.pools.assign_row(row, node)
+        place_changed(cluster, row, now)
     if node.invalid and cluster.warned(f"Node/{node.uid}", node.invalid):
         about = ObjectRef("Node", node.name, node.uid)
         cluster.say(cluster.pool_of(row), Warn(about, EventReason.INVALID_NODE, node.invalid))
@@ -43,6 +45,7 @@ def node_gone(cluster: Cluster, name: str, now: float) -> None:
     moved = cluster.pools.assign_row(cluster.nodes.rows[name], None)
     if moved is not None:
         follow(cluster, [moved], now)
+    place_changed(cluster, cluster.nodes.rows[name], now)
     cluster.nodes.forget(name)
 
 

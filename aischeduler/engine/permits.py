@@ -19,7 +19,7 @@ from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Action, Bind, ReportWaiting
 from aischeduler.model.pod import Pod
 from aischeduler.model.proposal import LenderRefusal
-from aischeduler.policies.borrowing import lender_refusal
+from aischeduler.policies.borrowing import kept_from_borrowers, lender_refusal
 from aischeduler.state.pod_records import PodRecord
 
 ASKED_MAX: Final = 16
@@ -72,6 +72,9 @@ def _loan_forbidden(cluster: Cluster, record: PodRecord) -> Vetoed | None:
     """Return a veto where the pod is on loan and an edit of a Pool forbids that since."""
     lender, home = record.loan or ("", "")
     forbids = (LenderRefusal.NOT_LISTED, LenderRefusal.NOT_SHARING)
+    kept = kept_from_borrowers(cluster.nodes) if lender else None
+    if kept is not None and kept[record.row]:
+        return Vetoed(f"the pool {lender} no longer lends nodes of this rare GPU type")
     if lender and lender_refusal(cluster.borrowing, home, lender, record.pod.spec) in forbids:
         return Vetoed(f"the pool {lender} no longer lends to the pool {home}")
     return None

@@ -13,6 +13,7 @@ from typing import Final, assert_never
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import note_anti_affinity, recheck_later
 from aischeduler.engine.evictions import left, terminates
+from aischeduler.engine.gangs import note_whole
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.units import stop_waiting
 from aischeduler.engine.unknown_pools import is_known, want_pool
@@ -45,6 +46,7 @@ def pod_gone(cluster: Cluster, uid: str, now: float) -> None:
     if record.state in WAITING:
         stop_waiting(cluster, record, now)
     else:
+        note_whole(cluster, record.unit)
         free_room(cluster, record)
     left(cluster, record)
     cluster.strike(record)

@@ -1,4 +1,4 @@
-"""Warnings about a pod at its attempt: a Pool that does not exist, constraints that are ignored.
+"""Warnings about a pod at its attempt: names of Pools, types or groups that do not exist, ignored constraints.
 
 Invariants:
 - Each warning is written once per pod, and again only with another message.
@@ -10,7 +10,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import ignored
 from aischeduler.model.actions import Action, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
-from aischeduler.model.names import DEFAULT_POOL, POOL_KEY
+from aischeduler.model.names import DEFAULT_POOL, GPU_TYPE_KEY, MACHINE_GROUP_KEY, POOL_KEY
 from aischeduler.model.pod import Pod
 from aischeduler.state.pod_records import PodRecord
 
@@ -27,6 +27,26 @@ def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None
             message = ignored(pod.spec.unsupported_constraints)
             if cluster.warned(f"{pod.uid}/{EventReason.UNSUPPORTED_CONSTRAINT}", message):
                 actions.append(_warning(pod, EventReason.UNSUPPORTED_CONSTRAINT, message))
+        if pod.spec.gpu_types or pod.spec.machine_group:
+            _warn_of_spelling(cluster, pod, actions)
+
+
+def _warn_of_spelling(cluster: Cluster, pod: Pod, actions: list[Action]) -> None:
+    """Warn of the first card type, and of the machine group, that no node has while a node has a similar one."""
+    spec, nodes = pod.spec, cluster.nodes
+    known = nodes.cards.known(nodes) if spec.gpu_types else ()
+    near = ((one, nearest(one, known)) for one in spec.gpu_types if one not in known)
+    wrong = next(((one, meant) for one, meant in near if meant), None)
+    if wrong is not None:
+        message = f"No node has the GPU type {wrong[0]} (annotation {GPU_TYPE_KEY}). Did you mean {wrong[1]}?"
+        if cluster.warned(f"{pod.uid}/{EventReason.UNKNOWN_GPU_TYPE}", message):
+            actions.append(_warning(pod, EventReason.UNKNOWN_GPU_TYPE, message))
+    group, groups = spec.machine_group, nodes.labels.values(MACHINE_GROUP_KEY)
+    meant = nearest(group, groups) if group and group not in groups else ""
+    if meant:
+        message = f"No node is in the machine group {group} (annotation {MACHINE_GROUP_KEY}). Did you mean {meant}?"
+        if cluster.warned(f"{pod.uid}/{EventReason.UNKNOWN_MACHINE_GROUP}", message):
+            actions.append(_warning(pod, EventReason.UNKNOWN_MACHINE_GROUP, message))
 
 
 def _no_such_pool(name: str, known: tuple[str, ...]) -> str:

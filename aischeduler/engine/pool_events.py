@@ -12,6 +12,7 @@ from typing import Final
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_later
 from aischeduler.engine.lending import limits_freed
+from aischeduler.engine.machine_groups import namespace_relabelled, rules_changed
 from aischeduler.engine.message_updates import reword_all
 from aischeduler.engine.node_events import follow
 from aischeduler.engine.pod_events import admit
@@ -63,6 +64,7 @@ def namespace_seen(cluster: Cluster, name: str, labels: Labels) -> None:
     cluster.namespaces[name] = labels
     if before != labels:
         recheck_later(cluster, cluster.anti_affinity.blocked_in(name))
+        namespace_relabelled(cluster, name, before, labels)
     for pool in cluster.pools.names():
         allowed = cluster.pools.pools[pool].allowed_namespaces
         if allowed is not None and allowed.matches(labels) != (before is not None and allowed.matches(before)):
@@ -90,6 +92,7 @@ def _change(cluster: Cluster, pool: Pool, now: float) -> None:
     if before is None:
         _rehome(cluster, pool.name, now)
         reword_all(cluster)
+    rules_changed(cluster, () if before is None else before.machine_groups, pool.machine_groups)
     follow(cluster, moved, now)
     if before is not None and _terms(before) != _terms(pool):
         _reconsider(cluster, before, pool)
@@ -98,6 +101,7 @@ def _change(cluster: Cluster, pool: Pool, now: float) -> None:
 def _remove(cluster: Cluster, name: str, now: float) -> None:
     for claim in cluster.claims.in_pool(name):
         cluster.claims.end(claim)
+    rules = cluster.pools.pools[name].machine_groups
     moved = cluster.pools.forget(name)
     queue = cluster.queues[name]
     for record in queue.records():
@@ -111,6 +115,7 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
     del cluster.queues[name]
     _rehome(cluster, name, now)
     cluster.forget_pool(name)
+    rules_changed(cluster, rules, ())
     follow(cluster, moved, now)
     reword_all(cluster)
 
@@ -140,6 +145,9 @@ def _reconsider(cluster: Cluster, before: Pool, pool: Pool) -> None:
     affected.parked = True
     if before.allowed_namespaces != pool.allowed_namespaces:
         affected.namespaces[""] = None
+    if before.rare_types != pool.rare_types:
+        for row in cluster.nodes.rows_of_pool(cluster.pools.id(pool.name)).tolist():
+            cluster.row_changed(row, offers=False)  # a claim there may be of no use now
     reword_all(cluster)
 
 

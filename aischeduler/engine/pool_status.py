@@ -63,6 +63,9 @@ _SPEC_FIELDS: Final = {
     "make_room": "makeRoom",
     "reclaim_policy": "reclaimPolicy",
     "allowed_namespaces": "allowedNamespaces",
+    "rare_types": "rareTypes",
+    "lend_rare_types": "lendRareTypes",
+    "machine_groups": "machineGroups",
 }
 _NO_SPEC: Final = frozenset(("name", "uid", "generation", "invalid"))
 assert {field.name for field in fields(Pool)} == _SPEC_FIELDS.keys() | _NO_SPEC

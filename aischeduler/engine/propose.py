@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import held_by
 from aischeduler.engine.freshness import is_fresh
+from aischeduler.engine.machine_groups import group_refused
 from aischeduler.engine.messages import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.searches import find_lender, find_unit_victims, find_victims
@@ -36,15 +37,21 @@ from aischeduler.model.proposal import (
     Wait,
     WaitFor,
 )
-from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
+from aischeduler.policies.borrowing import kept_from_borrowers, may_borrow, wanted_by_home_pods
 from aischeduler.policies.preemption import NoCandidate
-from aischeduler.policies.unit_placement import NotPlaced, UnitPlacement, all_fit_after_departures, place_unit
+from aischeduler.policies.spanning import place_spanning
+from aischeduler.policies.unit_placement import (
+    NotPlaced,
+    UnitPlacement,
+    all_fit_after_departures,
+    place_unit,
+    refusals_beside,
+)
 from aischeduler.policies.unit_preemption import UnitCandidate
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim
 from aischeduler.state.label_index import Rows
 from aischeduler.state.pod_records import PodRecord
-from aischeduler.state.what_if import Trial
 
 
 @dataclass(slots=True)
@@ -119,13 +126,12 @@ class _Look:
         unit, cluster = self.record.leads, self.cluster
         found = place_unit(cluster.unit_request(unit, self.pool.name), cluster.runner, self.rows) if unit else None
         if unit is not None and isinstance(found, NotPlaced):
-            fits, pod = len(found.pods), unit.pods[len(found.pods)].pod
-            with Trial(cluster.nodes) as trial:
-                for one in found.pods:
-                    trial.place(one)
-                refusals = cluster.runner.refusals(pod.spec, self.rows)
+            fits, pod = len(found.pods), unit.pods[found.short].pod
+            refusals = refusals_beside(found, pod.spec, cluster.runner, self.rows)
             text = sentence(refusals.message, clauses)
-            return f"{fits} of the {unit.required} pods that start together fit. The next, {pod.name}: {text}"
+            return (
+                f"{unit.late}{fits} of the {unit.required} pods that start together fit. The next, {pod.name}: {text}"
+            )
         return sentence(self.cluster.runner.diagnose(self.ask, self.rows).message, clauses)
 
 
@@ -157,7 +163,7 @@ def _proposal(look: _Look, *, known: bool) -> Proposal:
 def _hold_of(look: _Look, record: PodRecord, *, known: bool) -> Hold | None:
     """Return why this pod, the one of the look or another of its unit, may not be tried."""
     cluster = look.cluster
-    refused = record.pod.spec.invalid or not_allowed(cluster, record)
+    refused = record.pod.spec.invalid or not_allowed(cluster, record) or group_refused(cluster, record.pod)
     held = None if refused else held_by(cluster, record.pod)
     constraint, blocker = (held.kind, held.blocker) if held is not None else (None, "")
     if not known and not is_known(cluster, record, look.now):
@@ -198,7 +204,8 @@ def _abroad(look: _Look) -> Proposal:
     """Place the pod on a node that the lender does not need, try the next lender, or go home."""
     cluster, record, lender = look.cluster, look.record, look.pool.name
     if may_borrow(cluster.borrowing, record.home, lender, cluster.total(record)):
-        rows = look.rows
+        rows, kept = look.rows, kept_from_borrowers(cluster.nodes)
+        rows = rows if kept is None else rows[~kept[rows]]
         if look.only is None and cluster.queues[lender].has_usable:
             if record.leads is None:
                 rows = rows[cluster.runner.feasible(look.ask)[rows]]
@@ -276,14 +283,25 @@ def _not_fresh(look: _Look) -> str:
     return look.message({PREEMPTION: why})
 
 
-def _borrow(look: _Look) -> Borrow | None:
-    """Choose the best lender that the pod has not visited yet."""
+def _span(look: _Look) -> Place | None:
+    """Place a unit whose gang allows it in its home pool and in lenders at once; only an attempt at home does."""
+    cluster, record, unit = look.cluster, look.record, look.record.leads
+    if unit is None or unit.gang is None or not unit.gang.span or record.home != look.pool.name:
+        return None
+    found = place_spanning(cluster.borrowing, record.home, cluster.unit_request(unit, record.home))
+    return look.place(found) if found is not None else None
+
+
+def _borrow(look: _Look) -> Borrow | Place | None:
+    """Choose the best lender that the pod has not visited yet, or where it may, several of them."""
     if look.only is not None:
         return None
     record = look.record
     found = find_lender(look.cluster, record, record.visited or (record.home,))
     look.lenders = (*look.lenders, found)
     look.blocked += found.blocked
+    if isinstance(found, NoLender) and (spanned := _span(look)) is not None:
+        return spanned
     if isinstance(found, NoLender):
         look.clauses[BORROWING] = found.message
         return None

@@ -219,12 +219,12 @@ def offer_at_home(cluster: Cluster, room: RowRoom, after: OrderKey | None, check
         return None
     evicts = cluster.borrowing.may_evict(cluster.pools.pools[room.pool])
     if evicts:
-        room.evict(cluster, queue.first_parked.pod.priority)
+        room.evict(cluster, queue.first_parked.priority)
     cost = VICTIMS_COST if evicts else 1
 
     def wake(alike: QueuedClass) -> bool | None:
         head, request = alike.head, queue.request(alike)
-        if not room.may_hold(request, head.pod.priority) or not _helps(cluster, alike, node):
+        if not room.may_hold(request, head.priority) or not _helps(cluster, alike, node):
             return None
         checks.left -= cost * len(head.together)
         if not could_use(cluster, head, room.rows):

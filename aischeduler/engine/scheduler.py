@@ -21,8 +21,9 @@ from aischeduler.engine.counters import Counters
 from aischeduler.engine.cycle import SEARCH_COST, attempt
 from aischeduler.engine.due_pools import Readiness
 from aischeduler.engine.event_recovery import event_failed, refresh_all
-from aischeduler.engine.evictions import budget_gone, budget_seen, end_loans, evict_refused, flush, settle
+from aischeduler.engine.evictions import end_loans, evict_refused, flush, settle
 from aischeduler.engine.freshness import refresh_failed, refreshed
+from aischeduler.engine.gangs import roll_back_some
 from aischeduler.engine.invariants import Violation
 from aischeduler.engine.lending import leave_to_others, lend, seek_lenders
 from aischeduler.engine.message_updates import look_again, reword
@@ -30,11 +31,12 @@ from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.permits import ask_again
 from aischeduler.engine.pod_events import bind_refused, pod_gone, pod_seen
 from aischeduler.engine.pod_warnings import warn_pod
-from aischeduler.engine.pool_events import end_windows, namespace_gone, namespace_seen, pool_gone, pool_seen
+from aischeduler.engine.pool_events import end_windows, pool_gone, pool_seen
 from aischeduler.engine.pool_status import StatusReports
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.queueing_hints import find_affected, flush_queue, look_anew, wake_some
 from aischeduler.engine.recovery import Doing, attempt_failed, before_attempt, mark, mend_after, step_failed
+from aischeduler.engine.rule_events import rule_changed
 from aischeduler.engine.self_check import SelfCheck, digest
 from aischeduler.engine.summary import summarize
 from aischeduler.engine.units import form_some
@@ -56,6 +58,8 @@ from aischeduler.model.events import (
     BudgetSeen,
     Event,
     EvictRefused,
+    GangGone,
+    GangSeen,
     NamespaceGone,
     NamespaceSeen,
     NodeGone,
@@ -136,8 +140,8 @@ class Scheduler:
                 pool_seen(cluster, pool, now)
             case PoolGone(name):
                 pool_gone(cluster, name, now)
-            case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
-                self._observe_rules(event)
+            case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone() | GangSeen() | GangGone():
+                rule_changed(cluster, event)
             case VolumeClaimSeen() | VolumeClaimGone() | VolumeSeen() | VolumeGone():
                 storage_changed(cluster, event)
             case BindRefused():
@@ -157,6 +161,7 @@ class Scheduler:
         self._let_time_act(actions, now)
         if pool == CLUSTER:
             self._step(steps.FORMING, pool, actions, partial(form_some, cluster))
+            self._step(steps.ROLLING_BACK, pool, actions, partial(roll_back_some, cluster, actions))
             self._step(steps.SETTLING, pool, actions, partial(settle, cluster, actions))
             self._step(steps.PERMITTING, pool, actions, partial(ask_again, cluster, actions))
             if not self._step(steps.TELLING, pool, actions, partial(self._status.report, cluster, now)):
@@ -277,18 +282,6 @@ class Scheduler:
             node_gone(cluster, event.name, now)
         elif not put_off(cluster, event.node, now):
             node_seen(cluster, event.node, now)
-
-    def _observe_rules(self, event: BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone) -> None:
-        cluster = self._cluster
-        match event:
-            case BudgetSeen(budget):
-                budget_seen(cluster, budget)
-            case BudgetGone(namespace, name):
-                budget_gone(cluster, namespace, name)
-            case NamespaceSeen(name, labels):
-                namespace_seen(cluster, name, labels)
-            case NamespaceGone(name):
-                namespace_gone(cluster, name)
 
     def _observe_reads(self, event: ReadAnswer, now: float) -> None:
         cluster = self._cluster

@@ -8,6 +8,8 @@ from cachetools import LRUCache
 from aischeduler.model.proposal import NoLender
 from aischeduler.policies.preemption import EvictionCosts, NoCandidate
 from aischeduler.policies.preemption_bounds import EvictionCostBounds
+from aischeduler.policies.unit_preemption import UnitCandidate
+from aischeduler.state.label_index import Rows
 
 COSTS_MAX: Final = 64
 """The most searches with victims that are kept; each takes some numbers per node of its pool."""
@@ -40,6 +42,8 @@ class Searches:
         """Pool and class -> versions, the highest priority without a candidate, and why there is none."""
         self.costs: LRUCache[tuple[str, bytes, int], KnownCosts] = LRUCache(COSTS_MAX)
         """Pool, class and priority -> the cost of eviction on each row of the pool for such a pod."""
+        self.units: LRUCache[str, tuple[tuple[object, ...], Rows, UnitCandidate | NoCandidate]] = LRUCache(COSTS_MAX)
+        """Unit of several pods -> what a search read of it and of the cluster, the rows, and what it found."""
         self.lenders: LRUCache[tuple[bytes, tuple[str, ...]], tuple[tuple[int, int, int], NoLender]] = LRUCache(
             SEARCHES_MAX
         )

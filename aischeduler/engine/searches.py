@@ -68,10 +68,18 @@ def find_unit_victims(
     """Search for rows and victims for the unit that the pod leads, as if these claims did not exist."""
     unit = record.leads
     assert unit is not None, "the pod leads a unit"
+    versions = (cluster.nodes.version, cluster.running.version, cluster.budgets.version, *_rules(cluster))
+    state = (versions, unit.pods, unit.required, unit.priority, unit.gang)
+    known, keeps = cluster.searches.units.get(unit.name), not claims and not cluster.nodes.tentative
+    if keeps and known is not None and known[1] is rows and known[0] == state:
+        return known[2]
     cluster.searches.made += 1
     with without(cluster, claims):
         request = cluster.unit_request(unit, record.home)
-        return choose_unit_victims(request, cluster.runner, cluster.running, rows, cluster.budgets)
+        found = choose_unit_victims(request, cluster.runner, cluster.running, rows, cluster.budgets)
+    if keeps:
+        cluster.searches.units[unit.name] = (state, rows, found)
+    return found
 
 
 def _found_again(cluster: Cluster, record: PodRecord, rows: Rows) -> Candidate | None:

@@ -5,6 +5,7 @@ from typing import Final
 from aischeduler.model.actions import Step
 
 FORMING: Final = (Step.WAKING, "forming units")
+ROLLING_BACK: Final = (Step.WAKING, "giving up units that are not whole")
 SETTLING: Final = (Step.SETTLE, "choosing pods to read")
 PERMITTING: Final = (Step.SETTLE, "asking rules about delayed Bindings")
 TELLING: Final = (Step.STATUS, "computing the statuses of Pools")

@@ -6,13 +6,14 @@ Invariants:
 """
 
 from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.model.names import PODS
-from aischeduler.model.pool_summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import CARD_TYPES_MAX, GPU, OTHER_TYPES, CardCount, PoolSummary
 from aischeduler.model.resources import ResourceList
 from aischeduler.state.node_table import ALWAYS
 from aischeduler.state.rows_by_pool import NO_POOL
@@ -29,6 +30,7 @@ def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
     grouped = nodes.by_pool()
     capacity, allocatable = grouped.sums(nodes.capacity), grouped.sums(nodes.allocatable)
     by_owner, borrowed = _running(cluster)
+    cards = _cards(cluster)
     empty = np.zeros(len(nodes.used), dtype=np.int64)
     summaries: list[PoolSummary] = []
     for name in cluster.pools.names():
@@ -59,6 +61,7 @@ def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
                 preemption=cluster.borrowing.may_evict(pool) and not pool.invalid,
                 borrowing=not (pool.disable_borrowing or pool.invalid),
                 sharing=not (pool.disable_sharing or pool.invalid),
+                cards=_most(cards.get(number, {})),
                 **named,
             )
         )
@@ -77,6 +80,40 @@ def _running(cluster: Cluster) -> tuple[Sums, Sums]:
     by_owner = _sums(cluster, pool * 3 + owner, slots, pools * 3)
     lent = owner == SHARED
     return by_owner.reshape(pools, 3, -1), _sums(cluster, home[lent], slots[lent], pools)
+
+
+def _cards(cluster: Cluster) -> dict[int, dict[str, CardCount]]:
+    """Return the GPUs by pool and card type; nodes without a type, and types without GPUs, do not count."""
+    nodes, specs, table = cluster.nodes, cluster.running.specs, cluster.running.table
+    kinds, numbers = nodes.cards.kinds(nodes)
+    if len(kinds) == 1 and not kinds[0].label:
+        return {}
+    gpus = cluster.profile.gpu_resources
+    total = nodes.allocatable[[nodes.columns[name] for name in gpus if name in nodes.columns]].sum(axis=0)
+    used = np.zeros(nodes.width, dtype=np.int64)
+    slots = np.flatnonzero(table["row"] >= 0)
+    asked = specs.amounts[:, [i for i, name in enumerate(specs.resources) if name in gpus]].sum(axis=1)
+    np.add.at(used, table["row"][slots], asked[table["spec"][slots]])
+    found: dict[int, dict[str, CardCount]] = {}
+    groups, places = np.unique(np.stack((nodes.pool.astype(np.intp), numbers)), axis=1, return_inverse=True)
+    sums = np.zeros((groups.shape[1], 2), dtype=np.int64)
+    np.add.at(sums, places.reshape(-1), np.stack((total, used), axis=1))
+    for (pool, kind), (has, uses) in zip(groups.T.tolist(), sums.tolist(), strict=True):
+        label = kinds[kind].label
+        if pool != NO_POOL and label and (has or uses):
+            before = found.setdefault(pool, {}).get(label, CardCount(label, 0, 0))
+            found[pool][label] = CardCount(label, before.total + has, before.used + uses)
+    return found
+
+
+def _most(cards: Mapping[str, CardCount]) -> tuple[CardCount, ...]:
+    """Return the types with the most GPUs; the others as one entry."""
+    ordered = sorted(cards.values(), key=lambda one: (-one.total, one.type))
+    if len(ordered) <= CARD_TYPES_MAX:
+        return tuple(ordered)
+    rest = ordered[CARD_TYPES_MAX - 1 :]
+    other = CardCount(OTHER_TYPES, sum(one.total for one in rest), sum(one.used for one in rest))
+    return (*ordered[: CARD_TYPES_MAX - 1], other)
 
 
 def _sums(cluster: Cluster, groups: Sums, slots: Slots, count: int) -> Sums:

@@ -4,17 +4,20 @@ Invariants:
 - An event only notes the unit, and takes its lead out of its place where the event is about one of its waiting pods.
   The decision `CLUSTER`, or the next attempt of one of its pods, forms the unit.
 - A new pod of a unit is gated until its unit is formed.
-- The lead is the first of the required pods in queue order; its backoff is the longest of its unit.
+- The lead is the first of the required pods in queue order; its backoff is the longest of its unit. A unit waits in
+  line by the highest priority of its pods, and by the age of its gang or of its first pod.
 """
 
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.gangs import count_overdue, note_deadline, note_start, note_whole, report
 from aischeduler.engine.nominator import end_claim_of
 from aischeduler.engine.queueing_hints import offer_ends
 from aischeduler.engine.recovery import Doing, internal_error
-from aischeduler.framework.plugin import Formed, Incomplete
+from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
 from aischeduler.model.actions import ReportWaiting, Step
+from aischeduler.model.events import GangGone, GangSeen
 from aischeduler.state.pod_records import WAITING, PodRecord, PodState, Unit
 
 FORMED_AT_ONCE: Final = 16
@@ -26,6 +29,7 @@ AGAIN_SECONDS: Final = 10.0
 def form_some(cluster: Cluster) -> None:
     """Form the next stale units; one whose policy raises is formed again later."""
     units = cluster.units
+    count_overdue(cluster)
     for name in units.again.pop_due(cluster.now):
         units.stale.setdefault(name, units.by_name[name])
     for name in list(units.stale)[:FORMED_AT_ONCE]:
@@ -39,6 +43,25 @@ def form_some(cluster: Cluster) -> None:
             told = internal_error(cluster, Doing(Step.WAKING, "forming the unit of the pod", first.home, first), error)
             cluster.say(first.home, told)
             cluster.deferred.to_mend = True
+
+
+def gang_changed(cluster: Cluster, event: GangSeen | GangGone) -> None:
+    """Store the gang of an object, or that the object is gone; its unit is formed again."""
+    key = event.gang.key if isinstance(event, GangSeen) else event.key
+    unit = cluster.units.by_name.get(str(key))
+    note_whole(cluster, unit)
+    differs = cluster.gangs.see(event.gang) if isinstance(event, GangSeen) else cluster.gangs.forget(key)
+    if differs and unit is not None:
+        cluster.units.stale[unit.name] = unit
+
+
+def place_changed(cluster: Cluster, row: int, now: float) -> None:
+    """Have units tried again that are to be close to their pods on this row: its labels changed, or it is gone."""
+    for record in cluster.on_row(row):
+        unit = record.unit
+        if unit is not None and unit.lead is not None and unit.gang is not None and unit.gang.topology:
+            cluster.units.touch(record)
+            _dissolve(cluster, unit, now)
 
 
 def stop_waiting(cluster: Cluster, record: PodRecord, now: float) -> None:
@@ -69,25 +92,25 @@ def form(cluster: Cluster, unit: Unit) -> None:
     """Have the waiting pods of a unit wait as its policy says now."""
     policy, now = cluster.profile.plugins.units, cluster.now
     assert policy is not None, "a policy has named the unit"
-    members = sorted(unit.members.values(), key=lambda record: record.pod.uid)
-    waiting = [record for record in members if record.state in WAITING and not cluster.gate_of(record.pod)]
-    placed = [record for record in members if record.counted is not None]
-    on_nodes = tuple(record.pod for record in placed)
-    spare = policy.spare(on_nodes) if on_nodes else 0
-    formed = policy.form(tuple(record.pod for record in waiting), on_nodes) if waiting else Formed((), 0)
+    records = sorted(unit.members.values(), key=lambda record: record.pod.uid)
+    waiting = [record for record in records if record.state in WAITING and not cluster.gate_of(record.pod)]
+    placed = [record for record in records if record.counted is not None]
+    gang = policy.gang_of(tuple(record.pod for record in records), cluster.gangs)
+    pods = tuple(record.pod for record in waiting), tuple(record.pod for record in placed)
+    members = note_start(cluster, unit, UnitMembers(*pods, gang, unit.started), placed)
+    formed = policy.form(members) if waiting else Formed((), 0)
     cluster.units.stale.pop(unit.name, None)
-    priority = max(record.pod.priority for record in members)
-    if priority != unit.priority:
-        unit.priority = priority
-        for record in placed:
-            cluster.refresh(record)
-    cluster.running.set_spare(unit.number, spare)
+    if unit.gang != gang and unit.lead is not None:  # it may start on other nodes now
+        _dissolve(cluster, unit, now)
+    unit.gang = gang
+    _take_rank(cluster, unit, records)
     if isinstance(formed, Formed) and formed.required > 1:
         formed = _of_one_pool(cluster, unit, formed)
-    unit.message = formed.message if isinstance(formed, Incomplete) else ""
+    note_deadline(cluster, unit, members)
+    unit.message = unit.late + formed.message if isinstance(formed, Incomplete) else ""
     if isinstance(formed, Incomplete):
         _hold_back(cluster, unit, waiting, now)
-    elif formed.required > 1:
+    elif formed.required > 1 or (formed.required and formed.near):
         _wait_together(cluster, unit, formed, now)
         strangers = [record for record in waiting if record not in unit.pods]
         if strangers:
@@ -95,6 +118,25 @@ def form(cluster: Cluster, unit: Unit) -> None:
             _gate(cluster, unit, strangers, now)
     else:
         _wait_alone(cluster, unit, waiting, now)
+    report(cluster, unit, members)
+
+
+def _take_rank(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> None:
+    """Update the priority and the age by which the unit waits in line."""
+    oldest = min(records, key=lambda record: record.arrival)
+    age = unit.gang.created_seconds if unit.gang is not None else 0
+    rank = max(record.pod.priority for record in records), age or oldest.pod.created_seconds, oldest.arrival
+    before = unit.priority
+    if rank == (before, unit.created_seconds, unit.arrival):
+        return
+    if unit.lead is not None:  # it has its place by the old rank
+        _dissolve(cluster, unit, cluster.now)
+    unit.priority, unit.created_seconds, unit.arrival = rank
+    if unit.priority != before:
+        for record in records:
+            if record.counted is not None:
+                cluster.refresh(record)
+                cluster.row_changed(record.row)  # others may have a higher priority now
 
 
 def _of_one_pool(cluster: Cluster, unit: Unit, formed: Formed) -> Formed | Incomplete:

@@ -3,8 +3,8 @@
 Invariants:
 - A filter returns a mask over the rows of a view, a score a vector; neither loops over nodes in Python.
 - A plugin reads its arguments only: no clock, no random number, no memory of earlier pods.
-- A `static` plugin reads only labels, taints, cordons and names of nodes. Its results are kept until those change; a
-  live plugin is called again for each row that changed.
+- A `static` plugin reads only labels, taints, cordons and names of nodes, and the rare card types of pools. Its results
+  are kept until those change; a live plugin is called again for each row that changed.
 - A `Filter` judges a row by that row alone. A `CrossRowFilter` names what changes its answers.
 - None means a filter that passes every row, or a score of zero. A live filter that returns None for a pod does so
   whatever else counts on the rows.
@@ -21,12 +21,15 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from aischeduler.framework.node_view import NodeView
+from aischeduler.model.gang import Gang
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.model.topology_spread import PodSelector
+from aischeduler.state.gangs import GangTable
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
+from aischeduler.state.running_pods import Spare
 
 Scores = npt.NDArray[np.int64]
 
@@ -138,15 +141,30 @@ class Reserve(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class UnitMembers:
+    """The pods of one unit that wait, and those that are on nodes; each sorted by uid.
+
+    `gang` is the gang that they form; None where the policy knows none. With `started`, the unit was whole before and
+    some of it is left: its pods on nodes are of use.
+    """
+
+    waiting: tuple[Pod, ...]
+    placed: tuple[Pod, ...]
+    gang: Gang | None = None
+    started: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Formed:
     """The waiting pods of a unit in the order in which they are placed: the first `required` of them all or none.
 
     The others are placed with them as room allows, and wait for themselves afterwards. With less than two `required`
-    every pod waits for itself.
+    every pod waits for itself, unless they are to be placed `near` those on nodes: then each waits in the unit's place.
     """
 
     pods: tuple[Pod, ...]
     required: int
+    near: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +182,17 @@ class UnitPolicy(Protocol):
     def unit_of(self, pod: Pod) -> str:
         """Return the name of the pod's unit, unique in the cluster; empty where the pod is a unit of one."""
 
-    def form(self, waiting: tuple[Pod, ...], placed: tuple[Pod, ...]) -> Formed | Incomplete:
-        """Return how these waiting pods of one unit wait, beside those that are on nodes; each sorted by uid."""
+    def gang_of(self, pods: tuple[Pod, ...], gangs: GangTable) -> Gang | None:
+        """Return the gang that these pods of one unit form, sorted by uid; None where there is none."""
 
-    def spare(self, placed: tuple[Pod, ...]) -> int:
-        """Return how many of these pods on nodes, all of one unit, may leave before the others are of no use."""
+    def form(self, members: UnitMembers) -> Formed | Incomplete:
+        """Return how the waiting pods of a unit wait, beside those that are on nodes."""
+
+    def spare(self, members: UnitMembers) -> Spare | None:
+        """Return how many pods on nodes may leave; None where they are fewer than start together."""
+
+    def had_started(self, members: UnitMembers) -> bool:
+        """Return whether a unit that is not whole was so before it was seen first; some of its pods are on nodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,28 @@ from typing import Any
 from msgspec import Raw, Struct, field
 
 from aischeduler.kube.meta_types import ABSENT, LabelledMetadata, Metadata, OwnerReference
-from aischeduler.model.names import POOL_KEY
+from aischeduler.model.gang import GANG_KEY, GANG_SPAN_KEY, GANG_TIMEOUT_KEY, GANG_TOPOLOGY_KEY
+from aischeduler.model.names import GPU_TYPE_KEY, GPU_TYPE_POLICY_KEY, MACHINE_GROUP_KEY, POOL_KEY
 
 
 class PodAnnotations(Struct, gc=False):
-    """The annotations of a pod that Ai-Scheduler reads: its home pool, and the mirror of a static pod."""
+    """The annotations of a pod that Ai-Scheduler reads: its home pool, its wishes, its gang, and its mirror.
+
+    `volcano_group` and `older_volcano_group` name a PodGroup of Volcano, `volcano_task` the task of the pod in it.
+    """
 
     pool: str | None = field(name=POOL_KEY, default=None)
+    gpu_type: str | None = field(name=GPU_TYPE_KEY, default=None)
+    gpu_type_policy: str | None = field(name=GPU_TYPE_POLICY_KEY, default=None)
+    machine_group: str | None = field(name=MACHINE_GROUP_KEY, default=None)
     mirror: str | None = field(name="kubernetes.io/config.mirror", default=None)
+    volcano_group: str | None = field(name="scheduling.k8s.io/group-name", default=None)
+    older_volcano_group: str | None = field(name="scheduling.volcano.sh/group-name", default=None)
+    volcano_task: str | None = field(name="volcano.sh/task-spec", default=None)
+    gang: str | None = field(name=GANG_KEY, default=None)
+    gang_timeout: str | None = field(name=GANG_TIMEOUT_KEY, default=None)
+    gang_span: str | None = field(name=GANG_SPAN_KEY, default=None)
+    gang_topology: str | None = field(name=GANG_TOPOLOGY_KEY, default=None)
 
 
 class PodMetadata(Metadata, rename="camel", gc=False):
@@ -114,6 +128,20 @@ class VolumePart(Struct, rename="camel", gc=False):
     ephemeral: Present | None = None
 
 
+class SchedulingGroupPart(Struct, rename="camel", gc=False):
+    """The PodGroup of scheduling.k8s.io that a pod names, from Kubernetes 1.36 on."""
+
+    pod_group_name: str | None = None
+
+
+class WorkloadRefPart(Struct, rename="camel", gc=False):
+    """The PodGroup of a Workload that a pod of Kubernetes 1.35 names."""
+
+    name: str = ""
+    pod_group: str = ""
+    pod_group_replica_key: str | None = None
+
+
 class PodSpecPart(Struct, rename="camel", gc=False):
     """The spec of a pod."""
 
@@ -132,6 +160,8 @@ class PodSpecPart(Struct, rename="camel", gc=False):
     topology_spread_constraints: Raw = ABSENT
     resource_claims: list[Present] | None = None
     volumes: Raw = ABSENT
+    scheduling_group: SchedulingGroupPart | None = None
+    workload_ref: WorkloadRefPart | None = None
 
 
 Quantities = dict[str, str | int | float]

@@ -21,6 +21,8 @@ from aischeduler.kube import watched_resources
 from aischeduler.kube.client import LIST_SECONDS, Client
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import ApiError, RefusedError, UnreachableError, decode_problem
+from aischeduler.kube.gang_owners import GangOwners
+from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.list_pager import pages, read_raw
 from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page, read_metadata
 from aischeduler.kube.pool_crd import NOT_INSTALLED
@@ -30,9 +32,13 @@ from aischeduler.model.events import Event
 PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 WITHOUT: Final = {
     "PodDisruptionBudget": "the answer may evict pods that a budget protects",
-    "Namespace": "the answer lets no pod into a Pool with allowedNamespaces",
+    "Namespace": "the answer lets no pod into a Pool with allowedNamespaces, or a machine group with rules",
     "PersistentVolumeClaim": "the answer holds every pod that uses a claim",
     "PersistentVolume": "the answer holds every pod that uses a claim",
+    "PodGroup": "the answer holds every pod that names such a PodGroup",
+    "Workload": "the answer holds every pod that names such a Workload",
+    "JobSet": "the answer takes the pods of a JobSet for no gang",
+    "Job": "the answer takes the pods of a Job for no gang",
     "PriorityClass": "a new pod with a priorityClassName counts with priority 0",
 }
 """What an answer is worth without a kind."""
@@ -62,7 +68,9 @@ class _PriorityClass(Struct, rename="camel"):
 async def list_cluster(client: Client, url: str, now: float) -> ClusterSnapshot:
     """List the cluster at this unix time; `url` names it in messages. Raises ListError."""
     try:
-        listed = [await _list(client, url, resource) for resource in resources()]
+        owners = GangOwners()
+        listed = [await _list(client, url, resource) for resource in resources(owners)]
+        listed.append(_Listed(owners.workloads.take()))
         classes, class_gaps = await _priority_classes(client, url)
     except UnreachableError as error:
         raise ListError(f"{url} cannot be reached: {error}") from error
@@ -71,8 +79,9 @@ async def list_cluster(client: Client, url: str, now: float) -> ClusterSnapshot:
     return ClusterSnapshot(int(now), events, classes, (*gaps, *class_gaps))
 
 
-def resources() -> Sequence[WatchedResource[Any]]:
-    """Return the kinds in the order in which the engine observes them."""
+def resources(owners: GangOwners | None = None) -> Sequence[WatchedResource[Any]]:
+    """Return the kinds in the order in which the engine observes them; `owners` tells of the gangs of Workloads."""
+    specs = SpecCache(owners or GangOwners())
     return (
         watched_resources.namespaces(),
         watched_resources.pools(),
@@ -80,7 +89,8 @@ def resources() -> Sequence[WatchedResource[Any]]:
         watched_resources.budgets(),
         watched_resources.claims(),
         watched_resources.volumes(),
-        watched_resources.pods(SpecCache()),
+        *gang_resources(specs.owners),
+        watched_resources.pods(specs),
     )
 
 
@@ -91,13 +101,14 @@ async def _list(client: Client, url: str, resource: WatchedResource[Any]) -> _Li
             async for page in found:
                 for item in page.items or ():
                     try:
-                        listed.events.append(resource.seen_event(resource.object_decoder.decode(item)))
+                        listed.events += resource.read(item)
                     except UNREADABLE as error:
                         unreadable.append(f"{_named(resource.kind, item)}: {decode_problem(error)}")
     except UnreachableError:
         raise
     except ApiError as error:
-        return _Listed(gaps=[_gap(url, resource.kind, error)])
+        absent = not resource.needed and isinstance(error, RefusedError) and error.status == HTTPStatus.NOT_FOUND
+        return _Listed(gaps=[] if absent else [_gap(url, resource.kind, error)])
     if unreadable:
         more = f" (and {len(unreadable) - 1} more)" if len(unreadable) > 1 else ""
         listed.gaps.append(f"{unreadable[0]}{more}: the answer leaves the object out")
@@ -118,13 +129,15 @@ def _gap(url: str, kind: str, error: ApiError) -> str:
         raise ListError(f"{url} does not accept your credentials: {message}") from error
     what = f"{url} does not allow you to list" if status == HTTPStatus.FORBIDDEN else f"{url} cannot list"
     sentence = f"{what} {_plural(kind)} ({message})"
-    if kind not in WITHOUT:
+    without = WITHOUT.get(kind.partition(".")[0])
+    if without is None:
         raise ListError(f"{sentence}: there is no answer without them") from error
-    return f"{sentence}: {WITHOUT[kind]}"
+    return f"{sentence}: {without}"
 
 
 def _plural(kind: str) -> str:
-    return f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    name, _, group = kind.partition(".")
+    return f"{name}{'es' if name.endswith('s') else 's'}{f' of {group}' if group else ''}"
 
 
 async def _priority_classes(client: Client, url: str) -> tuple[tuple[PriorityClass, ...] | None, tuple[str, ...]]:

@@ -28,8 +28,9 @@ from aischeduler.kube.api_types import (
     VolumeDocument,
 )
 from aischeduler.kube.decode_constraints import claims_used, read_selector
-from aischeduler.kube.decode_pod_spec import INVALID_LENGTH_MAX, SpecCache
-from aischeduler.kube.errors import decode_problem
+from aischeduler.kube.decode_gang import gang_claim
+from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.errors import INVALID_LENGTH_MAX, decode_problem
 from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.kube.pod_writes import POD_SCHEDULED
 from aischeduler.model.disruption_budget import DisruptionBudget
@@ -71,7 +72,7 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
     """Return the pod; `Pod.spec.invalid` names a malformed part."""
     metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS
     created, started, annotations = metadata.creation_timestamp, status.start_time, metadata.annotations
-    labels, of_daemon_set = specs.labels_and_owner(metadata.labels, metadata.owner_references)
+    labels, of_daemon_set, parts = specs.labels_and_owner(metadata.labels, metadata.owner_references)
     pool = (annotations is not None and annotations.pool) or labels.get(POOL_KEY)
     scheduling = specs.read(spec, status, metadata)
     return Pod(
@@ -95,6 +96,12 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         grace_seconds=metadata.deletion_grace_period_seconds or 0,
         volume_claims=claims_used(metadata.name, spec.volumes) if scheduling.unsupported_constraints else (),
         said_to_wait=bool(status.conditions) and not spec.node_name and _has_waiting_condition(status.conditions),
+        gang=gang_claim(document, labels, parts, specs.owners)
+        if (parts is not None and parts.lone_job not in specs.owners.plain_jobs)
+        or (annotations is not None and (annotations.volcano_group or annotations.older_volcano_group))
+        or spec.scheduling_group is not None
+        or spec.workload_ref is not None
+        else None,
     )
 
 

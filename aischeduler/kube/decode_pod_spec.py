@@ -34,8 +34,11 @@ from aischeduler.kube.api_types import (
     TolerationPart,
 )
 from aischeduler.kube.decode_constraints import pod_term, unsupported_constraints
+from aischeduler.kube.decode_gang import GangParts, gang_parts
+from aischeduler.kube.decode_placement import PlacementWishes, read_wishes, wishes_key
 from aischeduler.kube.decode_topology_spread import is_hard, spread_constraint
-from aischeduler.kube.errors import decode_problem
+from aischeduler.kube.errors import INVALID_LENGTH_MAX, decode_problem
+from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.meta_types import ABSENT, UNREADABLE, OwnerReference
 from aischeduler.model.pod import HostPort, PodSpec, Toleration
 from aischeduler.model.quantity import QuantityError, shorten
@@ -57,14 +60,12 @@ SPECS_MAX: Final = 20_000
 """How many specs are cached by their bytes; an evicted one is parsed again."""
 LABELS_AND_OWNERS_MAX: Final = 20_000
 """How many labels and owners are cached by their bytes."""
-INVALID_LENGTH_MAX: Final = 1000
-"""The longest text of `invalid`."""
 ALWAYS: Final = "Always"
 """The restart policy of a sidecar container."""
 
 T = TypeVar("T")
-LabelsAndOwner = tuple[Labels, bool]
-"""The labels of a pod, and whether a DaemonSet controls it."""
+LabelsAndOwner = tuple[Labels, bool, GangParts | None]
+"""The labels of a pod, whether a DaemonSet controls it, and what both say of its gang."""
 _SEPARATOR = b"\0"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -75,34 +76,43 @@ class SpecCache:
     """Specs, labels and owners by their bytes, which the pods of one Job share.
 
     A full cache is cleared: every pod is looked up, and keeping the order of use would cost more than parsing again.
+    `owners` are the Jobs and JobSets by whether they ask for a gang.
     """
 
+    owners: GangOwners = field(default_factory=GangOwners)
     _specs: dict[bytes, PodSpec] = field(default_factory=dict)
     _labels_and_owners: dict[bytes, LabelsAndOwner] = field(default_factory=dict)
 
     def read(self, spec: PodSpecPart, status: PodStatus | None, metadata: PodMetadata) -> PodSpec:
-        """Return the spec; `status` counts if the kubelet has granted resources, `metadata` for spread constraints."""
+        """Return the spec; `status` counts if the kubelet has granted resources.
+
+        `metadata` counts for spread constraints, and for annotations that say where the pod may run.
+        """
         granted = _granted(status) if spec.node_name and status is not None else []
         constraints = unsupported_constraints(spec)
         key = _bytes_key(spec, granted, constraints)
         if spec.topology_spread_constraints:
             parts = (key, b"spread", spec.topology_spread_constraints, metadata.namespace.encode(), metadata.labels)
             key = _SEPARATOR.join(parts)
+        wishes = wishes_key(metadata.annotations)
+        if wishes:
+            key = _SEPARATOR.join((key, b"wishes", wishes.encode()))
         found = self._specs.get(key)
         if found is None:
-            reader = _Reader()
+            reader = _Reader(read_wishes(metadata.annotations))
             spread = reader.topology_spread(spec, metadata) if spec.topology_spread_constraints else ()
             found = _keep(self._specs, SPECS_MAX, key, reader.spec(spec, granted, constraints, spread))
         return found
 
     def labels_and_owner(self, labels: Raw, owners: Raw) -> LabelsAndOwner:
-        """Return the labels, and whether a DaemonSet controls the pod."""
+        """Return the labels, whether a DaemonSet controls the pod, and what both say of its gang."""
         key = _SEPARATOR.join((labels, owners))
         found = self._labels_and_owners.get(key)
         if found is None:
-            found = _keep(
-                self._labels_and_owners, LABELS_AND_OWNERS_MAX, key, (_labels(labels), _of_daemon_set(owners))
-            )
+            read, references = _labels(labels), _owners(owners)
+            of_daemon_set = any(owner.controller and owner.kind == "DaemonSet" for owner in references)
+            value = read, of_daemon_set, gang_parts(read, references)
+            found = _keep(self._labels_and_owners, LABELS_AND_OWNERS_MAX, key, value)
         return found
 
 
@@ -121,12 +131,11 @@ def _labels(raw: Raw) -> Labels:
         return {}
 
 
-def _of_daemon_set(raw: Raw) -> bool:
+def _owners(raw: Raw) -> list[OwnerReference]:
     try:
-        owners = msgspec.json.decode(raw, type=list[OwnerReference] | None) if raw else None
+        return (msgspec.json.decode(raw, type=list[OwnerReference] | None) if raw else None) or []
     except UNREADABLE:
-        return False
-    return any(owner.controller and owner.kind == "DaemonSet" for owner in owners or ())
+        return []
 
 
 def _granted(status: PodStatus) -> list[ContainerStatus]:
@@ -157,8 +166,8 @@ def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus], constraints: t
 class _Reader:
     """Decodes one spec and keeps the first problem."""
 
-    def __init__(self) -> None:
-        self.problem = ""
+    def __init__(self, wishes: PlacementWishes) -> None:
+        self.problem, self._wishes = wishes.problem, wishes
 
     def spec(
         self,
@@ -186,6 +195,9 @@ class _Reader:
             unsupported_constraints=constraints,
             anti_affinity=anti_affinity,
             topology_spread=spread,
+            gpu_types=self._wishes.gpu_types,
+            gpu_type_required=self._wishes.gpu_type_required,
+            machine_group=self._wishes.machine_group,
         )
         return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
 

@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 
 from aischeduler.config.spelling import shown
 from aischeduler.kube.api_types import PoolDocument
-from aischeduler.kube.decode_pod_spec import INVALID_LENGTH_MAX
+from aischeduler.kube.errors import INVALID_LENGTH_MAX
 from aischeduler.kube.meta_types import Metadata
-from aischeduler.kube.pool_schema import POOLS_NAMED_MAX
+from aischeduler.kube.pool_schema import GROUP_RULES_MAX, POOLS_NAMED_MAX, RARE_TYPES_MAX
 from aischeduler.kube.schema_types import (
     NAME_PATTERN,
     REQUIREMENTS_MAX,
@@ -25,11 +25,19 @@ from aischeduler.kube.schema_types import (
     RESOURCES_TEXT,
     VALUES_MAX,
 )
+from aischeduler.model.card_types import TypeNameError, type_name
 from aischeduler.model.names import POOL_NAME_LENGTH_MAX
-from aischeduler.model.pool import MakeRoom, PlacementStrategy, Pool, ReclaimPolicy
+from aischeduler.model.pool import GroupRule, MakeRoom, PlacementStrategy, Pool, ReclaimPolicy
 from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import ResourceList, parse_resource_list
-from aischeduler.model.selectors import LabelSelector, Requirement, SelectorError, label_requirement, label_selector
+from aischeduler.model.selectors import (
+    LabelSelector,
+    Requirement,
+    SelectorError,
+    is_label_value,
+    label_requirement,
+    label_selector,
+)
 
 _NAME: Final = re.compile(NAME_PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
 _RESOURCE: Final = re.compile(RESOURCE_PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
@@ -66,7 +74,41 @@ def _pool(metadata: Metadata, spec: Mapping[str, Any]) -> Pool:
         reclaim_policy=_choice("spec.reclaimPolicy", spec.get("reclaimPolicy"), ReclaimPolicy)
         or ReclaimPolicy.ON_DEMAND,
         allowed_namespaces=_selector("spec.allowedNamespaces", spec.get("allowedNamespaces")),
+        rare_types=_rare_types("spec.rareTypes", spec.get("rareTypes")),
+        lend_rare_types=_switch("spec.lendRareTypes", spec.get("lendRareTypes")),
+        machine_groups=_group_rules("spec.machineGroups", spec.get("machineGroups")),
     )
+
+
+def _rare_types(path: str, value: Any) -> tuple[str, ...]:
+    """Return the full names of the types, each once."""
+    names: dict[str, None] = {}
+    for index, one in enumerate(_list(path, value, RARE_TYPES_MAX)):
+        text = _text(f"{path}[{index}]", one)
+        try:
+            names[type_name(text)] = None
+        except TypeNameError as error:
+            raise _FieldError(f"{path}[{index}]: {shorten(text)} {error}") from error
+    return tuple(names)
+
+
+def _group_rules(path: str, value: Any) -> tuple[GroupRule, ...]:
+    """Return who may name which group."""
+    rules: dict[str, GroupRule] = {}
+    for index, one in enumerate(_list(path, value, GROUP_RULES_MAX)):
+        where, fields = f"{path}[{index}]", _object(f"{path}[{index}]", one)
+        name = _text(f"{where}.name", fields.get("name"))
+        if not name or not is_label_value(name):
+            raise _FieldError(
+                f"{where}.name: {shorten(name)} is not the name of a machine group, which is a label value"
+            )
+        if name in rules:
+            raise _FieldError(f"{where}.name: {shorten(name)} appears twice")
+        namespaces = _selector(f"{where}.namespaceSelector", fields.get("namespaceSelector"))
+        if namespaces is None:
+            raise _FieldError(f"{where}.namespaceSelector: is missing; {{}} allows every namespace")
+        rules[name] = GroupRule(name, namespaces)
+    return tuple(rules.values())
 
 
 def _lenders(path: str, value: Any, own_name: str) -> tuple[str, ...] | None:

@@ -11,6 +11,8 @@ from typing import Final
 
 LINE_LENGTH_MAX: Final = 300
 """The longest quote of foreign text in a message."""
+INVALID_LENGTH_MAX: Final = 1000
+"""The longest text of `invalid`, which says what cannot be decoded of an object."""
 BODY_BYTES_SHOWN: Final = 100
 """How much of an answer that no API server sent is quoted."""
 

@@ -27,7 +27,19 @@ EVENT_NAMESPACE: Final = "default"
 
 _ABOUT_NODES: Final = ("0/", "no nodes available")
 """How kube-scheduler's messages about nodes begin. There they count all nodes of the cluster, here the pool's nodes."""
-_API_VERSIONS: Final = {"Pool": f"{GROUP}/{VERSION}", "PodDisruptionBudget": "policy/v1"}
+_API_VERSIONS: Final = {
+    "Pool": f"{GROUP}/{VERSION}",
+    "PodDisruptionBudget": "policy/v1",
+    "Job": "batch/v1",
+    "JobSet": "jobset.x-k8s.io/v1alpha2",
+    "PodGroup.scheduling.x-k8s.io": "scheduling.x-k8s.io/v1alpha1",
+    "PodGroup.scheduling.volcano.sh": "scheduling.volcano.sh/v1beta1",
+    "PodGroup.scheduling.k8s.io": "scheduling.k8s.io/v1alpha2",
+    "PodGroup.v1alpha2.scheduling.k8s.io": "scheduling.k8s.io/v1alpha2",
+    "PodGroup.v1beta1.scheduling.k8s.io": "scheduling.k8s.io/v1beta1",
+    "Workload.v1alpha1.scheduling.k8s.io": "scheduling.k8s.io/v1alpha1",
+}
+"""The group and version of a kind other than those of core; after a dot the kind has its group, as in kubectl."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +107,7 @@ def event(message: EventMessage, number: int, sender: ReportingController, time_
         "note": truncate(message.text),
         "regarding": {
             "apiVersion": _API_VERSIONS.get(about.kind, "v1"),
-            "kind": about.kind,
+            "kind": about.kind.partition(".")[0],
             "name": about.name,
             "uid": about.uid,
             **({"namespace": about.namespace} if about.namespace else {}),

@@ -26,7 +26,7 @@ from aischeduler.kube.pod_writes import (
     Unknown,
     pod_path,
 )
-from aischeduler.model.actions import Evict, ReadPod
+from aischeduler.model.actions import Evict, EvictionCause, ReadPod
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from aischeduler.model.pod import FINISHED, Pod
@@ -180,11 +180,12 @@ def _why(answer: Throttled | Unauthenticated | Unknown) -> str:
 def _set_condition(action: Evict, controller: str, time_text: str) -> EvictionRequest:
     """Return the patch that sets DisruptionTarget on the victim; other conditions stay."""
     victim, by = action.victim, action.beneficiary
-    purpose = (
-        f"to accommodate {by.namespace}/{by.name}"
-        if by is not None
-        else f"because pool {action.pool} no longer lends this room"
-    )
+    if by is not None:
+        purpose = f"to accommodate {by.namespace}/{by.name}"
+    elif action.cause is EvictionCause.GANG_NOT_WHOLE:
+        purpose = "because too few pods of its gang are on nodes"
+    else:
+        purpose = f"because pool {action.pool} no longer lends this room"
     condition = {
         "type": DISRUPTION_TARGET,
         "status": "True",

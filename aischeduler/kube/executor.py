@@ -41,6 +41,7 @@ from aischeduler.model.actions import (
     ReadPod,
     ReadPool,
     Refresh,
+    ReportGang,
     ReportInternalError,
     ReportPool,
     ReportWaiting,
@@ -57,7 +58,16 @@ POOLS_REMEMBERED_MAX: Final = 1000
 """How many Pools have their last logged conditions remembered."""
 
 OtherAction = (
-    ReadPool | ListPools | Refresh | Warn | ReportPool | CreatePool | LogLoanChange | LogPoolEdit | ReportInternalError
+    ReadPool
+    | ListPools
+    | Refresh
+    | Warn
+    | ReportPool
+    | ReportGang
+    | CreatePool
+    | LogLoanChange
+    | LogPoolEdit
+    | ReportInternalError
 )
 """Actions other than those about one pod's node."""
 OnOutcome = Callable[[Bind | Evict, str, float], None]
@@ -153,6 +163,9 @@ class Executor:
             case ReportPool():
                 self._workers.reporter.report_pool(action)
                 self._log_pool(action)
+            case ReportGang():
+                self._workers.reporter.report_gang(action)
+                self._log_gang(action)
             case CreatePool():
                 self._workers.reporter.create_pool(action)
             case LogLoanChange() | LogPoolEdit() | ReportInternalError():
@@ -329,6 +342,14 @@ class Executor:
                     reason=condition.reason,
                     message=condition.message,
                 )
+
+    def _log_gang(self, action: ReportGang) -> None:
+        if self._log.is_enabled_for(logging.INFO):
+            key, status = action.gang.key, action.status
+            fields = {"gang": key.name, "namespace": key.namespace, "source": str(key.source), "uid": action.gang.uid}
+            counts = {name: getattr(status, name) for name in ("min_member", "members", "placed", "running")}
+            reason = action.gang.invalid or status.message
+            self._log.info("gang status", **fields, phase=str(status.phase), **counts, reason=reason)
 
 
 def _decision_fields(action: Bind | ReportWaiting) -> dict[str, str]:

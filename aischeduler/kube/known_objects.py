@@ -86,7 +86,7 @@ class KnownObjects(Generic[D]):
                 seen = self._resource.seen_event(document)
                 self._counts.recreated += 1
                 self._remember(key, metadata.uid, version, seen)
-                return self._resource.gone_event(metadata.namespace, metadata.name, uid), seen
+                return _told(self._resource.gone_event(metadata.namespace, metadata.name, uid), seen)
         elif (
             version is not None
             and self._listed is None
@@ -96,7 +96,7 @@ class KnownObjects(Generic[D]):
             return ()
         # An error in the next line leaves the object unknown, so that a retry is not dropped as old.
         seen = self._resource.seen_event(document)
-        return (seen,) if self._remember(key, metadata.uid, version, seen) else ()
+        return (seen,) if self._remember(key, metadata.uid, version, seen) and seen is not None else ()
 
     def delete(self, metadata: Metadata) -> tuple[Event, ...]:
         """Record that an object was deleted or no longer matches the field selector."""
@@ -104,8 +104,8 @@ class KnownObjects(Generic[D]):
         if known is None:
             return ()
         if metadata.uid and known[0] != metadata.uid:
-            return (self._resource.gone_event(metadata.namespace, metadata.name, metadata.uid),)
-        return (self._forget(object_key(metadata)),)
+            return _told(self._resource.gone_event(metadata.namespace, metadata.name, metadata.uid))
+        return _told(self._forget(object_key(metadata)))
 
     def keep(self, metadata: Metadata) -> None:
         """Record that an object exists but cannot be decoded: the known version stays."""
@@ -130,7 +130,7 @@ class KnownObjects(Generic[D]):
         ]
         if listed > self._version_floor:
             self._deleted_by_list.update(dict.fromkeys(gone, listed))
-        return [self._forget(key) for key in gone]
+        return list(_told(*(self._forget(key) for key in gone)))
 
     def is_older(self, version: str) -> bool:
         """Say whether this version is older than the events received so far."""
@@ -152,21 +152,28 @@ class KnownObjects(Generic[D]):
         listed, self._listed = self._listed or {}, None
         missing = [key for key in self._objects if key not in listed]
         self._counts.found_gone += len(missing)
-        return [self._forget(key) for key in missing]
+        return list(_told(*(self._forget(key) for key in missing)))
 
-    def _remember(self, key: str, uid: str, version: int | None, seen: Event) -> bool:
+    def _remember(self, key: str, uid: str, version: int | None, seen: Event | None) -> bool:
         """Record an object; return whether its event differs from the last one."""
         self._objects[key] = (uid, version)
         if not self._resource.often_unchanged:
             return True
         changed = self._last_events.get(key) != seen
-        self._last_events[key] = seen
+        if seen is not None:
+            self._last_events[key] = seen
+        else:
+            self._last_events.pop(key, None)
         return changed
 
-    def _forget(self, key: str) -> Event:
+    def _forget(self, key: str) -> Event | None:
         self._last_events.pop(key, None)
         namespace, _, name = key.partition("/")
         return self._resource.gone_event(namespace, name, self._objects.pop(key)[0])
+
+
+def _told(*events: Event | None) -> tuple[Event, ...]:
+    return tuple(event for event in events if event is not None)
 
 
 def object_key(metadata: Metadata) -> str:

@@ -24,10 +24,12 @@ class Metadata(Struct, rename="camel", gc=False):
     deletion_timestamp: str | None = None
 
 
-class OwnerReference(Struct, gc=False):
+class OwnerReference(Struct, rename="camel", gc=False):
     """An owner reference."""
 
+    api_version: str = ""
     kind: str = ""
+    name: str = ""
     uid: str = ""
     controller: bool | None = None
 

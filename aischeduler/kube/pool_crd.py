@@ -42,6 +42,7 @@ WIDE_COLUMNS: Final[dict[str, Column]] = {
     "Own": ("string", ".status.columns.own"),
     "System": ("string", ".status.columns.system"),
     "Free": ("string", ".status.columns.free"),
+    "Cards": ("string", ".status.columns.cards"),
     "Pods": ("integer", ".status.pods"),
     "Placement": ("string", ".spec.placement"),
     "Make-Room": ("string", ".spec.makeRoom"),

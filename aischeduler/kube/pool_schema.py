@@ -7,7 +7,11 @@ enough.
 from typing import Any, Final
 
 from aischeduler.kube.schema_types import (
+    COLUMN_LENGTH_MAX,
     NAME_PATTERN,
+    TYPE_PATTERN,
+    VALUE_LENGTH_MAX,
+    VALUE_PATTERN,
     Schema,
     amounts,
     array,
@@ -20,13 +24,17 @@ from aischeduler.kube.schema_types import (
     string,
     switch,
 )
-from aischeduler.model.names import DEFAULT_POOL, POOL_KEY, POOL_NAME_LENGTH_MAX
+from aischeduler.model.card_types import TYPE_LENGTH_MAX
+from aischeduler.model.names import DEFAULT_POOL, GPU_TYPE_KEY, MACHINE_GROUP_KEY, POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.pool import MakeRoom, PlacementStrategy, ReclaimPolicy
+from aischeduler.model.pool_summary import CARD_TYPES_MAX, OTHER_TYPES
 
 POOLS_NAMED_MAX: Final = 256
 """How many lenders a pool may name."""
-COLUMN_LENGTH_MAX: Final = 128
-"""The longest text of a printer column."""
+RARE_TYPES_MAX: Final = 32
+"""How many card types a pool may call rare."""
+GROUP_RULES_MAX: Final = 32
+"""How many rules for machine groups a pool may have."""
 
 POOL_TEXT: Final = (
     "A Pool is a set of nodes that one business owns. Pods name their pool in the annotation "
@@ -69,6 +77,7 @@ def _spec() -> Schema:
         ),
         **_switches(),
         **_loans(),
+        **_cards_and_groups(),
         makeRoom=string(
             "What is tried first for a pod of this pool that fits on none of its nodes. PreemptThenBorrow: evict "
             "borrowers and pods of lower priority on the pool's own nodes, then look for idle nodes of other pools. "
@@ -136,6 +145,44 @@ def _loans() -> dict[str, Schema]:
     }
 
 
+def _cards_and_groups() -> dict[str, Schema]:
+    rule_of_group = object_of(
+        "Who may name one machine group.",
+        name=string(
+            f"The group: the value of the label {MACHINE_GROUP_KEY} of its nodes.",
+            minLength=1,
+            maxLength=VALUE_LENGTH_MAX,
+            pattern=VALUE_PATTERN,
+        ),
+        namespaceSelector=label_selector(
+            "The namespaces whose pods may name the group, by their labels. Empty ({}): every namespace.", "a namespace"
+        ),
+    ) | {"required": ["name", "namespaceSelector"]}
+    return {
+        "rareTypes": array(
+            "Card types whose nodes in this pool are closed to pods that do not name them in the annotation "
+            f"{GPU_TYPE_KEY}, whether or not they ask for GPUs. Case, vendor and the order of parts do not matter; "
+            "A100 means every A100. Types that the configuration calls rare are rare too. Example: [H200, A100-80GB].",
+            string("Name of a card type.", minLength=1, maxLength=TYPE_LENGTH_MAX, pattern=TYPE_PATTERN),
+            maxItems=RARE_TYPES_MAX,
+        )
+        | {"x-kubernetes-list-type": "set"},
+        "lendRareTypes": switch(
+            "Whether nodes of rare types are lent too, to pods of other pools that name the type. Default: false, pods "
+            "of other pools get no such node."
+        ),
+        "machineGroups": array(
+            f"Who may name which machine group in the annotation {MACHINE_GROUP_KEY}, by the labels of the pod's "
+            "namespace. Rules of several Pools and of the scheduler's configuration for one group add up; a group for "
+            "which there is no rule may be named by every pod. Example: [{name: vision, namespaceSelector: "
+            "{matchLabels: {team: vision}}}].",
+            rule_of_group,
+            maxItems=GROUP_RULES_MAX,
+        )
+        | {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    }
+
+
 def _status() -> Schema:
     return object_of(
         "What the scheduler made of the spec, and the pool in numbers; written by the scheduler alone, on change and "
@@ -161,6 +208,19 @@ def _status() -> Schema:
             "The same amounts of GPUs: of all resources together that are GPUs by the scheduler's configuration.",
             **{name: integer(f"GPUs of {name}.") for name in _AMOUNTS},
         ),
+        cardsByType=array(
+            "The GPUs by the type of their cards, of the nodes whose labels have one; the most first. Types beyond "
+            f"the limit of the list are one entry named {OTHER_TYPES}.",
+            object_of(
+                "The GPUs of one type.",
+                type=string("The model, as A100.", maxLength=TYPE_LENGTH_MAX),
+                total=integer("What the nodes offer to pods."),
+                used=integer("What unfinished pods on them ask for."),
+            )
+            | {"required": ["type", "total", "used"]},
+            maxItems=CARD_TYPES_MAX,
+        )
+        | {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         columns=object_of(
             "The pool in ready-made texts, for the columns of kubectl get pool. Programs read the fields beside this.",
             **{name: string(text, maxLength=COLUMN_LENGTH_MAX) for name, text in _COLUMNS.items()},
@@ -201,4 +261,5 @@ _COLUMNS: Final[dict[str, Any]] = {
     "own": "What the pool's own pods ask for on its nodes.",
     "system": "What pods of other schedulers ask for on its nodes.",
     "free": "What is free on its nodes.",
+    "cards": "GPUs used of what is allocatable by card type: A100 6/8, V100 0/4.",
 }

@@ -11,7 +11,7 @@ Invariants:
 Source: conventions of Kubernetes conditions; merge patches of RFC 7386.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -19,10 +19,10 @@ from typing import Any, Final
 import msgspec
 
 from aischeduler.kube.pod_writes import path_segment, time_text
-from aischeduler.kube.schema_types import RESOURCES_MAX
+from aischeduler.kube.schema_types import COLUMN_LENGTH_MAX, RESOURCES_MAX
 from aischeduler.model.actions import Condition, ReportPool
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GROUP, MEMORY, PODS, VERSION
-from aischeduler.model.pool_summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
 from aischeduler.model.resources import ResourceList
 
 AMOUNTS: Final = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
@@ -38,6 +38,7 @@ SKEW_SECONDS: Final = 600.0
 REFUSED_FLAGS: Final = "refused"
 """The flags of a pool whose spec is rejected."""
 
+_MORE: Final = ", ..."
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _FIRST_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 _BYTES: Final = frozenset((MEMORY, EPHEMERAL_STORAGE))
@@ -120,6 +121,7 @@ def pool_status(report: ReportPool, before: Mapping[str, Any], writer: StatusWri
         **{name: getattr(summary, name) for name in SWITCHES},
         **{name: quantities(getattr(summary, name), summary.capacity) for name in AMOUNTS},
         "gpus": {name: getattr(summary, name).get(GPU, 0) for name in AMOUNTS},
+        "cardsByType": [{"type": one.type, "total": one.total, "used": one.used} for one in summary.cards],
         "columns": columns(report),
         "conditions": [
             _condition(condition, report.generation, previous.get(condition.type, {}), writer.time_text)
@@ -151,7 +153,16 @@ def columns(report: ReportPool) -> dict[str, str]:
         "own": _amounts_text(summary.own),
         "system": _amounts_text(summary.system),
         "free": _amounts_text(summary.free),
+        "cards": cards_text(summary.cards, COLUMN_LENGTH_MAX),
     }
+
+
+def cards_text(cards: Sequence[CardCount], length_max: int) -> str:
+    """Return used and total GPUs by type, as A100 6/8, V100 0/4; types that do not fit are left out, with dots."""
+    text = ", ".join(f"{one.type} {one.used}/{one.total}" for one in cards) or "-"
+    if len(text) <= length_max:
+        return text
+    return text[: length_max - len(_MORE)].rpartition(", ")[0] + _MORE
 
 
 def _accepted(report: ReportPool) -> bool:

@@ -14,9 +14,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, Generic, cast
 
-import msgspec
 from msgspec import Raw
 
 from aischeduler.kube.backoff import ExponentialBackoff, RetrySignal, Timing
@@ -31,9 +30,9 @@ from aischeduler.kube.errors import (
 )
 from aischeduler.kube.known_objects import KnownObjects, VersionWaiters, object_key, version_number
 from aischeduler.kube.list_pager import pages, read_raw
-from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page, RawWatchEvent, read_metadata, read_status
+from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page, read_metadata
 from aischeduler.kube.server_version import confirm_not_served
-from aischeduler.kube.watched_resources import ApiObject, ReflectorCounts, UnreadableObject, WatchedResource
+from aischeduler.kube.watched_resources import D, ReflectorCounts, UnreadableObject, WatchedResource, read_unusual_line
 from aischeduler.model.events import Event
 
 SLICE_OBJECTS: Final = 250
@@ -48,9 +47,11 @@ OLDER_LISTS_MAX: Final = 5
 """After so many lists older than the known objects the next one is accepted: the cluster was restored from a backup."""
 NOT_SERVED_POLL_SECONDS: Final = 5.0
 """How often an optional resource is tried again while it is not served."""
+NOT_NEEDED_POLL_SECONDS: Final = 20.0
+"""The same for a resource that is not needed: there are several, and each try is up to three requests."""
+CURRENT_SECONDS_MAX: Final = 2 * WATCH_IDLE_SECONDS_MAX
+"""A resource whose watch has been silent for longer may have objects that are not known."""
 MESSAGE_LENGTH_MAX: Final = 300
-
-D = TypeVar("D", bound=ApiObject)
 
 
 async def _no_wait() -> None:
@@ -75,7 +76,8 @@ class Handlers:
 class Reflector(Generic[D]):
     """Lists and watches one resource until cancelled; `synced` is set after the first complete list.
 
-    `watching` is set while a watch is open, `not_served` while the server does not serve an optional resource.
+    `watching` is set while a watch is open, `not_served` while the server does not serve an optional resource, or
+    forbids to list one that is not needed.
     """
 
     def __init__(self, client: Client, resource: WatchedResource[D], handlers: Handlers, timing: Timing) -> None:
@@ -178,6 +180,10 @@ class Reflector(Generic[D]):
         """How long ago the last byte of a watch arrived, or the watch was opened; 0 before the first one."""
         return self._timing.clock() - self._last_byte_at if self._opened_at else 0.0
 
+    def current(self) -> bool:
+        """Say whether all objects are known, but for those of the last moments."""
+        return self.synced.is_set() and not self.not_served and self.watch_idle_seconds < CURRENT_SECONDS_MAX
+
     def _watch_opened(self) -> None:
         """Record that a watch is open."""
         self._opened_at = self._last_byte_at = self._timing.clock()
@@ -206,7 +212,7 @@ class Reflector(Generic[D]):
     async def _wait(self, error: ApiError) -> None:
         """Wait before a retry: Retry-After, then a backoff that ends when the server answers another reflector."""
         if self._is_not_served(error):
-            await self._timing.sleep(NOT_SERVED_POLL_SECONDS)
+            await self._timing.sleep(NOT_SERVED_POLL_SECONDS if self.resource.needed else NOT_NEEDED_POLL_SECONDS)
             return
         self._failing, seconds = True, self._backoff.next_seconds()
         retry_after = error.retry_after_seconds if isinstance(error, RefusedError) else None
@@ -219,7 +225,9 @@ class Reflector(Generic[D]):
             self._handlers.retry_signal.wake()
 
     def _is_not_served(self, error: ApiError) -> bool:
-        return self.resource.optional and isinstance(error, RefusedError) and error.status == HTTPStatus.NOT_FOUND
+        status, resource = error.status if isinstance(error, RefusedError) else 0, self.resource
+        forbidden = status == HTTPStatus.FORBIDDEN and not resource.needed
+        return forbidden or (resource.optional and status == HTTPStatus.NOT_FOUND)
 
     async def _list(self) -> None:
         self.counts.lists += 1
@@ -233,8 +241,9 @@ class Reflector(Generic[D]):
                     self._reject_older_list(version)
                     await self._read_items(page.items)
         except RefusedError as error:
-            if self._is_not_served(error):
-                await confirm_not_served(self._client, self.resource.path)
+            if self._is_not_served(error) and not (error.status == HTTPStatus.FORBIDDEN and len(self)):
+                if error.status == HTTPStatus.NOT_FOUND:
+                    await confirm_not_served(self._client, self.resource.path)
                 self._complete_list("")
                 raise ResourceNotServedError(error.status, error.reason, error.message) from error
             raise
@@ -330,15 +339,7 @@ class Reflector(Generic[D]):
 
     def _read_unusual_line(self, line: bytes) -> None:
         """Process an ERROR event, an object that cannot be decoded, or an unknown event type."""
-        try:
-            event = msgspec.json.decode(line, type=RawWatchEvent)
-        except UNREADABLE as error:
-            self.counts.unreadable_lines += 1
-            problem = decode_problem(error)
-            raise MalformedAnswerError(f"GET {self.resource.path}: a line cannot be read: {problem}") from error
-        if event.type == "ERROR":
-            status = read_status(bytes(event.object))
-            raise RefusedError(status.code, status.reason, status.message)
+        event = read_unusual_line(line, self.resource.path, self.counts)
         metadata = read_metadata(event.object)
         match event.type:
             case "MODIFIED" | "ADDED":
@@ -382,11 +383,8 @@ class Reflector(Generic[D]):
 
     def _emit_unreadable(self, metadata: Metadata, message: str) -> None:
         self.counts.unreadable_objects += 1
-        self._handlers.on_unreadable(
-            UnreadableObject(
-                self.resource.kind, metadata.namespace, metadata.name, metadata.uid, message[:MESSAGE_LENGTH_MAX]
-            )
-        )
+        where, message = (metadata.namespace, metadata.name, metadata.uid), message[:MESSAGE_LENGTH_MAX]
+        self._handlers.on_unreadable(UnreadableObject(self.resource.kind, *where, message))
 
     def _advance(self, version: str) -> None:
         if version:

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from aischeduler.kube.backoff import Timing
 from aischeduler.kube.event_messages import EventMessage
-from aischeduler.model.actions import CreatePool, Nominate, ReportPool
+from aischeduler.model.actions import CreatePool, Nominate, ReportGang, ReportPool
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.pod import Pod
 
@@ -32,6 +33,10 @@ LATE_INITIAL: Final = 24
 """The most late reports in flight while more do not raise the throughput."""
 LATE_MAX: Final = 96
 """The most late reports in flight if more do raise it, as at a distant server."""
+DELAYED_MAX: Final = 10_000
+"""How many statuses wait for a later try; beyond that the oldest are dropped."""
+RETRIES_AT_ONCE_MAX: Final = 300
+"""How many statuses of Pools are queued again at a time, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +47,10 @@ class WaitingCondition:
     message: str
 
 
-Report = EventMessage | WaitingCondition | Nominate | ReportPool | CreatePool
-StatusReport = WaitingCondition | Nominate | ReportPool
+ObjectReport = ReportPool | ReportGang
+"""The status of an object other than a pod; it is written only if it differs from the stored one."""
+Report = EventMessage | WaitingCondition | Nominate | ObjectReport | CreatePool
+StatusReport = WaitingCondition | Nominate | ObjectReport
 """A report that stays in a status until another one replaces it."""
 ReportKey = tuple[str, str]
 """The subject of a report: the newest report of a key replaces the others."""
@@ -190,7 +197,7 @@ class EventReportQueue(ReportQueue):
 
 
 class StatusReportQueue(ReportQueue):
-    """Statuses of Pools in the first rank; conditions of pods and new Pools in the second."""
+    """Statuses of Pools in the first rank; conditions of pods, statuses of gangs and new Pools in the second."""
 
     def __init__(self, clock: Callable[[], float], on_dropped: Callable[[], None]) -> None:
         super().__init__(clock, on_dropped)
@@ -208,6 +215,35 @@ class StatusReportQueue(ReportQueue):
         return self._yield_left(queue, POOL_STATUS_YIELD_SECONDS if queue is self._first else YIELD_SECONDS)
 
 
+class DelayedReports:
+    """Statuses of Pools and gangs that wait for a later try."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._reports: OrderedDict[ReportKey, ObjectReport] = OrderedDict()
+        self._filled = asyncio.Event()
+
+    def put(self, report: ObjectReport) -> None:
+        """Add a report, or replace the waiting one of its key."""
+        self._reports[report_key(report)] = report
+        if len(self._reports) > DELAYED_MAX:
+            self._reports.popitem(last=False)
+        self._filled.set()
+
+    def drop(self, key: ReportKey) -> None:
+        """Remove the report of this key."""
+        self._reports.pop(key, None)
+
+    async def next(self, timing: Timing) -> list[ObjectReport]:
+        """Return the oldest waiting reports after their delay."""
+        await self._filled.wait()
+        await timing.sleep(self._seconds)
+        found = [self._reports.popitem(last=False)[1] for _ in range(min(RETRIES_AT_ONCE_MAX, len(self._reports)))]
+        if not self._reports:
+            self._filled.clear()
+        return found
+
+
 def report_key(report: Report) -> ReportKey:
     """Return the subject of a report."""
     match report:
@@ -219,6 +255,8 @@ def report_key(report: Report) -> ReportKey:
             return nomination_key(pod)
         case ReportPool(name):
             return "pool", name
+        case ReportGang(gang):
+            return "gang", str(gang.key)
         case CreatePool(name):
             return "create", name
         case _:
@@ -236,6 +274,8 @@ def report_kind(report: Report) -> str:
             return "nominated node"
         case ReportPool():
             return "pool status"
+        case ReportGang():
+            return "gang status"
         case CreatePool():
             return "new pool"
         case _:

@@ -18,7 +18,6 @@ Source: Kubernetes events.k8s.io/v1, pods/status, and the conventions of conditi
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, assert_never
@@ -28,17 +27,20 @@ from structlog.typing import FilteringBoundLogger
 
 from aischeduler.config.schema import EventsConfig
 from aischeduler.engine.messages import without_counts
-from aischeduler.kube import event_messages, pod_writes, pool_writes
+from aischeduler.kube import event_messages, gang_writes, pod_writes, pool_writes
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.backoff import ExponentialBackoff, RateLimiter, Throttle, Timing
 from aischeduler.kube.client import Client, refusal
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import ApiError, OnInternalError, RefusedError, raise_internal_error
 from aischeduler.kube.event_messages import EventMessage
+from aischeduler.kube.gang_status_writer import GangStatusWriter
 from aischeduler.kube.log_sampler import RefusalLog
 from aischeduler.kube.pool_status_writer import PoolStatusWriter
 from aischeduler.kube.report_queue import (
+    DelayedReports,
     EventReportQueue,
+    ObjectReport,
     Report,
     ReportKey,
     ReportQueue,
@@ -52,7 +54,8 @@ from aischeduler.kube.report_queue import (
 )
 from aischeduler.kube.report_writers import WRITES_IN_FLIGHT_MAX as LANE_IN_FLIGHT_MAX
 from aischeduler.kube.report_writers import ReportWriters
-from aischeduler.model.actions import Bind, CreatePool, Evict, Nominate, ReportPool, ReportWaiting, Warn
+from aischeduler.model.actions import Bind, CreatePool, Evict, Nominate, ReportGang, ReportPool, ReportWaiting, Warn
+from aischeduler.model.gang import GangKey, GangPhase
 from aischeduler.model.pod import Pod
 
 REPORTS_IN_FLIGHT_MAX: Final = 2 * LANE_IN_FLIGHT_MAX
@@ -69,13 +72,11 @@ EVENT_REPEAT_SECONDS: Final = 600.0
 REASON_REPEAT_SECONDS: Final = 300.0
 """How long a pod gets no further Event of the same reason with other counts."""
 REFUSED_RETRY_SECONDS: Final = 30.0
-"""How long a refused status of a Pool waits for the next try."""
+"""How long a refused status of a Pool or a gang waits for the next try."""
 OVERWRITTEN_RETRY_SECONDS: Final = 1.0
 """How long an overwritten status waits for the next try."""
 OVERLOAD_SECONDS: Final = 10.0
 """How long late reports are not written in parallel after an overload or a failure."""
-RETRIES_AT_ONCE_MAX: Final = 300
-"""How many statuses of Pools are queued again at a time, oldest first."""
 
 
 @dataclass(slots=True)
@@ -85,31 +86,6 @@ class ReportCounts:
     written: int = 0
     dropped: int = 0
     refused: int = 0
-
-
-class _DelayedReports:
-    """Statuses of Pools that wait for a later try."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._reports: OrderedDict[str, ReportPool] = OrderedDict()
-        self._filled = asyncio.Event()
-
-    def put(self, report: ReportPool) -> None:
-        self._reports[report.name] = report
-        self._filled.set()
-
-    def drop(self, name: str) -> None:
-        self._reports.pop(name, None)
-
-    async def next(self, timing: Timing) -> list[ReportPool]:
-        """Return the oldest waiting reports after their delay."""
-        await self._filled.wait()
-        await timing.sleep(self._seconds)
-        found = [self._reports.popitem(last=False)[1] for _ in range(min(RETRIES_AT_ONCE_MAX, len(self._reports)))]
-        if not self._reports:
-            self._filled.clear()
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +114,11 @@ class Reporter:
         self._log = log
         self._refusals = RefusalLog(log, timing.clock)
         self._pool_statuses = PoolStatusWriter(client, event_source.controller.controller, event_source.wall, log)
+        self._gang_statuses = GangStatusWriter(client, event_source.wall)
+        self._gang_phases: LRUCache[GangKey, GangPhase] = LRUCache(REMEMBERED_MAX)
         self._refused, self._overwritten = (
-            _DelayedReports(REFUSED_RETRY_SECONDS),
-            _DelayedReports(OVERWRITTEN_RETRY_SECONDS),
+            DelayedReports(REFUSED_RETRY_SECONDS),
+            DelayedReports(OVERWRITTEN_RETRY_SECONDS),
         )
         self._throttles = timing.throttle, Throttle(timing)
         self._overload = Throttle(timing)
@@ -210,6 +188,16 @@ class Reporter:
         """Report the status of a Pool; only the newest one is written."""
         self._enqueue(report)
 
+    def report_gang(self, report: ReportGang) -> None:
+        """Report the status of a gang: into its PodGroup, and by an Event if it was scheduled, failed or is invalid."""
+        key = report.gang.key
+        message = gang_writes.phase_event(report, self._gang_phases.get(key))
+        self._gang_phases[key] = report.status.phase
+        if message is not None:
+            self._enqueue_event(message)
+        if gang_writes.object_paths(report.gang):
+            self._enqueue(report)
+
     def pool_seen(self, document: PoolDocument) -> None:
         """Observe a Pool: its status may not be the one that was written."""
         self._pool_statuses.pool_seen(document)
@@ -218,8 +206,8 @@ class Reporter:
     def pool_gone(self, name: str) -> None:
         """Observe that a Pool was deleted."""
         self._pool_statuses.pool_gone(name)
-        self._refused.drop(name)
-        self._overwritten.drop(name)
+        for delayed in (self._refused, self._overwritten):
+            delayed.drop(("pool", name))
 
     def renew_statuses(self) -> None:
         """Queue the last status of every Pool: to renew it, or to take it over from a scheduler that stopped."""
@@ -257,9 +245,9 @@ class Reporter:
         self._enqueue(message)
 
     def _enqueue(self, report: Report) -> None:
-        if isinstance(report, ReportPool):
-            self._refused.drop(report.name)
-            self._overwritten.drop(report.name)
+        if isinstance(report, ObjectReport):
+            for delayed in (self._refused, self._overwritten):
+                delayed.drop(report_key(report))
         self._queue(report).put(report)
 
     def _queue(self, report: Report) -> ReportQueue:
@@ -269,7 +257,7 @@ class Reporter:
     def _count_dropped(self) -> None:
         self.counts.dropped += 1
 
-    async def _retry_delayed(self, delayed: _DelayedReports) -> None:
+    async def _retry_delayed(self, delayed: DelayedReports) -> None:
         """Queue delayed reports again, in rounds."""
         while True:
             for report in await delayed.next(self._timing):
@@ -320,11 +308,11 @@ class Reporter:
                 self._throttles[1].hold_for(error.retry_after_seconds or backoff.next_seconds())
                 self._overload.hold_for(OVERLOAD_SECONDS)
                 return False
-            if error.status == 409 and isinstance(report, ReportPool):
+            if error.status == 409 and isinstance(report, ObjectReport):
                 return False
             self.counts.refused += 1
             self._refusals.refused(report_kind(report), error)
-            if isinstance(report, ReportPool) and self._queue(report).is_newest(report):
+            if isinstance(report, ObjectReport) and self._queue(report).is_newest(report):
                 self._refused.put(report)
             self._queue(report).forget(report)
         except ApiError:
@@ -354,6 +342,8 @@ class Reporter:
                 await self._request(b"PATCH", path, body, pod_writes.MERGE_PATCH)
             case ReportPool():
                 await self._pool_statuses.write(report, self._status_writers.queue.is_newest)
+            case ReportGang():
+                await self._gang_statuses.write(report, self._status_writers.queue.is_newest)
             case CreatePool(name, switches):
                 await self._create(name, switches)
             case _:

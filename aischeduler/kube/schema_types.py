@@ -25,6 +25,8 @@ if it could fill a whole request, whatever its maxLength, and rejects a definiti
 """
 QUANTITY_LENGTH_MAX: Final = 40
 """The longest amount."""
+COLUMN_LENGTH_MAX: Final = 128
+"""The longest text of a printer column."""
 CONDITIONS_MAX: Final = 16
 """How many conditions a status may have."""
 KEY_LENGTH_MAX: Final = 317
@@ -38,6 +40,7 @@ RESOURCE_PATTERN: Final = (
     r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)$"
 )
 RESOURCES_TEXT: Final = "such as cpu, memory, ephemeral-storage, pods, hugepages-2Mi or nvidia.com/gpu"
+TYPE_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9 ._/+*-]*$"
 VALUE_PATTERN: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 
 

@@ -32,7 +32,8 @@ from aischeduler.kube.decode import (
 )
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.decode_pool import read_pool
-from aischeduler.kube.meta_types import Metadata, Page, WatchEvent
+from aischeduler.kube.errors import MalformedAnswerError, RefusedError, decode_problem
+from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page, RawWatchEvent, WatchEvent, read_status
 from aischeduler.model.events import (
     BudgetGone,
     BudgetSeen,
@@ -74,10 +75,11 @@ D = TypeVar("D", bound=ApiObject)
 class WatchedResource(Generic[D]):
     """A resource to list and watch.
 
-    `seen_event` converts an object to an event, `gone_event` gets namespace, name and uid. `problem` says which part of
-    an object could not be decoded; empty if none. An `optional` resource that is not served has no objects. A resource
-    that `rarely_changes` may have no event for days; most updates of an `often_unchanged` one change nothing for the
-    engine.
+    `kind` is unique; after a dot follows the group where several have the kind. `seen_event` converts an object to an
+    event, `gone_event` gets namespace, name and uid; None tells the engine nothing. `problem` says which part of
+    an object could not be decoded; empty if none. An `optional` resource that is not served has no objects. Without a
+    resource that is not `needed` the scheduler decides, also if it may not list it. A resource that `rarely_changes`
+    may have no event for days; most updates of an `often_unchanged` one change nothing for the engine.
     """
 
     kind: str
@@ -85,13 +87,19 @@ class WatchedResource(Generic[D]):
     watch_event_decoder: msgspec.json.Decoder[WatchEvent[D]]
     page_decoder: msgspec.json.Decoder[Page[D]]
     object_decoder: msgspec.json.Decoder[D]
-    seen_event: Callable[[D], Event]
-    gone_event: Callable[[str, str, str], Event]
+    seen_event: Callable[[D], Event | None]
+    gone_event: Callable[[str, str, str], Event | None]
     problem: Callable[[D], str] | None = None
     field_selector: str = ""
     optional: bool = False
+    needed: bool = True
     rarely_changes: bool = False
     often_unchanged: bool = False
+
+    def read(self, body: bytes | msgspec.Raw) -> tuple[Event, ...]:
+        """Return what the engine is told of an object that the server sent; raises what is in `UNREADABLE`."""
+        event = self.seen_event(self.object_decoder.decode(body))
+        return (event,) if event is not None else ()
 
     def watch_query(self, version: str, chance: RandomSource) -> dict[str, str]:
         """Return the query of a watch from this version on, with a random timeout."""
@@ -137,6 +145,22 @@ class ReflectorCounts:
     recreated: int = 0
     found_gone: int = 0
     last_failure: str = field(default="")
+
+
+def read_unusual_line(line: bytes, path: str, counts: ReflectorCounts) -> RawWatchEvent:
+    """Return the event of a line of a watch of `path`, with its object as bytes.
+
+    Raises MalformedAnswerError for a line that is no event, and RefusedError for an ERROR event.
+    """
+    try:
+        event = msgspec.json.decode(line, type=RawWatchEvent)
+    except UNREADABLE as error:
+        counts.unreadable_lines += 1
+        raise MalformedAnswerError(f"GET {path}: a line cannot be read: {decode_problem(error)}") from error
+    if event.type == "ERROR":
+        status = read_status(bytes(event.object))
+        raise RefusedError(status.code, status.reason, status.message)
+    return event
 
 
 def pods(specs: SpecCache) -> WatchedResource[PodDocument]:

@@ -12,6 +12,7 @@ import msgspec
 
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.event_reasons import ConditionReason, EventReason
+from aischeduler.model.gang import Gang, GangStatus
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.model.selectors import LabelSelector
@@ -64,6 +65,8 @@ class EvictionCause(StrEnum):
     """A home pod needs lent room."""
     LOAN_ENDED = "LoanEnded"
     """The lender's spec no longer allows the loan, and its reclaimPolicy is Evict."""
+    GANG_NOT_WHOLE = "GangNotWhole"
+    """Too few pods of its gang are on nodes, and the others did not start in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class Evict:
     """Evict a pod: write its DisruptionTarget condition, delete it by uid, then write a Preempted event.
 
     `pool` is the pool of `node`, `home_pool` the victim's own pool. `beneficiary` is the pod that gets the room; None
-    where the loan ends by the lender's spec.
+    where the loan ends by the lender's spec, or where its gang is not whole.
     """
 
     victim: Pod
@@ -85,6 +88,8 @@ class Evict:
     @property
     def message(self) -> str:
         """Return the message of the victim's event."""
+        if self.cause is EvictionCause.GANG_NOT_WHOLE:
+            return f"Evicted from node {self.node}: too few pods of its gang are on nodes, and the others did not start"
         if self.beneficiary is None:
             why = "it stopped sharing, or its lendingLimit was lowered"
             return f"Evicted from node {self.node}: the pool {self.pool} no longer lends this room: {why}"
@@ -188,6 +193,17 @@ class ReportPool:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportGang:
+    """Write this status into the object of a gang, as its kind names phases and conditions; pods have no such object.
+
+    A status that became FAILED, or SCHEDULED, is an event about the object too.
+    """
+
+    gang: Gang
+    status: GangStatus
+
+
+@dataclass(frozen=True, slots=True)
 class CreatePool:
     """Create a Pool of this name unless it exists; its spec sets these `switches` to true and nothing else."""
 
@@ -270,6 +286,7 @@ Action = (
     | Refresh
     | Warn
     | ReportPool
+    | ReportGang
     | CreatePool
     | LogLoanChange
     | LogPoolEdit

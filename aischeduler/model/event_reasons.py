@@ -15,11 +15,15 @@ class EventReason(StrEnum):
     PREEMPTED = "Preempted"
     FAILED_SCHEDULING = "FailedScheduling"
     UNKNOWN_POOL = "UnknownPool"
+    UNKNOWN_GPU_TYPE = "UnknownGpuType"
+    UNKNOWN_MACHINE_GROUP = "UnknownMachineGroup"
     UNSUPPORTED_CONSTRAINT = "UnsupportedConstraint"
     INVALID_NODE = "InvalidNode"
     INVALID_SPEC = "InvalidSpec"
     NODES_CLAIMED_TWICE = "NodesClaimedTwice"
     UNREADABLE = "Unreadable"
+    GANG_PODS_DIFFER = "GangPodsDiffer"
+    SEVERAL_GANGS = "SeveralGangs"
 
     @property
     def type(self) -> str:
@@ -28,7 +32,7 @@ class EventReason(StrEnum):
 
 
 class ConditionReason(StrEnum):
-    """The reason of a condition of a Pool or a pod."""
+    """The reason of a condition of a Pool, a pod or a PodGroup."""
 
     SCHEDULING = "Scheduling"
     NOT_ACCEPTED = "NotAccepted"
@@ -40,4 +44,7 @@ class ConditionReason(StrEnum):
     NO_NODE_SELECTOR = "NoNodeSelector"
     NO_NODE_MATCHED = "NoNodeMatched"
     UNSCHEDULABLE = "Unschedulable"
+    SCHEDULED = "Scheduled"
+    NOT_ENOUGH_TASKS = "NotEnoughTasks"
+    NOT_ENOUGH_RESOURCES = "NotEnoughResources"
     PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"

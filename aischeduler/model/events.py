@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from aischeduler.model.disruption_budget import DisruptionBudget
+from aischeduler.model.gang import Gang, GangKey
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
@@ -148,6 +149,20 @@ class VolumeGone:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class GangSeen:
+    """The object of a gang as it is now; a Job or a JobSet that asks for no gang has the minimum 1."""
+
+    gang: Gang
+
+
+@dataclass(frozen=True, slots=True)
+class GangGone:
+    """The object of a gang no longer exists."""
+
+    key: GangKey
+
+
 class EvictRefusal(StrEnum):
     """Why a victim was not evicted."""
 
@@ -206,6 +221,7 @@ class RefreshFailed:
     message: str
 
 
+RuleEvent = BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone | GangSeen | GangGone
 ReadAnswer = PoolRead | PoolUnread | PoolsListed | Refreshed | RefreshFailed
 Event = (
     PodSeen
@@ -222,6 +238,8 @@ Event = (
     | VolumeClaimGone
     | VolumeSeen
     | VolumeGone
+    | GangSeen
+    | GangGone
     | BindRefused
     | EvictRefused
     | PoolRead

@@ -14,6 +14,15 @@ DEFAULT_POOL: Final = "default"
 CLUSTER: Final = ""
 """The name of the work of no pool, in place of the name of a pool; no Pool can have it."""
 
+GPU_TYPE_KEY: Final = "resource.aibee.cn/gpu-type"
+"""The annotation with the card types on which a pod may run, the preferred first: A100|V100."""
+GPU_TYPE_POLICY_KEY: Final = "resource.aibee.cn/gpu-type-policy"
+"""The annotation that says whether a pod waits for these types: Required or Preferred."""
+MACHINE_GROUP_KEY: Final = "resource.aibee.cn/machine-group"
+"""The label of a node, and the annotation of a pod, with the name of a machine group."""
+GPU_TYPE_LABELS: Final = ("nvidia.com/gpu.product", "nvidia.com/mig-*.product", "node.koordinator.sh/gpu-model")
+"""The labels of nodes that have the type of their cards, unless configured otherwise."""
+
 MARK_PREFIX: Final = "scheduling.resource.aibee.cn/"
 """The prefix of the annotations on a bound pod. They inform people; no decision reads them."""
 MARK_HOME_POOL: Final = MARK_PREFIX + "home-pool"

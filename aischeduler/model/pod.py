@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from aischeduler.model.gang import GangClaim
 from aischeduler.model.resources import PodRequest
 from aischeduler.model.selectors import Labels, NodeSelectorTerm, PreferredSchedulingTerm
 from aischeduler.model.topology_spread import TopologySpreadConstraint
@@ -48,6 +49,8 @@ class PodSpec:
     `unsupported_constraints` are hard constraints that no plugin checks: the pod is held, or a warning is written.
     `anti_affinity` are the required anti-affinity terms: while the pod is on a node, they hold the pods they match.
     `topology_spread` are the hard constraints; a spec that has some is that of one namespace.
+    `gpu_types` are the card types that the pod names, by their full names, the preferred first; without
+    `gpu_type_required` other types will do too. `machine_group` is the group that it names, else empty.
     """
 
     key: bytes
@@ -61,6 +64,9 @@ class PodSpec:
     unsupported_constraints: tuple[Constraint, ...] = ()
     anti_affinity: tuple[PodAffinityTerm, ...] = ()
     topology_spread: tuple[TopologySpreadConstraint, ...] = ()
+    gpu_types: tuple[str, ...] = ()
+    gpu_type_required: bool = True
+    machine_group: str = ""
 
 
 class Pod(Struct, frozen=True, gc=False):
@@ -72,7 +78,8 @@ class Pod(Struct, frozen=True, gc=False):
     absent; `gates` are the names of its scheduling gates. `preempts` is False for preemptionPolicy Never. `guarded`
     pods belong to a DaemonSet or mirror a static pod: evicting one frees no room. `nominated_node` is the field of
     its status; `grace_seconds` is the grace period of a terminating pod. `volume_claims` are the claims that it uses.
-    `said_to_wait` is True where the pod has no node and its condition PodScheduled is False.
+    `said_to_wait` is True where the pod has no node and its condition PodScheduled is False. `gang` is what it says of
+    its gang, None where it says nothing.
     """
 
     uid: str
@@ -95,6 +102,7 @@ class Pod(Struct, frozen=True, gc=False):
     grace_seconds: int = 0
     volume_claims: tuple[VolumeClaimUse, ...] = ()
     said_to_wait: bool = False
+    gang: GangClaim | None = None
 
     @property
     def critical(self) -> bool:

@@ -35,6 +35,14 @@ class ReclaimPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupRule:
+    """The namespaces whose pods may name a machine group."""
+
+    name: str
+    namespaces: LabelSelector
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     """One Pool object.
 
@@ -42,6 +50,8 @@ class Pool:
     `borrowing_pools` are the pools that its pods may borrow from; None means all. A limit bounds the sum of what all
     running loans ask for, per resource; a resource that it does not name is unlimited. With `make_room` None the
     scheduler's profile decides. `allowed_namespaces` None means all.
+    `rare_types` are the full names of card types whose nodes in this pool are closed to pods that do not name them;
+    with `lend_rare_types` they are lent to pods that do. `machine_groups` say who may name a group, in any pool.
     `invalid` says why the spec is refused, with the field; such a Pool owns no nodes. `generation` is the version of
     the spec that the conditions describe.
     """
@@ -60,4 +70,7 @@ class Pool:
     make_room: MakeRoom | None = None
     reclaim_policy: ReclaimPolicy = ReclaimPolicy.ON_DEMAND
     allowed_namespaces: LabelSelector | None = None
+    rare_types: tuple[str, ...] = ()
+    lend_rare_types: bool = False
+    machine_groups: tuple[GroupRule, ...] = ()
     invalid: str = ""

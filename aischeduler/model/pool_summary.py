@@ -8,6 +8,21 @@ GPU: Final = "gpu"
 """The name of the sum of all GPU resources, beside their own names."""
 
 
+CARD_TYPES_MAX: Final = 16
+"""The most card types of a pool that are counted by name; further ones share an entry."""
+OTHER_TYPES: Final = "other"
+"""The name of that entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardCount:
+    """The GPUs of one card type: what nodes offer, and what unfinished pods on them ask for."""
+
+    type: str
+    total: int
+    used: int
+
+
 @dataclass(frozen=True, slots=True)
 class PoolSummary:
     """The numbers of one pool: cpu in milli, memory and ephemeral-storage in bytes, everything else in units.
@@ -18,6 +33,7 @@ class PoolSummary:
     other schedulers. `borrowed` is what its own pods ask for on nodes of other pools; free = allocatable - used -
     claims, never below 0; `pending` is what the pods in its queue ask for, with borrowers, without gated pods. The
     switches show what is in force: none where the spec is refused, preemption only where the scheduler allows it.
+    `cards` are the GPUs of the nodes whose labels have a card type, the most first, then by type.
     """
 
     name: str
@@ -36,3 +52,4 @@ class PoolSummary:
     preemption: bool
     borrowing: bool
     sharing: bool
+    cards: tuple[CardCount, ...] = ()

@@ -31,6 +31,7 @@ class LenderRefusal(StrEnum):
     BORROWING_LIMIT = "BorrowingLimit"
     LENDING_LIMIT = "LendingLimit"
     NO_ROOM = "NoRoom"
+    RARE_TYPES = "RareTypes"
     HOME_PODS = "HomePods"
     VISITED = "Visited"
 
@@ -40,6 +41,7 @@ _TEXTS: Final = {
     LenderRefusal.NOT_LISTED: "not in borrowingPools",
     LenderRefusal.LENDING_LIMIT: "over its lending limit",
     LenderRefusal.NO_ROOM: "no node fits",
+    LenderRefusal.RARE_TYPES: "rare GPU types are not lent",
     LenderRefusal.HOME_PODS: "own pods wait for that room",
     LenderRefusal.VISITED: "tried",
 }

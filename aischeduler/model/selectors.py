@@ -159,6 +159,11 @@ def label_selector(field: str, match_labels: Labels, expressions: tuple[Requirem
     return LabelSelector(equal + expressions)
 
 
+def is_label_value(text: str) -> bool:
+    """Return whether the text may be the value of a label; an empty text may."""
+    return _VALUE.fullmatch(text) is not None
+
+
 def _first(texts: Sequence[str]) -> str:
     more = f" and {len(texts) - _NAMED_MAX} more" if len(texts) > _NAMED_MAX else ""
     return ",".join(texts[:_NAMED_MAX]) + more

@@ -23,7 +23,7 @@ from aischeduler.engine.counters import Counters, Result
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import EvictionCause, Step
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from aischeduler.model.pool_summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import CARD_TYPES_MAX, GPU, OTHER_TYPES, PoolSummary
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.observability.metrics_recorder import PREFIX, MetricsRecorder
 
@@ -182,6 +182,8 @@ def _summed(pools: Pools, summaries: Iterable[PoolSummary]) -> Iterator[Family]:
     resources = (*_ALWAYS, *sorted(has.difference(_ALWAYS)))[:RESOURCES_MAX]
     text = "What a pool has, uses, lends, borrows and waits for: cores, bytes, devices, pods"
     yield _gauge("pool_resource", text, ("pool", "resource", "kind"), _amounts(groups, resources))
+    text = "GPUs of the pool by card type: in all, and what pods ask for"
+    yield _gauge("pool_cards", text, ("pool", "type", "kind"), _cards(groups))
     nodes = (((label,), sum(pool.nodes for pool in group)) for label, group in groups)
     yield _gauge("pool_nodes", "Nodes of the pool", ("pool",), nodes)
     switches = (
@@ -191,6 +193,22 @@ def _summed(pools: Pools, summaries: Iterable[PoolSummary]) -> Iterator[Family]:
     )
     text = "1 where the pool's preemption, borrowing or sharing is on"
     yield _gauge("pool_switch_on", text, ("pool", "switch"), switches)
+
+
+def _cards(groups: Iterable[tuple[str, list[PoolSummary]]]) -> list[Row]:
+    """Return two rows for each label of a pool and each type: as many as a status has, for pools that share a label."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    for label, group in groups:
+        counts: dict[str, tuple[int, int]] = {}
+        for one in (one for pool in group for one in pool.cards):
+            before = counts.get(one.type, (0, 0))
+            counts[one.type] = (before[0] + one.total, before[1] + one.used)
+        named = sorted(counts, key=lambda kind: (kind == OTHER_TYPES, -counts[kind][0], kind))[: CARD_TYPES_MAX - 1]
+        for kind, (total, used) in counts.items():
+            name = kind if kind in named or len(counts) <= CARD_TYPES_MAX else OTHER_TYPES
+            found[label, name, "total"] += total
+            found[label, name, "used"] += used
+    return sorted(found.items())
 
 
 def _amounts(groups: Iterable[tuple[str, list[PoolSummary]]], resources: Iterable[str]) -> Iterator[Row]:

@@ -3,6 +3,7 @@
 Invariants:
 - A lender shares, is in the home pool's borrowingPools, stays within both limits, and has a node on which the pod fits
   and which no waiting home pod of the lender can use. Where one lender is refused, the next is checked.
+- A node of a rare type is lent only if the lender's spec says so.
 - The order of lenders: largest idle share, fewest pods, fewest idle scarce resources that the pod does not use, name.
 - Nothing here changes state.
 """
@@ -23,6 +24,7 @@ from aischeduler.policies.unit_placement import UnitPlacement, UnitRequest, plac
 from aischeduler.state.claims import Claims
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.loans import Loans, within
+from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import Unit
 from aischeduler.state.pool_table import PoolTable
 from aischeduler.state.requests import requested
@@ -71,8 +73,11 @@ def choose_lender(
         else:
             refused.append((name, refusal))
     fits = context.runner.feasible(first)
-    for name in _in_order(context, willing, spec, fits, refused):
+    kept = kept_from_borrowers(context.runner.nodes)
+    lent = fits if kept is None else fits & ~kept
+    for name in _in_order(context, willing, spec, lent, refused):
         rows = context.runner.nodes.rows_of_pool(context.pools.id(name))
+        rows = rows if kept is None else rows[~kept[rows]]
         if isinstance(ask, UnitRequest):
             refusal = _unit_refusal(context, ask, name, rows)
         else:
@@ -80,7 +85,20 @@ def choose_lender(
         if refusal is None:
             return Lender(name, tuple(sorted(refused)))
         refused.append((name, refusal))
+    if kept is not None:
+        refused = [(name, _or_kept(context, name, refusal, fits & kept)) for name, refusal in refused]
     return NoLender(tuple(sorted(refused)))
+
+
+def kept_from_borrowers(nodes: NodeTable) -> Mask | None:
+    """Return a mask of the rows that their pools lend to nobody, because their cards are rare; None where none are."""
+    return nodes.cards.not_lent(nodes)
+
+
+def _or_kept(context: BorrowingContext, lender: str, refusal: LenderRefusal, kept: Mask) -> LenderRefusal:
+    """Return why a lender has no room: the pod fits on some of its nodes, and it keeps all of these."""
+    rows = context.runner.nodes.rows_of_pool(context.pools.id(lender))
+    return LenderRefusal.RARE_TYPES if refusal is LenderRefusal.NO_ROOM and kept[rows].any() else refusal
 
 
 def _unit_refusal(context: BorrowingContext, ask: UnitRequest, lender: str, rows: Rows) -> LenderRefusal | None:
@@ -148,6 +166,15 @@ def _home_refusal(context: BorrowingContext, home: str, spec: PodSpec) -> tuple[
         return LenderRefusal.NOT_BORROWING, ""
     resource = within(pool.borrowing_limit, context.loans.borrowed(home), spec) if pool.borrowing_limit else ""
     return (LenderRefusal.BORROWING_LIMIT, resource) if resource else (None, "")
+
+
+def lenders_in_order(context: BorrowingContext, home: str, ask: PlacementRequest) -> list[str]:
+    """Return the pools that lend to one such pod of this home pool, room for others aside, the best first."""
+    if _home_refusal(context, home, ask.spec)[0] is not None:
+        return []
+    names = [name for name in context.pools.names() if name != home]
+    willing = [name for name in names if lender_refusal(context, home, name, ask.spec) is None]
+    return _in_order(context, willing, ask.spec, context.runner.feasible(ask), [])
 
 
 def _in_order(

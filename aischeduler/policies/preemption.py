@@ -40,9 +40,25 @@ NOT_STARTED: Final = 2**62
 
 COST_RULES: Final = 5
 """The number of rules that compare rows before the names of their nodes do."""
+LOSS_RULES: Final = 2
+"""The number of further rules where lost work counts."""
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """How the work of victims counts: the resources of `cards`, and the time in unix seconds until which they worked.
+
+    Without cards, lost work does not count, as in kube-scheduler.
+    """
+
+    cards: tuple[str, ...] = ()
+    now_seconds: int = 0
+
+
+NO_LOSS: Final = Loss()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +67,7 @@ class Preemptor:
 
     spec: PodSpec
     priority: int
+    loss: Loss = NO_LOSS
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +100,7 @@ class _Groups:
 
 @dataclass(frozen=True, slots=True)
 class _Victims:
-    """The victims of each row, the most important of a row first.
+    """The victims of each row.
 
     For each: the row that it makes free, its slot, and whether its eviction breaks a budget.
     """
@@ -99,7 +116,8 @@ class EvictionCosts:
 
     `columns` [5, rows] compare rows in kube-scheduler's order of rules, less is better: the victims that a budget
     protects, the highest priority of the victims, the sum of their priorities, their number, and the start of the
-    oldest of the most important victims, negated.
+    oldest of the most important victims, negated. Where lost work counts, [7, rows]: the units of several pods that
+    are lost, and the lost card-seconds, come second and third.
     """
 
     rows: Rows
@@ -146,9 +164,9 @@ class Candidates:
 
     def candidate(self, row: int, running: RunningPods) -> Candidate:
         """Return the candidate of a row that is free or helped."""
-        here = np.flatnonzero(self.victims.rows == row)[::-1]
-        uids = running.uids_of(self.victims.slots[here])
-        return Candidate(row, tuple(uids), int(self.victims.violates[here].sum()))
+        here = self.victims.rows == row
+        slots = most_important_first(running, self.victims.slots[here].tolist())[::-1]
+        return Candidate(row, tuple(running.uids_of(slots)), int(self.victims.violates[here].sum()))
 
 
 def choose_victims(
@@ -181,7 +199,7 @@ def find_candidates(
         is_free: Mask = np.zeros(len(rows), dtype=np.bool_)
         is_free[np.searchsorted(rows, free)] = True
         if len(free) and len(free) == len(candidates):
-            return _without_victims(rows, is_free)
+            return _without_victims(rows, is_free, preemptor)
         staying = slots[~leaving]
         if len(free):
             staying = staying[~np.isin(running.table["row"][staying], free)]
@@ -189,24 +207,25 @@ def find_candidates(
         clearing.take_off(potential.slots)
         helped = runner.fits(spec, potential.rows)
         if not helped.any() and len(free):
-            return _without_victims(rows, is_free)
+            return _without_victims(rows, is_free, preemptor)
         if not helped.any():
             reasons = runner.refusals(spec, potential.rows).reasons
             unhelpful, without = len(rows) - len(candidates), len(candidates) - len(potential.rows)
             every = reasons + Counter({NOT_HELPFUL: unhelpful, NO_VICTIMS: without})
-            return _without_victims(rows, is_free, NoCandidate(len(rows), every))
+            return _without_victims(rows, is_free, preemptor, NoCandidate(len(rows), every))
         slots = potential.slots[np.repeat(helped, potential.counts)]
         row = running.table["row"][slots]
         violates = budgets.broken(running.uids_of(slots), row)
         order = np.argsort(row * 2 + ~violates, kind="stable")
         evicted = np.sort(order[_reprieve(_grouped(running, slots[order]), clearing, runner, spec)])
     victims = _with_lost(_Victims(row[evicted], slots[evicted], violates[evicted]), running, budgets)
-    return Candidates(_costs(rows, is_free, victims, running), victims)
+    return Candidates(_costs(rows, is_free, victims, running, preemptor.loss), victims)
 
 
-def _without_victims(rows: Rows, free: Mask, refusal: NoCandidate | None = None) -> Candidates:
+def _without_victims(rows: Rows, free: Mask, preemptor: Preemptor, refusal: NoCandidate | None = None) -> Candidates:
     helped: Mask = np.zeros(len(rows), dtype=np.bool_)
-    costs = EvictionCosts(rows, free, helped, np.zeros((COST_RULES, len(rows)), dtype=np.int64))
+    rules = COST_RULES + LOSS_RULES * bool(preemptor.loss.cards)
+    costs = EvictionCosts(rows, free, helped, np.zeros((rules, len(rows)), dtype=np.int64))
     none: Slots = np.zeros(0, dtype=np.intp)
     return Candidates(costs, _Victims(none, none, helped[:0]), refusal)
 
@@ -224,23 +243,20 @@ def fits_after_departures(spec: PodSpec, runner: Runner, running: RunningPods, r
 
 def _with_lost(victims: _Victims, running: RunningPods, budgets: BudgetTable) -> _Victims:
     """Add to the victims of each row the pods of their units that are lost with them."""
-    units = running.table["unit"][victims.slots]
-    for row in np.unique(victims.rows[units != 0]).tolist():
-        on_row = victims.rows == row
-        here, lost = victims.slots[on_row], set[int]()
-        for unit in np.unique(units[on_row]).tolist():
-            if unit:
-                lost.update(running.unit_with(here[running.table["unit"][here] == unit]).tolist())
-        if lost:
-            every = most_important_first(running, sorted(lost.union(here.tolist())))
-            violates = budgets.broken(running.uids_of(every), np.zeros(len(every), dtype=np.intp))
-            victims = _Victims(
-                np.append(victims.rows[~on_row], np.full(len(every), row)),
-                np.append(victims.slots[~on_row], every),
-                np.append(victims.violates[~on_row], violates),
-            )
-            units = running.table["unit"][victims.slots]
-    return victims
+    grouped = np.flatnonzero(running.table["unit"][victims.slots])
+    if not len(grouped):
+        return victims
+    on_row: dict[int, list[int]] = {}
+    for row, slot in zip(victims.rows[grouped].tolist(), victims.slots[grouped].tolist(), strict=True):
+        on_row.setdefault(row, []).append(slot)
+    lost = {row: running.lost_with(there) for row, there in on_row.items()}
+    added = [slot for slots in lost.values() for slot in slots]
+    rows = np.append(victims.rows, np.repeat(list(lost), [len(slots) for slots in lost.values()]))
+    slots = np.append(victims.slots, np.array(added, dtype=np.intp))
+    violates = np.append(victims.violates, np.zeros(len(added), dtype=np.bool_))
+    anew = np.flatnonzero(np.isin(rows, [row for row, slots in lost.items() if slots]))
+    violates[anew] = budgets.broken(running.uids_of(slots[anew]), rows[anew])
+    return _Victims(rows, slots, violates)
 
 
 def most_important_first(running: RunningPods, slots: Sequence[int]) -> Slots:
@@ -307,7 +323,7 @@ def _reprieve(groups: _Groups, clearing: Clearing, runner: Runner, spec: PodSpec
     return evicted
 
 
-def _costs(rows: Rows, free: Mask, victims: _Victims, running: RunningPods) -> EvictionCosts:
+def _costs(rows: Rows, free: Mask, victims: _Victims, running: RunningPods, loss: Loss) -> EvictionCosts:
     """Return the costs of `rows`, of which the `free` ones need no victim."""
     at, pods, size = np.searchsorted(rows, victims.rows), running.table[victims.slots], len(rows)
     priority = np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])
@@ -320,4 +336,16 @@ def _costs(rows: Rows, free: Mask, victims: _Victims, running: RunningPods) -> E
     np.minimum.at(oldest, at[among_highest], started_of(pods)[among_highest])
     violations = np.bincount(at[victims.violates], minlength=size)
     count = np.bincount(at, minlength=size)
-    return EvictionCosts(rows, free, count > 0, np.stack((violations, highest, weight, count, -oldest)))
+    lost = _lost(at, victims.slots, size, running, loss) if loss.cards else ()
+    return EvictionCosts(rows, free, count > 0, np.stack((violations, *lost, highest, weight, count, -oldest)))
+
+
+def _lost(at: Rows, slots: Slots, size: int, running: RunningPods, loss: Loss) -> tuple[Column, Column]:
+    """Return the units of several pods, and the card-seconds, that are lost with the victims of each of `size` rows."""
+    work = np.zeros(size, dtype=np.int64)
+    np.add.at(work, at, running.work(slots, loss.cards, loss.now_seconds))
+    units = running.table["unit"][slots]
+    pairs, count = np.unique(np.stack((at, units)), axis=1, return_counts=True)
+    kept = [pods <= running.spare_of(unit).pods for unit, pods in zip(pairs[1].tolist(), count.tolist(), strict=True)]
+    lost = np.bincount(pairs[0][(pairs[1] != 0) & ~np.array(kept, dtype=np.bool_)], minlength=size)
+    return lost, work

@@ -7,19 +7,27 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
 
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.allocation import allocation_of
+from aischeduler.model.gang import TopologyLevel
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import PodRequest, ResourceList
-from aischeduler.policies.preemption import fits_after_departures
+from aischeduler.model.selectors import Operator, Requirement
+from aischeduler.policies.preemption import NO_LOSS, Loss, fits_after_departures
+from aischeduler.policies.unit_topology import closeness
 from aischeduler.state.assigned_pod import AssignedPod
+from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.label_index import Rows
+from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_records import Unit
 from aischeduler.state.running_pods import RunningPods
 from aischeduler.state.what_if import Trial
 
@@ -27,6 +35,7 @@ SEARCHED_PODS_MAX: Final = 16
 """The most required pods of several classes for which other nodes than the best are tried."""
 TRIES_MAX: Final = 256
 """The most placements that one such search tries."""
+APART: Final = "node(s) didn't match the topology of the gang"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,14 @@ class _TotalRequest(PodRequest):
         return {**self.amounts, PODS: self.pods}
 
 
+def total_of(specs: Sequence[PodSpec]) -> PodSpec:
+    """Return a spec with the requests of several pods together."""
+    amounts: Counter[str] = Counter()
+    for spec in specs:
+        amounts.update(spec.request.amounts)
+    return PodSpec(b"", _TotalRequest(dict(sorted(amounts.items())), 0, 0, len(specs)))
+
+
 @dataclass(frozen=True, slots=True)
 class UnitRequest:
     """The pods of a unit that need nodes, in the order in which they are placed; the first `required` all or none."""
@@ -48,14 +65,18 @@ class UnitRequest:
     pods: tuple[Pod, ...]
     asks: tuple[PlacementRequest, ...]
     required: int
+    priority: int = 0
+    topology: tuple[TopologyLevel, ...] = ()
+    """The node labels whose values the pods share, the widest first."""
+    loss: Loss = NO_LOSS
+    """How lost work counts when room is made for it."""
+    beside: tuple[tuple[str, str], ...] = ()
+    """The node labels (key, value) of the pods of the unit on nodes, which the others must have too."""
 
     @property
     def total(self) -> PodSpec:
         """A spec with the requests of the required pods together, for limits and idle shares."""
-        amounts: Counter[str] = Counter()
-        for ask in self.asks[: self.required]:
-            amounts.update(ask.spec.request.amounts)
-        return PodSpec(b"", _TotalRequest(dict(sorted(amounts.items())), 0, 0, self.required))
+        return total_of([ask.spec for ask in self.asks[: self.required]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +89,93 @@ class UnitPlacement:
 
 @dataclass(frozen=True, slots=True)
 class NotPlaced:
-    """The pods that fit, in their order, before the first required pod that does not."""
+    """The required pods that fit together, and the turn of the first one that does not fit beside those before it."""
 
     pods: tuple[AssignedPod, ...]
+    short: int
 
 
 def place_unit(unit: UnitRequest, runner: Runner, rows: Rows) -> UnitPlacement | NotPlaced:
     """Return the best of `rows` for each pod of the unit, or how many of the required pods fit."""
+    rows = rows_beside(unit, runner, rows)
+    if not unit.topology:
+        return _place(unit, runner, rows)
+    free = runner.nodes.allocatable[:, rows] - runner.nodes.used[:, rows]
+    close = closeness(unit.topology, unit.asks[: unit.required], runner, rows, free)
+    best, sets = NotPlaced((), 0), close.sets()
+    for near in sets:
+        for among in (close.fewest(near), near):
+            found = _place(unit, runner, among)
+            if isinstance(found, UnitPlacement):
+                return UnitPlacement(in_rank_order(unit, runner, found.pods), found.feasible)
+            best = max(best, found, key=lambda one: len(one.pods))
+    if not sets:
+        found = _place(unit, runner, close.largest())
+        assert isinstance(found, NotPlaced), "by amounts, no set holds all pods"
+        return found
+    return best
+
+
+def labels_of_placed(unit: Unit, nodes: NodeTable) -> tuple[tuple[str, str], ...]:
+    """Return the labels that the gang requires, as they are on the node of a pod of it that is on one."""
+    placed = [record for record in unit.members.values() if record.counted is not None]
+    node = nodes.nodes[min(placed, key=lambda one: one.pod.uid).row] if placed else None
+    if node is None or unit.gang is None:
+        return ()
+    labels = [level.label for level in unit.gang.topology if level.required]
+    return tuple((label, node.labels[label]) for label in labels if label in node.labels)
+
+
+def close_parts(unit: UnitRequest, runner: Runner, parts: Sequence[Rows]) -> Iterator[list[Rows]]:
+    """Yield the close part of each of these sets of rows, the closest first; all of them without a topology."""
+    parts = [rows_beside(unit, runner, rows) for rows in parts]
+    if not unit.topology:
+        yield parts
+        return
+    rows = np.sort(np.concatenate(parts))
+    free = runner.nodes.allocatable[:, rows] - runner.nodes.used[:, rows]
+    for near in closeness(unit.topology, unit.asks[: unit.required], runner, rows, free).sets():
+        yield [part[np.isin(part, near)] for part in parts]
+
+
+def rows_beside(unit: UnitRequest, runner: Runner, rows: Rows) -> Rows:
+    """Return the rows that have the labels that the pods of the unit on nodes share."""
+    for key, value in unit.beside:
+        rows = rows[runner.nodes.labels.mask(Requirement(key, Operator.IN, (value,)))[rows]]
+    return rows
+
+
+def in_rank_order(unit: UnitRequest, runner: Runner, pods: tuple[AssignedPod, ...]) -> tuple[AssignedPod, ...]:
+    """Give pods of one class their rows anew, so that one rank follows the other from neighbour to neighbour."""
+    nodes = runner.nodes
+    numbers = [nodes.labels.numbers(level.label) for level in unit.topology]
+    ranks = nodes.ranks()
+
+    def place_of(one: AssignedPod) -> tuple[int, ...]:
+        return (*(int(number[one.row]) for number in numbers), int(ranks[one.row]))
+
+    by_class: dict[bytes, list[int]] = {}
+    for turn, one in enumerate(pods[: unit.required]):
+        by_class.setdefault(one.spec.key, []).append(turn)
+    placed = list(pods)
+    for turns in by_class.values():
+        rows = [one.row for one in sorted((pods[turn] for turn in turns), key=place_of)]
+        for turn, row in zip(turns, rows, strict=True):
+            one = pods[turn]
+            placed[turn] = AssignedPod(one.pod, one.spec, row, one.allocation)
+    return tuple(placed)
+
+
+def _place(unit: UnitRequest, runner: Runner, rows: Rows) -> UnitPlacement | NotPlaced:
     with Trial(runner.nodes) as trial:
         placed, feasible = _one_by_one(unit, range(unit.required), runner, rows, trial)
         if len(placed) < unit.required:
+            short = len(placed)
+            part = placed + _others_that_fit(unit, short, runner, rows, trial)
             trial.put_back()
             found = _search(unit, runner, rows)
             if found is None:
-                return NotPlaced(tuple(placed))
+                return NotPlaced(tuple(part), short)
             placed = found
             for one in placed:
                 trial.place(one)
@@ -100,9 +194,21 @@ def _one_by_one(
         if found is None:
             break
         feasible = feasible or found[1]
-        placed.append(_assigned(unit.pods[turn], unit.asks[turn], found[0]))
+        placed.append(assigned(unit.pods[turn], unit.asks[turn], found[0]))
         trial.place(placed[-1])
     return placed, feasible
+
+
+def _others_that_fit(unit: UnitRequest, short: int, runner: Runner, rows: Rows, trial: Trial) -> list[AssignedPod]:
+    """Place the required pods that still fit after the one that does not."""
+    fit, refused = list[AssignedPod](), {unit.asks[short].spec.key}
+    for turn in range(short + 1, unit.required):
+        if unit.asks[turn].spec.key not in refused:
+            found = _one_by_one(unit, range(turn, turn + 1), runner, rows, trial)[0]
+            fit += found
+            if not found:
+                refused.add(unit.asks[turn].spec.key)
+    return fit
 
 
 def _search(unit: UnitRequest, runner: Runner, rows: Rows) -> list[AssignedPod] | None:
@@ -121,7 +227,7 @@ def _search(unit: UnitRequest, runner: Runner, rows: Rows) -> list[AssignedPod] 
             tries -= 1
             if tries < 0:
                 return None
-            one = _assigned(unit.pods[turn], asks[turn], row)
+            one = assigned(unit.pods[turn], asks[turn], row)
             with Trial(runner.nodes) as trial:
                 trial.place(one)
                 others = place_from(turn + 1)
@@ -132,8 +238,19 @@ def _search(unit: UnitRequest, runner: Runner, rows: Rows) -> list[AssignedPod] 
     return place_from(0)
 
 
-def _assigned(pod: Pod, ask: PlacementRequest, row: int) -> AssignedPod:
+def assigned(pod: Pod, ask: PlacementRequest, row: int) -> AssignedPod:
+    """Return a pod on a row, with what it has for itself there."""
     return AssignedPod(pod, ask.spec, row, allocation_of(ask.spec))
+
+
+def refusals_beside(found: NotPlaced, spec: PodSpec, runner: Runner, rows: Rows) -> Diagnosis:
+    """Return why no row fits a pod beside those that fit; a row that no filter refuses is too far from them."""
+    with Trial(runner.nodes) as trial:
+        for one in found.pods:
+            trial.place(one)
+        refusals = runner.refusals(spec, rows)
+        apart = int(np.count_nonzero(runner.passes(spec, rows)))
+    return Diagnosis(refusals.nodes, refusals.reasons + Counter({APART: apart}))
 
 
 def all_fit_after_departures(pods: Sequence[AssignedPod], runner: Runner, running: RunningPods) -> bool:

@@ -33,12 +33,26 @@ class InProcessReflector(Generic[D]):
     def read(self, now: float) -> list[Event]:
         """Return the events since the last call; the first call returns all objects."""
         events: list[Event] = []
+        if not self.served():
+            self._version, self._stream = "", None
+            self._known_objects.begin_list()
+            return self._known_objects.end_list()
         while self._stream is None or self._stream.closed:
             if not self._version:
                 events += self._list(now)
             self._stream = self._watch(now)
             events += self._read_stream(self._stream, now)
         return events + self._read_stream(self._stream, now)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the resource."""
+        return self._resource.kind
+
+    def served(self) -> bool:
+        """Say whether the server serves the resource, as discovery would."""
+        *_, group, version, plural = self._resource.path.split("/")
+        return self._server.cluster.resources.find("" if group == "api" else group, version, plural) is not None
 
     def close(self) -> None:
         """End the watch."""

@@ -13,13 +13,15 @@ from typing import Any, Final, Protocol, assert_never
 import msgspec
 
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube import event_messages, pod_writes, pool_writes, watched_resources
+from aischeduler.kube import event_messages, gang_writes, pod_writes, pool_writes, watched_resources
 from aischeduler.kube.api_types import PodDocument
 from aischeduler.kube.backoff import RandomSource
 from aischeduler.kube.decode import read_pod
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.eviction_writes import ConditionSet, Evicted, Eviction, NotNeeded, lost_eviction
+from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.meta_types import Metadata
+from aischeduler.kube.watched_resources import WatchedResource
 from aischeduler.model.actions import (
     Action,
     Bind,
@@ -32,12 +34,14 @@ from aischeduler.model.actions import (
     ReadPod,
     ReadPool,
     Refresh,
+    ReportGang,
     ReportInternalError,
     ReportPool,
     ReportWaiting,
     Warn,
 )
 from aischeduler.model.events import BindRefused, Event, EvictRefused, PoolRead, PoolsListed, Refreshed
+from aischeduler.model.gang import GangKey, GangPhase, GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.request import JSON, Request, Response
@@ -51,6 +55,7 @@ RESPONSE_TIMEOUT_SECONDS: Final = 10.0
 """A response that takes longer counts as lost."""
 UNAUTHENTICATED_SECONDS: Final = 1.0
 
+MERGE: Final = pod_writes.MERGE_PATCH
 _POD = msgspec.json.Decoder(PodDocument)
 
 
@@ -105,11 +110,16 @@ class VirtualDaemon:
         self._pools = InProcessReflector(environment.server, watched_resources.pools())
         others = (watched_resources.namespaces(), watched_resources.nodes(), watched_resources.budgets())
         storage = (watched_resources.claims(), watched_resources.volumes())
+        resources: tuple[WatchedResource[Any], ...] = (*others, *storage, *gang_resources(self._specs.owners))
         reflectors: tuple[InProcessReflector[Any], ...] = tuple(
-            InProcessReflector(environment.server, one) for one in (*others, *storage)
+            InProcessReflector(environment.server, one) for one in resources
         )
+        self._specs.owners.listed = {
+            GangSource(one.kind): one.served for one in reflectors if one.kind in (GangSource.JOB, GangSource.JOB_SET)
+        }
         self._others = (*reflectors, self._pools)
         self._written_messages: dict[str, str] = {}
+        self._gang_phases: dict[GangKey, GangPhase] = {}
         self._waiting_since: dict[str, str] = {}
         self._event_count = 0
 
@@ -128,6 +138,7 @@ class VirtualDaemon:
         """Observe the new events of all watches; returns whether there were any."""
         now = self._environment.now
         events = [event for reflector in (*self._others, self._pods) for event in reflector.read(now)]
+        events += self._specs.owners.overdue(now)
         for event in events:
             self.scheduler.observe(event, now)
         return bool(events)
@@ -159,14 +170,21 @@ class VirtualDaemon:
                 self._environment.timers.put(
                     self._environment.now + self._network.bind_seconds, lambda: self._read_pools(action)
                 )
+            case LogLoanChange() | LogPoolEdit() | ReportInternalError():
+                pass  # production logs these; here they are in `log`
+            case _:
+                self._report(action)
+
+    def _report(self, action: Warn | ReportPool | ReportGang | CreatePool) -> None:
+        match action:
             case Warn():
                 self._write_event(event_messages.warning(action))
             case ReportPool():
                 self._write_pool(action)
+            case ReportGang():
+                self._write_gang(action)
             case CreatePool(name, switches):
                 self._send("POST", pool_writes.pools_path(), pool_writes.new_pool(name, switches), JSON)
-            case LogLoanChange() | LogPoolEdit() | ReportInternalError():
-                pass  # production logs these; here they are in `log`
             case _:
                 assert_never(action)
 
@@ -308,6 +326,19 @@ class VirtualDaemon:
         patch = pool_writes.status_patch(report, document, writer)
         if patch is not None:
             self._send("PATCH", f"{path}/status", patch, pod_writes.MERGE_PATCH)
+
+    def _write_gang(self, report: ReportGang) -> None:
+        message = gang_writes.phase_event(report, self._gang_phases.get(report.gang.key))
+        self._gang_phases[report.gang.key] = report.status.phase
+        if message is not None:
+            self._write_event(message)
+        for path in gang_writes.object_paths(report.gang):
+            found = self._send("GET", path, b"", JSON)
+            if found.status == 200:
+                patch = gang_writes.status_patch(report, msgspec.json.decode(found.body), self._time("seconds"))
+                if patch is not None and self._send("PATCH", f"{path}/status", patch, MERGE).status == 404:
+                    self._send("PATCH", path, patch, MERGE)
+                return
 
     def _send(self, method: str, path: str, body: bytes, content_type: str) -> Response:
         request = Request(method, path, {}, JSON, content_type, body)

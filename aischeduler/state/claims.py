@@ -68,8 +68,7 @@ class Claim:
     @property
     def turn(self) -> OrderKey:
         """The owner's position in the order of its home pool, which does not change while it waits."""
-        pod = self.owner.pod
-        return (False, -pod.priority, pod.created_seconds, self.owner.arrival, pod.uid)
+        return (False, *self.owner.order[1:])
 
 
 class Claims:

@@ -87,6 +87,28 @@ class LabelIndex:
         self._values: Groups[str, str, None] = Groups()
         """Label -> the values that rows have."""
         self._numbers: dict[str, Rows] = {}
+        self.version = 0
+        """Grows with every change of a label."""
+
+    def keys(self) -> dict[str, None]:
+        """Return all keys that rows have, in the order in which they first came."""
+        return dict.fromkeys(self._keys.values())
+
+    def has_key(self, key: str) -> bool:
+        """Return whether a row has a label of this key."""
+        return key in self._keys
+
+    def having_key(self, key: str) -> Mask:
+        """Return a mask of the rows that have a label of this key; the caller must not change it."""
+        return self._keys.mask(key)
+
+    def values(self, key: str) -> tuple[str, ...]:
+        """Return the values of a label that rows have, sorted."""
+        return tuple(sorted(self._values.get(key, ())))
+
+    def having(self, key: str, value: str) -> Mask:
+        """Return a mask of the rows that have a label with this value; the caller must not change it."""
+        return self._pairs.mask((key, value))
 
     def widen(self, width: int) -> None:
         """Grow to more rows."""
@@ -97,6 +119,7 @@ class LabelIndex:
 
     def change(self, row: int, old: Labels, new: Labels) -> None:
         """Replace the labels of one row."""
+        self.version += 1
         self._numbers.clear()
         for key, value in old.items():
             if new.get(key) != value:

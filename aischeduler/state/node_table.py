@@ -5,8 +5,8 @@ Invariants:
 - A resource has a column of its own once a node offers it, or a pod on a row requests it. All other resources share
   one column of zeros: a pod that requests one fits nowhere, and leaves nothing behind.
 - `version` grows with every change; the change log has the rows that changed, so that readers read only those again.
-- `static_version` grows when labels, taints, cordons or the set of nodes change: masks are built from these.
-  `pool_version` grows when a node changes its pool.
+- `static_version` grows when labels, taints, cordons, rare types or the set of nodes change, from which masks are
+  built. `pool_version` grows when a node changes its pool.
 - A node that is gone while pods still count on it stays as a stub, on which no pod can be placed.
 """
 
@@ -22,6 +22,7 @@ from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.assigned_pod import AssignedPod
+from aischeduler.state.cards import Cards
 from aischeduler.state.change_log import ChangeLog, rows_since
 from aischeduler.state.label_index import LabelIndex, Mask, RowIndex, Rows
 from aischeduler.state.node_change import Change
@@ -51,8 +52,8 @@ NODES_MAX: Final = 2**20
 class NodeTable:
     """All nodes. A column has `width` entries; `rows` has the rows in use: name -> row."""
 
-    def __init__(self) -> None:
-        self.width = WIDTH_FIRST
+    def __init__(self, cards: Cards | None = None) -> None:
+        self.width, self.cards = WIDTH_FIRST, cards or Cards()
         self.rows: dict[str, int] = {}
         self.names: list[str] = [""] * self.width
         self.nodes: list[Node | None] = [None] * self.width

@@ -12,6 +12,7 @@ from enum import Enum, auto
 from typing import Final
 
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
+from aischeduler.model.gang import Gang
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.assigned_pod import AssignedPod
@@ -79,18 +80,37 @@ class Unit:
 
     While it waits as one, it waits in the place of `lead`. `pods` are its waiting pods in the order in which they are
     placed: the first `required` of them all or none, the others as room allows.
+    `created_seconds` is the time in unix seconds by which it waits in line, `arrival` the number of its first pod.
     """
 
     name: str
     number: int
     priority: int
-    """The highest priority of its pods when it was formed last: all of them have it when victims are chosen."""
+    """The highest priority of its pods when it was formed last: all of them have it when room is made, or taken."""
+    created_seconds: int = 0
+    arrival: int = 0
     members: dict[str, "PodRecord"] = field(default_factory=dict)
     lead: "PodRecord | None" = None
     pods: tuple["PodRecord", ...] = ()
     required: int = 0
     message: str = ""
     """Why its waiting pods are not tried yet; empty where they are."""
+    gang: Gang | None = None
+    """The gang that its pods form, as it was when it was formed last."""
+    formed: bool = False
+    """Whether it was formed before."""
+    started: bool = False
+    """Whether it was whole before, and some of its pods are still on nodes."""
+    overdue: frozenset[str] | None = None
+    """The waiting pods with which it was not started within its timeout; None where it is in time."""
+
+    @property
+    def late(self) -> str:
+        """A sentence that says that the unit is overdue, with a space after it; empty where it is in time."""
+        gang = self.gang
+        if self.overdue is None or gang is None:
+            return ""
+        return f"The gang {gang.key} did not start within {gang.timeout_seconds} s. "
 
     @property
     def together(self) -> tuple["PodRecord", ...]:
@@ -155,6 +175,12 @@ class PodRecord:
         return unit if unit is not None and unit.lead is self else None
 
     @property
+    def priority(self) -> int:
+        """The priority with which it waits: that of the unit that it leads, or its own."""
+        unit = self.unit
+        return unit.priority if unit is not None and unit.lead is self else self.pod.priority
+
+    @property
     def waits_as(self) -> "PodRecord":
         """The pod in whose place it waits: the lead of its unit, or itself."""
         unit = self.unit
@@ -175,7 +201,9 @@ class PodRecord:
     @property
     def order(self) -> OrderKey:
         """The position in the queue order."""
-        pod = self.pod
+        pod, unit = self.pod, self.unit
+        if unit is not None and unit.lead is self:
+            return (self.borrower, -unit.priority, unit.created_seconds, unit.arrival, pod.uid)
         return (self.borrower, -pod.priority, pod.created_seconds, self.arrival, pod.uid)
 
     @property

@@ -79,6 +79,7 @@ class PoolTable:
             self._ids[pool.name] = number
             self._names[number] = pool.name
         self.pools[pool.name] = pool
+        self._note_cards(self._ids[pool.name], pool)
         same = before is not None and (before.selector, before.invalid) == (pool.selector, pool.invalid)
         return [] if same or pool.name == DEFAULT_POOL else self.assign()
 
@@ -88,6 +89,7 @@ class PoolTable:
         self.version += 1
         self._sorted = None
         del self.pools[name]
+        self._note_cards(self._ids[name], None)
         del self._names[self._ids.pop(name)]
         return self.assign()
 
@@ -149,3 +151,11 @@ class PoolTable:
             self._nodes.pool[move.row] = move.new
         if moved:
             self._nodes.pool_version += 1
+            self._nodes.static_version += self._nodes.cards.rare_by_pool
+
+    def _note_cards(self, number: int, pool: Pool | None) -> None:
+        """Note the rare types of a pool; where they changed, its nodes are open to others than before."""
+        if self._nodes.cards.see_pool(number, pool):
+            self._nodes.static_version += 1
+            for row in self._nodes.rows_of_pool(number).tolist():
+                self._nodes.touch(row)

@@ -8,8 +8,9 @@ Invariants:
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -67,6 +68,22 @@ _FIELDS: Final = np.dtype(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """How many pods of a unit on rows may leave before the others are of no use: in all, and of some roles.
+
+    `roles` has the role of each of its pods by uid, where there are `of_roles`.
+    """
+
+    pods: int = 0
+    of_roles: tuple[tuple[str, int], ...] = ()
+    roles: Mapping[str, str] = field(default_factory=dict)
+
+
+NONE_TO_SPARE: Final = Spare()
+_NO_SLOTS: Final[Slots] = np.zeros(0, dtype=np.intp)
+
+
 class RunningPods:
     """The table of the pods on rows. Columns are read by slot: `pods.table["priority"][slots]`."""
 
@@ -81,8 +98,8 @@ class RunningPods:
         """Row -> its pods: uid -> slot."""
         self._units: Groups[int, int, None] = Groups()
         """Unit -> the slots of its pods."""
-        self.spare: dict[int, int] = {}
-        """Unit -> how many of its pods may leave before the others are of no use; 0 where it is not here."""
+        self.spare: dict[int, Spare] = {}
+        """Unit -> how many of its pods may leave before the others are of no use; none where it is not here."""
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
 
     def __len__(self) -> int:
@@ -142,24 +159,59 @@ class RunningPods:
         for slot in slots[self.table["unit"][slots] != 0].tolist():
             self._note(slot)
 
-    def set_spare(self, unit: int, pods: int) -> None:
+    def set_spare(self, unit: int, spare: Spare) -> None:
         """Set how many pods of a unit may leave before the others are of no use."""
-        if unit in self._units and self.spare.get(unit, 0) != pods:
+        if unit in self._units and self.spare.get(unit, NONE_TO_SPARE) != spare:
             self._note(next(iter(self._units[unit])))
-            self.spare[unit] = pods
+            self.spare[unit] = spare
 
-    def unit_with(self, slots: Slots) -> Slots:
-        """Return the slots of the other pods that are lost with these pods of one unit, ascending.
+    def lost_with(self, slots: Iterable[int]) -> list[int]:
+        """Return the slots of the other pods that are lost with these pods.
 
-        Where more of the unit leaves than it can spare, that is every other pod of it that may be evicted.
+        Where more of a unit leaves than it can spare, that is every other pod of it that may be evicted.
         """
-        unit = int(self.table["unit"][slots[0]])
-        others = np.array(sorted(set(self._units[unit]).difference(slots.tolist())), dtype=np.intp)
-        leaving = self.table["leaving"][others]
-        if len(slots) + np.count_nonzero(leaving) <= self.spare.get(unit, 0):
-            return others[:0]
-        lost: Slots = others[~leaving & self.table["evictable"][others]]
+        table, lost = self.table, list[int]()
+        of_unit: dict[int, list[int]] = {}
+        for slot in slots:
+            of_unit.setdefault(int(table["unit"][slot]), []).append(slot)
+        for unit, leave in of_unit.items():
+            others = np.array(sorted(self._units[unit].keys() - leave), dtype=np.intp) if unit else _NO_SLOTS
+            leaving = table["leaving"][others]
+            if len(others) and not self._can_spare(unit, [*leave, *others[leaving].tolist()]):
+                lost += others[~leaving & table["evictable"][others]].tolist()
         return lost
+
+    def spare_of(self, unit: int) -> Spare:
+        """Return how many pods of a unit may leave before the others are of no use."""
+        return self.spare.get(unit, NONE_TO_SPARE)
+
+    def rows_lost_with(self, slots: Slots) -> set[int]:
+        """Return the rows of all pods of the units of these pods: what they cost changes with these."""
+        units = {int(unit) for unit in self.table["unit"][slots]}
+        return {int(self.table["row"][slot]) for unit in units if unit for slot in self._units[unit]}
+
+    def work(self, slots: Slots, cards: tuple[str, ...], now_seconds: int) -> npt.NDArray[np.int64]:
+        """Return the card-seconds of each of these pods until now; `cards` are resources."""
+        columns = [number for number, name in enumerate(self.specs.resources) if name in cards]
+        count = self.specs.amounts[self.table["spec"][slots]][:, columns].sum(axis=1)
+        started = self.table["started_seconds"][slots]
+        worked: npt.NDArray[np.int64] = count * np.where(started == 0, 0, np.maximum(now_seconds - started, 0))
+        return worked
+
+    def units_lost(self, slots: Iterable[int]) -> list[int]:
+        """Return the units of several pods that are of no use without these pods."""
+        of_unit: dict[int, list[int]] = {}
+        for slot in slots:
+            of_unit.setdefault(int(self.table["unit"][slot]), []).append(slot)
+        return [unit for unit, leave in of_unit.items() if unit and not self._can_spare(unit, leave)]
+
+    def _can_spare(self, unit: int, leave: list[int]) -> bool:
+        """Return whether the other pods of the unit are of use without these."""
+        spare = self.spare_of(unit)
+        if len(leave) > spare.pods or not spare.of_roles:
+            return len(leave) <= spare.pods
+        roles = Counter(spare.roles.get(self._uids[slot]) for slot in leave)
+        return all(roles[role] <= left for role, left in spare.of_roles)
 
     @contextmanager
     def trying(self) -> Iterator[None]:

@@ -18,6 +18,10 @@ class Units:
         """The units that are to be formed again, the first that changed first."""
         self.again = Timers()
         """When units are formed again whose policy raised."""
+        self.deadlines = Timers()
+        """When units count as overdue that have not started."""
+        self.unfinished = Timers()
+        """When units are given up of which some pods are on nodes and too few for a start."""
         self._numbers = 0
 
     def join(self, record: PodRecord, name: str) -> None:
@@ -27,7 +31,8 @@ class Units:
         unit = self.by_name.get(name)
         if unit is None:
             self._numbers += 1
-            unit = self.by_name[name] = Unit(name, self._numbers, record.pod.priority)
+            pod = record.pod
+            unit = self.by_name[name] = Unit(name, self._numbers, pod.priority, pod.created_seconds, record.arrival)
         unit.members[record.pod.uid] = record
         record.unit = unit
         self.stale[name] = unit
@@ -42,7 +47,8 @@ class Units:
             self.stale[unit.name] = unit
         else:
             self.stale.pop(unit.name, None)
-            self.again.drop(unit.name)
+            for timers in (self.again, self.deadlines, self.unfinished):
+                timers.drop(unit.name)
             del self.by_name[unit.name]
 
     def touch(self, record: PodRecord) -> None:

@@ -76,7 +76,7 @@ def snapshot_of(harness: Harness) -> ClusterSnapshot:
         query = f"?fieldSelector={resource.field_selector}" if resource.field_selector else ""
         body = harness.cluster.request("GET", f"{resource.path}{query}").body
         page = msgspec.json.decode(body, type=Page[msgspec.Raw])
-        events += [resource.seen_event(resource.object_decoder.decode(item)) for item in page.items or ()]
+        events += [event for item in page.items or () for event in resource.read(item)]
     classes = tuple(PriorityClass(name, value) for name, value in sorted(CLASSES.items()))
     return ClusterSnapshot(int(harness.cluster.now), tuple(events), classes)
 

@@ -3,6 +3,7 @@
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation, Remedy, RemedyKind
 from aischeduler.engine.self_check import digest
+from aischeduler.model.names import MACHINE_GROUP_KEY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, Pod
 from aischeduler.model.pool import Pool
@@ -223,3 +224,23 @@ def test_end_of_a_loan_makes_room_within_the_borrowing_limit() -> None:
 def test_pod_of_an_unsupported_constraint_has_no_remedy() -> None:
     found = explained("p", a_node("n", cpu="64"), a_pod("p", invalid="spec.x: wrong"))
     assert (found.verdict, texts(found)) == ("held", [])
+
+
+def test_rare_type_that_a_pool_does_not_lend_is_lent() -> None:
+    card = {"pool": "a", "nvidia.com/gpu.product": "NVIDIA-H200"}
+    found = explained(
+        "p",
+        a_pool("a", labels={"pool": "a"}, rare_types=("H200",)),
+        a_pool("b"),
+        a_node("h", gpu=1, labels=card),
+        a_pod("p", pool="b", gpu=1, gpu_types=("H200",)),
+    )
+    assert texts(found, RemedyKind.FLAG) == ["set lendRareTypes of the Pool a to true"]
+    (refusal,) = [one for one in found.borrowing if one.pool == "a"]
+    assert refusal.reason == "the nodes that fit have a rare GPU type, and its lendRareTypes is false"
+
+
+def test_machine_group_that_the_pod_does_not_name_is_the_reason_and_has_no_remedy() -> None:
+    found = explained("p", a_node("g", labels={MACHINE_GROUP_KEY: "vision"}), a_pod("p"))
+    assert texts(found) == []
+    assert [one.rule for one in found.refused] == ["MachineGroup"]

@@ -20,6 +20,7 @@ from tests.bench.cases import (
     backlog,
     burst,
     explaining,
+    gangs,
     observing,
     pathological,
     proposing,
@@ -34,7 +35,7 @@ from tests.bench.spec import Case
 from tests.bench.tables import print_case
 from tests.controlplane.part import PartError
 
-MODULES = (steps, scale, pathological, observing, proposing, restart, backlog, burst, tail, explaining)
+MODULES = (steps, scale, pathological, observing, proposing, restart, backlog, burst, tail, explaining, gangs)
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results" / "latest.json"
 ROUNDS_MAX = 50

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 
+from aischeduler.model.gang import GANG_KEY, GANG_MIN_KEY
 from tests.bench.arrivals import FLAT_OUT, arrive
 from tests.bench.documents import compact
 from tests.bench.flood import LISTED
@@ -57,13 +58,15 @@ class MissingAssetsError(Exception):
 class Scene:
     """The cluster before the first run. `shapes` is the number of different pod specs (0: every pod differs).
 
-    With `zones` the nodes are in as many zones, and the pods must be spread over them.
+    With `zones` the nodes are in as many zones, and the pods must be spread over them. With `gang` each so many pods
+    start together.
     """
 
     nodes: int
     pools: int = 1
     shapes: int = SHAPES
     zones: int = 0
+    gang: int = 0
 
     def pod(self, number: int, namespace: str, side: str) -> Json:
         """Return a pod of which ten fit on a node; for kube-scheduler a node selector names the nodes of its pool."""
@@ -73,6 +76,9 @@ class Scene:
         if self.zones:
             document["metadata"]["labels"] = dict(SPREAD_LABELS)
             document["spec"]["topologySpreadConstraints"] = [SPREAD]
+        if self.gang:
+            labels = {GANG_KEY: f"gang-{number // self.gang}", GANG_MIN_KEY: str(self.gang)}
+            document["metadata"]["labels"] = labels
         return document
 
     def _pod(self, number: int, shape: int, namespace: str, side: str, *, told: bool) -> Json:

@@ -42,7 +42,7 @@ class Rendered:
         return found
 
     def pod(self) -> Json:
-        (deployment,) = self.all("Deployment")
+        (deployment,) = (one for one in self.all("Deployment") if not one["metadata"]["name"].endswith("-operator"))
         spec: Json = deployment["spec"]["template"]["spec"]
         return spec
 

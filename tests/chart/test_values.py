@@ -37,6 +37,7 @@ EVERYTHING_ON: Values = {
             "labelSelector": {"matchLabels": {"app.kubernetes.io/component": "scheduler"}},
         }
     ],
+    "operator": {"enabled": True, "defaultImage": "images.example/base:1"},
     "podDisruptionBudget": {"maxUnavailable": "50%"},
     "metrics": {
         "serviceAnnotations": {"example.com/port": "9090"},
@@ -138,6 +139,8 @@ WRONG: list[tuple[Values, str, str]] = [
     ({"terminationGracePeriodSeconds": 5}, "terminationGracePeriodSeconds", at_least(26)),
     ({"podSecurityContext": {"runAsRoot": True}}, "podSecurityContext", unknown("runAsRoot")),
     ({"securityContext": {"capabilities": {"keep": []}}}, "securityContext.capabilities", unknown("keep")),
+    ({"operator": {"enable": True}}, "operator", unknown("enable")),
+    ({"operator": {"defaultImage": "a b"}}, "operator.defaultImage", PATTERN),
     ({"podDisruptionBudget": {"maxUnavailable": "many"}}, "podDisruptionBudget.maxUnavailable", PATTERN),
     ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "metrics.serviceMonitor.interval", PATTERN),
     ({"metrics": {"prometheusRule": {"runbookUrl": "x#y"}}}, "metrics.prometheusRule.runbookUrl", PATTERN),

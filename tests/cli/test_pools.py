@@ -98,7 +98,7 @@ async def test_json_has_documented_fields_with_units_in_their_names(tmp_path: Pa
     assert [pool["name"] for pool in pools] == ["cpu-pool", "default", "gpu-pool", "masters"]
     by_name = {pool["name"]: pool for pool in pools}
     for pool in pools:
-        assert list(pool) == [*MEMBERS, *AMOUNTS]
+        assert list(pool) == [*MEMBERS, *AMOUNTS, "cardsByType"]
         for kind in AMOUNTS:
             fields = ["cpuMilli", "memoryBytes", "ephemeralStorageBytes", "pods", "gpus", "others"]
             assert list(pool[kind]) == fields

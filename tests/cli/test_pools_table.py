@@ -1,13 +1,14 @@
 """The table of all pools, as a user sees it."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from aischeduler.cli.pools_table import amount, flags, pool_table, print_trimmed
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from aischeduler.model.pool_summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
 
 GIB = 2**30
 
@@ -143,3 +144,19 @@ def test_no_line_ends_in_blanks_without_a_terminal() -> None:
     assert lines[0] == lines[-1] == ""
     assert "Pools     Resource" in lines[1]
     assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_wide_table_has_a_row_for_each_card_type_with_the_total_of_all_pools() -> None:
+    cards = (CardCount("A100", 64, 3), CardCount("V100", 50, 0))
+    pools = [replace(GPU_POOL, cards=cards), replace(CPU_POOL, cards=(CardCount("V100", 4, 4),))]
+    text = io.StringIO()
+    print_trimmed(Console(file=text, width=200), pool_table(pools, wide=True))
+    rows = [line.split() for line in text.getvalue().splitlines() if "00 " in line and "- " in line]
+    assert [row for row in rows if row[0] == "-"] == [
+        ["-", "A100", "-", "64", "3", "-", "-", "-", "-", "-", "-", "64"],
+        ["-", "V100", "-", "50", "0", "-", "-", "-", "-", "-", "-", "54"],
+        ["-", "V100", "-", "4", "4", "-", "-", "-", "-", "-", "-", "54"],
+    ]
+    narrow = io.StringIO()
+    print_trimmed(Console(file=narrow, width=200), pool_table(pools))
+    assert "A100" not in narrow.getvalue()

@@ -135,6 +135,7 @@ async def test_missing_right_is_named_by_verb_and_resource_and_the_run_goes_on(t
     script = Script()
     script.always["get", "/version"] = lambda _: reply(200, {"major": "1", "minor": "36"})
     message = 'pods is forbidden: User "x" cannot list resource "pods" in API group "" at the cluster scope'
+    script.always["get", "/apis"] = lambda _: reply(200, {"kind": "APIGroupList", "groups": []})
     script.always["get", "/api/v1/pods"] = lambda _: status(403, "Forbidden", message)
     async with serving(script) as server, running(tmp_path, server.url) as scheduler:
         while (told := await scheduler.line("permission missing"))["kind"] != "Pod":

@@ -1,5 +1,6 @@
 """The configuration file: what it may leave out, and the one sentence for each way to get it wrong."""
 
+import json
 import re
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from aischeduler.config.schema import (
     DefaultPool,
     EventsConfig,
     EvictionWay,
+    GroupRuleConfig,
     Http,
     LeaderElection,
     LogFormat,
     Logging,
     LogLevel,
+    NamespaceSelector,
     RoomOrder,
 )
 from aischeduler.model import names
@@ -32,6 +35,13 @@ FIELDS = f"{', '.join(TOP[:-1])} and {TOP[-1]}"
 GREATER = "must be greater than"
 NAME = "schedulerName must be a name of lower-case letters, digits, '-' and '.', at most 253 characters, not "
 ADDRESS = "http.address must be host:port such as :8080 or 127.0.0.1:8080, or none, not "
+LABELS = "gpuTypeLabels must be a list of at most 8 keys of node labels such as nvidia.com/gpu.product, not "
+RARE = "rareTypes must be a list of at most 32 card types such as H200 or A100-80GB, not "
+GROUPS = (
+    "machineGroups must be a list of at most 64 rules such as "
+    "{name: vision, namespaceSelector: {matchLabels: {team: vision}}}"
+)
+VISION = {"team": "vision"}
 GPUS = "gpuResources must be a list of 1 to 16 resource names such as nvidia.com/gpu, not "
 
 
@@ -53,6 +63,7 @@ def test_no_file_means_all_defaults() -> None:
 def test_defaults_are_the_names_that_the_model_knows() -> None:
     assert Config().scheduler_name == names.SCHEDULER_NAME
     assert Config().gpu_resources == (names.GPU_DEFAULT,)
+    assert Config().gpu_type_labels == names.GPU_TYPE_LABELS
     assert [str(one) for one in RoomOrder] == [str(one) for one in MakeRoom]
 
 
@@ -63,6 +74,9 @@ def test_every_field_is_read() -> None:
     schedulerName: night-shift
     bindInFlight: 256
     gpuResources: [nvidia.com/gpu, amd.com/gpu]
+    gpuTypeLabels: [example.com/card, example.com/mig-*.card]
+    rareTypes: [H200]
+    machineGroups: [{name: vision, namespaceSelector: {matchLabels: {team: vision}}}]
     disablePreemption: true
     eviction: Evict
     makeRoom: BorrowThenPreempt
@@ -79,6 +93,9 @@ def test_every_field_is_read() -> None:
         scheduler_name="night-shift",
         bind_in_flight=256,
         gpu_resources=("nvidia.com/gpu", "amd.com/gpu"),
+        gpu_type_labels=("example.com/card", "example.com/mig-*.card"),
+        rare_types=("H200",),
+        machine_groups=(GroupRuleConfig(name="vision", namespace_selector=NamespaceSelector(match_labels=VISION)),),
         disable_preemption=True,
         eviction=EvictionWay.EVICT,
         make_room=RoomOrder.BORROW_THEN_PREEMPT,
@@ -96,7 +113,7 @@ def test_every_field_is_read() -> None:
 def test_example_writes_out_every_default() -> None:
     path = ROOT / "examples" / "config.yaml"
     assert load_config(path) == Config()
-    assert yaml.safe_load(path.read_text()) == msgspec.to_builtins(Config()) | {"gpuResources": ["nvidia.com/gpu"]}
+    assert yaml.safe_load(path.read_text()) == json.loads(msgspec.json.encode(Config()))
 
 
 def test_documentation_has_a_row_for_every_field_with_its_default_and_whether_it_is_live() -> None:
@@ -138,6 +155,20 @@ def scalar(field: Field) -> str:
         ("schedulerName: 0x" + "f" * 5000, NAME + "a number of more than 64 bits"),
         ("schedulerName: &x [*x]", NAME + "a list of 1"),
         ("gpuResources: [gpu]", GPUS + "['gpu']"),
+        ("gpuTypeLabels: [a*b*c]", LABELS + "['a*b*c']"),
+        ("rareTypes: H200", RARE + "'H200'"),
+        ("rareTypes: ['?']", RARE + "['?']"),
+        ("machineGroups: {}", f"{GROUPS}, not a mapping"),
+        ("machineGroups: [{name: v}]", f"machineGroups[0].namespaceSelector is missing; {GROUPS}"),
+        ('machineGroups: [{"n\\n": v}]', f"'machineGroups[0].n\\n' is not a field; {GROUPS}"),
+        (
+            "machineGroups: [{name: v, namespaceSelector: {matchExpressions: [{key: a, operator: In}]}}]",
+            "machineGroups[0].namespaceSelector.matchExpressions[0].values: In needs at least one value; " + GROUPS,
+        ),
+        (
+            "machineGroups: [{name: v, namespaceSelector: {matchLabels: {a: 1}}}]",
+            f"machineGroups[0].namespaceSelector.matchLabels[...] is not valid; {GROUPS}",
+        ),
         ("disablePreemption: 1", "disablePreemption must be true or false, not 1"),
         ("eviction: Drain", "eviction must be Delete or Evict, not 'Drain'"),
         ("unsupportedConstraints: Warn", "unsupportedConstraints must be Hold or Ignore, not 'Warn'"),

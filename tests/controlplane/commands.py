@@ -140,6 +140,8 @@ def scheduler_config(kubeconfig: Path) -> dict[str, object]:
 
 ACCOUNT = "system:serviceaccount:kube-system:ai-scheduler"
 """User of a scheduler that the chart installed."""
+OPERATOR = "system:serviceaccount:kube-system:ai-scheduler-operator"
+"""User of the operator of BatchProcesses."""
 SCHEDULER = "scheduler-of-the-tests"
 """User of a scheduler that is not a pod of a release."""
 
@@ -151,5 +153,5 @@ def audit_policy() -> dict[str, object]:
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived"],
-        "rules": [binding, {"level": "Metadata", "users": [ACCOUNT, SCHEDULER]}, {"level": "None"}],
+        "rules": [binding, {"level": "Metadata", "users": [ACCOUNT, OPERATOR, SCHEDULER]}, {"level": "None"}],
     }

@@ -46,7 +46,8 @@ class Answer:
 class ControlPlane:
     """A control plane for one test session. Use it as a context manager."""
 
-    def __init__(self, binaries: Binaries) -> None:
+    def __init__(self, binaries: Binaries, *flags: str) -> None:
+        """Prepare the parts; `flags` are further flags of the API server."""
         self.binaries = binaries
         self.directory = Path(tempfile.mkdtemp(prefix="control-plane-"))
         self.ports = commands.Ports(*free_ports(5))
@@ -66,7 +67,7 @@ class ControlPlane:
         self._parts: dict[PartName, Part] = {
             "etcd": self.program("etcd", commands.etcd(binaries, files, self.ports), self._etcd_ready),
             "kube-apiserver": self.program(
-                "kube-apiserver", commands.kube_apiserver(binaries, files, self.ports), self._api_ready
+                "kube-apiserver", [*commands.kube_apiserver(binaries, files, self.ports), *flags], self._api_ready
             ),
             "kube-controller-manager": self.program(
                 "kube-controller-manager",

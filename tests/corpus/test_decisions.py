@@ -20,6 +20,10 @@ ACCEPTED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
         "A Bind says which host ports the pod has on its node.",
         lambda line: re.sub(rb',{"host_ports":\[.*\]}\]$', rb"]", line) if line.startswith(b'["Bind"') else line,
     ),
+    "cards in a status": (
+        "A status counts the cards of a Pool by type; there is none in the corpus.",
+        lambda line: line.replace(b',"cards":[]}]', b"}]") if line.startswith(b'["ReportPool"') else line,
+    ),
 }
 """Name -> why an action differs, and what is left of its line for the comparison."""
 

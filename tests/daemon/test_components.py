@@ -1,6 +1,17 @@
 """The engine follows the configuration."""
 
-from aischeduler.config.schema import BackoffConfig, Config, DefaultPool, RoomOrder
+import pytest
+
+from aischeduler.config.load import ConfigError
+from aischeduler.config.schema import (
+    BackoffConfig,
+    Config,
+    DefaultPool,
+    GroupRuleConfig,
+    LabelExpression,
+    NamespaceSelector,
+    RoomOrder,
+)
 from aischeduler.daemon.components import profile_of
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import CreatePool
@@ -11,12 +22,21 @@ from aischeduler.state.pod_records import Backoff
 from tests.build import a_pool
 from tests.engine.session import Session
 
+RULE = GroupRuleConfig(
+    name="vision",
+    namespace_selector=NamespaceSelector(
+        match_labels={"team": "vision"}, match_expressions=(LabelExpression(key="closed", operator="DoesNotExist"),)
+    ),
+)
+
 
 def test_defaults_of_the_configuration_are_those_of_the_engine() -> None:
     found, expected = profile_of(Config()), default_profile()
     assert (found.scheduler_name, found.gpu_resources) == (expected.scheduler_name, expected.gpu_resources)
     assert (found.preemption, found.make_room) == (expected.preemption, expected.make_room)
     assert (found.backoff, found.default_pool) == (expected.backoff, expected.default_pool)
+    assert (found.gpu_type_labels, found.rare_types) == (expected.gpu_type_labels, expected.rare_types)
+    assert found.machine_groups == expected.machine_groups
 
 
 def test_every_field_that_the_engine_uses_reaches_it() -> None:
@@ -28,11 +48,38 @@ def test_every_field_that_the_engine_uses_reaches_it() -> None:
             make_room=RoomOrder.BORROW_THEN_PREEMPT,
             backoff=BackoffConfig(initial_seconds=2, max_seconds=60),
             default_pool=DefaultPool(disable_sharing=True, disable_borrowing=True),
+            gpu_type_labels=("example.com/card",),
+            rare_types=("NVIDIA H200",),
+            machine_groups=(RULE,),
         )
     )
+    assert (found.gpu_type_labels, found.rare_types) == (("example.com/card",), ("H200",))
+    assert [(one.name, str(one.namespaces)) for one in found.machine_groups] == [("vision", "team=vision,!closed")]
     assert (found.scheduler_name, found.gpu_resources, found.preemption) == ("night", ("a.com/gpu",), False)
     assert (found.make_room, found.backoff) == (MakeRoom.BORROW_THEN_PREEMPT, Backoff(2, 60))
     assert found.default_pool == Pool(DEFAULT_POOL, disable_sharing=True, disable_borrowing=True)
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        (Config(rare_types=("H200", "NVIDIA")), "rareTypes: 'NVIDIA' is not the name of a card type"),
+        (
+            Config(
+                machine_groups=(
+                    GroupRuleConfig(
+                        name="g", namespace_selector=NamespaceSelector(match_labels={f"{'x' * 254}/y": "z"})
+                    ),
+                )
+            ),
+            "machineGroups[g].namespaceSelector.matchLabels: ",
+        ),
+    ],
+)
+def test_configuration_that_makes_no_profile_is_refused_with_the_field(config: Config, why: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        profile_of(config)
+    assert str(caught.value).startswith(why)
 
 
 def test_pool_without_make_room_uses_that_of_the_profile() -> None:

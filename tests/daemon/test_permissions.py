@@ -6,6 +6,8 @@ from structlog.testing import capture_logs
 
 from aischeduler.config.schema import NO_ELECTION, Config, ConstraintRule
 from aischeduler.daemon.process import Daemon
+from aischeduler.kube.gang_owners import GangOwners
+from aischeduler.kube.gang_resources import gang_resources
 from tests.daemon.cluster import BUDGETS, CLAIMS, NAMESPACES, NODES, POOLS, VOLUMES
 from tests.kube.api_objects import listing
 from tests.kube.scripted_server import Script, hang, reply, serving, status, until
@@ -18,11 +20,28 @@ def a_server() -> Script:
     """Return a server that lets the daemon list and watch everything except claims."""
     script = Script()
     script.always["get", "/version"] = lambda _: reply(200, {"major": "1", "minor": "36"})
-    for path in (*OTHERS, POOLS, VOLUMES):
+    for path in (*OTHERS, POOLS, VOLUMES, *(one.path for one in gang_resources(GangOwners()))):
         script.always["get", path] = lambda _: reply(200, listing(version=10))
         script.always["watch", path] = lambda _: hang
     script.always["get", CLAIMS] = lambda _: status(403, "Forbidden", REFUSED)
     return script
+
+
+async def test_daemon_that_may_not_list_gangs_logs_each_kind_once_and_decides() -> None:
+    stop, script = asyncio.Event(), a_server()
+    script.always["get", CLAIMS] = lambda _: reply(200, listing(version=10))
+    script.always["watch", CLAIMS] = lambda _: hang
+    for one in gang_resources(GangOwners()):
+        script.always["get", one.path] = lambda _: status(403, "Forbidden", REFUSED)
+    with capture_logs() as lines:
+        async with serving(script) as server, asyncio.timeout(10):
+            daemon = Daemon(server, Config(leader_election=NO_ELECTION), stop)
+            task = asyncio.create_task(daemon.run())
+            await daemon.deciding.wait()
+            stop.set()
+            await task
+    told = [line["kind"] for line in lines if line["event"] == "permission missing"]
+    assert sorted(told) == sorted(one.kind for one in gang_resources(GangOwners()))
 
 
 async def test_daemon_that_may_not_list_claims_logs_it_and_decides_nothing() -> None:

@@ -46,10 +46,10 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, session: Session, step: str, event:
 @pytest.mark.parametrize(
     ("before", "event", "step", "known"),
     [
-        ((), NamespaceSeen("team", {"of": "a"}), "namespace_seen", lambda c: c.namespaces == {"team": {"of": "a"}}),
-        ((NamespaceSeen("team", {}),), NamespaceGone("team"), "namespace_gone", lambda c: c.namespaces == {}),
-        ((BudgetSeen(BUDGET),), BudgetGone("default", "b"), "budget_gone", lambda c: not c.budgets.protects("uid-p")),
-        ((), BudgetSeen(BUDGET), "budget_seen", lambda c: c.budgets.protects("uid-p")),
+        ((), NamespaceSeen("team", {"of": "a"}), "rule_changed", lambda c: c.namespaces == {"team": {"of": "a"}}),
+        ((NamespaceSeen("team", {}),), NamespaceGone("team"), "rule_changed", lambda c: c.namespaces == {}),
+        ((BudgetSeen(BUDGET),), BudgetGone("default", "b"), "rule_changed", lambda c: not c.budgets.protects("uid-p")),
+        ((), BudgetSeen(BUDGET), "rule_changed", lambda c: c.budgets.protects("uid-p")),
         ((), VolumeClaimSeen(CLAIM), "storage_changed", lambda c: list(c.storage.claims.values()) == [CLAIM]),
         ((VolumeClaimSeen(CLAIM),), VolumeClaimGone(*CLAIM.key), "storage_changed", lambda c: not c.storage.claims),
         ((), VolumeSeen(VOLUME), "storage_changed", lambda c: list(c.storage.volumes.values()) == [VOLUME]),

@@ -1,8 +1,10 @@
 """A journal has every call of an engine, and a new engine that makes the calls returns the same actions."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import get_args
 
+import msgspec
 import pytest
 
 from aischeduler.engine.journal import JournaledScheduler, JournalError, Observed, read_call, replay
@@ -16,6 +18,8 @@ from aischeduler.model.events import (
     Event,
     EvictRefusal,
     EvictRefused,
+    GangGone,
+    GangSeen,
     NamespaceGone,
     NamespaceSeen,
     NodeGone,
@@ -34,12 +38,22 @@ from aischeduler.model.events import (
     VolumeGone,
     VolumeSeen,
 )
+from aischeduler.model.gang import Gang, GangClaim, GangKey, GangSource, TopologyLevel
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import NodeSelectorTerm, Operator, label_selector
 from aischeduler.model.volumes import Volume, VolumeClaim
-from tests.build import a_node, a_pod, a_pool, a_taint, expression, tolerates
+from tests.build import a_node, a_pod, a_pool, a_taint, expression, group_rule, tolerates
 
+GANG = Gang(
+    GangKey(GangSource.COSCHEDULING, "default", "g"),
+    min_member=2,
+    uid="uid-g",
+    timeout_seconds=60,
+    min_resources={"cpu": 2000},
+    roles=(("worker", 2),),
+    topology=(TopologyLevel("rack", required=True),),
+)
 POD = a_pod(
     "p",
     cpu="1",
@@ -53,8 +67,9 @@ POD = a_pod(
     node_selector={"disk": "ssd"},
     required=(NodeSelectorTerm((expression("zone", Operator.IN, "z1"),)),),
 )
+CLAIM = GangClaim(GANG.key, "worker", 1, GANG, (GangKey(GangSource.JOB, "default", "j"),))
 EVENTS: list[Event] = [
-    PodSeen(POD),
+    PodSeen(msgspec.structs.replace(POD, gang=CLAIM)),
     PodGone("uid-p"),
     NodeSeen(a_node("n", cpu="4", labels={"pool": "a"}, taints=(a_taint("t"),))),
     NodeGone("n"),
@@ -68,6 +83,8 @@ EVENTS: list[Event] = [
     VolumeClaimGone("default", "c"),
     VolumeSeen(Volume("v", tied_by="spec.nodeAffinity")),
     VolumeGone("v"),
+    GangSeen(GANG),
+    GangGone(GANG.key),
     BindRefused("uid-p", "n", BindRefusal.TAKEN, "no"),
     EvictRefused("uid-p", EvictRefusal.BUDGET, "no"),
     PoolRead("a", found=True),
@@ -155,4 +172,22 @@ def test_profile_of_the_journal_decides() -> None:
     scheduler.observe(PodSeen(a_pod("high", cpu="1", priority=9)), 0.0)
     actions = scheduler.decide("default", 0.0, 1)
     assert any("switched off for the whole scheduler" in str(action) for action in actions)
+    assert replay(lines) is None
+
+
+def test_rules_for_cards_and_groups_of_the_journal_decide() -> None:
+    lines: list[bytes] = []
+    rules = {"gpu_type_labels": ("card",), "rare_types": ("H200",), "machine_groups": (group_rule("g", team="x"),)}
+    profile = dataclasses.replace(default_profile(gpu_type_labels=("card",)), **rules)  # type: ignore[arg-type]
+    scheduler = JournaledScheduler(profile, "run", lines.append)
+    for event in (
+        NodeSeen(a_node("n", labels={"card": "NVIDIA-H200"})),
+        PodSeen(a_pod("plain")),
+        PodSeen(a_pod("named", gpu_types=("H200",))),
+        PodSeen(a_pod("grouped", machine_group="g")),
+    ):
+        scheduler.observe(event, 0.0)
+    text = str([scheduler.decide("default", 0.0, 9) for _ in range(3)])
+    assert "had the rare GPU type H200" in text
+    assert "may not name the machine group g" in text
     assert replay(lines) is None

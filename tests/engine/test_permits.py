@@ -159,3 +159,19 @@ def test_pod_that_ends_or_is_bound_while_its_binding_is_delayed_is_never_bound(h
     door.answer = None
     assert binds(session, seconds=10.0) == []
     assert len(door.waited) == 1
+
+
+def test_borrower_whose_binding_is_delayed_is_taken_back_once_its_node_is_of_a_rare_type() -> None:
+    door = Doorman(Delayed(1.0))
+    session = a_session([], door)
+    session.see(
+        a_node("n", cpu="2", labels={"pool": "a", "nvidia.com/gpu.product": "NVIDIA-H200"}),
+        a_pool("b"),
+        a_pod("p", pool="b", gpu_types=("H200",)),
+    )
+    session.decide()
+    session.see(a_pool("a", labels={"pool": "a"}, rare_types=("H200",)))
+    door.answer = None
+    actions = [*session.decide(), *session.decide(1.0)]
+    assert not [one for one in actions if isinstance(one, Bind | Evict)]
+    assert session.scheduler.why("uid-p") == "the pool a no longer lends nodes of this rare GPU type"

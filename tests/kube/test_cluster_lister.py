@@ -5,7 +5,8 @@ import pytest
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
 from aischeduler.kube.client import Client
 from aischeduler.kube.cluster_lister import PRIORITY_CLASSES, WITHOUT, ListError, list_cluster
-from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.events import GangSeen, NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.gang import GANG_KEY, Gang, GangClaim, GangKey, GangSource
 from tests.kube.scripted_server import Answer, Script, reply, serving, slam, status
 
 NODES, PODS, POOLS = "/api/v1/nodes", "/api/v1/pods", "/apis/resource.aibee.cn/v1alpha1/pools"
@@ -16,14 +17,26 @@ PATHS = {
     "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
     "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
     "PersistentVolume": "/api/v1/persistentvolumes",
+    "PodGroup": "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
+    "PodGroup of Volcano": "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    "PodGroup of the server": "/apis/scheduling.k8s.io/v1beta1/podgroups",
+    "PodGroup of the server, older": "/apis/scheduling.k8s.io/v1alpha2/podgroups",
+    "Workload": "/apis/scheduling.k8s.io/v1alpha1/workloads",
+    "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/jobsets",
+    "Job": "/apis/batch/v1/jobs",
     "Pod": PODS,
     "PriorityClass": PRIORITY_CLASSES,
 }
 FORBIDDEN = status(403, "Forbidden", "you cannot list it")
+KEY = GangKey(GangSource.JOB, "team", "j")
 
 
 def items(*found: object) -> Answer:
     return reply(200, {"metadata": {"resourceVersion": "7"}, "items": list(found)})
+
+
+def owner(name: str, uid: str) -> dict[str, object]:
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True}
 
 
 def a_cluster(**answers: Answer) -> Script:
@@ -50,6 +63,21 @@ async def test_every_kind_is_listed_once_in_the_order_of_the_daemon() -> None:
     assert {request.method for request in script.requests} == {"GET"}
     assert [type(event) for event in snapshot.events] == [PoolSeen, NodeSeen, PodSeen]
     assert (snapshot.taken_seconds, snapshot.gaps) == (5, ())
+
+
+async def test_gangs_come_before_the_pods_and_kinds_that_are_not_served_leave_no_gap() -> None:
+    missing = status(404, "NotFound", "the server could not find the requested resource")
+    job = {"metadata": {"name": "j", "namespace": "team", "uid": "u", "annotations": {GANG_KEY: "true"}}}
+    plain = {"metadata": {"name": "plain", "namespace": "team", "uid": "v"}, "spec": {"parallelism": 4}}
+    member = {"name": "p", "namespace": "team", "uid": "2", "ownerReferences": [owner("j", "u")]}
+    other = {"name": "q", "namespace": "team", "uid": "3", "ownerReferences": [owner("plain", "v")]}
+    pods = [{"metadata": metadata, "spec": {"containers": []}} for metadata in (member, other)]
+    absent = {kind: missing for kind in PATHS if kind in ("JobSet", "Workload") or kind.startswith("PodGroup")}
+    snapshot = await listed(a_cluster(Job=items(job, plain), Pod=items(*pods), **absent))
+    *_, gang, first, second = snapshot.events
+    assert (gang, snapshot.gaps) == (GangSeen(Gang(KEY, min_member=1, uid="u")), ())
+    claims = [one.pod.gang for one in (first, second) if isinstance(one, PodSeen)]
+    assert claims == [GangClaim(KEY), None]
 
 
 async def test_finished_pods_are_left_to_the_server() -> None:

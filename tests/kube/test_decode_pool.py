@@ -127,6 +127,21 @@ def test_empty_selector_matches_every_node() -> None:
         ({"makeRoom": "Never"}, "spec.makeRoom: 'Never' is not one of PreemptThenBorrow, BorrowThenPreempt"),
         ({"makeRoom": []}, "spec.makeRoom: must be a string, not an empty list"),
         ({"reclaimPolicy": "Always"}, "spec.reclaimPolicy: 'Always' is not one of OnDemand, Evict"),
+        ({"rareTypes": "H200"}, "spec.rareTypes: must be a list, not 'H200'"),
+        ({"rareTypes": ["H200", "nvidia"]}, "spec.rareTypes[1]: 'nvidia' is not the name of a card type"),
+        ({"rareTypes": ["A"] * 33}, "spec.rareTypes: has 33 items, which is more than 32"),
+        ({"lendRareTypes": 1}, "spec.lendRareTypes: must be true or false, not 1"),
+        ({"machineGroups": [{"name": "a b"}]}, "spec.machineGroups[0].name: 'a b' is not the name of a machine group"),
+        ({"machineGroups": [{"name": "v"}]}, "spec.machineGroups[0].namespaceSelector: is missing"),
+        ({"machineGroups": ["v"]}, "spec.machineGroups[0]: must be a mapping, not 'v'"),
+        (
+            {"machineGroups": [{"name": "v", "namespaceSelector": {}}] * 2},
+            "spec.machineGroups[1].name: 'v' appears twice",
+        ),
+        (
+            {"machineGroups": [{"name": "v", "namespaceSelector": {"matchLabels": {"-": "x"}}}]},
+            "spec.machineGroups[0].namespaceSelector.matchLabels: '-' is not a label key",
+        ),
         ({"reclaimPolicy": ""}, "spec.reclaimPolicy: '' is not one of OnDemand, Evict"),
     ],
 )
@@ -155,6 +170,13 @@ def test_lending_and_borrowing_are_read() -> None:
     assert found.allowed_namespaces.matches({"team": "vision"})
     assert not found.allowed_namespaces.matches({"team": "speech"})
     assert found.invalid == ""
+
+
+def test_rare_types_and_rules_of_groups_are_read() -> None:
+    rule = {"name": "vision", "namespaceSelector": {"matchLabels": {"team": "vision"}}}
+    found = decode_pool({"rareTypes": ["NVIDIA H200", "h200", "A100"], "lendRareTypes": True, "machineGroups": [rule]})
+    assert (found.rare_types, found.lend_rare_types, found.invalid) == (("H200", "A100"), True, "")
+    assert [(one.name, str(one.namespaces)) for one in found.machine_groups] == [("vision", "team=vision")]
 
 
 def test_defaults_are_those_of_the_schema() -> None:

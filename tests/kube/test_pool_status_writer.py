@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from aischeduler.kube import report_queue
 from aischeduler.kube import reporter as module
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.reporter import Reporter
@@ -265,7 +266,7 @@ async def test_newer_status_ends_the_wait_of_a_refused_one() -> None:
 
 
 async def test_many_refused_statuses_are_tried_again_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RETRIES_AT_ONCE_MAX", 2)
+    monkeypatch.setattr(report_queue, "RETRIES_AT_ONCE_MAX", 2)
     world = World()
     names = ("a", "b", "c")
     for name in names:

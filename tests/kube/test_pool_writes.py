@@ -4,10 +4,11 @@ from typing import Any
 import pytest
 
 from aischeduler.kube import pool_writes
+from aischeduler.kube.schema_types import COLUMN_LENGTH_MAX
 from aischeduler.model.actions import Condition
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from aischeduler.model.pool_summary import GPU
+from aischeduler.model.pool_summary import GPU, CardCount
 from tests.build import replace
 from tests.kube.pool_reports import EMPTY, NOTHING, WRITER, a_report
 
@@ -66,7 +67,7 @@ def test_status_holds_counts_and_quantities_under_real_names() -> None:
     assert sorted(status) == sorted(
         [
             *("observedGeneration", "scheduler", "renewTime", "nodes", "pods", "pendingPods", "columns", "conditions"),
-            *("preemption", "borrowing", "sharing", "gpus"),
+            *("preemption", "borrowing", "sharing", "gpus", "cardsByType"),
             *("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending"),
         ]
     )
@@ -102,7 +103,19 @@ def test_columns_are_ready_made_texts() -> None:
         "own": "4.25 cpu, 1 gpu",
         "system": "-",
         "free": "-",
+        "cards": "-",
     }
+
+
+def test_cards_are_a_list_and_a_text_that_names_as_many_types_as_fit() -> None:
+    cards = tuple(CardCount(f"RTX-{number}000-ADA", 8, 7) for number in range(9))
+    report = a_report(summary=replace(BUSY, cards=cards))
+    status = pool_writes.pool_status(report, {}, pool_writes.StatusWriter("ai-scheduler", 0.0))
+    assert status["cardsByType"][8] == {"type": "RTX-8000-ADA", "total": 8, "used": 7}
+    text = status["columns"]["cards"]
+    assert text == ", ".join(f"RTX-{number}000-ADA 7/8" for number in range(6)) + ", ..."
+    assert len(text) <= COLUMN_LENGTH_MAX
+    assert pool_writes.cards_text(cards[:2], COLUMN_LENGTH_MAX) == "RTX-0000-ADA 7/8, RTX-1000-ADA 7/8"
 
 
 def test_columns_of_an_empty_pool_are_zeros() -> None:

@@ -37,7 +37,7 @@ async def test_object_that_causes_an_exception_affects_no_other_object() -> None
     pods = watched_resources.pods(SpecCache())
     bugs = [TypeError("a bug")]
 
-    def seen(document: PodDocument) -> Event:
+    def seen(document: PodDocument) -> Event | None:
         if document.metadata.name == "odd" and bugs:
             raise bugs.pop()
         return pods.seen_event(document)

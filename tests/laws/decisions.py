@@ -118,7 +118,7 @@ def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
     if not cluster.ours(victim.pod) or victim.pod.guarded or victim.pod.critical or victim.pod.terminating:
         yield "I7", f"{uid}: may not be evicted"
     borrower = victim.home != pool
-    if not borrower and victim.pod.priority >= asker.priority:
+    if not borrower and _rank(victim) >= (_rank(owner) if owner is not None else asker.priority):
         yield "I7", f"{uid}: is evicted for {asker.uid}, which has no higher priority"
     if evict.cause is not (EvictionCause.RECLAIMED if borrower else EvictionCause.PREEMPTED):
         yield "I7", f"{uid}: is {evict.cause}, borrower {borrower}"
@@ -131,6 +131,11 @@ def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
     tried_again = owner is not None and owner.decision != evict.decision
     if claim is not None and not tried_again and (victim.row not in claim.rows or uid not in claim.victims):
         yield "I7", f"{uid}: is evicted for {asker.uid}, which claims room on another row"
+
+
+def _rank(record: PodRecord) -> int:
+    """Return the priority that counts: the highest of its unit."""
+    return record.pod.priority if record.unit is None else record.unit.priority
 
 
 def _is_lost_with_another(cluster: Cluster, evict: Evict) -> bool:

@@ -80,6 +80,8 @@ def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
         held = propose(cluster, record, record.home, cluster.now, known=True)
         if record.message == not_allowed_text(record) and not isinstance(held, Hold):
             yield "its pool, which takes pods of its namespace"
+        if record.message.startswith("The pod may not name the machine group") and not isinstance(held, Hold):
+            yield "its machine group, which pods of its namespace may name"
     if record.state not in (PodState.PARKED, PodState.NOMINATED):
         return
     pool, parked = record.home, record.state is PodState.PARKED
@@ -108,9 +110,11 @@ def _may_borrow(cluster: Cluster, record: PodRecord) -> bool:
 
 
 def _is_offered(cluster: Cluster, pool: str, proposal: Place | MakeRoom) -> bool:
-    free = cluster.nodes.names
-    offered = {free[row] for row in (*cluster.offers, *cluster.deferred.rows.get(pool, ()))}
-    return not offered.isdisjoint((proposal.node, *(one.node for one in proposal.others)))
+    nodes, names = cluster.nodes, (proposal.node, *(one.node for one in proposal.others))
+    pools = {cluster.pool_of(nodes.rows[name]) for name in names}
+    offered = {nodes.names[row] for one in (pool, *pools) for row in cluster.deferred.rows.get(one, ())}
+    offered.update(nodes.names[row] for row in cluster.offers)
+    return not offered.isdisjoint(names) or not all(_is_missed(cluster, one) for one in pools - {pool})
 
 
 def not_allowed_text(record: PodRecord) -> str:

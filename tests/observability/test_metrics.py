@@ -12,7 +12,7 @@ from aischeduler.engine.counters import Result
 from aischeduler.kube.watched_resources import ReflectorCounts
 from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.names import CPU, MEMORY, PODS
-from aischeduler.model.pool_summary import GPU
+from aischeduler.model.pool_summary import GPU, CardCount
 from aischeduler.model.proposal import LenderRefusal
 from aischeduler.observability.scrape_cache import Form, encode
 from tests.observability.world import StillReflector, World, bind, pod, summary
@@ -45,7 +45,14 @@ def by_labels(families: Iterable[Metric], name: str) -> dict[tuple[str, ...], fl
 
 def busy_world() -> World:
     """Return a world in which every metric has a sample."""
-    gpu = summary("gpu", nodes=2, capacity={CPU: 64_000, GPU: 8, FPGA: 1}, pending={PODS: 3}, sharing=False)
+    gpu = summary(
+        "gpu",
+        nodes=2,
+        cards=(CardCount("A100", 8, 3),),
+        capacity={CPU: 64_000, GPU: 8, FPGA: 1},
+        pending={PODS: 3},
+        sharing=False,
+    )
     world = World(gpu, summary("cpu", nodes=1))
     counters = world.engine.counters
     counters.attempts["gpu", Result.BOUND] = 7

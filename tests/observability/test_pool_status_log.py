@@ -35,7 +35,7 @@ class Lines:
         self.log = PoolStatusLog(log, lambda: self.pools, self.clock)
 
     def report(self, pool: str, *, nodes: int = 1, **amounts: Mapping[str, int]) -> None:
-        told = summary(pool, nodes=nodes, sharing=True, **amounts)
+        told = summary(pool, nodes=nodes, sharing=True, cards=(), **amounts)
         self.log.record([ReportPool(pool, f"u-{pool}", 1, (), told)])
 
     def written(self) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from aischeduler.kube.watched_resources import ReflectorCounts
 from aischeduler.model.actions import Bind
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import Pod, PodSpec
-from aischeduler.model.pool_summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
 from aischeduler.model.resources import PodRequest
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.observability.metrics import DaemonCollector, Sources
@@ -22,7 +22,14 @@ NOTHING: Mapping[str, int] = {CPU: 0, MEMORY: 0, EPHEMERAL_STORAGE: 0, PODS: 0, 
 SPEC = PodSpec(key=b"", request=PodRequest({CPU: 100}, 100, 0))
 
 
-def summary(name: str, *, nodes: int = 0, sharing: bool = True, **amounts: Mapping[str, int]) -> PoolSummary:
+def summary(
+    name: str,
+    *,
+    nodes: int = 0,
+    sharing: bool = True,
+    cards: tuple[CardCount, ...] = (),
+    **amounts: Mapping[str, int],
+) -> PoolSummary:
     """Return a summary; amounts that are not given are zero."""
     kinds = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
     given = {kind: {**NOTHING, **amounts.get(kind, {})} for kind in kinds}
@@ -34,6 +41,7 @@ def summary(name: str, *, nodes: int = 0, sharing: bool = True, **amounts: Mappi
         preemption=True,
         borrowing=True,
         sharing=sharing,
+        cards=cards,
         **given,
     )
 

@@ -329,6 +329,8 @@ class World:
 
     def _let_budgets_allow(self) -> None:
         """Let all budgets allow evictions, so that pods are not spared for a budget any longer."""
+        for _, budget in sorted(self.budgets.items()):
+            self.put(replace(budget, disruptions_allowed=1000))
         every_pod = label_selector(
             "spec.selector", {}, (node_requirement("key", "nobody-has-this", "DoesNotExist", ()),)
         )

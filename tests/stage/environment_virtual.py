@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from aischeduler.config.schema import Config, EvictionWay
-from aischeduler.engine.profile import default_profile
+from aischeduler.daemon.components import profile_of
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.request import Request, request
@@ -84,8 +84,7 @@ class VirtualEnvironment:
     def _start(self, **settings: object) -> VirtualDaemon:
         self._runs += 1
         config = msgspec.convert(settings, Config)
-        profile = default_profile(SCHEDULER_NAME, preemption=not config.disable_preemption)
-        self._scheduler = CheckedScheduler(profile, f"run{self._runs}", often=False)
+        self._scheduler = CheckedScheduler(profile_of(config), f"run{self._runs}", often=False)
         daemon = self._cluster.start(self._scheduler, SCHEDULER_NAME, Network(), seeds.random("environment"))
         daemon.honours_budgets = config.eviction is EvictionWay.EVICT
         return daemon

@@ -1,5 +1,7 @@
 """A plan, made from lists of the API server, equals what the scheduler then does."""
 
+from http import HTTPStatus
+
 import msgspec
 
 from aischeduler.analysis.cluster_copy import ClusterCopy
@@ -23,14 +25,18 @@ def snapshot_of(stage: Stage) -> ClusterSnapshot:
     events: list[Event] = []
     for resource in resources():
         query = f"?fieldSelector={resource.field_selector}" if resource.field_selector else ""
-        found = (msgspec.json.encode(item) for item in _items(stage, f"{resource.path}{query}"))
-        events += [resource.seen_event(resource.object_decoder.decode(item)) for item in found]
+        items = _items(stage, f"{resource.path}{query}", needed=resource.needed)
+        found = (msgspec.json.encode(item) for item in items)
+        events += [event for item in found for event in resource.read(item)]
     classes = [PriorityClass(one["metadata"]["name"], one["value"]) for one in _items(stage, PRIORITY_CLASSES)]
     return ClusterSnapshot(1_767_225_600, tuple(events), tuple(classes))
 
 
-def _items(stage: Stage, path: str) -> list[Json]:
-    found: list[Json] = stage._environment.request(Call("GET", path)).body["items"]
+def _items(stage: Stage, path: str, *, needed: bool = True) -> list[Json]:
+    answer = stage._environment.request(Call("GET", path))
+    if not needed and answer.status == HTTPStatus.NOT_FOUND:
+        return []
+    found: list[Json] = answer.body["items"]
     return found
 
 

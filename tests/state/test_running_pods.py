@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.pod_records import NOWHERE
 from aischeduler.state.requests import AMOUNT_MAX
-from aischeduler.state.running_pods import ROWS_ONE_BY_ONE, SLOTS_FIRST, RunningFacts, RunningPods
+from aischeduler.state.running_pods import ROWS_ONE_BY_ONE, SLOTS_FIRST, RunningFacts, RunningPods, Spare
 from tests.build import a_request, a_spec, replace
 
 HOME = RunningFacts(priority=5, borrower=False, evictable=True, leaving=False, started_seconds=7, home=1, ours=True)
@@ -154,13 +154,13 @@ def replace_facts(**fields: int) -> RunningFacts:
 
 
 def lost_with(pods: RunningPods, *uids: str) -> list[str]:
-    return pods.uids_of(pods.unit_with(pods.slots_of(uids)))
+    return [pods.uid_of(slot) for slot in pods.lost_with(pods.slots_of(uids).tolist())]
 
 
 def test_all_other_pods_of_a_unit_are_lost_with_more_than_it_can_spare() -> None:
     pods = a_unit_of_three()
     assert sorted(lost_with(pods, "a")) == ["b", "c"]
-    pods.set_spare(7, 1)
+    pods.set_spare(7, Spare(1))
     assert lost_with(pods, "a") == []
     assert lost_with(pods, "a", "b") == ["c"]
     with pods.trying():
@@ -175,7 +175,7 @@ def test_change_of_one_pod_of_a_unit_is_a_change_of_the_rows_of_all() -> None:
     pods.change("b", replace_facts(unit=7, priority=1))
     assert pods.changed_since(version) == [0, 1, 2]
     version = pods.version
-    pods.set_spare(7, 1)
+    pods.set_spare(7, Spare(1))
     assert pods.changed_since(version) == [0, 1, 2]
     version = pods.version
     pods.remove("c")

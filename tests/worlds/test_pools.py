@@ -19,7 +19,7 @@ def test_pool_of_the_first_document_is_stored_with_its_switches(world: World) ->
     name = world.named("cpu")
     spec = {"disablePreemption": False, "disableBorrowing": False, "disableSharing": False}
     pool = world.create(pool_object(name, labels={"cpu": "true"}, **spec))
-    filled = {"reclaimPolicy": "OnDemand"}
+    filled = {"lendRareTypes": False, "reclaimPolicy": "OnDemand"}
     assert pool["spec"] == {"nodeSelector": {"matchLabels": {"cpu": "true"}}, **spec, **filled}
     assert pool["metadata"]["generation"] == 1
     assert "namespace" not in pool["metadata"]

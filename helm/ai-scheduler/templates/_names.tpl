@@ -34,6 +34,17 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: scheduler
 {{- end }}
 
+{{- define "ai-scheduler.operatorName" -}}
+{{ include "ai-scheduler.fullname" . }}-operator
+{{- end }}
+
+{{/* The selector of the operator's pod. */}}
+{{- define "ai-scheduler.operatorSelectorLabels" -}}
+app.kubernetes.io/name: {{ include "ai-scheduler.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
 {{- define "ai-scheduler.image" -}}
 {{- $image := .Values.image }}
 {{- with $image.registry }}{{ . }}/{{ end }}{{ $image.repository }}:{{ default .Chart.AppVersion $image.tag }}

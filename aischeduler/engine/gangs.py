@@ -1,0 +1,176 @@
+"""The life of a unit: whether it has started, whether it is late, what its gang's object shows, and its roll-back.
+
+Invariants:
+- A unit has started once the watch shows enough of its pods on nodes, until none of them is left there.
+- A unit that has not started, and of which some pods are on nodes, is finished or given up within `FINISH_SECONDS`.
+  Giving up evicts its pods on nodes once, after a fresh view of their pools.
+- A unit that is late goes on waiting: only its reason and its status say so. A change that makes room for it wakes it.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.evictions import evict
+from aischeduler.engine.freshness import await_to_roll_back, is_fresh
+from aischeduler.framework.plugin import UnitMembers, UnitPolicy
+from aischeduler.model.actions import Action, EvictionCause, ObjectRef, ReportGang, Warn
+from aischeduler.model.event_reasons import EventReason
+from aischeduler.model.gang import Gang, GangPhase, GangSource, GangStatus
+from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.pod import RUNNING, Pod
+from aischeduler.state.pod_records import PodRecord, PodState, Unit
+from aischeduler.state.running_pods import NONE_TO_SPARE, Spare
+
+FINISH_SECONDS: Final = 60.0
+"""How long a unit may have some pods on nodes before enough of them are."""
+ROLLED_BACK_AT_ONCE: Final = 16
+"""The most units that one decision gives up."""
+
+
+def note_start(cluster: Cluster, unit: Unit, members: UnitMembers, placed: list[PodRecord]) -> UnitMembers:
+    """Note whether the unit has started, and how many of its pods on nodes may leave; return the members so."""
+    policy, units = cluster.profile.plugins.units, cluster.units
+    assert policy is not None, "a policy has named the unit"
+    spare = policy.spare(members) if placed else NONE_TO_SPARE
+    if not placed:
+        unit.started = False
+    elif spare is None:
+        unit.started = not unit.formed and policy.had_started(members)
+    elif _is_whole(policy, members.gang, placed):
+        unit.started = True
+    unit.formed = True
+    if unit.started != members.started:
+        members = UnitMembers(members.waiting, members.placed, members.gang, unit.started)
+        spare = policy.spare(members) if placed else NONE_TO_SPARE
+    if spare is not None or members.gang is None:
+        units.unfinished.drop(unit.name)
+    elif unit.name not in units.unfinished:
+        units.unfinished.set(unit.name, cluster.now + FINISH_SECONDS)
+    cluster.running.set_spare(unit.number, spare if isinstance(spare, Spare) else NONE_TO_SPARE)
+    return members
+
+
+def note_whole(cluster: Cluster, unit: Unit | None) -> None:
+    """Note that a unit has started, before one of its pods leaves a node, or its gang changes."""
+    policy = cluster.profile.plugins.units
+    if policy is None or unit is None or unit.started or unit.name not in cluster.units.stale:
+        return
+    records = sorted(unit.members.values(), key=lambda record: record.pod.uid)
+    gang = policy.gang_of(tuple(record.pod for record in records), cluster.gangs)
+    unit.started = _is_whole(policy, gang, records)
+
+
+def _is_whole(policy: UnitPolicy, gang: Gang | None, records: list[PodRecord]) -> bool:
+    """Return whether the watch shows enough of these pods on nodes."""
+    shown = tuple(record.pod for record in records if record.state is PodState.BOUND)
+    return bool(shown) and policy.spare(UnitMembers((), shown, gang)) is not None
+
+
+def note_deadline(cluster: Cluster, unit: Unit, members: UnitMembers) -> None:
+    """Count the time that a unit waits for its start, anew where its gang or its waiting pods changed."""
+    deadlines, gang = cluster.units.deadlines, members.gang
+    seconds = gang.timeout_seconds if gang is not None else 0
+    if unit.started or not members.waiting or not seconds:
+        deadlines.drop(unit.name)
+        unit.overdue = None
+    elif unit.overdue is not None and unit.overdue != _uids(members):
+        unit.overdue = None
+    if seconds and members.waiting and not unit.started and unit.overdue is None and unit.name not in deadlines:
+        deadlines.set(unit.name, cluster.now + seconds)
+
+
+def count_overdue(cluster: Cluster) -> None:
+    """Count the units as overdue whose time has come, and have them formed and their leads tried once more."""
+    units = cluster.units
+    for name in units.deadlines.pop_due(cluster.now, ROLLED_BACK_AT_ONCE):
+        unit = units.by_name[name]
+        waiting = [record for record in unit.members.values() if record.queue]
+        unit.overdue = frozenset(record.pod.uid for record in waiting)
+        units.stale[name] = unit
+        lead = unit.lead
+        if lead is not None and lead.state is PodState.PARKED:
+            cluster.queues[lead.queue].wake_at_once(lead, cluster.now)
+
+
+def roll_back_some(cluster: Cluster, actions: list[Action]) -> None:
+    """Evict the pods on nodes of the next units that were not finished in time."""
+    units = cluster.units
+    for name in units.unfinished.pop_due(cluster.now, ROLLED_BACK_AT_ONCE):
+        unit = units.by_name[name]
+        placed = sorted((one for one in unit.members.values() if one.counted is not None), key=lambda one: one.pod.uid)
+        if unit.started or not placed or not cluster.profile.preemption:
+            continue
+        pools = dict.fromkeys(cluster.pool_of(record.row) or DEFAULT_POOL for record in placed)
+        stale = [pool for pool in pools if not is_fresh(cluster, pool, cluster.now)]
+        for pool in stale:
+            actions += await_to_roll_back(cluster, pool, placed[0], cluster.now)
+        units.unfinished.set(name, cluster.now + FINISH_SECONDS)
+        if not stale:
+            decision = cluster.next_decision()
+            victims = [record for record in placed if cluster.may_go(record)]
+            actions += [evict(cluster, record, None, decision, EvictionCause.GANG_NOT_WHOLE) for record in victims]
+
+
+def report(cluster: Cluster, unit: Unit, members: UnitMembers) -> None:
+    """Report the status of the unit's gang where it changed, and warn of pods that say different things."""
+    gang = members.gang
+    if gang is None:
+        return
+    _warn(cluster, unit, gang)
+    if gang.key.source is GangSource.LABELS:
+        return
+    status = _status(unit, members, gang)
+    if cluster.gangs.reported.get(gang.key) != (gang, status):
+        cluster.gangs.reported[gang.key] = (gang, status)
+        cluster.say(_first(unit).home, ReportGang(gang, status))
+
+
+def _status(unit: Unit, members: UnitMembers, gang: Gang) -> GangStatus:
+    running = sum(pod.phase == RUNNING for pod in members.placed)
+    count = gang.min_member, len(members.waiting) + len(members.placed), len(members.placed), running
+    if unit.started:
+        phase = GangPhase.RUNNING if running >= gang.min_member else GangPhase.SCHEDULED
+        return GangStatus(phase, *count)
+    if unit.message:
+        reason = "Invalid" if gang.invalid else "NotEnoughPods"
+        phase = GangPhase.PENDING if unit.overdue is None else GangPhase.FAILED
+        return GangStatus(phase, *count, reason, unit.message)
+    if unit.overdue is not None:
+        return GangStatus(GangPhase.FAILED, *count, "Timeout", (unit.late + _why(unit)).strip())
+    return GangStatus(GangPhase.SCHEDULING, *count, "Unschedulable" if _why(unit) else "", _why(unit))
+
+
+def _why(unit: Unit) -> str:
+    """Return the reason of the waiting unit, without the sentence about its lateness."""
+    return unit.lead.message.removeprefix(unit.late) if unit.lead is not None else ""
+
+
+def _warn(cluster: Cluster, unit: Unit, gang: Gang) -> None:
+    """Warn once of pods of different priorities, of different minima, and of pods that name several gangs."""
+    for record in sorted(unit.members.values(), key=lambda record: record.arrival):
+        pod = record.pod
+        for reason, text in _problems(pod, unit, gang):
+            if cluster.warned(f"{pod.uid}/{reason}", text):
+                cluster.say(record.home, Warn(ObjectRef("Pod", pod.name, pod.uid, pod.namespace), reason, text))
+
+
+def _problems(pod: Pod, unit: Unit, gang: Gang) -> Iterator[tuple[EventReason, str]]:
+    if pod.priority != unit.priority:
+        text = f"The pod has the priority {pod.priority}. Its gang {gang.key} counts with its highest, {unit.priority}."
+        yield EventReason.GANG_PODS_DIFFER, text
+    claim = pod.gang
+    if claim is not None and claim.said is not None and claim.said.min_member != gang.min_member:
+        least = f"The pod names the minimum {claim.said.min_member} for its gang {gang.key}"
+        yield EventReason.GANG_PODS_DIFFER, f"{least}. The largest that a pod names counts, {gang.min_member}."
+    if claim is not None and claim.others:
+        others = ", ".join(map(str, claim.others))
+        yield EventReason.SEVERAL_GANGS, f"The pod names several gangs. {gang.key} counts, not {others}."
+
+
+def _first(unit: Unit) -> PodRecord:
+    return min(unit.members.values(), key=lambda record: record.arrival)
+
+
+def _uids(members: UnitMembers) -> frozenset[str]:
+    return frozenset(pod.uid for pod in members.waiting)

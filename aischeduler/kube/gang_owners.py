@@ -1,0 +1,116 @@
+"""The Jobs and JobSets by whether they ask for a gang: what their pods cannot show themselves.
+
+Invariants:
+- The pods of a known owner that asks for no gang have no claim, and the engine hears nothing of it.
+- A pending pod whose owner is unknown has a claim, so that no pod starts before its Job is seen. If the Job turns up
+  and asks for no gang, or does not turn up in time, the engine is told that the gang has the minimum 1.
+- Nothing waits for a kind that is not listed: it is not served, or the right is missing.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from aischeduler.kube.gang_workloads import Workloads
+from aischeduler.model.events import Event, GangGone, GangSeen
+from aischeduler.model.gang import Gang, GangKey, GangSource
+
+UNSEEN_SECONDS_MAX: Final = 30.0
+"""How long pods wait for the Job or JobSet that controls them to be seen."""
+RELEASED_MAX: Final = 10_000
+"""How many gangs of owners that did not turn up are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An owner: its uid, whether it asks for a gang, and whether the engine knows that gang."""
+
+    uid: str
+    asks: bool
+    told: bool
+
+
+class GangOwners:
+    """Jobs by uid and JobSets by name.
+
+    `listed` says of a kind whether all its objects are known; pods of a kind without an entry wait for nothing.
+    `workloads` are those of Kubernetes 1.35. `plain_jobs` are the uids of Jobs that ask for no gang and of which the
+    engine knows nothing: almost all.
+    """
+
+    def __init__(self) -> None:
+        self.workloads = Workloads()
+        self.plain_jobs: set[str] = set()
+        self.listed: dict[GangSource, Callable[[], bool]] = {}
+        self._known: dict[GangSource, dict[str, Known]] = {GangSource.JOB: {}, GangSource.JOB_SET: {}}
+        self._awaited: dict[GangKey, float | None] = {}
+        """Gangs of unknown owners -> when `overdue` first found them; None before."""
+        self._released: OrderedDict[GangKey, None] = OrderedDict()
+
+    def asks(self, key: GangKey, uid: str, *, pending: bool) -> bool:
+        """Say whether a pod with this owner has a claim; `uid` is that of a Job, empty for a JobSet."""
+        if uid in self.plain_jobs:
+            return False
+        known = self._known[key.source].get(uid or str(key))
+        if known is not None:
+            return known.asks
+        if not pending:
+            return False
+        if key in self._released:
+            return True
+        listed = self.listed.get(key.source)
+        if listed is None or not listed():
+            return False
+        self._awaited.setdefault(key, None)
+        return True
+
+    def seen(self, gang: Gang, *, asks: bool) -> GangSeen | None:
+        """Record an owner as it is now; return what the engine needs to know."""
+        owners, owner = self._known[gang.key.source], _owner(gang.key, gang.uid)
+        before = owners.get(owner)
+        awaited, released = gang.key in self._awaited, gang.key in self._released
+        self._awaited.pop(gang.key, None)
+        self._released.pop(gang.key, None)
+        told = asks or awaited or released or (before is not None and before.told)
+        if not told and gang.key.source is GangSource.JOB:
+            self.plain_jobs.add(gang.uid)
+            return None
+        self.plain_jobs.discard(gang.uid)
+        owners[owner] = Known(gang.uid, asks, told)
+        if asks:
+            return GangSeen(gang)
+        if awaited or released or (before is not None and (before.asks or (before.told and before.uid != gang.uid))):
+            return GangSeen(Gang(gang.key, min_member=1, uid=gang.uid))
+        return None
+
+    def gone(self, key: GangKey, uid: str) -> GangGone | None:
+        """Forget a deleted owner, unless another one of its name is known; return what the engine needs to know."""
+        self.plain_jobs.discard(uid)
+        owners, owner = self._known[key.source], _owner(key, uid)
+        before = owners.get(owner)
+        if before is None or before.uid != uid:
+            return None
+        del owners[owner]
+        return GangGone(key) if before.told else None
+
+    def overdue(self, now: float) -> list[Event]:
+        """Return what the engine needs to know of owners that did not turn up, and of Workloads.
+
+        `now` is in monotonic seconds.
+        """
+        events = self.workloads.take()
+        for key, since in list(self._awaited.items()):
+            if since is None:
+                self._awaited[key] = now
+            elif now - since >= UNSEEN_SECONDS_MAX:
+                del self._awaited[key]
+                self._released[key] = None
+                events.append(GangSeen(Gang(key, min_member=1)))
+        while len(self._released) > RELEASED_MAX:
+            events.append(GangGone(self._released.popitem(last=False)[0]))
+        return events
+
+
+def _owner(key: GangKey, uid: str) -> str:
+    return uid if key.source is GangSource.JOB else str(key)

@@ -1,0 +1,127 @@
+"""The watched resources that declare gangs: PodGroups of three groups, Jobs and JobSets.
+
+Invariants:
+- None of them is needed: one that is not served, or that the scheduler may not list, has no objects.
+- The engine hears of an object only if its gang differs from before; of Jobs and JobSets only if they ask for a gang,
+  or if pods wait for them.
+- PodGroups of the API server itself are read in each version that it serves; of Workloads the engine hears by
+  `GangOwners.overdue`, because one of them has several gangs.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from aischeduler.kube.decode_gang_objects import (
+    JobDocument,
+    JobSetDocument,
+    PodGroupDocument,
+    read_job,
+    read_job_set,
+    read_native_group,
+    read_pod_group,
+)
+from aischeduler.kube.gang_owners import GangOwners
+from aischeduler.kube.gang_workloads import WorkloadDocument, Workloads
+from aischeduler.kube.meta_types import Page, WatchEvent
+from aischeduler.kube.watched_resources import WatchedResource
+from aischeduler.model.events import GangGone, GangSeen
+from aischeduler.model.gang import Gang, GangKey, GangSource
+
+NATIVE_VERSIONS: Final = ("v1beta1", "v1alpha2")
+"""The versions of scheduling.k8s.io that have PodGroups, newest first."""
+
+
+def gang_resources(
+    owners: GangOwners, volcano: Callable[[PodGroupDocument], None] | None = None
+) -> Sequence[WatchedResource[Any]]:
+    """Return all resources that declare gangs; `owners` learns of Jobs and JobSets, `volcano` of its PodGroups."""
+    return (
+        _pod_groups(GangSource.COSCHEDULING, "scheduling.x-k8s.io", "v1alpha1"),
+        _pod_groups(GangSource.VOLCANO, "scheduling.volcano.sh", "v1beta1", volcano),
+        *(_pod_groups(GangSource.NATIVE, "scheduling.k8s.io", version) for version in NATIVE_VERSIONS),
+        _workloads(owners.workloads),
+        _job_sets(owners),
+        _jobs(owners),
+    )
+
+
+def _pod_groups(
+    source: GangSource, group: str, version: str, observer: Callable[[PodGroupDocument], None] | None = None
+) -> WatchedResource[PodGroupDocument]:
+    def gang(document: PodGroupDocument) -> Gang:
+        if observer is not None:
+            observer(document)
+        return read_native_group(document) if source is GangSource.NATIVE else read_pod_group(document, source)
+
+    named = f"{version}.{group}" if source is GangSource.NATIVE else group
+    return WatchedResource(
+        kind=f"PodGroup.{named}",
+        path=f"/apis/{group}/{version}/podgroups",
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[PodGroupDocument]),
+        page_decoder=msgspec.json.Decoder(Page[PodGroupDocument]),
+        object_decoder=msgspec.json.Decoder(PodGroupDocument),
+        seen_event=lambda document: GangSeen(gang(document)),
+        gone_event=lambda namespace, name, _uid: GangGone(GangKey(source, namespace, name)),
+        optional=True,
+        needed=False,
+        rarely_changes=True,
+        often_unchanged=True,
+    )
+
+
+def _workloads(workloads: Workloads) -> WatchedResource[WorkloadDocument]:
+    return WatchedResource(
+        kind="Workload.v1alpha1.scheduling.k8s.io",
+        path="/apis/scheduling.k8s.io/v1alpha1/workloads",
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[WorkloadDocument]),
+        page_decoder=msgspec.json.Decoder(Page[WorkloadDocument]),
+        object_decoder=msgspec.json.Decoder(WorkloadDocument),
+        seen_event=workloads.seen,
+        gone_event=workloads.gone,
+        optional=True,
+        needed=False,
+        rarely_changes=True,
+    )
+
+
+def _jobs(owners: GangOwners) -> WatchedResource[JobDocument]:
+    return WatchedResource(
+        kind="Job",
+        path="/apis/batch/v1/jobs",
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[JobDocument]),
+        page_decoder=msgspec.json.Decoder(Page[JobDocument]),
+        object_decoder=msgspec.json.Decoder(JobDocument),
+        seen_event=lambda document: _owner_seen(owners, read_job(document)),
+        gone_event=_owner_gone(owners, GangSource.JOB),
+        optional=True,
+        needed=False,
+        rarely_changes=True,
+        often_unchanged=True,
+    )
+
+
+def _job_sets(owners: GangOwners) -> WatchedResource[JobSetDocument]:
+    return WatchedResource(
+        kind="JobSet",
+        path="/apis/jobset.x-k8s.io/v1alpha2/jobsets",
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[JobSetDocument]),
+        page_decoder=msgspec.json.Decoder(Page[JobSetDocument]),
+        object_decoder=msgspec.json.Decoder(JobSetDocument),
+        seen_event=lambda document: _owner_seen(owners, read_job_set(document)),
+        gone_event=_owner_gone(owners, GangSource.JOB_SET),
+        optional=True,
+        needed=False,
+        rarely_changes=True,
+        often_unchanged=True,
+    )
+
+
+def _owner_seen(owners: GangOwners, read: tuple[Gang, bool]) -> GangSeen | None:
+    gang, asks = read
+    return owners.seen(gang, asks=asks)
+
+
+def _owner_gone(owners: GangOwners, source: GangSource) -> Callable[[str, str, str], GangGone | None]:
+    return lambda namespace, name, uid: owners.gone(GangKey(source, namespace, name), uid)

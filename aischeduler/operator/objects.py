@@ -1,0 +1,189 @@
+"""The objects of a BatchProcess, and what the operator reads of its pods.
+
+Invariants:
+- A pod carries all that the scheduler needs of its gang in labels and annotations; the scheduler reads no BatchProcess.
+- A pod of a role and index always has the same name, hostname and environment for the same spec.
+- The owner reference has no `blockOwnerDeletion`, which would need a right to finalizers.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from aischeduler.model.gang import GANG_KEY, GANG_MIN_KEY, GANG_ROLE_KEY, GANG_ROLE_MIN_KEY
+from aischeduler.operator.batch_process import BatchProcess, Json, Role, Settings
+from aischeduler.operator.naming import (
+    ATTEMPT_KEY,
+    INDEX_KEY,
+    KIND,
+    MADE_BY,
+    MADE_BY_KEY,
+    RANK_KEY,
+    pod_name,
+)
+
+MASTER_PORT: Final = "23456"
+"""The port that frameworks meet at unless the process says another, as in Kubeflow's PyTorchJob."""
+PEERS_LENGTH_MAX: Final = 16_000
+"""A longer PEERS is left out: every pod has it, so it would fill etcd with the square of the number of pods."""
+CONTAINER: Final = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A pod as it was seen. `place` is its role and index, `attempt` counts the pods of its name up to it.
+
+    `phase` is that of its status. `lost_seconds` is when its container failed, in unix seconds; 0 where the pod was
+    evicted or the time is unknown: it may be replaced at once. `why` says why it waits or failed, in the words of the
+    scheduler or the kubelet.
+    """
+
+    name: str
+    uid: str
+    place: tuple[str, int]
+    attempt: int
+    phase: str
+    terminating: bool
+    bound: bool
+    lost_seconds: float = 0.0
+    why: str = ""
+
+
+def seen_pod(document: Json, owner_uid: str) -> Seen | None:
+    """Return a pod of this owner; None for any other."""
+    metadata = document["metadata"]
+    labels = metadata.get("labels") or {}
+    owners = [owner.get("uid") for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
+    index = labels.get(INDEX_KEY, "")
+    if owners != [owner_uid] or not index.isdecimal():
+        return None
+    attempt = (metadata.get("annotations") or {}).get(ATTEMPT_KEY, "")
+    status = document.get("status") or {}
+    return Seen(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        place=(labels.get(GANG_ROLE_KEY, ""), int(index)),
+        attempt=max(int(attempt), 1) if attempt.isdecimal() else 1,
+        phase=status.get("phase", "Pending"),
+        terminating="deletionTimestamp" in metadata,
+        bound=bool((document.get("spec") or {}).get("nodeName")),
+        lost_seconds=_lost_seconds(status),
+        why=_why(status),
+    )
+
+
+def _lost_seconds(status: Json) -> float:
+    if status.get("reason") or any(one.get("type") == "DisruptionTarget" for one in status.get("conditions") or ()):
+        return 0.0  # the node or the cluster ended it: its program has not failed
+    ends = [
+        (one.get("state") or {}).get("terminated", {}).get("finishedAt")
+        for one in status.get("containerStatuses") or ()
+    ]
+    return max((datetime.fromisoformat(end).timestamp() for end in ends if end), default=0.0)
+
+
+def _why(status: Json) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return str(condition.get("message", ""))
+    for one in status.get("containerStatuses") or ():
+        ended = (one.get("state") or {}).get("terminated")
+        if ended and ended.get("exitCode"):
+            return f"exit status {ended['exitCode']}"
+    return str(status.get("message") or status.get("reason") or "")
+
+
+def service(process: BatchProcess) -> Json:
+    """Return the headless Service that gives every pod an address before it is ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": process.gang,
+            "namespace": process.namespace,
+            "labels": {MADE_BY_KEY: MADE_BY, GANG_KEY: process.gang},
+            "ownerReferences": [_owner(process)],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {MADE_BY_KEY: MADE_BY, GANG_KEY: process.gang},
+        },
+    }
+
+
+class PodMaker:
+    """Makes the pods of one BatchProcess."""
+
+    def __init__(self, process: BatchProcess, settings: Settings) -> None:
+        self._process = process
+        self._scheduler_name = settings.scheduler_name
+        self._roles = dict(zip(process.roles, process.first_ranks, strict=True))
+        addresses = [self._address(role.name, index) for role in process.roles for index in range(role.replicas)]
+        self._master = addresses[0]
+        peers = ",".join(addresses)
+        self._peers = [{"name": "PEERS", "value": peers}] if len(peers) <= PEERS_LENGTH_MAX else []
+
+    def pod(self, role: Role, index: int, attempt: int) -> Json:
+        """Return the document of the n-th pod of this role and index."""
+        process, name = self._process, pod_name(self._process.name, role.name, index)
+        rank = self._roles[role] + index
+        labels = {
+            MADE_BY_KEY: MADE_BY,
+            GANG_KEY: process.gang,
+            GANG_MIN_KEY: str(process.min_available),
+            GANG_ROLE_KEY: role.name,
+            INDEX_KEY: str(index),
+            RANK_KEY: str(rank),
+        }
+        if role.min_available:
+            labels[GANG_ROLE_MIN_KEY] = str(role.min_available)
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": process.namespace,
+                "labels": labels,
+                "annotations": {**process.annotations, ATTEMPT_KEY: str(attempt)},
+                "ownerReferences": [_owner(process)],
+            },
+            "spec": {
+                **process.pod,
+                "schedulerName": self._scheduler_name,
+                "restartPolicy": "Never",
+                "hostname": name,
+                "subdomain": process.gang,
+                "containers": [{**role.container, "name": CONTAINER, "env": self._environment(role, index, rank)}],
+            },
+        }
+
+    def _address(self, role: str, index: int) -> str:
+        """Return a name that resolves in the namespace of the pods."""
+        return f"{pod_name(self._process.name, role, index)}.{self._process.gang}"
+
+    def _environment(self, role: Role, index: int, rank: int) -> list[Any]:
+        """Return the variables; what the process itself sets comes last and is not set twice."""
+        ours = {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(self._process.replicas),
+            "ROLE": role.name,
+            "ROLE_RANK": str(index),
+            "ROLE_SIZE": str(role.replicas),
+            "MASTER_ADDR": self._master,
+            "MASTER_PORT": MASTER_PORT,
+        }
+        own = role.container.get("env") or []
+        taken = {variable["name"] for variable in own}
+        made = [*({"name": name, "value": value} for name, value in ours.items()), *self._peers]
+        return [*(variable for variable in made if variable["name"] not in taken), *own]
+
+
+def _owner(process: BatchProcess) -> Json:
+    return {
+        "apiVersion": process.api_version,
+        "kind": KIND,
+        "name": process.name,
+        "uid": process.uid,
+        "controller": True,
+    }

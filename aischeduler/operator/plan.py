@@ -1,0 +1,161 @@
+"""What to do for a BatchProcess now: which pods to delete and to make, and where it stands.
+
+Invariants:
+- A plan depends on the spec, the record and the pods that exist alone, so that a run of the operator that ends anywhere
+  is continued by the next.
+- A pod is only planned where no pod of its name exists, and a restart only within `backoffLimit`.
+- A finished BatchProcess keeps its finished pods, for their logs, and loses the others.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from aischeduler.operator.batch_process import BatchProcess, Role
+from aischeduler.operator.objects import Seen
+from aischeduler.operator.record import FINISHED, Phase, Record, grown
+
+FIRST_DELAY_SECONDS: Final = 10.0
+"""How long after its end a failed pod is replaced; the time doubles with each attempt, as for a Job."""
+DELAY_SECONDS_MAX: Final = 360.0
+
+Place = tuple[str, int]
+"""A role and an index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A pod to make: the n-th of this role and index."""
+
+    role: Role
+    index: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The pods of a role, one state each. `bound` are those that have a node or had one to the end."""
+
+    pending: int
+    running: int
+    succeeded: int
+    failed: int
+    bound: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do, and what is true now. `again_seconds` is when a failed pod is due, or None.
+
+    `failure` says why the BatchProcess has failed, and `waits` why its first pod without a node has none.
+    """
+
+    record: Record
+    counts: tuple[Counts, ...]
+    deletes: tuple[Seen, ...] = ()
+    creates: tuple[Wanted, ...] = ()
+    again_seconds: float | None = None
+    failure: str = ""
+    waits: str = ""
+
+
+def plan(process: BatchProcess, record: Record, pods: Sequence[Seen], now_seconds: float) -> Plan:
+    """Return what to do with the BatchProcess, of which exactly these pods exist."""
+    record = grown(record, process, pods)
+    places = {(role.name, index): role for role in process.roles for index in range(role.replicas)}
+    by_place = {pod.place: pod for pod in pods}
+    made = replace(
+        _verdict(process, record, places, by_place),
+        counts=tuple(_counts(role, record, by_place) for role in process.roles),
+    )
+    if made.record.finished:
+        unfinished = (pod for pod in pods if pod.phase not in FINISHED and not pod.terminating)
+        return replace(made, deletes=tuple(_last_first(unfinished)))
+    waiting = (pod for place, pod in by_place.items() if place in places and not pod.bound and pod.why)
+    surplus = (pod for place, pod in by_place.items() if place not in places and not pod.terminating)
+    due, again_seconds = _due(
+        [pod for place, pod in by_place.items() if place in places and _has_failed(pod)], now_seconds
+    )
+    return replace(
+        made,
+        record=replace(made.record, phase=_phase(process, made.counts)),
+        deletes=(*_last_first(surplus), *due),
+        creates=tuple(
+            Wanted(role, place[1], record.attempts(place) + 1)
+            for place, role in places.items()
+            if place not in by_place and not record.completed(place)
+        ),
+        again_seconds=again_seconds,
+        waits=next((pod.why for pod in sorted(waiting, key=lambda pod: pod.name)), ""),
+    )
+
+
+def _verdict(process: BatchProcess, record: Record, places: dict[Place, Role], by_place: dict[Place, Seen]) -> Plan:
+    """Return a plan that only says whether the BatchProcess has finished."""
+    if record.finished:
+        return Plan(record, ())
+    if all(record.completed(place) for place in places):
+        return Plan(replace(record, phase=Phase.SUCCEEDED), ())
+    lost = [place for place in places if _is_lost(place, record, by_place)]
+    if len(lost) <= process.backoff_limit - record.restarts:
+        return Plan(record, ())
+    role, index = lost[0]
+    last = by_place.get(lost[0])
+    why = f": {last.why}" if last is not None and last.why else ""
+    done = f"{record.restarts} of {process.backoff_limit} restarts are used"
+    return Plan(replace(record, phase=Phase.FAILED), (), failure=f"pod {index} of {role} is lost{why}, and {done}")
+
+
+def _is_lost(place: Place, record: Record, by_place: dict[Place, Seen]) -> bool:
+    """Return whether this place needs a restart now, or will when its pod is gone."""
+    if record.completed(place):
+        return False
+    pod = by_place.get(place)
+    if pod is None or pod.terminating:
+        return record.attempts(place) > 0
+    return pod.phase == Phase.FAILED
+
+
+def _has_failed(pod: Seen) -> bool:
+    return pod.phase == Phase.FAILED and not pod.terminating
+
+
+def _due(failed: Iterable[Seen], now_seconds: float) -> tuple[list[Seen], float | None]:
+    """Return the failed pods whose delay is over, and in how many seconds the next one is due."""
+    due, waits = [], []
+    for pod in failed:
+        delay = min(FIRST_DELAY_SECONDS * 2 ** min(pod.attempt - 1, 10), DELAY_SECONDS_MAX)
+        left = min(pod.lost_seconds + delay - now_seconds, delay) if pod.lost_seconds else 0.0
+        if left > 0:
+            waits.append(left)
+        else:
+            due.append(pod)
+    return due, min(waits, default=None)
+
+
+def _last_first(pods: Iterable[Seen]) -> Iterator[Seen]:
+    yield from sorted(pods, key=lambda pod: (-pod.place[1], pod.name))
+
+
+def _counts(role: Role, record: Record, by_place: dict[Place, Seen]) -> Counts:
+    running = succeeded = failed = bound = present = 0
+    for index in range(role.replicas):
+        place = (role.name, index)
+        pod = by_place.get(place)
+        if record.completed(place):
+            succeeded, bound = succeeded + 1, bound + 1
+        elif pod is not None and not pod.terminating:
+            running += pod.phase == Phase.RUNNING
+            failed += pod.phase == Phase.FAILED
+            present += pod.phase not in (Phase.RUNNING, Phase.FAILED)
+            bound += pod.bound and pod.phase != Phase.FAILED
+    pending = present if record.finished else role.replicas - running - succeeded - failed
+    return Counts(pending, running, succeeded, failed, bound)
+
+
+def _phase(process: BatchProcess, counts: Sequence[Counts]) -> Phase:
+    started = [count.running + count.succeeded for count in counts]
+    enough = sum(started) >= process.min_available and all(
+        count >= role.min_available for role, count in zip(process.roles, started, strict=True)
+    )
+    return Phase.RUNNING if enough else Phase.PENDING

@@ -1,0 +1,139 @@
+"""Gangs: which pods start together, how many of them, and how many of those on nodes are more than that.
+
+Invariants:
+- Pods that are on nodes count. A gang that started whole, and of which some pods are left, takes what comes back.
+- The pods that are required come first: those that a role lacks, then by rank, age and name.
+- Pods that say different things of one gang count with the larger of them, so that no gang starts too small.
+
+Source: Coscheduling of scheduler-plugins (PreFilter, Permit), the gang plugin of Volcano (minTaskMember).
+"""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
+from aischeduler.model.gang import Gang, GangSource
+from aischeduler.model.pod import Pod
+from aischeduler.state.gangs import GangTable
+from aischeduler.state.running_pods import Spare
+
+LAST: Final = 2**31
+"""The rank of a pod that has none."""
+
+
+class Gangs:
+    """Pods of one gang are a unit."""
+
+    name = "Gangs"
+
+    def unit_of(self, pod: Pod) -> str:
+        """Return the gang that the pod names; a pod of a gang of one belongs to it too, and waits for itself."""
+        return str(pod.gang.key) if pod.gang is not None else ""
+
+    def gang_of(self, pods: tuple[Pod, ...], gangs: GangTable) -> Gang | None:
+        """Return the gang as its object says it, or as its pods say it together."""
+        claims = [pod.gang for pod in pods if pod.gang is not None]
+        said = [claim.said for claim in claims if claim.said is not None]
+        if not said:
+            return gangs.by_key.get(claims[0].key) if claims else None
+        first = said[0]
+        if all(one == first for one in said):
+            return first
+        roles: dict[str, int] = {}
+        for one in said:
+            for role, least in one.roles:
+                roles[role] = max(roles.get(role, 0), least)
+        return replace(
+            first,
+            min_member=max(one.min_member for one in said),
+            timeout_seconds=max(one.timeout_seconds for one in said),
+            roles=tuple(sorted(roles.items())),
+            topology=next((one.topology for one in said if one.topology), ()),
+            span=any(one.span for one in said),
+            invalid=next((one.invalid for one in said if one.invalid), ""),
+        )
+
+    def form(self, members: UnitMembers) -> Formed | Incomplete:
+        """Return how the waiting pods wait: together where they complete the gang, each for itself beyond that."""
+        gang, waiting = members.gang, sorted(members.waiting, key=_turn)
+        if gang is None:
+            return Incomplete(_unknown(members.waiting[0]))
+        if gang.invalid:
+            return Incomplete(f"The gang {gang.key} is not valid: {gang.invalid}")
+        near = any(level.required for level in gang.topology)
+        if not _is_gang(gang):
+            return Formed(tuple(waiting), 0)
+        required, lacks = _required(gang, waiting, members.placed)
+        if members.started:  # pods that have finished are not known any more, so that nobody waits for their successors
+            required = required or waiting[:1]
+        elif lacks:
+            return Incomplete(f"The gang {gang.key} waits for more pods: {lacks}.")
+        others = [pod for pod in waiting if pod not in required]
+        return Formed((*required, *others), max(len(required), 1 if near else 0), near)
+
+    def spare(self, members: UnitMembers) -> Spare | None:
+        """Return the surplus over the minima; None where the gang never was whole."""
+        gang, placed = members.gang, members.placed
+        if gang is None:
+            return Spare(len(placed)) if members.started else None
+        if not _is_gang(gang):
+            return Spare(len(placed))
+        count = Counter(_role(pod) for pod in placed)
+        surplus = [(role, count[role] - least) for role, least in gang.roles]
+        least = len(placed) - gang.min_member
+        if members.started or (least >= 0 and all(left >= 0 for _, left in surplus)):
+            roles = {pod.uid: _role(pod) for pod in placed} if surplus else {}
+            return Spare(max(least, 0), tuple((role, max(left, 0)) for role, left in surplus), roles)
+        return None
+
+    def had_started(self, members: UnitMembers) -> bool:
+        """Return True where the object says so or is gone, or no pod waits that was there when the first one started.
+
+        All pods that are required exist before any of them is bound. A pod that was created later replaces a lost one.
+        """
+        if members.gang is None or members.gang.started:
+            return True
+        begun = min((pod.started_seconds for pod in members.placed if pod.started_seconds), default=LAST)
+        return not any(pod.created_seconds <= begun for pod in members.waiting)
+
+
+def _is_gang(gang: Gang) -> bool:
+    return gang.min_member > 1 or any(least > 0 for _, least in gang.roles)
+
+
+def _role(pod: Pod) -> str:
+    return pod.gang.role if pod.gang is not None else ""
+
+
+def _turn(pod: Pod) -> tuple[int, int, str, str]:
+    """Return the order in which pods of one gang are placed: by rank, age and name."""
+    rank = pod.gang.index if pod.gang is not None else -1
+    return (rank if rank >= 0 else LAST, pod.created_seconds, pod.name, pod.uid)
+
+
+def _required(gang: Gang, waiting: list[Pod], placed: tuple[Pod, ...]) -> tuple[list[Pod], str]:
+    """Return the waiting pods that complete the gang, in order, and what it still lacks in words."""
+    count = Counter(_role(pod) for pod in placed)
+    chosen: dict[str, Pod] = {}
+    lacks: list[str] = []
+    for role, least in gang.roles:
+        of_role = [pod for pod in waiting if _role(pod) == role]
+        chosen.update((pod.uid, pod) for pod in of_role[: max(least - count[role], 0)])
+        have = count[role] + len(of_role)
+        if have < least:
+            lacks.append(f"the role {role} has {have} of at least {least}")
+    missing = gang.min_member - len(placed) - len(chosen)
+    others = [pod for pod in waiting if pod.uid not in chosen]
+    chosen.update((pod.uid, pod) for pod in others[: max(missing, 0)])
+    if missing > len(others):
+        lacks.insert(0, f"{len(placed) + len(waiting)} of at least {gang.min_member} exist")
+    return [pod for pod in waiting if pod.uid in chosen], ", ".join(lacks)
+
+
+def _unknown(pod: Pod) -> str:
+    assert pod.gang is not None, "only a pod of a gang has its unit"
+    key = pod.gang.key
+    if key.source in (GangSource.JOB, GangSource.JOB_SET):
+        return f"The pod waits until its {key.source} {key.name} is seen."
+    return f"The {key.source} {key.namespace}/{key.name}, which the pod names, does not exist."

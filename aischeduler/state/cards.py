@@ -1,0 +1,198 @@
+"""The card types of the nodes, and the nodes that are closed because their type is rare.
+
+Invariants:
+- Nodes with the same cards share one `Kind`, so that a question costs per kind and not per node.
+- What is kept is built from labels, pools and rules, and built again when one of them changes.
+- Without rare types every question about them is answered by one check.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from aischeduler.model.card_types import card_names, covered_names, shortest
+from aischeduler.model.names import GPU_TYPE_LABELS
+from aischeduler.model.pool import Pool
+from aischeduler.model.selectors import Labels
+from aischeduler.state.label_index import LabelIndex, Mask, Rows
+
+if TYPE_CHECKING:
+    from aischeduler.state.node_table import NodeTable
+
+MASKS_MAX: Final = 256
+"""The most lists of types whose masks are kept; beyond that all are dropped and built again."""
+_ANY: Final = "*"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The names of the cards of a node, the full name of the first label first; none where it has no card."""
+
+    names: tuple[str, ...] = ()
+    label: str = ""
+    """The shortest name of the first label, under which its cards are counted."""
+
+    @cached_property
+    def covered(self) -> frozenset[str]:
+        """The names by which the cards may be rare."""
+        return frozenset(name for one in self.names for name in covered_names(one))
+
+    def closed_to(self, types: tuple[str, ...], rare: frozenset[str]) -> frozenset[str]:
+        """Return the names by which the cards are rare; none where a pod that names these types names one of them."""
+        found = self.covered & rare
+        named = any(one in self.names and not found.isdisjoint(covered_names(one)) for one in types) if found else False
+        return frozenset() if named else found
+
+
+def kind_of(labels: Labels, keys: tuple[str, ...]) -> Kind:
+    """Return the kind of a node with these labels; a key of a type may have a `*`."""
+    found = [card_names(labels[key]) for key in _present(labels, keys)]
+    first = next(filter(None, found), ())
+    names = dict.fromkeys(name for names in found for name in names)
+    return Kind(tuple(names), shortest(first) if first else "")
+
+
+def _present(labels: Mapping[str, object], keys: tuple[str, ...]) -> list[str]:
+    """Return the labels among these keys, in the order of the keys; those of one key with a `*` by name."""
+    found: list[str] = []
+    for key in keys:
+        head, star, tail = key.partition(_ANY)
+        if star:
+            long = len(head) + len(tail)
+            found += sorted(one for one in labels if one.startswith(head) and one.endswith(tail) and len(one) > long)
+        elif key in labels:
+            found.append(key)
+    return found
+
+
+class Cards:
+    """Rules for cards: the labels that have their types, and the types that are rare everywhere or in one pool."""
+
+    def __init__(self, keys: tuple[str, ...] = GPU_TYPE_LABELS, rare: tuple[str, ...] = ()) -> None:
+        self._keys = keys
+        self._rare = frozenset(rare)
+        self._rare_in: dict[int, frozenset[str]] = {}
+        self._lends: set[int] = set()
+        """The pools that lend nodes of rare types."""
+        self._version = 0
+        self._kinds: tuple[Kind, ...] = (Kind(),)
+        self._numbers: Rows = np.zeros(0, dtype=np.intp)
+        self._numbers_at: tuple[int, ...] = ()
+        self._masks: dict[tuple[str, ...] | None, Mask] = {}
+        self._masks_at: tuple[int, ...] = ()
+
+    @property
+    def rare(self) -> bool:
+        """Whether any type is rare anywhere."""
+        return bool(self._rare or self._rare_in)
+
+    @property
+    def rare_by_pool(self) -> bool:
+        """Whether a pool has rare types of its own, so that a node that changes its pool may open or close."""
+        return bool(self._rare_in)
+
+    def see_pool(self, number: int, pool: Pool | None) -> bool:
+        """Note the rare types of a pool, None where it is gone; return whether they changed."""
+        rare = frozenset(pool.rare_types) if pool is not None else frozenset()
+        lends = pool is not None and pool.lend_rare_types
+        if rare == self._rare_in.get(number, frozenset()) and lends == (number in self._lends):
+            return False
+        self._version += 1
+        self._rare_in.pop(number, None)
+        self._lends.discard(number)
+        if rare:
+            self._rare_in[number] = rare
+        if lends:
+            self._lends.add(number)
+        return True
+
+    def kinds(self, nodes: "NodeTable") -> tuple[tuple[Kind, ...], Rows]:
+        """Return all kinds, and per row the number of its kind; the caller must not change them."""
+        at = (nodes.labels.version, nodes.width)
+        if at != self._numbers_at:
+            self._kinds, self._numbers = self._read_kinds(nodes)
+            self._numbers_at = at
+        return self._kinds, self._numbers
+
+    def named(self, nodes: "NodeTable", types: tuple[str, ...]) -> Rows:
+        """Return per row how far left among `types` the first one is that its cards have: 0 where they have none."""
+        places = {one: len(types) - at for at, one in enumerate(types)}
+        kinds, numbers = self.kinds(nodes)
+        best = np.array([max((places.get(name, 0) for name in kind.names), default=0) for kind in kinds], dtype=np.intp)
+        return best[numbers]
+
+    def closed(self, nodes: "NodeTable", types: tuple[str, ...]) -> Mask:
+        """Return a mask of the rows whose rare type a pod that names these types does not name."""
+        return self._kept(nodes, types, lambda kind, rare: bool(kind.closed_to(types, rare)))
+
+    def not_lent(self, nodes: "NodeTable") -> Mask | None:
+        """Return a mask of the rows of a rare type that their pools do not lend; None where nothing is rare."""
+        if not self.rare:
+            return None
+        return self._kept(nodes, None, lambda kind, rare: not kind.covered.isdisjoint(rare))
+
+    def rare_among(self, nodes: "NodeTable", rows: Rows, types: tuple[str, ...]) -> Counter[str]:
+        """Return the rare types that close these rows to a pod that names these types, with their numbers of rows.
+
+        A row counts for the shortest of its rare names.
+        """
+        (kinds, numbers), (rules, of_row) = self.kinds(nodes), self._rules(nodes)
+        pairs, counts = np.unique(of_row[rows] * len(kinds) + numbers[rows], return_counts=True)
+        found: Counter[str] = Counter()
+        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            names = kinds[pair % len(kinds)].closed_to(types, rules[pair // len(kinds)])
+            if names:
+                found[shortest(names)] += count
+        return found
+
+    def known(self, nodes: "NodeTable") -> tuple[str, ...]:
+        """Return the names of the cards of all nodes, sorted."""
+        return tuple(sorted({name for kind in self.kinds(nodes)[0] for name in kind.names}))
+
+    def _kept(
+        self, nodes: "NodeTable", key: tuple[str, ...] | None, closed: Callable[[Kind, frozenset[str]], bool]
+    ) -> Mask:
+        at = (nodes.labels.version, nodes.pool_version, nodes.width, self._version)
+        if at != self._masks_at:
+            self._masks.clear()
+            self._masks_at = at
+        found = self._masks.get(key)
+        if found is None:
+            if len(self._masks) >= MASKS_MAX:
+                self._masks.clear()
+            found = self._masks[key] = self._mask(nodes, closed)
+            if key is None and self._lends:
+                found &= ~np.isin(nodes.pool, list(self._lends))
+        return found
+
+    def _mask(self, nodes: "NodeTable", closed: Callable[[Kind, frozenset[str]], bool]) -> Mask:
+        """Return a mask of the rows whose kind is closed by the rule of their pool, in one step for all pools."""
+        (kinds, numbers), (rules, of_row) = self.kinds(nodes), self._rules(nodes)
+        table = np.array([[closed(kind, rule) for kind in kinds] for rule in rules], dtype=np.bool_)
+        mask: Mask = table[of_row, numbers]
+        return mask
+
+    def _rules(self, nodes: "NodeTable") -> tuple[tuple[frozenset[str], ...], Rows]:
+        """Return the sets of rare types, and per row the number of the set that holds in its pool."""
+        rules = tuple(dict.fromkeys((self._rare, *(self._rare | rare for rare in self._rare_in.values()))))
+        of_pool = np.zeros(2 + max((int(nodes.pool.max()), *self._rare_in)), dtype=np.intp)  # the last is for no pool
+        for pool, rare in self._rare_in.items():
+            of_pool[pool] = rules.index(self._rare | rare)
+        of_row: Rows = of_pool[nodes.pool]
+        return rules, of_row
+
+    def _read_kinds(self, nodes: "NodeTable") -> tuple[tuple[Kind, ...], Rows]:
+        """Read the kinds from labels; rows whose labels of cards are equal have one kind."""
+        labels: LabelIndex = nodes.labels
+        codes = np.zeros(nodes.width, dtype=np.intp)
+        for key in _present(labels.keys(), self._keys):
+            numbers = labels.numbers(key)
+            codes = np.unique(codes * (int(numbers.max()) + 2) + numbers + 1, return_inverse=True)[1].reshape(-1)
+        _, first, numbers = np.unique(codes, return_index=True, return_inverse=True)
+        found = (nodes.nodes[row] for row in first.tolist())
+        kinds = tuple(Kind() if node is None else kind_of(node.labels, self._keys) for node in found)
+        return kinds, numbers.reshape(-1)

@@ -1,0 +1,133 @@
+"""Room for gangs: which gangs are lost for others, and loans of gangs from one lender or several."""
+
+from aischeduler.model.events import GangSeen, PodGone
+from aischeduler.model.gang import GangSource
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
+from tests.build import a_node, a_pod, a_pool, amounts
+from tests.engine.session import Session, binds, evictions, reports
+from tests.gangs import a_gang, member, members
+
+
+def running(name: str, *nodes: str, gpu: int = 0, started: int = 1, priority: int = 0) -> list[Pod]:
+    """Return the pods of a gang on these nodes."""
+    pods = [
+        a_pod(f"{name}-{turn}", cpu="2", gpu=gpu, node=node, started=started, priority=priority)
+        for turn, node in enumerate(nodes)
+    ]
+    return [member(pod, name) for pod in pods]
+
+
+def a_session(*objects: Pod, nodes: int, gpu: int = 0, gangs: tuple[tuple[str, int], ...]) -> Session:
+    session = Session(*(a_node(f"n{number}", cpu="2", gpu=gpu) for number in range(nodes)), *objects)
+    session.tell(*(GangSeen(a_gang(name, least)) for name, least in gangs))
+    session.decide()
+    return session
+
+
+def test_surplus_of_a_gang_goes_before_all_of_another() -> None:
+    old = [*running("whole", "n0", "n1"), *running("large", "n2", "n3", "n4")]
+    session = a_session(*old, nodes=5, gangs=(("whole", 2), ("large", 2)))
+    session.see(a_pod("home", cpu="2", priority=5))
+    lost = evictions(session.decide())
+    assert len(lost) == 1
+    assert next(iter(lost)).startswith("large-")
+
+
+def test_gang_below_its_minimum_goes_whole_and_its_room_everywhere_counts() -> None:
+    old = [*running("old", "n0", "n1", "n2"), a_pod("single", cpu="2", node="n3", priority=3)]
+    session = a_session(*old, nodes=4, gangs=(("old", 3), ("new", 3)))
+    session.see(*members("new", 3, priority=5))
+    assert sorted(evictions(session.decide())) == ["old-0", "old-1", "old-2"]
+
+
+def test_gang_costs_another_gang_only_where_single_pods_are_not_enough() -> None:
+    singles = [a_pod(f"single-{turn}", cpu="2", node=f"n{turn}", priority=3) for turn in range(2)]
+    session = a_session(*singles, *running("old", "n2", "n3"), nodes=4, gangs=(("old", 2), ("new", 2)))
+    session.see(*members("new", 2, priority=5))
+    assert sorted(evictions(session.decide())) == ["single-0", "single-1"]
+
+
+def test_gang_that_worked_less_is_lost_first() -> None:
+    nodes = [a_node(f"n{number}", cpu="2", gpu=4) for number in range(4)]
+    old = [*running("long", "n0", "n1", gpu=4, started=10), *running("short", "n2", "n3", gpu=4, started=900)]
+    session = Session(*nodes, *old)
+    session.tell(*(GangSeen(a_gang(name, 2)) for name in ("long", "short", "new")))
+    session.see(*(member(a_pod(f"new-{n}", cpu="2", gpu=4, priority=5, created=1000), "new") for n in range(2)))
+    assert sorted(evictions(session.decide())) == ["short-0", "short-1"]
+
+
+def test_gang_of_fewer_cards_is_lost_first() -> None:
+    nodes = [a_node(f"n{number}", cpu="2", gpu=8) for number in range(4)]
+    old = [*running("eight", "n0", "n1", gpu=8), *running("one", "n2", "n3", gpu=1)]
+    session = Session(*nodes, *old)
+    session.tell(*(GangSeen(a_gang(name, 2)) for name in ("eight", "one", "new")))
+    session.see(*(member(a_pod(f"new-{n}", cpu="2", gpu=8, priority=5, created=1000), "new") for n in range(2)))
+    assert sorted(evictions(session.decide())) == ["one-0", "one-1"]
+
+
+def test_impossible_gang_evicts_nothing() -> None:
+    old = [a_pod(f"old-{turn}", cpu="2", node=f"n{turn}") for turn in range(2)]
+    stays = a_pod("stays", cpu="2", node="n2", priority=9)
+    session = a_session(*old, stays, nodes=3, gangs=(("new", 3),))
+    session.see(*members("new", 3, priority=5))
+    assert evictions(session.decide()) == {}
+
+
+def three_pools(*pods: Pod, home: Pool | None = None, lender: Pool | None = None) -> Session:
+    """Return pools with two nodes each: the home pool of the gang, and the lenders `a` and `b`."""
+    pools = [
+        home or a_pool("home", labels={"pool": "home"}),
+        lender or a_pool("a", labels={"pool": "a"}),
+        a_pool("b", labels={"pool": "b"}),
+    ]
+    nodes = [a_node(f"{pool.name}{turn}", cpu="2", labels={"pool": pool.name}) for pool in pools for turn in (0, 1)]
+    return Session(*pools, *nodes, *pods)
+
+
+def pools_of(found: dict[str, str]) -> list[str]:
+    return sorted(node[:-1] for node in found.values())
+
+
+def spanning(least: int, *, span: bool = True) -> list[Pod]:
+    return members(a_gang("g", least, GangSource.LABELS, span=span), least, pool="home")
+
+
+def test_gang_that_may_not_span_waits_where_no_pool_holds_it_whole() -> None:
+    assert binds(three_pools(*spanning(3, span=False)).decide()) == {}
+
+
+def test_gang_that_may_span_starts_at_home_and_at_one_lender() -> None:
+    assert pools_of(binds(three_pools(*spanning(3)).decide())) == ["a", "home", "home"]
+
+
+def test_gang_that_may_span_takes_several_lenders() -> None:
+    assert pools_of(binds(three_pools(*spanning(6)).decide())) == ["a", "a", "b", "b", "home", "home"]
+
+
+def test_gang_that_may_span_keeps_to_the_borrowing_limit_of_its_pool() -> None:
+    home = a_pool("home", labels={"pool": "home"}, borrowing_limit=amounts(cpu="2"))
+    assert binds(three_pools(*spanning(4), home=home).decide()) == {}
+    assert len(binds(three_pools(*spanning(3), home=home).decide())) == 3
+
+
+def test_lender_whose_limit_is_too_low_gives_no_part() -> None:
+    lender = a_pool("a", labels={"pool": "a"}, lending_limit=amounts(cpu="1"))
+    assert pools_of(binds(three_pools(*spanning(4), lender=lender).decide())) == ["b", "b", "home", "home"]
+
+
+def test_node_that_a_home_pod_of_the_lender_waits_for_is_not_spanned() -> None:
+    session = three_pools(*(a_pod(f"old-{n}", cpu="2", node=f"home{n}", pool="home") for n in (0, 1)))
+    session.see(*(a_pod(f"busy-{n}", cpu="2", node=f"b{n}", pool="b") for n in (0, 1)))
+    session.see(*spanning(3))
+    session.decide()
+    session.tell(PodGone("uid-old-0"))
+    assert pools_of(binds(session.decide())) == ["a", "a", "home"]
+
+
+def test_room_at_a_lender_wakes_a_gang_that_may_span() -> None:
+    session = three_pools(*(a_pod(f"busy-{n}", cpu="2", node=f"{n}", pool=n[:-1]) for n in ("a0", "a1", "b0", "b1")))
+    session.see(*spanning(3))
+    assert "preemption" in reports(session.decide())["g-0"]
+    session.tell(PodGone("uid-busy-b1"))
+    assert pools_of(binds(session.decide())) == ["b", "home", "home"]

@@ -1,0 +1,70 @@
+"""The annotations that decide where a pod may run: card types, their policy, the machine group."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from aischeduler.kube.api_types import PodDocument
+from aischeduler.kube.decode import read_pod
+from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.model.names import GPU_TYPE_KEY, GPU_TYPE_POLICY_KEY, MACHINE_GROUP_KEY
+from aischeduler.model.pod import PodSpec
+from tests.kube import api_objects
+
+LONG = "|".join(f"A{number}" for number in range(17))
+
+
+def spec_of(specs: SpecCache | None = None, /, **annotations: str) -> PodSpec:
+    """Return the spec of a pod with these annotations: `types`, `policy` and `group`."""
+    keys = {"types": GPU_TYPE_KEY, "policy": GPU_TYPE_POLICY_KEY, "group": MACHINE_GROUP_KEY}
+    metadata: dict[str, Any] = {"annotations": {keys[name]: text for name, text in annotations.items()}}
+    document = json.dumps(api_objects.pod("p", metadata=metadata)).encode()
+    return read_pod(msgspec.json.decode(document, type=PodDocument), specs or SpecCache()).spec
+
+
+def test_types_are_read_by_their_full_names_in_their_order_each_once() -> None:
+    found = spec_of(types="NVIDIA A100-SXM4-80GB | v100|V100")
+    assert (found.gpu_types, found.gpu_type_required, found.invalid) == (("A100-SXM4-80GB", "V100"), True, "")
+    assert not spec_of(types="A100", policy="Preferred").gpu_type_required
+    assert spec_of(types="A100", policy="Required").gpu_type_required
+    assert spec_of(group="vision").machine_group == "vision"
+
+
+def test_empty_annotations_and_a_policy_without_types_say_nothing() -> None:
+    plain = spec_of()
+    assert spec_of(types="", policy="", group="") == plain
+    assert spec_of(policy="Preferred") == plain
+
+
+def test_equal_wishes_make_one_class_and_others_another() -> None:
+    specs = SpecCache()
+    wishes = [{}, {"types": "A100"}, {"types": "V100"}, {"types": "A100", "policy": "Preferred"}, {"group": "A100"}]
+    keys = [spec_of(specs, **one).key for one in wishes]
+    assert len(set(keys)) == len(wishes)
+    assert [spec_of(specs, **one).key for one in wishes] == keys
+    assert spec_of(specs, types="NVIDIA-A100").key == spec_of(specs, types="a100").key
+
+
+@pytest.mark.parametrize(
+    ("annotations", "key", "why"),
+    [
+        ({"types": "A100|"}, GPU_TYPE_KEY, "'' is not the name of a card type such as A100 or A100-80GB"),
+        ({"types": "|"}, GPU_TYPE_KEY, "'' is not the name of a card type"),
+        ({"types": "A100;V100"}, GPU_TYPE_KEY, "'A100;V100' is not the name of a card type"),
+        ({"types": "nvidia"}, GPU_TYPE_KEY, "'nvidia' is not the name of a card type"),
+        ({"types": "A" * 64}, GPU_TYPE_KEY, "is longer than 63 characters"),
+        ({"types": LONG}, GPU_TYPE_KEY, "names 17 types, which is more than 16"),
+        ({"types": "A100", "policy": "required"}, GPU_TYPE_POLICY_KEY, "'required' is not Required or Preferred"),
+        ({"policy": "Always"}, GPU_TYPE_POLICY_KEY, "'Always' is not Required or Preferred"),
+        ({"group": "a group"}, MACHINE_GROUP_KEY, "'a group' is not the name of a machine group"),
+        ({"group": "\0"}, MACHINE_GROUP_KEY, "is not the name of a machine group"),
+    ],
+)
+def test_malformed_annotation_makes_the_pod_invalid_and_is_named(
+    annotations: dict[str, str], key: str, why: str
+) -> None:
+    found = spec_of(**annotations)
+    assert found.invalid.startswith(f"metadata.annotations[{key}]: ")
+    assert why in found.invalid

@@ -1,0 +1,122 @@
+"""Watches of the kinds that declare gangs: missing and forbidden kinds, and Jobs of which the engine hears nothing."""
+
+import json
+from typing import Any
+
+import pytest
+
+from aischeduler.kube.gang_owners import GangOwners
+from aischeduler.kube.gang_resources import gang_resources
+from aischeduler.kube.reflector import NOT_NEEDED_POLL_SECONDS
+from aischeduler.model.events import GangGone, GangSeen
+from aischeduler.model.gang import GANG_KEY, Gang, GangKey, GangSource
+from tests.kube.api_objects import line, listing, trouble
+from tests.kube.reflector_world import World, quiet
+from tests.kube.scripted_server import reply, status, stream, until
+
+RESOURCES = {one.kind: one for one in gang_resources(GangOwners())}
+GROUPS = reply(200, {"kind": "APIGroupList", "groups": [{"name": "batch"}]})
+FORBIDDEN = status(403, "Forbidden", "you cannot list it")
+POD_GROUP = "PodGroup.scheduling.x-k8s.io"
+PATH = RESOURCES[POD_GROUP].path
+JOBS = "/apis/batch/v1/jobs"
+
+
+def group(version: int, *, member: int = 2, phase: str = "") -> dict[str, Any]:
+    metadata = {"name": "g", "namespace": "default", "uid": "u", "resourceVersion": str(version)}
+    return {"metadata": metadata, "spec": {"minMember": member}, "status": {"phase": phase} if phase else {}}
+
+
+def job(version: int, *, asks: bool, ready: int = 0) -> dict[str, Any]:
+    annotations = {"annotations": {GANG_KEY: "true"}} if asks else {}
+    metadata = {"name": "j", "namespace": "default", "uid": "u", "resourceVersion": str(version), **annotations}
+    return {"metadata": metadata, "spec": {"parallelism": 4}, "status": {"ready": ready}}
+
+
+def seen(member: int, **fields: Any) -> GangSeen:
+    return GangSeen(Gang(GangKey(GangSource.COSCHEDULING, "default", "g"), member, uid="u", **fields))
+
+
+def job_seen(member: int = 4, **fields: Any) -> GangSeen:
+    return GangSeen(Gang(GangKey(GangSource.JOB, "default", "j"), member, uid="u", **fields))
+
+
+def test_kinds_have_unique_names_and_none_is_needed() -> None:
+    assert len(RESOURCES) == len(gang_resources(GangOwners()))
+    assert not any(one.needed for one in RESOURCES.values())
+    assert {one.path for one in RESOURCES.values()} >= {PATH, JOBS, "/apis/scheduling.volcano.sh/v1beta1/podgroups"}
+
+
+async def test_pod_groups_are_none_until_their_definition_is_installed() -> None:
+    world = World()
+    world.script.on("get", PATH, status(404, "NotFound"), reply(200, listing(group(1))))
+    world.script.on("get", "/apis", GROUPS)
+    async with world.running(RESOURCES[POD_GROUP]) as reflector:
+        await until(lambda: world.events == [seen(2)])
+        assert reflector.current()
+    assert world.waits.seconds == [NOT_NEEDED_POLL_SECONDS]
+
+
+async def test_kind_that_may_not_be_listed_has_no_objects_until_it_may() -> None:
+    world = World()
+    world.script.on("get", PATH, FORBIDDEN, FORBIDDEN, reply(200, listing(group(1))))
+    world.waits.hold()
+    async with world.running(RESOURCES[POD_GROUP]) as reflector:
+        await reflector.synced.wait()
+        await until(lambda: reflector.not_served)
+        assert not reflector.current()
+        world.waits.release()
+        await until(lambda: world.events == [seen(2)])
+        assert reflector.current()
+    assert len(world.failures) == 1
+
+
+async def test_gangs_stay_when_the_right_to_list_them_is_taken_away() -> None:
+    world = World()
+    world.script.on("get", PATH, reply(200, listing(group(1))), FORBIDDEN, FORBIDDEN)
+    world.script.on("watch", PATH, stream(trouble(410, "Expired")))
+    async with world.running(RESOURCES[POD_GROUP]):
+        await until(lambda: len(world.script.asked("get")) >= 3)
+    assert world.events == [seen(2)]
+
+
+async def test_removed_definition_ends_its_gangs() -> None:
+    world = World()
+    world.script.on("get", PATH, reply(200, listing(group(1))), status(404, "NotFound"))
+    world.script.on("get", "/apis", GROUPS)
+    world.script.on("watch", PATH, stream(trouble(410, "Expired")))
+    async with world.running(RESOURCES[POD_GROUP]):
+        await until(lambda: len(world.events) == 2)
+    assert world.events == [seen(2), GangGone(seen(2).gang.key)]
+
+
+async def test_engine_hears_of_a_change_and_not_of_a_status_that_changes_nothing() -> None:
+    world = World()
+    world.script.on("get", PATH, reply(200, listing(group(1))))
+    changes = [group(101, phase="Pending"), group(102, phase="Running"), group(103, member=3, phase="Running")]
+    world.script.on("watch", PATH, stream(*(line("MODIFIED", one) for one in changes)))
+    async with world.running(RESOURCES[POD_GROUP]):
+        await until(lambda: len(world.events) == 3)
+    assert world.events == [seen(2), seen(2, started=True), seen(3, started=True)]
+
+
+async def test_engine_hears_only_of_jobs_that_ask_for_a_gang() -> None:
+    world = World()
+    world.script.on("get", JOBS, reply(200, listing(job(1, asks=False))))
+    changes = [line("MODIFIED", job(101, asks=False, ready=1)), line("DELETED", job(102, asks=False))]
+    changes += [line("ADDED", job(103, asks=True)), line("MODIFIED", job(104, asks=True, ready=1))]
+    changes += [line("MODIFIED", job(105, asks=False)), line("DELETED", job(106, asks=False))]
+    world.script.on("watch", JOBS, stream(*changes))
+    async with world.running(RESOURCES["Job"]) as reflector:
+        await until(lambda: reflector.counts.events == len(changes))
+        await quiet()
+    expected = [job_seen(), job_seen(started=True), job_seen(1), GangGone(job_seen().gang.key)]
+    assert world.events == expected
+
+
+@pytest.mark.parametrize("kind", [kind for kind in RESOURCES if not kind.startswith("Workload")])
+def test_object_of_each_kind_without_spec_and_status_is_read(kind: str) -> None:
+    metadata = {"name": "x", "namespace": "default", "uid": "u", "annotations": {GANG_KEY: "true"}}
+    (event,) = RESOURCES[kind].read(json.dumps({"metadata": metadata}).encode())
+    assert isinstance(event, GangSeen)
+    assert (event.gang.key.name, event.gang.uid) == ("x", "u")

@@ -1,0 +1,307 @@
+"""Random days with gangs: none is left on nodes below its minimum, and none waits that fits.
+
+What fits is found by trying all nodes for all pods, which is possible for a few pods on a few nodes.
+"""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.model.actions import Action, Bind, Evict
+from aischeduler.model.events import Event, GangGone, GangSeen, PodSeen
+from aischeduler.model.gang import Gang, GangKey, GangSource, TopologyLevel
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from tests import seeds
+from tests.build import a_pod
+from tests.gangs import a_gang, member
+from tests.properties.faults import BreakingWorld
+from tests.properties.playing import SHRINKING_SECONDS_MAX, play
+from tests.properties.test_engine import PODS_MAX, POOLS, SHAPES, TakingBack, Wishes, clauses
+from tests.properties.test_exceptions import BreakingEngine, play_exceptions
+from tests.properties.world import World
+
+PLAIN = range(6)
+"""The shapes whose fit amounts alone decide."""
+LATE = re.compile(r"^The gang .* did not start within \d+ s\. ")
+ZONE = TopologyLevel("zone", required=True)
+GANGS = st.fixed_dictionaries(
+    {
+        "shape": st.sampled_from(PLAIN),
+        "pool": st.sampled_from([*POOLS, *POOLS, ""]),
+        "priority": st.sampled_from([0, 5, 10]),
+        "pods": st.sampled_from([2, 2, 3, 4]),
+        "extra": st.sampled_from([-1, 0, 0, 0, 1]),
+        "labelled": st.booleans(),
+        "span": st.sampled_from([False, False, True]),
+        "close": st.sampled_from([False, False, False, True]),
+        "timeout": st.sampled_from([0, 0, 30]),
+    }
+)
+
+
+class GangWorld(World):
+    """A world with gangs, which follows for itself which of them were whole."""
+
+    def __init__(self, *, often: bool = False) -> None:
+        self.gangs: dict[GangKey, Gang] = {}
+        self.whole: set[GangKey] = set()
+        """The gangs that were whole, and of which a pod is still on a node."""
+        super().__init__(often=often)
+
+    def put_gang(self, gang: Gang) -> None:
+        """Create or change the object of a gang."""
+        self.gangs[gang.key] = gang
+        self._happens(GangSeen(gang))
+
+    def end_gang(self, key: GangKey) -> None:
+        """Delete the object of a gang."""
+        if self.gangs.pop(key, None) is not None:
+            self._happens(GangGone(key))
+
+    def gang_of(self, pod: Pod) -> Gang | None:
+        """Return the gang of a pod as it is declared now."""
+        return None if pod.gang is None else pod.gang.said or self.gangs.get(pod.gang.key)
+
+    def members(self) -> dict[GangKey, list[Pod]]:
+        """Return the pods of each gang, by uid."""
+        found: dict[GangKey, list[Pod]] = {}
+        for _, pod in sorted(self.pods.items()):
+            if pod.gang is not None:
+                found.setdefault(pod.gang.key, []).append(pod)
+        return found
+
+    def _everything(self) -> list[Event]:
+        return [*(GangSeen(gang) for _, gang in sorted(self.gangs.items())), *super()._everything()]
+
+    def _happens(self, event: Event) -> None:
+        super()._happens(event)
+        if isinstance(event, PodSeen):
+            self._follow()
+
+    def _follow(self) -> None:
+        for key, pods in self.members().items():
+            on_nodes = [pod for pod in pods if pod.node_name]
+            gang = self.gang_of(pods[0])
+            if not on_nodes:
+                self.whole.discard(key)
+            elif gang is not None and len(on_nodes) >= gang.min_member:
+                self.whole.add(key)
+
+    def _take(self, action: Action) -> None:
+        super()._take(action)
+        if isinstance(action, Bind) and action.pod.gang is not None:
+            unit = self.scheduler._cluster.records[action.pod.uid].unit
+            assert unit is not None
+            placed = sum(one.counted is not None for one in unit.members.values())
+            least = unit.gang.min_member if unit.gang is not None else 0
+            assert unit.started or placed >= least, f"{action.pod.uid} is bound as one of {placed} of {least}"
+        if isinstance(action, Evict) and action.victim.gang is not None:
+            self._check_loss(action)
+
+    def _check_loss(self, evict: Evict) -> None:
+        cluster = self.scheduler._cluster
+        unit = cluster.records[evict.victim.uid].unit
+        assert unit is not None
+        every = [one for one in unit.members.values() if one.counted is not None]
+        staying = [one for one in every if cluster.may_go(one)]
+        gone = [one for one in every if cluster.leaving(one.pod.uid)]
+        spare = cluster.running.spare_of(unit.number).pods
+        assert not staying or len(gone) <= spare, f"{evict.victim.uid} goes, and its gang stays on nodes for nothing"
+
+    # At rest.
+
+    def half(self) -> list[str]:
+        """Return the gangs of which some pods are on nodes, never enough of them, and that could be given up."""
+        found: list[str] = []
+        for key, pods in self.members().items():
+            gang = self.gang_of(pods[0])
+            on_nodes = [pod for pod in pods if pod.node_name and not pod.terminating]
+            free = not any(pod.uid in self.given_up for pod in on_nodes)
+            if gang is not None and 0 < len(on_nodes) < gang.min_member and key not in self.whole and free:
+                found.append(f"{key}: {len(on_nodes)} of {gang.min_member}")
+        return found
+
+    def in_vain(self) -> list[str]:
+        """Return the gangs that wait although their pods fit into free room of their home pool."""
+        found = [pods for pods in self.members().values() if self._would_fit(pods)]
+        return [f"{pod.name}: {self.scheduler.why(pod.uid)}" for pods in found for pod in pods]
+
+    def _would_fit(self, pods: list[Pod]) -> bool:
+        waiting, gang = [pod for pod in pods if not pod.node_name], self.gang_of(pods[0])
+        if gang is None or gang.invalid or gang.min_member < 2 or len(waiting) != len(pods):
+            return False
+        homes = {pod.pool if pod.pool in self.pools else "default" for pod in waiting}
+        welcome = all(self.scheduler.oracle._welcome(pod) for pod in waiting)
+        odd = not welcome or any(pod.gates or pod.terminating or pod.uid in self.given_up for pod in waiting)
+        if len(homes) != 1 or len(waiting) < gang.min_member or odd:
+            return False
+        scheduler, (home,) = self.scheduler._cluster, homes
+        nodes = [
+            node
+            for _, node in sorted(self.nodes.items())
+            if scheduler.pool_of(scheduler.nodes.rows[node.name]) == home and not node.taints and not node.unschedulable
+        ]
+        order = sorted(waiting, key=lambda pod: (pod.created_seconds, pod.uid))[: gang.min_member]
+        zones = {node.labels.get("zone") for node in nodes} - {None} if gang.topology else {None}
+        return any(
+            _packs([self._room(node) for node in nodes if zone in (None, node.labels.get("zone"))], order)
+            for zone in zones
+        )
+
+    def _room(self, node: Node) -> dict[str, int]:
+        """Return what is free on a node beside its pods and the room that others claim."""
+        room, cluster = dict(node.allocatable), self.scheduler._cluster
+        for pod in self.pods.values():
+            if pod.node_name == node.name:
+                _take_off(room, pod)
+        for claim in cluster.claims.on_row(cluster.nodes.rows[node.name]):
+            for one in claim.on(cluster.nodes.rows[node.name]):
+                _take_off(room, one.assigned.pod)
+        return room
+
+
+def _take_off(room: dict[str, int], pod: Pod) -> None:
+    for resource, amount in pod.spec.request.taken.items():
+        room[resource] = room.get(resource, 0) - amount
+
+
+def _packs(rooms: list[dict[str, int]], pods: list[Pod]) -> bool:
+    """Return whether all pods fit into these rooms, by trying all."""
+    if not pods:
+        return True
+    asked = pods[0].spec.request.taken
+    for number, room in enumerate(rooms):
+        if all(room.get(resource, 0) >= amount for resource, amount in asked.items()):
+            left = {**room, **{resource: room.get(resource, 0) - amount for resource, amount in asked.items()}}
+            if _packs([*rooms[:number], left, *rooms[number + 1 :]], pods[1:]):
+                return True
+    return False
+
+
+class GangEngine(TakingBack):
+    """One engine in a world of gangs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world: GangWorld = GangWorld()
+        self.made = 0
+
+    @rule(wishes=GANGS)
+    def a_gang_comes(self, wishes: Wishes) -> None:
+        self._gang_comes(**wishes)
+        self.world.go_on()
+
+    @rule(wishes=GANGS)
+    def another_gang_comes(self, wishes: Wishes) -> None:
+        self._gang_comes(**wishes)
+        self.world.go_on()
+
+    def _gang_comes(
+        self,
+        *,
+        shape: int,
+        pool: str,
+        priority: int,
+        pods: int,
+        extra: int,
+        labelled: bool,
+        span: bool,
+        close: bool,
+        timeout: int,
+    ) -> None:
+        self.made += 1
+        source = GangSource.LABELS if labelled else GangSource.COSCHEDULING
+        topology = (ZONE,) if close else ()
+        gang = a_gang(f"g{self.made}", pods, source, span=span, topology=topology, timeout=timeout)
+        if not labelled:
+            self.world.put_gang(gang)
+        for _ in range(pods + extra):
+            self._member_comes(gang, shape, pool, priority)
+
+    def _member_comes(self, gang: Gang, shape: int, pool: str, priority: int) -> None:
+        if len(self.world.pods) >= PODS_MAX:
+            self._oldest_pod_ends()
+        name, created = self.world.next_pod_name(), int(self.world.now)
+        pod = a_pod(name, pool=pool, priority=priority, labels={"app": "x"}, created=created, **SHAPES[shape])
+        self.world.put(member(pod, gang))
+
+    @rule(number=st.integers(0, 30), shape=st.sampled_from(PLAIN), priority=st.sampled_from([0, 5, 10]))
+    def a_pod_joins_a_gang(self, number: int, shape: int, priority: int) -> None:
+        gangs = [(gang, pods[0]) for pods in self._gangs() if (gang := self.world.gang_of(pods[0])) is not None]
+        if gangs:
+            gang, first = gangs[number % len(gangs)]
+            self._member_comes(gang, shape, first.pool, priority)
+        self.world.go_on()
+
+    @rule(number=st.integers(0, 30), least=st.sampled_from([0, 1, 2, 3, 5]))
+    def the_object_of_a_gang_changes_or_goes(self, number: int, least: int) -> None:
+        keys = sorted(self.world.gangs)
+        if keys:
+            key = keys[number % len(keys)]
+            if least:
+                self.world.put_gang(a_gang(key.name, least, key.source))
+            else:
+                self.world.end_gang(key)
+        self.world.go_on()
+
+    def _gangs(self) -> Iterator[list[Pod]]:
+        yield from self.world.members().values()
+
+    def unconfirmed(self, fresh: Scheduler) -> list[tuple[str, str, str]]:
+        """Compare the reasons of gangs whose lead is the same, without the sentence that a gang is late.
+
+        A new engine does not know since when a gang waits, and which of its pods came first.
+        """
+        records = fresh._cluster.records
+        return [
+            (uid, why, tried)
+            for uid, why, tried in super().unconfirmed(fresh)
+            if clauses(LATE.sub("", why)) != clauses(LATE.sub("", tried))
+            and (records[uid].unit is None or records[uid].leads is not None)
+        ]
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.world.calm_down(200.0)
+        half, in_vain = self.world.half(), self.world.in_vain()
+        assert half == []
+        assert in_vain == []
+
+
+def test_random_days_with_gangs_briefly() -> None:
+    play(GangEngine, seeds.number("gangs, briefly"), runs=5)
+
+
+@pytest.mark.whole
+@pytest.mark.timeout(SHRINKING_SECONDS_MAX)
+def test_random_days_with_gangs() -> None:
+    play(GangEngine, seeds.number("gangs"), runs=25)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("number", range(20))
+def test_random_days_with_gangs_at_length(number: int) -> None:
+    play(GangEngine, seeds.number(f"gangs, at length {number}"), runs=200)
+
+
+class BreakingGangWorld(BreakingWorld, GangWorld):
+    """A world of gangs whose engine raises."""
+
+
+class BreakingGangEngine(BreakingEngine, GangEngine):
+    """One engine in a world of gangs that raises at calls that the seed chooses."""
+
+    def breaking_world(self) -> World:
+        return BreakingGangWorld(self.injector)
+
+
+@pytest.mark.whole
+@pytest.mark.timeout(SHRINKING_SECONDS_MAX)
+def test_exception_costs_a_gang_one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    play_exceptions(monkeypatch, 16, BreakingGangEngine)

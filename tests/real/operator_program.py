@@ -1,0 +1,96 @@
+"""The operator of BatchProcesses as a program, with the rights of the chart."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Self
+from urllib.request import urlopen
+
+from tests.chart.rendering import Helm
+from tests.controlplane.part import Part
+from tests.controlplane.plane import ControlPlane
+from tests.controlplane.ports import free_ports
+from tests.objects import Json
+
+NAME = "ai-scheduler-operator"
+OURS = "resource.aibee.cn/v1alpha1"
+DEFAULT_IMAGE = "registry.example.com/base:1"
+LEVELS_OF_TROUBLE = ("error", "critical")
+
+
+class OperatorProgram:
+    """The operator, not yet started; at the end it is killed and every BatchProcess is deleted."""
+
+    def __init__(self, plane: ControlPlane, helm: Path, directory: Path) -> None:
+        self._plane = plane
+        chart = Helm(helm).render({"operator": {"enabled": True}})
+        wanted = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+        self.objects = [chart.one(kind, NAME) for kind in wanted]
+        document = {"apiVersion": "v1", "kind": "List", "items": self.objects}
+        applied = plane.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+        assert applied.returncode == 0, applied.stderr
+        token = plane.kubectl("create", "token", NAME, "--namespace=kube-system")
+        assert token.returncode == 0, token.stderr
+        access = json.loads(plane.token_kubeconfig.read_text())
+        access["users"][0]["user"] = {"token": token.stdout.strip()}
+        kubeconfig = directory / "operator.kubeconfig"
+        kubeconfig.write_text(json.dumps(access))
+        self.health = f"127.0.0.1:{free_ports(1)[0]}"
+        options = ["--kubeconfig", str(kubeconfig), "--default-image", DEFAULT_IMAGE, "--health-address", self.health]
+        command = [sys.executable, "-m", "aischeduler", "operator", *options]
+        self.log = plane.directory / f"operator-{time.monotonic_ns()}.log"
+        self.part: Part = plane.program(self.log.stem, command, self._healthy)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.part.kill()
+        for found in self._plane.api("GET", f"/apis/{OURS}/batchprocesses").body["items"]:
+            metadata = found["metadata"]
+            self._plane.api("DELETE", path(metadata["namespace"], metadata["name"]))
+
+    def _healthy(self) -> bool:
+        try:
+            with urlopen(f"http://{self.health}/healthz", timeout=10) as answer:
+                return bool(answer.status == 200)
+        except OSError:  # the port is not open yet
+            return False
+
+    def rules(self) -> list[Json]:
+        """Return the rules of its role."""
+        (role,) = (one for one in self.objects if one["kind"] == "ClusterRole")
+        rules: list[Json] = role["rules"]
+        return rules
+
+    def start(self) -> None:
+        self.part.start()
+
+    def troubles(self) -> list[Json]:
+        """Return the lines of all runs that report an error; a line that a kill cut off is left out."""
+        lines = []
+        for text in self.log.read_text().splitlines():
+            try:
+                lines.append(json.loads(text))
+            except ValueError:
+                continue
+        return [line for line in lines if line["level"] in LEVELS_OF_TROUBLE]
+
+
+def path(namespace: str, name: str, api_version: str = OURS) -> str:
+    return f"/apis/{api_version}/namespaces/{namespace}/batchprocesses/{name}"
+
+
+def pods_of(plane: ControlPlane, namespace: str, name: str) -> dict[str, Json]:
+    """Return the pods of a BatchProcess by name, terminating ones too."""
+    selector = f"resource.aibee.cn/gang={name}"
+    items: list[Any] = plane.api("GET", f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}").body["items"]
+    return {item["metadata"]["name"]: item for item in items}
+
+
+def fail(plane: ControlPlane, pod: Json) -> None:
+    """Report a pod as failed, as its kubelet does; one that has gone meanwhile is left alone."""
+    metadata = pod["metadata"]
+    status = {"metadata": {"uid": metadata["uid"]}, "status": {"phase": "Failed", "reason": "Evicted"}}
+    plane.api("PATCH", f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status", status)
