@@ -152,8 +152,25 @@ def _helped(cluster: Cluster, record: PodRecord, proposal: Proposal) -> bool:
     return not isinstance(proposal, Hold)
 
 
+def _offer_to_claiming_units(cluster: Cluster, room: RowRoom, checks: Checks) -> None:
+    """Wake nominated units that claim room of the row and fit now: its pods may change places before all victims go."""
+    for claim in cluster.claims.on_row(room.row):
+        owner = claim.owner
+        if owner.leads is None or owner.state is not PodState.NOMINATED:
+            continue
+        checks.left -= len(owner.together)
+        try:
+            fits = isinstance(propose(cluster, owner, room.pool, cluster.now, known=True), Place)
+        except Exception as error:  # noqa: BLE001 - a bug costs one unit its turn, not those behind it
+            judging_failed(cluster, owner, "checking whether it fits in another way than that of its claim", error)
+            continue
+        if fits:
+            cluster.queues[room.pool].wake_at_once(owner, cluster.now)
+
+
 def offer_to_nominated(cluster: Cluster, room: RowRoom, checks: Checks) -> None:
     """Wake nominated pods with claims on other rows that fit into the free room, unless a parked pod comes first."""
+    _offer_to_claiming_units(cluster, room, checks)
     queue = cluster.queues[room.pool]
     offered = [
         (cluster.records[uid].order, cluster.nodes.request(spec))

@@ -131,3 +131,17 @@ def test_room_at_a_lender_wakes_a_gang_that_may_span() -> None:
     assert "preemption" in reports(session.decide())["g-0"]
     session.tell(PodGone("uid-busy-b1"))
     assert pools_of(binds(session.decide())) == ["b", "home", "home"]
+
+
+def test_gang_whose_pods_can_change_places_starts_before_its_last_victim_is_gone() -> None:
+    foreign = a_pod("foreign", cpu="2", node="n0", scheduler_name="default-scheduler")
+    critical = a_pod("critical", cpu="2", node="n1", priority=2_000_000_000)
+    old = [a_pod(f"old-{n}", cpu="500m", node="n1") for n in range(2)]
+    last = a_pod("last", cpu="1", node="n1")
+    session = Session(a_node("n0", cpu="4"), a_node("n1", cpu="4"), foreign, critical, *old, last)
+    gang = a_gang("g", 2, GangSource.LABELS)
+    small, large = (a_pod(name, cpu=cpu, priority=5) for name, cpu in (("a-small", "500m"), ("b-large", "2")))
+    session.see(member(small, gang), member(large, gang))
+    assert sorted(evictions(session.decide())) == ["last", "old-0", "old-1"]
+    session.tell(PodGone("uid-old-0"))
+    assert binds(session.decide()) == {"a-small": "n1", "b-large": "n0"}

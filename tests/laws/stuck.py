@@ -82,7 +82,7 @@ def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
             yield "its pool, which takes pods of its namespace"
         if record.message.startswith("The pod may not name the machine group") and not isinstance(held, Hold):
             yield "its machine group, which pods of its namespace may name"
-    if record.state not in (PodState.PARKED, PodState.NOMINATED) or _awaits_departures(cluster, record):
+    if record.state not in (PodState.PARKED, PodState.NOMINATED):
         return
     pool, parked = record.home, record.state is PodState.PARKED
     if record.leads is None:
@@ -101,13 +101,6 @@ def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
             found = propose(cluster, record, pool, cluster.now, known=True)
             if isinstance(found, Borrow) and _is_missed(cluster, found.lender):
                 yield f"borrowing from {found.lender}"
-
-
-def _awaits_departures(cluster: Cluster, record: PodRecord) -> bool:
-    """Return whether pods are leaving the rows that a unit claims: no other way is looked for meanwhile."""
-    claim = cluster.claims.of(record.pod.uid) if record.leads is not None else None
-    rows = claim.rows if claim is not None else ()
-    return any(cluster.leaving(one.pod.uid) for row in rows for one in cluster.on_row(row))
 
 
 def _may_borrow(cluster: Cluster, record: PodRecord) -> bool:
