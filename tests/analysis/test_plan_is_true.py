@@ -44,7 +44,7 @@ def cases(name: str, clusters: int, *, restarted: bool) -> Iterator[Case]:
             some_leave(chance, harness)
 
 
-@pytest.mark.parametrize("batch", range(5))
+@pytest.mark.parametrize("batch", [0, *(pytest.param(one, marks=pytest.mark.soak) for one in range(1, 6))])
 def test_plan_equals_what_then_happens(batch: int) -> None:
     """A plan knows what a new scheduler knows."""
     verdicts = Counter[Verdict]()

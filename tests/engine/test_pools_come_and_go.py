@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aischeduler.engine.summary import _running
 from aischeduler.model.events import PodGone, PoolGone
@@ -10,7 +11,6 @@ from aischeduler.state.node_table import NodeTable
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds
 
-TIMES = 10_000
 ON_NODE = {"pool": "x"}
 
 
@@ -39,16 +39,17 @@ def come_and_go(session: Session, number: int) -> None:
     session.tell(PoolGone(name), PodGone(f"uid-{name}"))
 
 
-def test_ten_thousand_pools_that_came_and_went_leave_nothing_behind() -> None:
+@pytest.mark.parametrize("times", [2_000, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_thousands_of_pools_that_came_and_went_leave_nothing_behind(times: int) -> None:
     session = Session(a_node("n", labels=ON_NODE), a_node("m"), a_pod("p", node="n", started=1))
     session.scheduler.often = False
     cluster = session.scheduler._cluster
     sizes: list[tuple[int, ...]] = []
-    for number in range(TIMES):
+    for number in range(times):
         come_and_go(session, number)
         if number % 100 == 99:
             session.decide(1.0)
-        if number in (TIMES // 10 - 1, TIMES - 1):
+        if number in (times // 10 - 1, times - 1):
             session.see(a_pool("last", labels=ON_NODE))
             sums = _running(cluster)
             session.tell(PoolGone("last"))

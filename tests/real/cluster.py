@@ -21,11 +21,11 @@ REPEAT = int(os.environ.get("AI_SCHEDULER_REPEAT", "1"))
 
 CPU_POOL, GPU_POOL, MASTERS = "cpu-pool", "gpu-pool", "masters"
 CPU_NODES, GPU_NODES, MASTER_NODES = 12, 10, 3
-NODE_CPU, NODE_GPUS = 32, 8
+NODE_CPU, NODE_GPUS = 16, 4
 
 
 def nodes() -> list[Json]:
-    """Return twelve CPU nodes, ten with eight GPUs, and three masters."""
+    """Return twelve CPU nodes, ten with four GPUs, and three masters."""
     cpu = [node_object(f"cpu-{n:02d}", cpu=str(NODE_CPU), labels={"cpu": "true"}) for n in range(CPU_NODES)]
     gpu = [
         node_object(f"gpu-{n:02d}", cpu=str(NODE_CPU), gpu=NODE_GPUS, labels={"gpu": "true"}) for n in range(GPU_NODES)
@@ -36,19 +36,19 @@ def nodes() -> list[Json]:
 
 
 def backlog(namespace: str) -> list[Json]:
-    """Return 400 pods: 320 of one CPU, and 80 that use all GPUs."""
-    cpu = [pod_object(f"cpu-{n:03d}", namespace=namespace, memory="64Mi", pool=CPU_POOL) for n in range(320)]
+    """Return 200 pods: 160 of one CPU, and 40 that use all GPUs."""
+    cpu = [pod_object(f"cpu-{n:03d}", namespace=namespace, memory="64Mi", pool=CPU_POOL) for n in range(160)]
     gpu = [
-        pod_object(f"gpu-{n:03d}", namespace=namespace, cpu="1", memory="64Mi", gpu=1, pool=GPU_POOL) for n in range(80)
+        pod_object(f"gpu-{n:03d}", namespace=namespace, cpu="1", memory="64Mi", gpu=1, pool=GPU_POOL) for n in range(40)
     ]
     return [*cpu, *gpu]
 
 
 def later(namespace: str) -> list[Json]:
-    """Return 200 more pods: 64 that use the remaining CPU of cpu-pool, and 136 that run beside the GPU pods."""
-    cpu = [pod_object(f"late-{n:03d}", namespace=namespace, memory="64Mi", pool=CPU_POOL) for n in range(64)]
+    """Return 100 more pods: 32 that use the remaining CPU of cpu-pool, and 68 that run beside the GPU pods."""
+    cpu = [pod_object(f"late-{n:03d}", namespace=namespace, memory="64Mi", pool=CPU_POOL) for n in range(32)]
     small = [
-        pod_object(f"small-{n:03d}", namespace=namespace, cpu="500m", memory="64Mi", pool=GPU_POOL) for n in range(136)
+        pod_object(f"small-{n:03d}", namespace=namespace, cpu="500m", memory="64Mi", pool=GPU_POOL) for n in range(68)
     ]
     return [*cpu, *small]
 

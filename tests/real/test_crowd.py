@@ -19,16 +19,16 @@ from tests.real.replicas import Arrivals
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
-MIDDLE = 120
+MIDDLE = 60
 """The number of bound pods at the time of a failure."""
-ALL = 600
+ALL = 300
 FEW_IN_FLIGHT = """\
 apiVersion: config.resource.aibee.cn/v1alpha1
 kind: AiSchedulerConfiguration
 bindInFlight: 16
 """
 """Few Bindings in flight, so that some pods are not decided yet in the middle."""
-PER_SECOND, BURST = 5, 100
+PER_SECOND, BURST = 5, 50
 FEW_EVENTS = f"""\
 apiVersion: config.resource.aibee.cn/v1alpha1
 kind: AiSchedulerConfiguration
@@ -218,8 +218,8 @@ def test_pods_recreated_under_their_names_meanwhile_are_bound_again(
 def test_room_of_finished_pods_is_used_again_and_never_twice(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
-    """500 pods of four CPUs run in the room for 96 in cpu-pool; a bound pod soon succeeds."""
-    pods = [pod_object(f"p-{n:03d}", namespace=namespace, cpu="4", memory="64Mi", pool=CPU_POOL) for n in range(500)]
+    """250 pods of four CPUs run in the room for 48 in cpu-pool; a bound pod soon succeeds."""
+    pods = [pod_object(f"p-{n:03d}", namespace=namespace, cpu="4", memory="64Mi", pool=CPU_POOL) for n in range(250)]
     create_pods(control_plane, namespace, pods)
     daemon.launch()
     done: dict[str, None] = {}

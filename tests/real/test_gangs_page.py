@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 PAGE = (ROOT / "docs" / "gangs.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-KILLS = 20
+KILLS = [5, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(0)])]
 MEMBERS = 4
 
 
@@ -97,11 +97,12 @@ def gang(namespace: str, name: str) -> list[Json]:
     ]
 
 
-def test_scheduler_that_is_killed_twenty_times_leaves_no_half_gang_and_binds_no_pod_twice(
-    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+@pytest.mark.parametrize("kills", KILLS)
+def test_scheduler_that_is_killed_many_times_leaves_no_half_gang_and_binds_no_pod_twice(
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History, kills: int
 ) -> None:
     chance = Random(seeds.number("kills of a scheduler of gangs"))
-    for turn in range(KILLS):
+    for turn in range(kills):
         daemon.start()
         for number in range(3):
             create_pods(control_plane, namespace, gang(namespace, f"g{turn}-{number}"))
@@ -109,7 +110,7 @@ def test_scheduler_that_is_killed_twenty_times_leaves_no_half_gang_and_binds_no_
         history.wait_until(lambda seen=seen: len(history.bound(namespace)) >= seen, "some more Bindings", 60.0)  # type: ignore[misc]
         daemon.kill()
     daemon.start()
-    history.wait_for_bound(namespace, KILLS * 3 * MEMBERS, seconds=120.0)
+    history.wait_for_bound(namespace, kills * 3 * MEMBERS, seconds=120.0)
     sizes = Counter(name.rpartition("-")[0] for name in history.bound(namespace))
     assert set(sizes.values()) == {MEMBERS}
     assert [nodes for nodes in history.nodes_of().values() if len(nodes) > 1] == []

@@ -13,8 +13,8 @@ from tests.real.replicas import LOST, Arrivals, KubeconfigContext, first_of, jud
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
-ALL = 600
-BEFORE = 60
+ALL = 300
+BEFORE = 30
 """The number of bound pods before the leader ends."""
 
 

@@ -14,8 +14,10 @@ from tests.real.cluster import (
     CPU_NODES,
     CPU_POOL,
     EXAMPLES,
+    GPU_NODES,
     GPU_POOL,
     MASTERS,
+    NODE_GPUS,
     POOLS_PATH,
     condition,
     create_nodes,
@@ -30,6 +32,7 @@ from tests.real.history import History
 pytestmark = pytest.mark.usefixtures("cluster")
 
 JOB_PODS = 10
+CARDS = GPU_NODES * NODE_GPUS
 
 
 @pytest.fixture
@@ -241,5 +244,5 @@ def test_table_of_pools_shows_capacity_and_use(
     lines = shown.stdout.splitlines()
     gpu_pool = lines[next(number for number, line in enumerate(lines) if GPU_POOL in line) :]
     gpu = next(line for line in gpu_pool if " gpu " in line)
-    assert [int(word) for word in gpu.split() if word.isdigit()][:3] == [80, 80, 3]
+    assert [int(word) for word in gpu.split() if word.isdigit()][:3] == [CARDS, CARDS, 3]
     assert json.loads(control_plane.kubectl("get", "pools", "-o", "json").stdout)["items"] != []

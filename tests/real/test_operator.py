@@ -24,7 +24,7 @@ from tests.real.rights import granted, used
 
 PAGE = (ROOT / "docs" / "batchprocess.md").read_text()
 WITHIN_SECONDS = 60.0
-KILLS = 10
+KILLS = [4, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(0)])]
 BRAINPP_DEFINITION: Json = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -196,13 +196,10 @@ def test_contradiction_is_a_condition_and_an_event_and_makes_no_pod(
     until(lambda: sorted(pods_of(control_plane, namespace, "train")) == TWO_ROLES, "the mended spec is not carried out")
 
 
-def test_killed_operators_lose_no_pod_and_make_none_twice(
-    control_plane: ControlPlane,
-    operator: OperatorProgram,
-    some_nodes: None,
-    daemon: Daemon,
-    kubelets: Part,
-    namespace: str,
+@pytest.mark.parametrize("kills", KILLS)
+@pytest.mark.usefixtures("some_nodes", "kubelets")
+def test_killed_operators_and_schedulers_lose_no_pod_and_make_none_twice(
+    control_plane: ControlPlane, operator: OperatorProgram, daemon: Daemon, namespace: str, kills: int
 ) -> None:
     """Every pod of a name is made after the one before it is gone: `attempt` counts them, and restarts add up."""
     daemon.start()
@@ -221,19 +218,25 @@ def test_killed_operators_lose_no_pod_and_make_none_twice(
     def counted() -> list[Json]:
         """Return the pods that the operator has seen. Nobody can count one that is lost before."""
         known = attempts_noted(control_plane, namespace)
-        pods = [pod for name, pod in sorted(look().items()) if attempt_of(pod) == known.get(name)]
-        return chance.sample(pods, len(pods) // 3)
+        return [pod for name, pod in sorted(look().items()) if attempt_of(pod) == known.get(name)]
 
-    for _ in range(KILLS):
-        for pod in counted():
+    for _ in range(kills):
+        until(lambda: len(counted()) >= 3, "fewer than three pods are noted")
+        pods = counted()
+        for pod in chance.sample(pods, len(pods) // 3):
             if chance.random() < 0.5:
                 fail(control_plane, pod)
             else:
                 control_plane.api("DELETE", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}")
         time.sleep(chance.uniform(0.2, 2.5))
-        operator.part.kill()
+        killed = chance.choice(((operator.part,), (daemon,), (operator.part, daemon)))
+        for program in killed:
+            program.kill()
         look()
-        operator.start()
+        if operator.part in killed:
+            operator.start()
+        if daemon in killed:
+            daemon.start()
 
     def attempts() -> dict[str, int]:
         return {
@@ -245,7 +248,7 @@ def test_killed_operators_lose_no_pod_and_make_none_twice(
     until(lambda: sorted(attempts()) == TWO_ROLES, "the pods do not all run again")
     until(lambda: attempts_noted(control_plane, namespace) == attempts(), "the record is not that of the pods")
     restarts = sum(attempts().values()) - len(TWO_ROLES)
-    assert status(control_plane, namespace)["restarts"] == restarts >= KILLS
+    assert status(control_plane, namespace)["restarts"] == restarts >= kills
     assert len(seen) == restarts + len(TWO_ROLES)
 
 

@@ -30,8 +30,8 @@ from tests.real.release import NAME, NAMESPACE, Release
 from tests.real.replicas import Arrivals, KubeconfigContext, Replica, judge_terms, two_replicas, wait
 from tests.real.rights import granted, used
 
-ALL = 600
-BEFORE = 60
+ALL = 300
+BEFORE = 30
 FEW = 10
 GANG_GROUPS = (
     "scheduling.x-k8s.io",
