@@ -20,7 +20,7 @@ from aischeduler.framework.plugin import AmountFilter, Filter, PlacementRequest,
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.topology_spread import PodSelector
-from aischeduler.state.class_views import INFEASIBLE, Classes, ClassView
+from aischeduler.state.class_views import INFEASIBLE, NO_ROWS, Classes, ClassView
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NODES_MAX, Column, NodeTable
@@ -29,6 +29,7 @@ from aischeduler.state.requests import requested
 SHIFT: Final = np.array(NODES_MAX)
 """Leaves room for the tie rank; a 0-d array, because converting a Python number costs time in each call."""
 NO_KEY: Final = np.array(INFEASIBLE)
+NOTHING: Final[Rows] = np.zeros(0, dtype=np.intp)
 FULL_PASS_SHARE: Final = 4
 """Where more than a quarter of the rows changed, one pass over all rows is faster."""
 STATES_MAX: Final = 256
@@ -75,8 +76,7 @@ class Runner:
         """
         if not self._classes.meets(ask.spec, ask.placement):
             return self.best_of_few(ask, rows)
-        view = self._view(ask)
-        every = self._keys_now(view, ask)
+        view, every = self._view(ask)
         keys = every.take(rows)
         feasible = int(np.count_nonzero(keys != NO_KEY))
         if not feasible:
@@ -117,7 +117,7 @@ class Runner:
 
     def feasible(self, ask: PlacementRequest) -> Mask:
         """Return a mask over all rows of the table, True where the pod passes every filter."""
-        mask: Mask = self._keys_now(self._view(ask), ask) != INFEASIBLE
+        mask: Mask = self._view(ask)[1] != INFEASIBLE
         return mask
 
     def allowed(self, spec: PodSpec, rows: Rows) -> Mask:
@@ -177,7 +177,7 @@ class Runner:
             return self.refusals(ask.spec, rows)
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
         if view.static_version != nodes.static_version:
-            view = self._view(ask)
+            view, _ = self._view(ask)
         if view.refusal is None or view.refusal[0] != nodes.version or view.refusal[1] is not rows:
             filters = self._live_filters if view.static.take(rows).all() else self.plugins.filters
             view.refusal = (nodes.version, rows, self.refusals(ask.spec, rows, filters))
@@ -209,45 +209,56 @@ class Runner:
             yield rule, NodeView(self.nodes, left.rows[~mask])
             left = NodeView(self.nodes, left.rows[mask])
 
-    def _view(self, ask: PlacementRequest) -> ClassView:
-        """Return the kept results of a class, up to date but for tentative rows."""
+    def _view(self, ask: PlacementRequest) -> tuple[ClassView, Column]:
+        """Return the kept results of a class, and the keys of all rows as open trials and cross-row filters have them.
+
+        The keys are the kept ones themselves where neither a trial is open nor a cross-row filter applies.
+        """
         nodes = self.nodes
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
+        rows = self._outdated(view, ask)
+        if nodes.tentative:
+            keys = self._keys_in_trial(view, ask, rows)
+        else:
+            if len(rows):
+                self._score(view.keys, view.static, ask, rows)
+            view.behind, keys = NO_ROWS, view.keys
+        view.version = nodes.version
+        if view.crosses is None:
+            view.crosses = any(rule.applies(ask.spec) for rule in self.plugins.cross_row)
+        if view.crosses:
+            keys = keys.copy()
+            at = NodeView(nodes, np.arange(nodes.width, dtype=np.intp))
+            for one in self._prefiltered(ask.spec):
+                keys[~one.state.filter(at)] = INFEASIBLE
+        return view, keys
+
+    def _outdated(self, view: ClassView, ask: PlacementRequest) -> Rows:
+        """Return the rows whose keys are to be written again, sorted; update what depends on labels and taints."""
+        nodes = self.nodes
         if view.static_version != nodes.static_version:
             rows = np.arange(nodes.width, dtype=np.intp)
             view.static = self.allowed(ask.spec, rows)
             raws = ((score, score.score(ask, NodeView(nodes, rows))) for score in self._preferences)
             view.preferences = tuple((s.weight, s.reverse, raw) for s, raw in raws if raw is not None and raw.any())
             view.static_version, changed = nodes.static_version, None
-        elif view.version == nodes.version and not view.behind:
-            return view
+        elif view.version == nodes.version:
+            return np.array(sorted(view.behind), dtype=np.intp) if view.behind else NOTHING
         else:
             changed = nodes.changed_since(view.version)
         if changed is None or len(changed) * FULL_PASS_SHARE > len(nodes.rows):
             view.keys[:] = INFEASIBLE
-            rows = np.flatnonzero(view.static)
-        else:
-            rows = np.array(sorted({*changed, *view.behind}) if view.behind else changed, dtype=np.intp)
-        view.behind = set()
-        if nodes.tentative:
-            tentative = np.isin(rows, list(nodes.tentative))
-            view.behind, rows = set(rows[tentative].tolist()), rows[~tentative]
-        self._score(view.keys, view.static, ask, rows)
-        view.version = nodes.version
-        return view
+            return np.flatnonzero(view.static)
+        return np.array(sorted({*changed, *view.behind}) if view.behind else changed, dtype=np.intp)
 
-    def _keys_now(self, view: ClassView, ask: PlacementRequest) -> Column:
-        """Return the keys of all rows as open trials and cross-row filters have them."""
-        if view.crosses is None:
-            view.crosses = any(rule.applies(ask.spec) for rule in self.plugins.cross_row)
-        if not view.crosses and not self.nodes.tentative:
-            return view.keys
-        keys, crossing = view.keys.copy(), self._prefiltered(ask.spec)
-        if self.nodes.tentative:
-            self._score(keys, view.static, ask, np.array(sorted(self.nodes.tentative), dtype=np.intp))
-        at = NodeView(self.nodes, np.arange(self.nodes.width, dtype=np.intp))
-        for one in crossing:
-            keys[~one.state.filter(at)] = INFEASIBLE
+    def _keys_in_trial(self, view: ClassView, ask: PlacementRequest, rows: Rows) -> Column:
+        """Return the keys with open trials; keep those of `rows` that no trial changed."""
+        tentative, keys = self.nodes.tentative, view.keys.copy()
+        outdated = rows.tolist()
+        self._score(keys, view.static, ask, np.array(sorted({*outdated, *tentative}), dtype=np.intp))
+        view.behind = frozenset(tentative).intersection(outdated)
+        settled = np.array([row for row in outdated if row not in tentative], dtype=np.intp) if view.behind else rows
+        view.keys[settled] = keys[settled]
         return keys
 
     def _prefiltered(self, spec: PodSpec) -> list["CrossRowAnswer"]:

@@ -21,6 +21,8 @@ from aischeduler.state.node_table import NODES_MAX
 VIEWS_MAX: Final = 256
 """The most views; the least recently used is dropped."""
 
+NO_ROWS: Final[frozenset[int]] = frozenset()
+
 INFEASIBLE: Final = -NODES_MAX
 """Below the key of every feasible row: scores are not negative, and a tie rank is smaller."""
 
@@ -41,7 +43,7 @@ class ClassView:
         self.preferences: tuple[tuple[int, bool, npt.NDArray[np.int64]], ...] = ()
         self.refusal: tuple[int, Rows, Diagnosis] | None = None
         """Why no row of a pool fits: table version, the pool's rows, the diagnosis."""
-        self.behind: set[int] = set()
+        self.behind: frozenset[int] = NO_ROWS
         """The rows that were tentative when they were to be read: their keys are older than `version`."""
         self.crosses: bool | None = None
         """Whether a cross-row filter applies to the class; None until it was asked."""
