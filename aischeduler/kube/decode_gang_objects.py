@@ -173,7 +173,6 @@ def read_pod_group(document: PodGroupDocument, source: GangSource) -> Gang:
         reader.number("spec.minMember", member, 1, GANG_SIZE_MAX),
         **_identity(document.metadata),
         timeout_seconds=seconds,
-        min_resources=reader.amounts("spec.minResources", spec.get("minResources")),
         roles=roles,
         topology=topology,
         span=span,

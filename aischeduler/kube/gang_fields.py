@@ -1,4 +1,4 @@
-"""Read the fields of a gang's source: numbers, switches, amounts and topology levels; the first problem is kept.
+"""Read the fields of a gang's source: numbers, switches and topology levels; the first problem is kept.
 
 Invariants:
 - A malformed field never raises: `invalid` names the object and the field.
@@ -11,10 +11,8 @@ from typing import Any, Final
 
 from aischeduler.config.spelling import shown
 from aischeduler.kube.errors import INVALID_LENGTH_MAX
-from aischeduler.kube.schema_types import RESOURCES_MAX
 from aischeduler.model.gang import GANG_SPAN_KEY, GANG_TIMEOUT_KEY, GANG_TOPOLOGY_KEY, TopologyLevel
-from aischeduler.model.quantity import QuantityError, shorten
-from aischeduler.model.resources import ResourceList, parse_resource_list
+from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import Operator, SelectorError, label_requirement
 
 TIMEOUT_SECONDS_MAX: Final = 2**31 - 1
@@ -69,23 +67,6 @@ class FieldReader:
         else:
             self.record(f"{path}: must be a whole number from {lowest} to {highest}, not {shorten(text)}")
         return lowest
-
-    def amounts(self, path: str, value: Any) -> ResourceList | None:
-        """Return a resource list, sorted by name; None if the field is absent."""
-        quantities = self.object(path, value)
-        if len(quantities) > RESOURCES_MAX:
-            self.record(f"{path}: has {len(quantities)} resources, which is more than {RESOURCES_MAX}")
-            return None
-        amounts: dict[str, int] = {}
-        for name, quantity in sorted(quantities.items()):
-            if isinstance(quantity, bool) or not isinstance(quantity, int | str):
-                self.record(f"{path}.{shorten(name)}: must be a quantity, not {shown(quantity)}")
-                continue
-            try:
-                amounts |= parse_resource_list(path, {name: str(quantity)})
-            except QuantityError as error:
-                self.record(error)
-        return amounts or None
 
     def switch(self, path: str, text: str | None) -> bool:
         """Return an annotation that is "true" or "false"; False if it is absent."""

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from aischeduler.model.resources import ResourceList
-
 GANG_KEY: Final = "resource.aibee.cn/gang"
 """The label of a pod that names its gang; on a Job, a JobSet, or a pod template of these, the annotation "true"."""
 GANG_MIN_KEY: Final = "resource.aibee.cn/gang-min"
@@ -68,7 +66,7 @@ class Gang:
     """A gang as its source says it. `min_member` 1 or less means that its pods are no gang.
 
     `timeout_seconds` is how long it may wait for room, 0 for ever. `created_seconds` is the creationTimestamp of its
-    object in unix seconds, 0 where it has none. `min_resources` is the least free room of its pool for a try.
+    object in unix seconds, 0 where it has none.
     `roles` are (role, least number of its pods), sorted; `topology` is widest first. `started` says that its object
     shows that it has started before. `generation` counts the changes of the spec of its object.
     """
@@ -79,7 +77,6 @@ class Gang:
     generation: int = 0
     timeout_seconds: int = 0
     created_seconds: int = 0
-    min_resources: ResourceList | None = None
     roles: tuple[tuple[str, int], ...] = ()
     topology: tuple[TopologyLevel, ...] = ()
     span: bool = False

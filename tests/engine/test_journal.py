@@ -50,7 +50,6 @@ GANG = Gang(
     min_member=2,
     uid="uid-g",
     timeout_seconds=60,
-    min_resources={"cpu": 2000},
     roles=(("worker", 2),),
     topology=(TopologyLevel("rack", required=True),),
 )

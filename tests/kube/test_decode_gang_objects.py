@@ -71,8 +71,7 @@ def gang(source: GangSource, name: str, minimum: int, **fields: Any) -> Gang:
 
 def test_pod_group_of_coscheduling() -> None:
     document = pod_group_object(min_member=4, timeout_seconds=30, min_resources={"cpu": "8", "nvidia.com/gpu": 32})
-    amounts = {"cpu": 8000, "nvidia.com/gpu": 32}
-    expected = gang(GangSource.COSCHEDULING, "group", 4, timeout_seconds=30, min_resources=amounts)
+    expected = gang(GangSource.COSCHEDULING, "group", 4, timeout_seconds=30)
     assert coscheduling(document) == expected
 
 
@@ -102,7 +101,7 @@ def test_pod_group_of_volcano_has_roles() -> None:
         min_member=5, min_task_member={"worker": 4, "master": 1, "spare": 0}, min_resources={"memory": "1Gi"}
     )
     roles = (("master", 1), ("worker", 4))
-    assert volcano(document) == gang(GangSource.VOLCANO, "group", 5, roles=roles, min_resources={"memory": 1024**3})
+    assert volcano(document) == gang(GangSource.VOLCANO, "group", 5, roles=roles)
 
 
 def test_pod_group_of_volcano_without_a_minimum_is_no_gang() -> None:
@@ -135,10 +134,6 @@ SIZE = "must be a whole number from 1 to 5000, not"
         ({"minMember": "4"}, f"spec.minMember: {SIZE} '4'"),
         ({"minMember": 2.5}, f"spec.minMember: {SIZE} 2.5"),
         ({"minMember": 2, "scheduleTimeoutSeconds": -1}, "spec.scheduleTimeoutSeconds: must be a whole number from 0"),
-        ({"minMember": 2, "minResources": {"cpu": "1.5.3"}}, "spec.minResources.cpu: '1.5.3' is not a quantity"),
-        ({"minMember": 2, "minResources": {"cpu": "-1"}}, "spec.minResources.cpu: -1 is below zero"),
-        ({"minMember": 2, "minResources": {"cpu": True}}, "spec.minResources.'cpu': must be a quantity, not true"),
-        ({"minMember": 2, "minResources": {f"r{n}": 1 for n in range(99)}}, "spec.minResources: has 99 resources"),
     ],
 )
 def test_malformed_field_of_a_pod_group_is_named(spec: Any, problem: str) -> None:
