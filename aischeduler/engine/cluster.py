@@ -256,7 +256,7 @@ class Cluster:
         if unit != (record.unit.name if record.unit is not None else ""):
             self.units.leave(record)
             self.units.join(record, unit)
-        self.units.touch(record)
+        self.units.renamed(record, before)
         if new or old:
             self.nodes.pod_counts.use(pod.spec.key, new)
             self.nodes.pod_counts.disuse(before.spec.key, old)

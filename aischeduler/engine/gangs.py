@@ -51,10 +51,22 @@ def note_start(cluster: Cluster, unit: Unit, members: UnitMembers, placed: list[
     return members
 
 
+def gang_now(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> Gang | None:
+    """Return the gang of the unit as it counts now: pods that are bound together start as the gang that was decided."""
+    policy = cluster.profile.plugins.units
+    assert policy is not None, "a policy has named the unit"
+    if unit.gang is not None and unit.binds:
+        return unit.gang
+    gang = policy.gang_of(tuple(record.pod for record in records), cluster.gangs)
+    if unit.gang is not None and gang != unit.gang and not unit.started:
+        unit.started = _is_whole(policy, unit.gang, records)
+    return gang
+
+
 def note_whole(cluster: Cluster, unit: Unit | None) -> None:
     """Note that a unit has started, before one of its pods leaves a node, or its gang changes."""
     policy = cluster.profile.plugins.units
-    if policy is None or unit is None or unit.started or unit.name not in cluster.units.stale:
+    if policy is None or unit is None or unit.started:
         return
     records = sorted(unit.members.values(), key=lambda record: record.pod.uid)
     gang = policy.gang_of(tuple(record.pod for record in records), cluster.gangs)

@@ -129,6 +129,7 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
     cluster.unsettled.pop(pod.uid, None)
     cluster.reservations.end_delay(pod.uid)
     change_state(record, Transition.SHOWN)
+    cluster.units.shown(record)
     if pod.terminating:
         terminates(cluster, record, now)
 

@@ -11,7 +11,7 @@ Invariants:
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.gangs import count_overdue, note_deadline, note_start, note_whole, report
+from aischeduler.engine.gangs import count_overdue, gang_now, note_deadline, note_start, note_whole, report
 from aischeduler.engine.nominator import end_claim_of
 from aischeduler.engine.queueing_hints import offer_ends
 from aischeduler.engine.recovery import Doing, internal_error
@@ -95,7 +95,7 @@ def form(cluster: Cluster, unit: Unit) -> None:
     records = sorted(unit.members.values(), key=lambda record: record.pod.uid)
     waiting = [record for record in records if record.state in WAITING and not cluster.gate_of(record.pod)]
     placed = [record for record in records if record.counted is not None]
-    gang = policy.gang_of(tuple(record.pod for record in records), cluster.gangs)
+    gang = gang_now(cluster, unit, records)
     pods = tuple(record.pod for record in waiting), tuple(record.pod for record in placed)
     members = note_start(cluster, unit, UnitMembers(*pods, gang, unit.started), placed)
     formed = policy.form(members) if waiting else Formed((), 0)

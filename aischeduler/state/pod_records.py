@@ -113,6 +113,12 @@ class Unit:
         return f"The gang {gang.key} did not start within {gang.timeout_seconds} s. "
 
     @property
+    def binds(self) -> bool:
+        """Whether a Binding of one of its pods is not shown yet."""
+        # from the last one on, because Bindings are shown about in order
+        return any(one.state is PodState.ASSUMED for one in reversed(self.members.values()))
+
+    @property
     def together(self) -> tuple["PodRecord", ...]:
         """The waiting pods that are placed all or none."""
         return self.pods[: self.required]

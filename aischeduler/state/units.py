@@ -2,9 +2,13 @@
 
 Invariants:
 - A pod is a member of its unit from its first event to its last.
-- A unit is stale from any change of its pods until `engine.units` has formed it again.
+- A unit is stale from any change of its pods that counts until `engine.units` has formed it again. Of its Bindings only
+  the last one counts that the watch shows: until then its pods wait for nothing and none may leave.
 """
 
+from msgspec.structs import replace
+
+from aischeduler.model.pod import Pod
 from aischeduler.state.pod_records import PodRecord, Unit
 from aischeduler.state.timers import Timers
 
@@ -55,3 +59,17 @@ class Units:
         """Note that the place of a pod changed, so that its unit is formed again."""
         if record.unit is not None:
             self.stale[record.unit.name] = record.unit
+
+    def renamed(self, record: PodRecord, before: Pod) -> None:
+        """Note that a pod was `before`; what the scheduler itself writes of it does not count."""
+        pod = record.pod
+        if record.unit is not None and pod != replace(
+            before, node_name=pod.node_name, nominated_node=pod.nominated_node, said_to_wait=pod.said_to_wait
+        ):
+            self.touch(record)
+
+    def shown(self, record: PodRecord) -> None:
+        """Note that the watch shows a pod on its node."""
+        unit = record.unit
+        if unit is not None and not unit.started and not unit.binds:
+            self.stale[unit.name] = unit

@@ -149,6 +149,19 @@ def test_minimum_that_is_raised_after_the_start_evicts_nothing() -> None:
     assert evictions(session.decide(seconds=600)) == {}
 
 
+def test_minimum_that_is_raised_before_the_bindings_are_shown_evicts_nothing() -> None:
+    pods = members("g", 2)
+    session = Session(*nodes(2), *pods)
+    session.tell(GangSeen(a_gang("g", 2)))
+    session.decide()
+    session.tell(GangSeen(a_gang("g", 5)))
+    session.decide()
+    shown(session, pods[0])
+    session.decide(seconds=2)
+    shown(session, pods[1])
+    assert evictions(session.decide(seconds=600)) == {}
+
+
 def test_object_that_is_deleted_after_the_start_evicts_nothing() -> None:
     pods = members("g", 2)
     session = Session(*nodes(2), *pods)
