@@ -15,7 +15,7 @@ from aischeduler.engine.constraints import note_anti_affinity, recheck_later
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.gangs import note_whole
 from aischeduler.engine.lending import limits_freed
-from aischeduler.engine.units import stop_waiting
+from aischeduler.engine.units import gang_touched, stop_waiting
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.model.actions import ReportWaiting
 from aischeduler.model.events import BindRefusal, BindRefused
@@ -29,6 +29,9 @@ REPORTED: Final = (BindRefusal.INVALID, BindRefusal.FORBIDDEN, BindRefusal.UNAVA
 
 def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
     """Handle a pod as it is now."""
+    if pod.gang is not None and not pod.finished and not cluster.ours(pod):
+        cluster.gangs.note_stranger(pod)
+        gang_touched(cluster, pod.gang.key)
     if pod.finished:
         pod_gone(cluster, pod.uid, now)
     elif pod.node_name:
@@ -39,6 +42,9 @@ def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
 
 def pod_gone(cluster: Cluster, uid: str, now: float) -> None:
     """Remove a pod, and free its room."""
+    stranger_of = cluster.gangs.drop_stranger(uid)
+    if stranger_of is not None:
+        gang_touched(cluster, stranger_of)
     record = cluster.records.get(uid)
     if record is None:
         return

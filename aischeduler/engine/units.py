@@ -18,6 +18,7 @@ from aischeduler.engine.recovery import Doing, internal_error
 from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
 from aischeduler.model.actions import ReportWaiting, Step
 from aischeduler.model.events import GangGone, GangSeen
+from aischeduler.model.gang import GangKey
 from aischeduler.state.pod_records import WAITING, PodRecord, PodState, Unit
 
 FORMED_AT_ONCE: Final = 16
@@ -52,6 +53,13 @@ def gang_changed(cluster: Cluster, event: GangSeen | GangGone) -> None:
     note_whole(cluster, unit)
     differs = cluster.gangs.see(event.gang) if isinstance(event, GangSeen) else cluster.gangs.forget(key)
     if differs and unit is not None:
+        cluster.units.stale[unit.name] = unit
+
+
+def gang_touched(cluster: Cluster, key: GangKey) -> None:
+    """Have the unit of a gang formed again, if it has pods of ours."""
+    unit = cluster.units.by_name.get(str(key))
+    if unit is not None:
         cluster.units.stale[unit.name] = unit
 
 
@@ -107,7 +115,7 @@ def form(cluster: Cluster, unit: Unit) -> None:
     if isinstance(formed, Formed) and formed.required > 1:
         formed = _of_one_pool(cluster, unit, formed)
     note_deadline(cluster, unit, members)
-    unit.message = unit.late + formed.message if isinstance(formed, Incomplete) else ""
+    unit.message = _why_incomplete(cluster, unit, formed) if isinstance(formed, Incomplete) else ""
     if isinstance(formed, Incomplete):
         _hold_back(cluster, unit, waiting, now)
     elif formed.required > 1 or (formed.required and formed.near):
@@ -119,6 +127,11 @@ def form(cluster: Cluster, unit: Unit) -> None:
     else:
         _wait_alone(cluster, unit, waiting, now)
     report(cluster, unit, members)
+
+
+def _why_incomplete(cluster: Cluster, unit: Unit, formed: Incomplete) -> str:
+    others = cluster.gangs.strangers(unit.gang.key) if unit.gang is not None else ""
+    return " ".join(part for part in (unit.late.strip(), formed.message, others) if part)
 
 
 def _take_rank(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> None:

@@ -15,6 +15,10 @@ class GangTable:
         self.by_key: dict[GangKey, Gang] = {}
         self.reported: dict[GangKey, tuple[Gang, GangStatus]] = {}
         """The last reported status of each, and the gang that it was about."""
+        self._strangers: dict[GangKey, dict[str, str]] = {}
+        """The pods that name a gang and another scheduler: uid -> that scheduler."""
+        self._named: dict[str, GangKey] = {}
+        """The gang that each of these pods names, by uid."""
 
     def see(self, gang: Gang) -> bool:
         """Store a gang as its object says it now; return whether that differs from before."""
@@ -26,6 +30,28 @@ class GangTable:
         """Remove the gang of a deleted object; return whether it was known."""
         self.reported.pop(key, None)
         return self.by_key.pop(key, None) is not None
+
+    def note_stranger(self, pod: Pod) -> None:
+        """Note a pod of another scheduler that names a gang. It does not count: it starts without the others."""
+        if pod.gang is not None and self._named.get(pod.uid) != pod.gang.key:
+            self.drop_stranger(pod.uid)
+            self._named[pod.uid] = pod.gang.key
+            self._strangers.setdefault(pod.gang.key, {})[pod.uid] = pod.scheduler_name
+
+    def drop_stranger(self, uid: str) -> GangKey | None:
+        """Forget such a pod; return the gang that it named."""
+        key = self._named.pop(uid, None)
+        if key is not None:
+            del self._strangers[key][uid]
+            if not self._strangers[key]:
+                del self._strangers[key]
+        return key
+
+    def strangers(self, key: GangKey) -> str:
+        """Return a sentence about the pods of other schedulers that name the gang; empty where there is none."""
+        found = self._strangers.get(key, {})
+        names = ", ".join(sorted({*found.values()}))
+        return f"{len(found)} pod(s) of another scheduler do not count: {names}." if found else ""
 
     def of(self, pod: Pod) -> Gang | None:
         """Return the gang of a pod; None where it names none, or none that is known."""

@@ -326,3 +326,14 @@ def test_gang_that_loses_a_pod_before_it_was_formed_again_has_started() -> None:
     shown(session, *pods)
     session.tell(PodGone("uid-g-1"))
     assert evictions(session.decide(seconds=61)) == {}
+
+
+def test_pods_of_another_scheduler_do_not_count_and_the_reason_names_it() -> None:
+    theirs = replace(member(a_pod("theirs"), "g"), scheduler_name="volcano")
+    session = Session(*nodes(3), theirs, *members("g", 2))
+    session.tell(GangSeen(a_gang("g", 3)))
+    short = f"The gang {a_key('g')} waits for more pods: 2 of at least 3 exist."
+    note = "1 pod(s) of another scheduler do not count: volcano."
+    assert reports(session.decide())["g-0"] == f"{short} {note}"
+    session.tell(PodGone(theirs.uid))
+    assert reports(session.decide())["g-0"] == short
