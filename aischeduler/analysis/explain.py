@@ -62,17 +62,18 @@ def _unit(record: PodRecord) -> PodUnit | None:
         return None
     together = record in unit.pods
     pods = unit.pods if together else unit.members.values()
-    return PodUnit(unit.name, tuple(sorted(full_name(one.pod) for one in pods)), unit.required if together else 0)
+    names = tuple(sorted(full_name(one.pod) for one in pods))
+    return PodUnit(unit.name, names, unit.required if together else 0, lacks=unit.lacks)
 
 
 def _refused(question: Question, found: Explanation, proposal: Proposal) -> Explanation:
     """Return the explanation of a pod that the scheduler tries: the nodes, preemption, lenders and remedies."""
     cluster, record = question.cluster, question.record
     rows = question.rows_of(record.home)
-    with question.beside(record.home) as (_, short):
+    with question.beside(record.home) as (fit, short):
         found = replace(found, total=len(rows), refused=refusals(cluster, short.pod.spec, rows))
     if found.unit is not None and record.leads is not None and sum(one.nodes for one in found.refused) == len(rows) > 0:
-        found = replace(found, unit=replace(found.unit, first_refused=full_name(short.pod)))
+        found = replace(found, unit=replace(found.unit, first_refused=full_name(short.pod), fit=fit))
     lenders = [one for one in proposal.search.lenders if isinstance(one, NoLender)]
     if lenders:
         found = replace(found, borrowing=no_loans(question, lenders[-1]))

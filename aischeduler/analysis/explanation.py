@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from aischeduler.model.gang import Lack
 from aischeduler.model.pod import Pod
 from aischeduler.model.proposal import LenderRefusal
 from aischeduler.model.resources import ResourceList
@@ -190,13 +191,16 @@ class PodUnit:
     """The unit of a pod: the pods (namespace/name) that wait together, else all that are known of it, sorted.
 
     `required` of those that wait start together or not at all; 0 where they do not wait together. `first_refused` is
-    the first of them that fits on no node of its home pool beside those before it, if that keeps them waiting.
+    the first of them that fits on no node of its home pool beside those before it, if that keeps them waiting; `fit` is
+    how many would fit there together now. `lacks` says which pods the unit waits for before it is tried.
     """
 
     name: str
     pods: tuple[str, ...]
     required: int
     first_refused: str = ""
+    fit: int = 0
+    lacks: tuple[Lack, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

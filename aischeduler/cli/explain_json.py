@@ -78,8 +78,15 @@ def _missing(missing: Missing) -> dict[str, Any]:
 
 
 def _unit(unit: PodUnit) -> dict[str, Any]:
-    refused = unit.first_refused or None
-    return {"name": unit.name, "pods": list(unit.pods), "required": unit.required, "firstRefused": refused}
+    lacks = [{"role": lack.role or None, "exist": lack.exist, "atLeast": lack.at_least} for lack in unit.lacks]
+    return {
+        "name": unit.name,
+        "pods": list(unit.pods),
+        "required": unit.required,
+        "firstRefused": unit.first_refused or None,
+        "fit": unit.fit if unit.first_refused else None,
+        "lacks": lacks,
+    }
 
 
 def _start(start: Start) -> dict[str, Any]:

@@ -115,6 +115,7 @@ def form(cluster: Cluster, unit: Unit) -> None:
     if isinstance(formed, Formed) and formed.required > 1:
         formed = _of_one_pool(cluster, unit, formed)
     note_deadline(cluster, unit, members)
+    unit.lacks = formed.lacks if isinstance(formed, Incomplete) else ()
     unit.message = _why_incomplete(cluster, unit, formed) if isinstance(formed, Incomplete) else ""
     if isinstance(formed, Incomplete):
         _hold_back(cluster, unit, waiting, now)

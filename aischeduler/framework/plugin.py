@@ -21,7 +21,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from aischeduler.framework.node_view import NodeView
-from aischeduler.model.gang import Gang
+from aischeduler.model.gang import Gang, Lack
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
@@ -169,9 +169,10 @@ class Formed:
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """The waiting pods of a unit are not tried yet; the message says why."""
+    """The waiting pods of a unit are not tried yet; the message says why, and `lacks` which pods it waits for."""
 
     message: str
+    lacks: tuple[Lack, ...] = ()
 
 
 class UnitPolicy(Protocol):

@@ -99,6 +99,15 @@ class GangClaim:
     others: tuple[GangKey, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """Of a role, or of the whole unit where that is empty, so many pods exist and at least so many must."""
+
+    role: str
+    exist: int
+    at_least: int
+
+
 class GangPhase(StrEnum):
     """Where a gang stands."""
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
-from aischeduler.model.gang import Gang, GangSource
+from aischeduler.model.gang import Gang, GangSource, Lack
 from aischeduler.model.pod import Pod
 from aischeduler.state.gangs import GangTable
 from aischeduler.state.running_pods import Spare
@@ -68,7 +68,8 @@ class Gangs:
         if members.started:  # pods that have finished are not known any more, so that nobody waits for their successors
             required = required or waiting[:1]
         elif lacks:
-            return Incomplete(f"The gang {gang.key} waits for more pods: {lacks}.")
+            text = ", ".join(_said(lack) for lack in lacks)
+            return Incomplete(f"The gang {gang.key} waits for more pods: {text}.", lacks)
         others = [pod for pod in waiting if pod not in required]
         return Formed((*required, *others), max(len(required), 1 if near else 0), near)
 
@@ -112,23 +113,28 @@ def _turn(pod: Pod) -> tuple[int, int, str, str]:
     return (rank if rank >= 0 else LAST, pod.created_seconds, pod.name, pod.uid)
 
 
-def _required(gang: Gang, waiting: list[Pod], placed: tuple[Pod, ...]) -> tuple[list[Pod], str]:
-    """Return the waiting pods that complete the gang, in order, and what it still lacks in words."""
+def _required(gang: Gang, waiting: list[Pod], placed: tuple[Pod, ...]) -> tuple[list[Pod], tuple[Lack, ...]]:
+    """Return the waiting pods that complete the gang, in order, and what it still lacks, the whole first."""
     count = Counter(_role(pod) for pod in placed)
     chosen: dict[str, Pod] = {}
-    lacks: list[str] = []
+    lacks: list[Lack] = []
     for role, least in gang.roles:
         of_role = [pod for pod in waiting if _role(pod) == role]
         chosen.update((pod.uid, pod) for pod in of_role[: max(least - count[role], 0)])
         have = count[role] + len(of_role)
         if have < least:
-            lacks.append(f"the role {role} has {have} of at least {least}")
+            lacks.append(Lack(role, have, least))
     missing = gang.min_member - len(placed) - len(chosen)
     others = [pod for pod in waiting if pod.uid not in chosen]
     chosen.update((pod.uid, pod) for pod in others[: max(missing, 0)])
     if missing > len(others):
-        lacks.insert(0, f"{len(placed) + len(waiting)} of at least {gang.min_member} exist")
-    return [pod for pod in waiting if pod.uid in chosen], ", ".join(lacks)
+        lacks.insert(0, Lack("", len(placed) + len(waiting), gang.min_member))
+    return [pod for pod in waiting if pod.uid in chosen], tuple(lacks)
+
+
+def _said(lack: Lack) -> str:
+    count = f"{lack.exist} of at least {lack.at_least}"
+    return f"the role {lack.role} has {count}" if lack.role else f"{count} exist"
 
 
 def _unknown(pod: Pod) -> str:

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Final
 
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
-from aischeduler.model.gang import Gang
+from aischeduler.model.gang import Gang, Lack
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.assigned_pod import AssignedPod
@@ -95,6 +95,8 @@ class Unit:
     required: int = 0
     message: str = ""
     """Why its waiting pods are not tried yet; empty where they are."""
+    lacks: tuple[Lack, ...] = ()
+    """The pods that it waits for."""
     gang: Gang | None = None
     """The gang that its pods form, as it was when it was formed last."""
     formed: bool = False

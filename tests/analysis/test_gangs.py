@@ -2,7 +2,7 @@
 
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation, Verdict
-from aischeduler.model.gang import Gang, GangSource, TopologyLevel
+from aischeduler.model.gang import Gang, GangSource, Lack, TopologyLevel
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod
@@ -29,13 +29,15 @@ def test_role_that_lacks_pods_is_named_with_its_numbers() -> None:
     key = a_key("g", source=GangSource.LABELS)
     lacks = "the role learner has 1 of at least 2"
     assert (found.verdict, found.message) == (Verdict.GATED, f"The gang {key} waits for more pods: {lacks}.")
+    assert found.unit is not None
+    assert found.unit.lacks == (Lack("learner", 1, 2),)
 
 
 def test_largest_part_that_fits_is_counted_and_a_remedy_starts_all_of_it() -> None:
     found = explained("g-0", *(a_node(f"n{turn}", cpu="2") for turn in range(2)), *members(labelled(3), 3))
     assert found.message.startswith("2 of the 3 pods that start together fit. The next, g-2: ")
     assert found.unit is not None
-    assert (found.unit.required, found.unit.first_refused) == (3, "default/g-2")
+    assert (found.unit.required, found.unit.first_refused, found.unit.fit) == (3, "default/g-2", 2)
     assert found.remedies
     assert {len(one.start.nodes) for one in found.remedies} == {3}
 

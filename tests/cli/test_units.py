@@ -79,7 +79,14 @@ def test_list_shows_a_unit_in_one_line() -> None:
 def test_json_has_the_unit_and_the_node_of_each_pod_and_the_page_names_the_fields() -> None:
     found = json.loads(explanation_json(explained("x-0", *SHORT), None))
     names = ["default/x-0", "default/x-1"]
-    assert found["unit"] == {"name": "default/x", "pods": names, "required": 2, "firstRefused": "default/x-1"}
+    assert found["unit"] == {
+        "name": "default/x",
+        "pods": names,
+        "required": 2,
+        "firstRefused": "default/x-1",
+        "fit": 1,
+        "lacks": [],
+    }
     assert found["remedies"][0]["starts"]["nodes"] == {"default/x-0": "n", "default/x-1": "m"}
     page = (DOCS / "explain.md").read_text()
     assert [name for name in (*found["unit"], "nodes") if f"`{name}`" not in page] == []
