@@ -33,6 +33,8 @@ VICTIMS_MAX: Final = 512
 PRIORITY_MIN: Final = -(2**31)
 PRIORITY_MAX: Final = 2**31 - 1
 PRIORITY_BITS: Final = 32
+UNIT_BITS: Final = 32
+"""The numbers of units, and of rows, are below 2**31."""
 BORROWER_PRIORITY: Final = PRIORITY_MIN - 1
 """The priority of a borrower when nodes are compared: below every home pod."""
 NOT_STARTED: Final = 2**62
@@ -345,7 +347,8 @@ def _lost(at: Rows, slots: Slots, size: int, running: RunningPods, loss: Loss) -
     work = np.zeros(size, dtype=np.int64)
     np.add.at(work, at, running.work(slots, loss.cards, loss.now_seconds))
     units = running.table["unit"][slots]
-    pairs, count = np.unique(np.stack((at, units)), axis=1, return_counts=True)
-    kept = [pods <= running.spare_of(unit).pods for unit, pods in zip(pairs[1].tolist(), count.tolist(), strict=True)]
-    lost = np.bincount(pairs[0][(pairs[1] != 0) & ~np.array(kept, dtype=np.bool_)], minlength=size)
+    pairs, count = np.unique(at << UNIT_BITS | units, return_counts=True)  # one number for both sorts ten times as fast
+    of_row, of_unit = pairs >> UNIT_BITS, pairs & ((1 << UNIT_BITS) - 1)
+    kept = [pods <= running.spare_of(unit).pods for unit, pods in zip(of_unit.tolist(), count.tolist(), strict=True)]
+    lost = np.bincount(of_row[(of_unit != 0) & ~np.array(kept, dtype=np.bool_)], minlength=size)
     return lost, work

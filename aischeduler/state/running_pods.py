@@ -172,8 +172,9 @@ class RunningPods:
         """
         table, lost = self.table, list[int]()
         of_unit: dict[int, list[int]] = {}
-        for slot in slots:
-            of_unit.setdefault(int(table["unit"][slot]), []).append(slot)
+        given = list(slots)
+        for slot, unit in zip(given, table["unit"][given].tolist(), strict=True):
+            of_unit.setdefault(unit, []).append(slot)
         for unit, leave in of_unit.items():
             others = np.array(sorted(self._units[unit].keys() - leave), dtype=np.intp) if unit else _NO_SLOTS
             leaving = table["leaving"][others]
