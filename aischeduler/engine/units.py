@@ -121,7 +121,8 @@ def form(cluster: Cluster, unit: Unit) -> None:
         _hold_back(cluster, unit, waiting, now)
     elif formed.required > 1 or (formed.required and formed.near):
         _wait_together(cluster, unit, formed, now)
-        strangers = [record for record in waiting if record not in unit.pods]
+        together = {*unit.pods}
+        strangers = [record for record in waiting if record not in together]
         if strangers:
             unit.message = f"Its home pool is not that of the unit {unit.name}, which is to start first."
             _gate(cluster, unit, strangers, now)

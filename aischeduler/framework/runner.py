@@ -3,7 +3,7 @@
 Invariants:
 - Every result equals a run of all plugins over all rows; kept results only save the rows that did not change.
 - The row with the largest key is the best: the score, then the order of node names, so that there is no tie.
-- Kept results are those of the table without open trials; the rows that a trial changed are read again in each call.
+- Kept results are those of the table without open trials. Results with open trials are kept apart until the last ends.
 - The answers of cross-row filters are asked in each call, for all rows at once: a change of one row reaches others.
 """
 
@@ -19,6 +19,7 @@ from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import AmountFilter, Filter, PlacementRequest, Plugins, PreFilterState, Scores
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.model.topology_spread import PodSelector
 from aischeduler.state.class_views import INFEASIBLE, NO_ROWS, Classes, ClassView
 from aischeduler.state.diagnosis import Diagnosis
@@ -32,6 +33,8 @@ NO_KEY: Final = np.array(INFEASIBLE)
 NOTHING: Final[Rows] = np.zeros(0, dtype=np.intp)
 FULL_PASS_SHARE: Final = 4
 """Where more than a quarter of the rows changed, one pass over all rows is faster."""
+CLASSES_IN_TRIAL_MAX: Final = 64
+"""The most classes whose keys are kept while trials are open."""
 STATES_MAX: Final = 256
 """The most classes whose state of cross-row filters is kept."""
 
@@ -68,6 +71,10 @@ class Runner:
         self._preferences = tuple(s for s in plugins.scores if s.normalize)
         self._live_scores = tuple(s for s in plugins.scores if not s.normalize)
         self._states: LRUCache[tuple[str, bytes], PreFilterState] = LRUCache(STATES_MAX)
+        self._trial = (0, 0)
+        """The trials that ended, and the version of the table, that `_in_trial` is about."""
+        self._in_trial: dict[tuple[bytes, PlacementStrategy], tuple[Column, int]] = {}
+        """Class -> its keys in the open trials, and how many changes of the trials they have."""
 
     def best(self, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
         """Return the best of `rows` for the pod and the number of rows that fit; None where no row fits.
@@ -216,10 +223,10 @@ class Runner:
         """
         nodes = self.nodes
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
-        rows = self._outdated(view, ask)
         if nodes.tentative:
-            keys = self._keys_in_trial(view, ask, rows)
+            keys = self._keys_in_trial(view, ask)
         else:
+            rows = self._outdated(view, ask)
             if len(rows):
                 self._score(view.keys, view.static, ask, rows)
             view.behind, keys = NO_ROWS, view.keys
@@ -251,14 +258,28 @@ class Runner:
             return np.flatnonzero(view.static)
         return np.array(sorted({*changed, *view.behind}) if view.behind else changed, dtype=np.intp)
 
-    def _keys_in_trial(self, view: ClassView, ask: PlacementRequest, rows: Rows) -> Column:
-        """Return the keys with open trials; keep those of `rows` that no trial changed."""
-        tentative, keys = self.nodes.tentative, view.keys.copy()
-        outdated = rows.tolist()
-        self._score(keys, view.static, ask, np.array(sorted({*outdated, *tentative}), dtype=np.intp))
-        view.behind = frozenset(tentative).intersection(outdated)
-        settled = np.array([row for row in outdated if row not in tentative], dtype=np.intp) if view.behind else rows
-        view.keys[settled] = keys[settled]
+    def _keys_in_trial(self, view: ClassView, ask: PlacementRequest) -> Column:
+        """Return the keys with open trials: those of the last call, with the rows that the trials changed since.
+
+        Of the rows that changed before, keep in the view those that no trial changed.
+        """
+        nodes, key, now = self.nodes, (ask.spec.key, ask.placement), (self.nodes.trials_ended, self.nodes.version)
+        if self._trial != now:
+            self._trial, self._in_trial = now, {}
+        keys, read = self._in_trial.get(key, (view.keys, 0))
+        if keys is not view.keys and view.static_version == nodes.static_version:
+            rows = nodes.trial_rows[read:]
+            if rows:
+                self._score(keys, view.static, ask, np.array(sorted({*rows}), dtype=np.intp))
+        else:
+            rows = self._outdated(view, ask).tolist()
+            keys = view.keys.copy()
+            self._score(keys, view.static, ask, np.array(sorted({*rows, *nodes.tentative}), dtype=np.intp))
+            view.behind = frozenset(nodes.tentative).intersection(rows)
+            settled = [row for row in rows if row not in view.behind]
+            view.keys[settled] = keys[settled]
+        if key in self._in_trial or len(self._in_trial) < CLASSES_IN_TRIAL_MAX:
+            self._in_trial[key] = keys, len(nodes.trial_rows)
         return keys
 
     def _prefiltered(self, spec: PodSpec) -> list["CrossRowAnswer"]:

@@ -70,7 +70,8 @@ class Gangs:
         elif lacks:
             text = ", ".join(_said(lack) for lack in lacks)
             return Incomplete(f"The gang {gang.key} waits for more pods: {text}.", lacks)
-        others = [pod for pod in waiting if pod not in required]
+        chosen = {pod.uid for pod in required}
+        others = [pod for pod in waiting if pod.uid not in chosen]
         return Formed((*required, *others), max(len(required), 1 if near else 0), near)
 
     def spare(self, members: UnitMembers) -> Spare | None:

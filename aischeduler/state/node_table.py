@@ -79,6 +79,9 @@ class NodeTable:
         self.pod_counts = PodCounts()
         self.tentative: Counter[int] = Counter()
         """The rows that open trials changed: the versions and the change log tell nothing of these changes."""
+        self.trial_rows: list[int] = []
+        """The rows in the order in which the open trials changed them, or changed them back."""
+        self.trials_ended = 0
         self.static_version = 0
         self.pool_version = 0
         self._pool_rows: dict[int, Rows] = {}
@@ -156,7 +159,9 @@ class NodeTable:
 
     def count_tentatively(self, pods: Sequence[AssignedPod], sign: int) -> None:
         """Add (1) or remove (-1) pods of one spec for a trial: no version changes."""
-        self._sum(pods[0].spec, [one.row for one in pods], sign)
+        rows = [one.row for one in pods]
+        self.trial_rows += rows
+        self._sum(pods[0].spec, rows, sign)
         for one in pods if self.pod_counts.used or pods[0].allocation is not NO_ALLOCATION else ():
             self._share(one, sign, noted=False)
 

@@ -20,7 +20,7 @@ from msgspec.structs import astuple
 
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort, PodSpec
-from aischeduler.state.change_log import ChangeLog, rows_since
+from aischeduler.state.change_log import ChangeLog
 from aischeduler.state.groups import Groups
 from aischeduler.state.label_index import Rows
 from aischeduler.state.pod_records import NOWHERE
@@ -115,7 +115,12 @@ class RunningPods:
 
     def changed_since(self, version: int) -> list[int] | None:
         """Return the rows whose pods changed after this version, ascending; None where they are no longer kept."""
-        return rows_since(self._changes, version)
+        changes = self._changes.since(version)
+        if changes is None:
+            return None
+        units = {-change for change in changes if change < 0}
+        slots = [slot for unit in units if unit in self._units for slot in self._units[unit]]
+        return sorted({change for change in changes if change >= 0}.union(self.table["row"][slots].tolist()))
 
     def add(self, uid: str, spec: PodSpec, row: int, facts: RunningFacts) -> None:
         """Add a pod to a row."""
@@ -256,10 +261,11 @@ class RunningPods:
         return np.flatnonzero(on[self.table["row"]])
 
     def _note(self, slot: int) -> None:
-        """Note a change of a pod: the rows of its whole unit changed, because they are lost together."""
+        """Note a change of a pod: its row, and its unit, whose rows all changed, because its pods are lost together."""
         unit = self._unit_of(slot)
-        for one in sorted(self._units[unit]) if unit else (slot,):
-            self._changes.note(int(self.table["row"][one]))
+        self._changes.note(int(self.table["row"][slot]))
+        if unit:
+            self._changes.note(-unit)
 
     def _unit_of(self, slot: int) -> int:
         return int(self.table["unit"][slot]) if self._units else 0

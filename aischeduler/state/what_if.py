@@ -73,6 +73,9 @@ class Trial:
                     del self.nodes.tentative[one.row]
                 if failed:
                     self.nodes.touch(one.row)
+            if not self.nodes.tentative:
+                self.nodes.trial_rows.clear()
+                self.nodes.trials_ended += 1
 
     def _step(self, sign: int, pods: list[AssignedPod]) -> None:
         self._steps.append((sign, pods))

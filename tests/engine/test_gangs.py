@@ -1,10 +1,14 @@
 """The life of a gang: it starts whole, is late, is finished or given up, and shows its status."""
 
+from collections import Counter
+
 from aischeduler.model.actions import Bind, Evict, Warn
 from aischeduler.model.events import BindRefusal, BindRefused, GangGone, GangSeen, PodGone
 from aischeduler.model.gang import GangPhase, GangSource
 from aischeduler.model.node import Node
 from aischeduler.model.pod import RUNNING, Pod
+from tests.bench.arena import pool_name
+from tests.bench.core import decide_all, see, world
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions, reports
 from tests.gangs import a_gang, a_key, gang_statuses, member, members
@@ -337,3 +341,13 @@ def test_pods_of_another_scheduler_do_not_count_and_the_reason_names_it() -> Non
     assert reports(session.decide())["g-0"] == f"{short} {note}"
     session.tell(PodGone(theirs.uid))
     assert reports(session.decide())["g-0"] == short
+
+
+def test_gang_of_five_thousand_starts_whole_and_blocks_no_other_pool() -> None:
+    there = world(1002, pools=2, cpu="20")
+    pods = [a_pod(f"g-{turn}", cpu="2", pool=pool_name(0)) for turn in range(5000)]
+    other = a_pod("other", cpu="2", pool=pool_name(1))
+    see(there.scheduler, [other, *(member(pod, a_gang("g", 5000, GangSource.LABELS)) for pod in pods)])
+    found = binds(decide_all(there.scheduler))
+    assert found.keys() == {pod.name for pod in (other, *pods)}
+    assert max(Counter(found.values()).values()) <= 10

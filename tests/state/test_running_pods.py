@@ -169,6 +169,16 @@ def test_all_other_pods_of_a_unit_are_lost_with_more_than_it_can_spare() -> None
     assert lost_with(pods, "a") == []
 
 
+def test_change_of_a_pod_is_noted_for_its_unit_however_many_pods_that_has() -> None:
+    pods = RunningPods()
+    for turn in range(1000):
+        pods.add(f"p{turn}", PLAIN, turn, replace_facts(unit=7))
+    before = pods.version
+    pods.change("p0", replace_facts(unit=7, priority=1))
+    assert pods.version - before <= 2
+    assert pods.changed_since(before) == list(range(1000))
+
+
 def test_change_of_one_pod_of_a_unit_is_a_change_of_the_rows_of_all() -> None:
     pods = a_unit_of_three()
     version = pods.version
