@@ -46,8 +46,8 @@ class Answer:
 class ControlPlane:
     """A control plane for one test session. Use it as a context manager."""
 
-    def __init__(self, binaries: Binaries, *flags: str) -> None:
-        """Prepare the parts; `flags` are further flags of the API server."""
+    def __init__(self, binaries: Binaries, *flags: str, scheduler_flags: tuple[str, ...] = ()) -> None:
+        """Prepare the parts; `flags` are further flags of the API server, `scheduler_flags` of kube-scheduler."""
         self.binaries = binaries
         self.directory = Path(tempfile.mkdtemp(prefix="control-plane-"))
         self.ports = commands.Ports(*free_ports(5))
@@ -76,7 +76,7 @@ class ControlPlane:
             ),
             "kube-scheduler": self.program(
                 "kube-scheduler",
-                commands.kube_scheduler(binaries, files, self.ports),
+                [*commands.kube_scheduler(binaries, files, self.ports), *scheduler_flags],
                 lambda: self._healthy(self.ports.scheduler, "/readyz"),
             ),
         }
