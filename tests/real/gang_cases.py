@@ -94,23 +94,24 @@ def next_gang(chance: Random, name: str, free: Sequence[Amounts]) -> Gang:
 
 
 def spare_day(chance: Random) -> tuple[Cluster, list[Gang]]:
-    """Return a cluster and gangs that all fit, wherever the pods before them are.
+    """Return a cluster and at least two gangs that all fit, wherever the pods before them are.
 
     A pod finds no node only if each node has less than the largest pod free. The total leaves more than that.
     """
-    nodes = tuple(chance.choice(GPU_NODES) for _ in range(chance.randint(2, 5)))
-    largest = chance.randint(1, 4)
-    left = sum(gpus for _, gpus in nodes) - len(nodes) * (largest - 1)
-    gangs: list[Gang] = []
-    for turn, priority in enumerate(chance.sample(range(10), GANGS_AT_ONCE_MAX)):
-        pods = tuple((500, chance.randint(1, largest)) for _ in range(chance.randint(2, PODS_MAX)))
-        pods = pods[:1] * len(pods) if chance.random() < 0.5 else pods
-        left -= (asked := sum(gpus for _, gpus in pods))
-        if left < 0:
-            left += asked
-            continue
-        gangs.append(Gang(f"gang-{turn}", pods, len(pods), priority))
-    return Cluster(nodes), gangs
+    while True:
+        nodes = tuple(chance.choice(GPU_NODES) for _ in range(chance.randint(2, 5)))
+        largest = chance.randint(1, 4)
+        left = sum(gpus for _, gpus in nodes) - len(nodes) * (largest - 1)
+        gangs: list[Gang] = []
+        for turn, priority in enumerate(chance.sample(range(10), GANGS_AT_ONCE_MAX)):
+            pods = tuple((500, chance.randint(1, largest)) for _ in range(chance.randint(2, PODS_MAX)))
+            pods = pods[:1] * len(pods) if chance.random() < 0.5 else pods
+            asked = sum(gpus for _, gpus in pods)
+            if asked <= left:
+                left -= asked
+                gangs.append(Gang(f"gang-{turn}", pods, len(pods), priority))
+        if len(gangs) >= 2:
+            return Cluster(nodes), gangs
 
 
 def equal_pods_day(chance: Random) -> tuple[Cluster, list[Gang]]:
