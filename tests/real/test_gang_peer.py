@@ -81,8 +81,8 @@ def tally(request: pytest.FixtureRequest) -> Iterator[Tally]:
     """Yield the counts of the run, and print them at its end."""
     tally = Tally()
     yield tally
-    for line in str(tally).splitlines():
-        request.config.pluginmanager.getplugin("terminalreporter").write_line(line)
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(tally)
 
 
 def same_pods(outcomes: Outcomes) -> bool:
