@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - a type; the generator comes from the seed
 
-from tests.packing_oracle import Amounts, count_that_fit, less
+from tests.packing_oracle import Amounts, count_that_fit, fits, less
 
 MACHINES: tuple[Amounts, ...] = ((8_000, 4), (16_000, 8), (32_000, 8), (8_000, 0), (4_000, 0))
 SHAPES: tuple[Amounts, ...] = (
@@ -19,6 +19,7 @@ SHAPES: tuple[Amounts, ...] = (
 )
 PODS_MAX = 7
 GANGS_OF_A_DAY = 7
+DRAWS_MAX = 40
 GANGS_AT_ONCE_MAX = 8
 GPU_NODES: tuple[Amounts, ...] = ((64_000, 4), (64_000, 8))
 """Nodes on which GPUs alone are scarce."""
@@ -80,9 +81,15 @@ def a_cluster(chance: Random) -> Cluster:
 
 
 def next_gang(chance: Random, name: str, free: Sequence[Amounts]) -> Gang:
-    """Return a gang for this room: any, one that takes all room of its shape, or one that lacks room for one pod."""
-    if chance.random() < 0.3:
-        several = tuple(chance.choice(SHAPES) for _ in range(chance.randint(2, PODS_MAX - 1)))
+    """Return a gang for this room: any, one that takes all room of its shape, or one that lacks room for one pod.
+
+    Gangs of different pods are drawn until one just fits, if that comes soon.
+    """
+    if chance.random() < 0.4:
+        for _ in range(DRAWS_MAX):
+            several = tuple(chance.choice(SHAPES) for _ in range(chance.randint(2, PODS_MAX - 1)))
+            if len(set(several)) > 1 and just_fits(free, several):
+                break
         return Gang(name, several, len(several))
     edges = [(pod, count) for pod in SHAPES if 2 <= (count := count_that_fit(free, pod)) < PODS_MAX]
     if not edges or chance.random() < 0.3:
@@ -91,6 +98,11 @@ def next_gang(chance: Random, name: str, free: Sequence[Amounts]) -> Gang:
     pod, count = chance.choice(edges)
     minimum = count + chance.choice((0, 1))
     return Gang(name, (pod,) * chance.randint(minimum, PODS_MAX), minimum)
+
+
+def just_fits(free: Sequence[Amounts], pods: Sequence[Amounts]) -> bool:
+    """Return whether these pods fit, and no second one of the largest does beside them."""
+    return fits(free, pods) and not fits(free, [*pods, max(pods, key=lambda pod: (pod[1], pod[0]))])
 
 
 def spare_day(chance: Random) -> tuple[Cluster, list[Gang]]:

@@ -61,6 +61,7 @@ class Tally:
     """The counts of all days: gangs compared, and those that started on one side alone, by cause."""
 
     compared: Counter[str] = field(default_factory=Counter)
+    equal: Counter[str] = field(default_factory=Counter)
     started: Counter[str] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)
     causes: Counter[str] = field(default_factory=Counter)
@@ -69,6 +70,7 @@ class Tally:
         """Count the gangs of an outcome."""
         for ours, theirs in zip(*(outcomes[side] for side in SIDES), strict=True):
             self.compared[scenario] += 1
+            self.equal[scenario] += ours.whole == theirs.whole
             self.started[scenario] += ours.whole and theirs.whole
 
     def differs(self, where: str, gang: Gang, side: str, cause: str) -> None:
@@ -78,7 +80,8 @@ class Tally:
 
     def __str__(self) -> str:
         compared = [
-            f"{scenario}: {total} gangs compared, {self.started[scenario]} started on both sides"
+            f"{scenario}: {total} gangs compared, {self.equal[scenario]} equal,"
+            f" of which {self.started[scenario]} started"
             for scenario, total in self.compared.items()
         ]
         causes = [f"{total} differ: {cause}" for cause, total in self.causes.items()]
