@@ -18,7 +18,18 @@ from tests.real.gang_cases import (
     spare_day,
 )
 from tests.real.gang_stage import OURS, SIDES, THEIRS, Outcome
-from tests.real.gang_verdicts import IN_PIECES, Tally, beside_room, by_queue_order, in_part, left_over, passed_over
+from tests.real.gang_verdicts import (
+    FOLLOWS,
+    IN_PIECES,
+    NOT_FOUND,
+    Tally,
+    beside_room,
+    by_queue_order,
+    cause_of,
+    in_part,
+    left_over,
+    passed_over,
+)
 from tests.seeds import random
 
 TWO_NODES = Cluster(nodes=((4, 0), (4, 0)), running=((0, (1, 0)),))
@@ -49,6 +60,16 @@ def test_gang_that_fitted_at_its_turn_was_passed_over_although_no_room_is_left()
     assert passed_over(TWO_NODES, found) == [high]
     assert beside_room(TWO_NODES, found) == []
     assert passed_over(TWO_NODES, [Outcome(low, refused=True), Outcome(high, {0: 0, 1: 1})]) == []
+
+
+def test_cause_of_a_difference_is_the_way_not_found_else_an_earlier_gang_else_its_nodes() -> None:
+    first, last = a_gang("first", 2, 2, priority=2), a_gang("last", 3, 1, priority=1)
+    packed = [Outcome(first, {0: 1, 1: 1}), Outcome(last, {0: 0})]
+    spread = [Outcome(first, {0: 0, 1: 1}), Outcome(last, refused=True)]
+    assert cause_of(last, THEIRS, TWO_NODES, {OURS: packed, THEIRS: spread}) == IN_PIECES
+    missed = [Outcome(first, refused=True), Outcome(last, {0: 1})]
+    assert cause_of(first, THEIRS, TWO_NODES, {OURS: packed, THEIRS: missed}) == NOT_FOUND
+    assert cause_of(last, OURS, TWO_NODES, {OURS: spread, THEIRS: missed}) == FOLLOWS
 
 
 def test_queue_order_gives_room_to_the_surplus_of_the_first_before_the_next() -> None:

@@ -86,6 +86,7 @@ def next_gang(chance: Random, name: str, free: Sequence[Amounts]) -> Gang:
     Gangs of different pods are drawn until one just fits, if that comes soon.
     """
     if chance.random() < 0.4:
+        several: tuple[Amounts, ...] = ()
         for _ in range(DRAWS_MAX):
             several = tuple(chance.choice(SHAPES) for _ in range(chance.randint(2, PODS_MAX - 1)))
             if len(set(several)) > 1 and just_fits(free, several):

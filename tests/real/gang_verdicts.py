@@ -11,6 +11,7 @@ from tests.packing_oracle import Amounts, count_that_fit, fits
 from tests.real.gang_cases import Cluster, Gang, left_of
 from tests.real.gang_stage import SIDES, Outcome, Outcomes
 
+FOLLOWS = "of an earlier gang there are more or fewer pods on this side than on the other"
 IN_PIECES = "earlier gangs are on other nodes, and what they leave is in other pieces"
 NOT_FOUND = "it fits, and the scheduler that puts pod after pod on the best node does not find the way"
 
@@ -44,6 +45,14 @@ def passed_over(cluster: Cluster, found: Sequence[Outcome]) -> list[Gang]:
             over.append(one.gang)
         free = left_of(free, one.pods)
     return over
+
+
+def cause_of(gang: Gang, side: str, cluster: Cluster, outcomes: Outcomes) -> str:
+    """Return why a gang waits on this side that has started on the other."""
+    if gang in passed_over(cluster, outcomes[side]):
+        return NOT_FOUND
+    before = [[len(one.placed) for one in found if one.gang.priority > gang.priority] for found in outcomes.values()]
+    return IN_PIECES if before[0] == before[1] else FOLLOWS
 
 
 def by_queue_order(cluster: Cluster, gangs: Sequence[Gang]) -> dict[str, int]:
