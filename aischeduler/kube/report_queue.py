@@ -156,6 +156,10 @@ class ReportQueue(ABC):
         """Say whether this report is the newest of its key and was not withdrawn."""
         return self._newest.get(report_key(report)) is report
 
+    def newest(self, key: ReportKey) -> Report | None:
+        """Return the newest report of a key that is neither written nor given up; None where there is none."""
+        return self._newest.get(key)
+
     def contains(self, report: Report) -> bool:
         """Say whether a report of this key waits or is being written."""
         return report_key(report) in self._newest

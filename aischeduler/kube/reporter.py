@@ -4,6 +4,7 @@ Invariants:
 - A report never fails scheduling. `report_queue` and `report_writers` define order, bounds and parallelism.
 - An Event stays in the API server for an hour, a status replaces the one before. So Events have a low default rate, and
   no status waits for them.
+- Of the conditions of a pod, and of its nominations, one at a time is under way: the one that arrives last stays.
 - A pause for Bindings and evictions also pauses reports; an answer to a report pauses reports only.
 - A report of a status is retried until it is written, refused or outdated, because nothing repeats it. An Event is
   dropped after a few tries.
@@ -120,6 +121,8 @@ class Reporter:
             DelayedReports(REFUSED_RETRY_SECONDS),
             DelayedReports(OVERWRITTEN_RETRY_SECONDS),
         )
+        self._under_way: dict[ReportKey, bool] = {}
+        """The conditions and nominations that are being sent, and whether a newer one waits for the answer."""
         self._throttles = timing.throttle, Throttle(timing)
         self._overload = Throttle(timing)
         self._event_writers = self._writers(
@@ -287,7 +290,7 @@ class Reporter:
         for _ in range(TRIES_MAX):
             for throttle in self._throttles:
                 await throttle.wait()
-            if not self._queue(report).is_newest(report) or await self._try(report, backoff):
+            if not self._queue(report).is_newest(report) or self._waits(report) or await self._try(report, backoff):
                 return
         if isinstance(report, StatusReport):
             await backoff.wait()
@@ -295,6 +298,13 @@ class Reporter:
                 self._enqueue(report)
         elif self._queue(report).is_newest(report):
             self._drop(report)
+
+    def _waits(self, report: Report) -> bool:
+        """Return whether another report of this key is being sent; the newest one is queued again after its answer."""
+        key = report_key(report)
+        if key in self._under_way:
+            self._under_way[key] = True
+        return key in self._under_way
 
     async def _try(self, report: Report, backoff: ExponentialBackoff) -> bool:
         """Send a report once; return whether it is finished."""
@@ -336,10 +346,10 @@ class Reporter:
                 await self._request(b"POST", path, body, pod_writes.JSON)
             case WaitingCondition(pod, message):
                 path, body = pod_writes.waiting_condition(pod, message, self.waiting_since(pod))
-                await self._request(b"PATCH", path, body, pod_writes.STRATEGIC_PATCH)
+                await self._change_pod(condition_key(pod), path, body, pod_writes.STRATEGIC_PATCH)
             case Nominate(pod, node):
                 path, body = pod_writes.nomination(pod, node)
-                await self._request(b"PATCH", path, body, pod_writes.MERGE_PATCH)
+                await self._change_pod(nomination_key(pod), path, body, pod_writes.MERGE_PATCH)
             case ReportPool():
                 await self._pool_statuses.write(report, self._status_writers.queue.is_newest)
             case ReportGang():
@@ -348,6 +358,16 @@ class Reporter:
                 await self._create(name, switches)
             case _:
                 assert_never(report)
+
+    async def _change_pod(self, key: ReportKey, path: bytes, body: bytes, content_type: str) -> None:
+        """Send the patch of a pod's status; then queue the report that waited for the answer."""
+        self._under_way[key] = False
+        try:
+            await self._request(b"PATCH", path, body, content_type)
+        finally:
+            newest = self._status_writers.queue.newest(key)
+            if self._under_way.pop(key) and newest is not None:
+                self._enqueue(newest)
 
     async def _request(self, method: bytes, path: bytes, body: bytes, content_type: str) -> None:
         answer = await self._connections.send(method, path, body, content_type.encode())
