@@ -3,7 +3,7 @@
 Invariants:
 - A malformed field never raises: the gang is invalid, and `invalid` names the object and the field.
 - A Job or a JobSet asks for a gang by its annotation, or by that of a pod template in it.
-- The minimum of a Job is the number of its pods that exist at one time.
+- The minimum of a Job is the number of its pods that exist at one time: the last ones of many may be fewer.
 
 Source: PodGroup of scheduling.x-k8s.io/v1alpha1, scheduling.volcano.sh/v1beta1 and scheduling.k8s.io/v1alpha2;
 batch/v1; JobSet of jobset.x-k8s.io/v1alpha2.
@@ -93,11 +93,13 @@ class JobSpecPart(Struct, gc=False):
     template: TemplatePart | None = None
 
 
-class JobStatus(Struct, gc=False):
-    """The status of a Job: how many of its pods are ready, and how many succeeded."""
+class JobStatus(Struct, rename="camel", gc=False):
+    """The status of a Job: how many of its pods are ready, how many succeeded, and which failed, as "1,3-5"."""
 
+    name: str = ""
     ready: int | None = None
     succeeded: int | None = None
+    failed_indexes: str | None = None
 
 
 class JobDocument(Struct, gc=False):
@@ -138,7 +140,7 @@ class JobSetSpecPart(Struct, rename="camel", gc=False):
 
 
 class JobSetStatus(Struct, rename="camel", gc=False):
-    """The status of a JobSet: the same two numbers for each ReplicatedJob, in Jobs."""
+    """The status of a JobSet: the same numbers for each ReplicatedJob, by name, in Jobs."""
 
     replicated_jobs_status: list[JobStatus] | None = None
 
@@ -224,7 +226,7 @@ def read_job(document: JobDocument) -> tuple[Gang, bool]:
     reader = FieldReader(f"Job {_named(document.metadata)}")
     templates = _annotations(spec.template.metadata if spec.template is not None else None)
     asks, annotations = _asks(reader, document.metadata.annotations or _NONE, [templates])
-    gang = _gang_of_jobs(reader, document.metadata, GangSource.JOB, annotations, {"": _pods(spec)})
+    gang = _gang_of_jobs(reader, document.metadata, GangSource.JOB, annotations, {"": _pods(spec, _ended(status))})
     return _started(gang, status), asks
 
 
@@ -239,8 +241,11 @@ def read_job_set(document: JobSetDocument) -> tuple[Gang, bool]:
     if ordered or any(job.depends_on for job in jobs):
         field = "spec.startupPolicy" if ordered else "spec.replicatedJobs[].dependsOn"
         reader.record(f"{field}: creates some pods after others have started, so they cannot start together")
+    ended = {one.name: _count(one.succeeded or 0) for one in status.replicated_jobs_status or ()}
     pods = {
-        job.name: _count(job.replicas) * _pods((job.template and job.template.spec) or JobSpecPart()) for job in jobs
+        job.name: max(_count(job.replicas) - ended.get(job.name, 0), 0)
+        * _pods((job.template and job.template.spec) or JobSpecPart())
+        for job in jobs
     }
     gang = _gang_of_jobs(reader, document.metadata, GangSource.JOB_SET, annotations, pods)
     return _started(gang, *(status.replicated_jobs_status or ())), asks
@@ -298,10 +303,20 @@ def _annotations(metadata: TemplateMetadata | None) -> GangAnnotations:
     return (metadata.annotations if metadata is not None else None) or _NONE
 
 
-def _pods(spec: JobSpecPart) -> int:
-    """Return how many pods of a Job exist at one time."""
+def _pods(spec: JobSpecPart, ended: int = 0) -> int:
+    """Return how many pods of a Job exist at one time once so many have succeeded or failed for good."""
     parallelism = _count(spec.parallelism)
-    return parallelism if spec.completions is None else min(parallelism, spec.completions)
+    return parallelism if spec.completions is None else min(parallelism, max(spec.completions - ended, 0))
+
+
+def _ended(status: JobStatus) -> int:
+    """Return how many pods of a Job get no successor; text that is no list of indexes counts as none."""
+    failed = 0
+    for part in filter(None, (status.failed_indexes or "").split(",")):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            failed += int(last or first) - int(first) + 1
+    return (status.succeeded or 0) + failed
 
 
 def _count(number: int | None) -> int:

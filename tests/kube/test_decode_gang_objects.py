@@ -204,6 +204,27 @@ def test_job_with_a_pod_that_is_ready_or_succeeded_has_started(status: Json, sta
     assert of_job(indexed_job_object(), status=status)[0].started is started
 
 
+@pytest.mark.parametrize(
+    ("status", "minimum"),
+    [
+        ({"succeeded": 2}, 4),
+        ({"succeeded": 7}, 3),
+        ({"succeeded": 3, "failedIndexes": "0,4-6"}, 3),
+        ({"succeeded": 10}, 0),
+        ({"failedIndexes": "none,1-,-"}, 4),
+    ],
+)
+def test_last_pods_of_a_job_wait_for_no_more_than_it_still_creates(status: Json, minimum: int) -> None:
+    spec = {"parallelism": 4, "completions": 10}
+    assert of_job(indexed_job_object(), spec=spec, status=status)[0].min_member == minimum
+
+
+def test_jobs_of_a_job_set_that_have_succeeded_are_not_waited_for() -> None:
+    status = {"replicatedJobsStatus": [{"name": "driver", "succeeded": 1}, {"name": "workers", "succeeded": 1}]}
+    found, _ = of_job_set(job_set_object(jobs={"workers": (2, 4), "driver": (1, 1)}), status=status)
+    assert (found.min_member, found.roles) == (4, (("workers", 4),))
+
+
 def test_job_set_is_a_gang_of_all_its_pods_with_its_replicated_jobs_as_roles() -> None:
     found, asks = of_job_set(job_set_object(jobs={"workers": (2, 4), "driver": (1, 1)}))
     assert asks
