@@ -18,6 +18,12 @@ _NAMESPACED = (
     ("v1", "pods"),
     ("v1", "persistentvolumeclaims"),
 )
+_DEFINED = (
+    ("scheduling.x-k8s.io/v1alpha1", "podgroups"),
+    ("scheduling.volcano.sh/v1beta1", "podgroups"),
+    ("jobset.x-k8s.io/v1alpha2", "jobsets"),
+)
+"""Namespaced kinds that a server has only where a test has defined them."""
 _CLUSTER_WIDE = (
     ("v1", "nodes"),
     ("v1", "persistentvolumes"),
@@ -50,6 +56,11 @@ def sweep(plane: Server, *, kept_pool: str = "") -> None:
     """Delete all objects of these kinds except `kept_pool`, and all PriorityClasses of tests; wait for the pods."""
     for version, plural in _NAMESPACED:
         for namespace in sorted({item["metadata"]["namespace"] for item in _items(plane, version, plural)}):
+            plane.api("DELETE", f"{_root(version)}/namespaces/{namespace}/{plural}", _AT_ONCE)
+    for version, plural in _DEFINED:
+        found = plane.api("GET", f"{_root(version)}/{plural}")
+        items = found.body["items"] if found.status == 200 else ()
+        for namespace in sorted({item["metadata"]["namespace"] for item in items}):
             plane.api("DELETE", f"{_root(version)}/namespaces/{namespace}/{plural}", _AT_ONCE)
     for version, plural in _CLUSTER_WIDE:
         kept = f"?fieldSelector=metadata.name!={kept_pool}" if kept_pool else ""

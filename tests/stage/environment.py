@@ -9,11 +9,18 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from tests.worlds.world import Answer, Call, Stream
+from tests.gang_objects import coscheduling_crd, job_set_crd, volcano_crd
+from tests.worlds.world import Answer, Call, Json, Stream
 
 MOMENT_SECONDS = 0.01
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 BUSY = ("active", "backoff")
 """The parts of a queue in which a pod waits only for its turn or for the end of its backoff."""
+
+
+def definitions_of_gangs() -> list[Json]:
+    """Return the definitions of the kinds that declare gangs: PodGroups of two groups and JobSets."""
+    return [coscheduling_crd(), volcano_crd(), job_set_crd()]
 
 
 class Environment(Protocol):

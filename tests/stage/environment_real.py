@@ -8,9 +8,9 @@ from typing import Any
 from aischeduler.model.names import DEFAULT_POOL, GROUP, VERSION
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
-from tests.real.cluster import install
+from tests.real.cluster import SERVED_WITHIN_SECONDS, install
 from tests.real.daemon import LOG_CHARACTERS_SHOWN, Daemon
-from tests.stage.environment import BUSY, RealTime
+from tests.stage.environment import BUSY, DEFINITIONS, RealTime, definitions_of_gangs
 from tests.stage.kubelets import Kubelets
 from tests.worlds.over_http import HttpStream, HttpTransport
 from tests.worlds.world import JSON, MERGE_PATCH, Answer, Call, encode
@@ -27,6 +27,7 @@ class RealEnvironment(RealTime):
         install(plane)
         sweep(plane)
         self._transport = HttpTransport(plane.url, lambda: plane.restart("kube-apiserver"), plane.tls)
+        self._define_gangs()
         self._kubelets = Kubelets(self._transport.watch, HttpTransport(plane.url, lambda: None, plane.tls))
         self._config = plane.directory / "stage.yaml"
         options = ("--config", str(self._config))
@@ -84,6 +85,17 @@ class RealEnvironment(RealTime):
 
     def net_saves(self) -> int:
         return self._scheduler.net_saves() - self._saves_before
+
+    def _define_gangs(self) -> None:
+        """Define the kinds that declare gangs, and wait until they are served: the scheduler looks for them rarely."""
+        for definition in definitions_of_gangs():
+            assert self.api("POST", DEFINITIONS, definition).status in {201, 409}, definition
+            spec = definition["spec"]
+            path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+            deadline = self.now() + SERVED_WITHIN_SECONDS
+            while self.api("GET", path).status != 200:
+                assert self.now() < deadline, f"{path} is not served"
+                self.pass_time()
 
     def _start(self, settings: dict[str, object]) -> None:
         self._settings = settings

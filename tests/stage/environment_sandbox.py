@@ -23,13 +23,12 @@ from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.kube.server_access import Server
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.http_server import HttpSandbox
-from tests.stage.environment import BUSY, RealTime
+from tests.stage.environment import BUSY, DEFINITIONS, RealTime, definitions_of_gangs
 from tests.worlds.over_http import HttpStream, HttpTransport
 from tests.worlds.world import Answer, Call, encode
 
 T = TypeVar("T")
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 KUBELET = KubeletOptions(start_seconds=0.01, stop_seconds=0.05)
 WITHIN_SECONDS = 60.0
 HURRY = 10
@@ -70,8 +69,9 @@ class SandboxEnvironment(RealTime):
         self._transport = HttpTransport(self._sandbox.url, _never_restarted)
         self._saves = 0
         try:
-            defined = self.request(Call("POST", DEFINITIONS, encode(pool_crd())))
-            assert defined.status == 201, defined
+            for definition in (pool_crd(), *definitions_of_gangs()):
+                defined = self.request(Call("POST", DEFINITIONS, encode(definition)))
+                assert defined.status == 201, defined
             self._wait_for(self._start({}))
         except BaseException:  # `end` is not called for it, and an open socket fails another test
             self._transport.close()

@@ -15,7 +15,8 @@ from aischeduler.sim.virtual_cluster import VirtualCluster
 from aischeduler.sim.virtual_daemon import Network, VirtualDaemon
 from tests import seeds
 from tests.checked_scheduler import CheckedScheduler
-from tests.worlds.world import Answer, Call, Json
+from tests.stage.environment import DEFINITIONS, definitions_of_gangs
+from tests.worlds.world import Answer, Call, Json, encode
 
 MOMENT_SECONDS = 0.05
 
@@ -35,6 +36,8 @@ class VirtualEnvironment:
     def begin(self) -> None:
         self._cluster = VirtualCluster(seeds.number("environment"), KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
         self._runs = self._saves = 0
+        for definition in definitions_of_gangs():
+            assert self.request(Call("POST", DEFINITIONS, encode(definition))).status == 201
         self._daemon = self._start()
 
     def end(self) -> None:

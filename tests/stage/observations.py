@@ -20,6 +20,8 @@ class Observations:
         self._environment = environment
         self._prefix = prefix
         self._namespaces: dict[str, str] = {}
+        self._followed: dict[str, None] = {"Pool": None}
+        """The kinds of this scenario that the scheduler reads, besides pods and nodes."""
         version = self._list("Pod", "")["metadata"]["resourceVersion"]
         query = f"watch=true&resourceVersion={version}"
         pods, nodes = (environment.watch(f"/api/v1/{plural}?{query}") for plural in ("pods", "nodes"))
@@ -106,8 +108,9 @@ class Observations:
         """Return the newest resource version of each kind that the scheduler reads, deleted pods and nodes included."""
         self.record.look()
         newest = dict(self.record.newest)
-        pools = [int(pool["metadata"]["resourceVersion"]) for pool in self.all("Pool")]
-        return {**newest, "Pool": max(pools, default=0)}
+        for kind in self._followed:
+            newest[kind] = max((int(one["metadata"]["resourceVersion"]) for one in self.all(kind)), default=0)
+        return newest
 
     def jobs_nodes(self, job: str) -> Counter[str]:
         """Return the number of unfinished pods of a Job on each node, with waiting pods under the empty name."""

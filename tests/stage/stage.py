@@ -7,16 +7,17 @@ from typing import Any
 from aischeduler.kube.pool_crd import pool_crd
 from tests.daemon.cluster import schemaless_crd
 from tests.objects import job_object, node_object, pdb_object, pod_object, pool_object, priority_class_object
-from tests.stage.environment import Environment
+from tests.stage.environment import DEFINITIONS, Environment
 from tests.stage.kubelets import HOLD
 from tests.stage.observations import Observations, refused
-from tests.worlds.world import MERGE_PATCH, Answer, Call, Json, encode
+from tests.worlds.world import MERGE_PATCH, Answer, Call, Json, encode, kind_of
 
 PATIENCE_SECONDS = 15.0
 """How long a scenario waits for an expected result: less than the five-minute flush, more than any backoff."""
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 QUIET_LOOKS = 40
 """The most checks during a time in which nothing must happen."""
+GANG_KINDS = ("Job", "JobSet", "PodGroup.scheduling.volcano.sh", "PodGroup.scheduling.x-k8s.io")
+"""The namespaced kinds that declare gangs."""
 POOL_LABEL = "stage.example/pool"
 NODE_LABEL = "stage.example/node"
 CLOSED = {"key": "closed", "effect": "NoSchedule"}
@@ -157,8 +158,8 @@ class Stage(Observations):
 
     def create(self, document: Json) -> None:
         """POST a document whose names have the prefix already."""
-        namespace = document["metadata"].get("namespace", "")
-        url = self._url(document["kind"])
+        namespace, kind = document["metadata"].get("namespace", ""), kind_of(document)
+        url = self._url(kind)
         if namespace:
             url = url.replace(f"/namespaces/{self.own('ns')}/", f"/namespaces/{namespace}/")
         call = Call("POST", url, encode(document))
@@ -168,6 +169,9 @@ class Stage(Observations):
             self._environment.pass_time()
             answer = self._ask(call)
         assert answer.status == 201, answer
+        if kind in GANG_KINDS:
+            self._followed[kind] = None
+            self._namespaces[document["metadata"]["name"]] = "ns"
 
     def delete(self, kind: str, name: str, **options: Any) -> None:
         """Delete an object."""

@@ -32,6 +32,7 @@ PLACES: Mapping[str, tuple[str, str]] = {
     "ConfigMap": ("/api/v1", "configmaps"),
     "Event": ("/apis/events.k8s.io/v1", "events"),
     "Job": ("/apis/batch/v1", "jobs"),
+    "JobSet": ("/apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
     "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
     "Namespace": ("/api/v1", "namespaces"),
     "Node": ("/api/v1", "nodes"),
@@ -39,11 +40,19 @@ PLACES: Mapping[str, tuple[str, str]] = {
     "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims"),
     "Pod": ("/api/v1", "pods"),
     "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
+    "PodGroup.scheduling.volcano.sh": ("/apis/scheduling.volcano.sh/v1beta1", "podgroups"),
+    "PodGroup.scheduling.x-k8s.io": ("/apis/scheduling.x-k8s.io/v1alpha1", "podgroups"),
     "Pool": ("/apis/resource.aibee.cn/v1alpha1", "pools"),
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
 }
 
 CLUSTER_SCOPED = ("Namespace", "Node", "PersistentVolume", "Pool", "PriorityClass")
+
+
+def kind_of(document: Json) -> str:
+    """Return the kind of an object as `PLACES` has it: with the API group where several groups have the kind."""
+    full = f"{document['kind']}.{document['apiVersion'].partition('/')[0]}"
+    return full if full in PLACES else str(document["kind"])
 
 
 @dataclass(frozen=True, slots=True)
