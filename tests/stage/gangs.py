@@ -60,6 +60,12 @@ def volcano_pods(stage: Stage, *names: str, group: str = "g", role: str = "", **
     stage.pods(*names, annotations={VOLCANO_GROUP: group} | ({ROLE: role} if role else {}), **pod)
 
 
+def job(stage: Stage, document: Json) -> None:
+    """Create a Job once the scheduler has seen the nodes."""
+    stage.settle()
+    stage.create(document)
+
+
 def topology(text: str) -> Mapping[str, str]:
     """Return the annotation with these topology levels."""
     return {GANG_TOPOLOGY_KEY: text}

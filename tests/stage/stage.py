@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from aischeduler.kube.pool_crd import pool_crd
+from aischeduler.model.names import DEFAULT_POOL
 from tests.daemon.cluster import schemaless_crd
 from tests.objects import job_object, node_object, pdb_object, pod_object, pool_object, priority_class_object
 from tests.stage.environment import DEFINITIONS, Environment
@@ -33,6 +34,8 @@ class Stage(Observations):
         self._pools: dict[str, None] = {}
         self._held: dict[str, None] = {}
         self._unsettled = False
+        self._sure = True
+        """Whether the nodes without a pool are those of the default pool."""
         self._made: dict[str, None] = {}
         self.namespace("ns")
 
@@ -135,6 +138,7 @@ class Stage(Observations):
 
     def stored_pool(self, name: str, **spec: Any) -> None:
         """Store a pool that no schema has validated."""
+        self._sure = False
         document = pool_object(self.own(name), **spec)
         self._define(schemaless_crd())
         try:
@@ -179,6 +183,8 @@ class Stage(Observations):
         assert answer.status in {200, 202}, answer
         if kind == "Pool":
             self._pools.pop(name, None)
+        if kind == "Node":
+            self._pool_of.pop(name, None)
 
     def taint(self, node: str) -> None:
         """Taint a node."""
@@ -275,6 +281,8 @@ class Stage(Observations):
             self._unsettled = False
             homes = list(self._pool_of.values())
             due = {self.own(pool): homes.count(pool) for pool in self._pools}
+            if self._sure and all(pool in self._pools for pool in homes if pool):
+                due[DEFAULT_POOL] = homes.count("")
             self.until(lambda: due.items() <= self._environment.nodes_of_pools().items())
 
     def end(self) -> None:

@@ -10,6 +10,7 @@ from tests.stage.gangs import (
     VOLCANO,
     group,
     grouped,
+    job,
     labelled,
     members,
     nodes,
@@ -50,8 +51,8 @@ def test_pods_of_an_annotated_job_start_together(stage: Stage, on: str) -> None:
     nodes(stage, "n1")
     notes = {} if on == "the Job" else {GANG_KEY: "true"}
     gang = "true" if on == "the Job" else ""
-    job = indexed_job_object("job", namespace=stage.own("ns"), gang=gang, template_annotations=notes)
-    stage.create(job)
+    document = indexed_job_object("job", namespace=stage.own("ns"), gang=gang, template_annotations=notes)
+    job(stage, document)
     stage.until(lambda: stage.jobs_nodes("job") == {"": 2})
     stage.stays(lambda: stage.bound("job") == 0)
     nodes(stage, "n2")
@@ -63,15 +64,15 @@ def test_pods_of_an_annotated_job_start_together(stage: Stage, on: str) -> None:
 def test_annotation_false_of_a_job_counts_more_than_that_of_its_pod_template(stage: Stage) -> None:
     nodes(stage, "n1")
     notes = {GANG_KEY: "true"}
-    stage.create(indexed_job_object("job", namespace=stage.own("ns"), gang="false", template_annotations=notes))
+    job(stage, indexed_job_object("job", namespace=stage.own("ns"), gang="false", template_annotations=notes))
     stage.until(lambda: stage.jobs_nodes("job") == {"n1": 1, "": 1})
 
 
 def test_job_of_more_completions_than_pods_at_once_starts_together_and_goes_on_pod_by_pod(stage: Stage) -> None:
     nodes(stage, "n1")
-    job = indexed_job_object("job", namespace=stage.own("ns"), template_annotations={RUN_SECONDS: "0.1"})
-    job["spec"]["completions"] = 3
-    stage.create(job)
+    document = indexed_job_object("job", namespace=stage.own("ns"), template_annotations={RUN_SECONDS: "0.1"})
+    document["spec"]["completions"] = 3
+    job(stage, document)
     stage.until(lambda: stage.jobs_nodes("job") == {"": 2})
     stage.stays(lambda: stage.bound("job") == 0)
     nodes(stage, "n2")
@@ -81,11 +82,11 @@ def test_job_of_more_completions_than_pods_at_once_starts_together_and_goes_on_p
 def test_all_pods_of_the_jobs_of_an_annotated_job_set_start_together(stage: Stage) -> None:
     nodes(stage, "n1", "n2")
     stage.create(job_set_object(namespace=stage.own("ns"), jobs={"driver": (1, 1), "workers": (1, 2)}))
-    for job, pods in (("driver", 1), ("workers", 2)):  # as the controller of JobSets creates them
-        document = indexed_job_object(f"set-{job}-0", namespace=stage.own("ns"), pods=pods, gang="")
-        labels = {"jobset.sigs.k8s.io/jobset-name": "set", "jobset.sigs.k8s.io/replicatedjob-name": job}
+    for name, pods in (("driver", 1), ("workers", 2)):  # as the controller of JobSets creates them
+        document = indexed_job_object(f"set-{name}-0", namespace=stage.own("ns"), pods=pods, gang="")
+        labels = {"jobset.sigs.k8s.io/jobset-name": "set", "jobset.sigs.k8s.io/replicatedjob-name": name}
         document["spec"]["template"]["metadata"] = {"labels": labels}
-        stage.create(document)
+        job(stage, document)
     stage.until(lambda: len(stage.all("Pod")) == 3)
     pods = sorted(pod["metadata"]["name"] for pod in stage.all("Pod"))
     stage.until(lambda: any("2 of the 3 pods that start together fit" in stage.why(pod) for pod in pods))
