@@ -151,15 +151,18 @@ def _count(cluster: Cluster, record: PodRecord) -> None:
 
 def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:
     """Update a pod that stays on its row."""
-    old = record.pod
+    old, unit = record.pod, record.unit
     cluster.rename(record, pod)
     facts = ((p.pool, p.priority, p.guarded, p.started_seconds) for p in (old, pod))
-    if next(facts) != next(facts):
+    if record.unit is not unit:
         cluster.refresh(record)
-        if old.pool != pod.pool:
-            cluster.row_changed(record.row)  # own and lent room may have changed
-            cluster.review_loans(record.row)
-            limits_freed(cluster)
+        cluster.row_changed(record.row)  # it may be evicted alone now, or only with others
+    elif next(facts) != next(facts):
+        cluster.refresh(record)
+    if old.pool != pod.pool:
+        cluster.row_changed(record.row)  # own and lent room may have changed
+        cluster.review_loans(record.row)
+        limits_freed(cluster)
 
 
 def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:

@@ -322,6 +322,17 @@ def test_pods_of_a_gang_in_two_pools_wait_and_say_so() -> None:
     assert "have different home pools: default, p." in reports(session.decide())["g-1"]
 
 
+def test_pods_on_nodes_that_name_no_gang_any_more_go_one_by_one() -> None:
+    session = Session(*nodes(2), *members("g", 2))
+    session.tell(GangSeen(a_gang("g", 2)))
+    session.decide()
+    shown(session, *members("g", 2))
+    session.decide()
+    shown(session, *(replace(pod, gang=None) for pod in members("g", 2)))
+    session.see(a_pod("high", cpu="2", priority=9))
+    assert len(evictions(session.decide())) == 1
+
+
 def test_gang_that_loses_a_pod_before_it_was_formed_again_has_started() -> None:
     pods = members("g", 2)
     session = Session(*nodes(2), *pods)
