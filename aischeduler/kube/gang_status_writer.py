@@ -3,7 +3,7 @@
 Invariants:
 - The PodGroup is read first: a status is written only if it differs, and only at the resource version that was read.
 - A PodGroup that is deleted or recreated is not written.
-- Where the definition of a PodGroup has no subresource `status`, the object itself is patched.
+- Where the definition of Volcano's PodGroup has no subresource `status`, the object itself is patched.
 
 Source: the definition of Volcano's PodGroup, which had no subresource for years.
 """
@@ -37,7 +37,7 @@ class GangStatusWriter:
             if wanted(report):
                 patch = gang_writes.status_patch(report, document, pod_writes.time_text(self._wall(), "seconds"))
                 if patch is not None:
-                    await patch_status(self._client, path, patch)
+                    await patch_status(self._client, gang_writes.status_paths(path, report.gang.key.source), patch)
             return
 
     async def _read(self, path: str) -> dict[str, Any] | None:
@@ -51,11 +51,11 @@ class GangStatusWriter:
             raise MalformedAnswerError(f"{path}: {decode_problem(error)}") from error
 
 
-async def patch_status(client: Client, path: str, patch: bytes) -> None:
-    """Patch the status of the PodGroup at this path, unless it was deleted. Raises ApiError."""
-    for target in (f"{path}/status", path):
+async def patch_status(client: Client, paths: tuple[str, ...], patch: bytes) -> None:
+    """Patch the status of a PodGroup in the first of `paths` that exists, none if it was deleted. Raises ApiError."""
+    for path in paths:
         try:
-            await client.patch(target, patch, pod_writes.MERGE_PATCH)
+            await client.patch(path, patch, pod_writes.MERGE_PATCH)
         except RefusedError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise

@@ -70,6 +70,11 @@ def object_paths(gang: Gang) -> tuple[str, ...]:
     )
 
 
+def status_paths(path: str, source: GangSource) -> tuple[str, ...]:
+    """Return where the status of the PodGroup at this path is patched: in the first of these places that exists."""
+    return (f"{path}/status", path) if source is GangSource.VOLCANO else (f"{path}/status",)
+
+
 def status_patch(report: ReportGang, document: Mapping[str, Any], now_text: str) -> bytes | None:
     """Return the merge patch that updates the status of a PodGroup; None if it is current, or its uid is another.
 

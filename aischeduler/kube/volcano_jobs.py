@@ -26,7 +26,7 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.decode_gang_objects import PodGroupDocument
 from aischeduler.kube.errors import ApiError, RefusedError
 from aischeduler.kube.gang_status_writer import patch_status
-from aischeduler.kube.gang_writes import object_paths
+from aischeduler.kube.gang_writes import object_paths, status_paths
 from aischeduler.kube.log_sampler import RefusalLog
 from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.kube.pod_writes import path_segment
@@ -106,7 +106,7 @@ class VolcanoJobs:
                 return True
             (path,) = object_paths(Gang(GangKey(GangSource.VOLCANO, metadata.namespace, metadata.name), 1))
             body = {"metadata": {"resourceVersion": metadata.resource_version}, "status": {"phase": ADMITTED}}
-            await patch_status(self._client, path, msgspec.json.encode(body))
+            await patch_status(self._client, status_paths(path, GangSource.VOLCANO), msgspec.json.encode(body))
         except RefusedError as error:
             if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 return True  # it is gone, or a newer version is about to be seen

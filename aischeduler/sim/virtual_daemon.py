@@ -336,8 +336,9 @@ class VirtualDaemon:
             found = self._send("GET", path, b"", JSON)
             if found.status == 200:
                 patch = gang_writes.status_patch(report, msgspec.json.decode(found.body), self._time("seconds"))
-                if patch is not None and self._send("PATCH", f"{path}/status", patch, MERGE).status == 404:
-                    self._send("PATCH", path, patch, MERGE)
+                for place in gang_writes.status_paths(path, report.gang.key.source):
+                    if patch is None or self._send("PATCH", place, patch, MERGE).status != 404:
+                        return
                 return
 
     def _send(self, method: str, path: str, body: bytes, content_type: str) -> Response:

@@ -108,6 +108,17 @@ async def test_definition_without_the_subresource_gets_the_status_in_the_object(
     assert [request.path for request in world.script.asked("patch")] == [f"{VOLCANO}/status", VOLCANO]
 
 
+async def test_pod_group_that_is_deleted_between_read_and_write_gets_one_patch_that_counts_as_no_refusal() -> None:
+    world = a_world()
+    world.script.always["get", PATH] = lambda _: reply(200, group())
+    world.script.always["patch", f"{PATH}/status"] = lambda _: MISSING
+    async with world.running() as reports:
+        reports.report_gang(report(GangPhase.SCHEDULING))
+        await written(reports)
+        assert (reports.counts.refused, reports.counts.dropped) == (0, 0)
+    assert [request.path for request in world.script.asked("patch")] == [f"{PATH}/status"]
+
+
 async def test_native_pod_group_is_written_in_the_version_that_is_served() -> None:
     world, older = a_world(), NATIVE.format("v1alpha2")
     world.script.always["get", NATIVE.format("v1beta1")] = lambda _: MISSING

@@ -66,6 +66,12 @@ def job(stage: Stage, document: Json) -> None:
     stage.create(document)
 
 
+def pods_of_jobs(stage: Stage, count: int) -> list[str]:
+    """Wait until there are so many pods; return their names, sorted."""
+    stage.until(lambda: len(stage.all("Pod")) == count)
+    return sorted(pod["metadata"]["name"] for pod in stage.all("Pod"))
+
+
 def topology(text: str) -> Mapping[str, str]:
     """Return the annotation with these topology levels."""
     return {GANG_TOPOLOGY_KEY: text}

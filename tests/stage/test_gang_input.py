@@ -21,6 +21,7 @@ from tests.stage.gangs import (
     members,
     nodes,
     places,
+    pods_of_jobs,
     start_together,
     until_phase,
     volcano_condition,
@@ -140,8 +141,7 @@ def test_annotation_that_cannot_be_read_holds_the_gang_and_is_named(stage: Stage
 def test_job_with_a_misspelt_annotation_waits_until_it_is_mended(stage: Stage) -> None:
     nodes(stage, "n1", "n2")
     job(stage, indexed_job_object("job", namespace=stage.own("ns"), gang="yes"))
-    stage.until(lambda: len(stage.all("Pod")) == 2)
-    pods = [pod["metadata"]["name"] for pod in stage.all("Pod")]
+    pods = pods_of_jobs(stage, 2)
     stage.waits(pods[0], f"""Job ns/job: metadata.annotations[{GANG_KEY}]: must be "true" or "false", not 'yes'""")
     stage.until(lambda: len(stage.events("job", "InvalidSpec")) == 1)
     stage.patch("Job", "job", {"metadata": {"annotations": {GANG_KEY: "true"}}})
@@ -163,9 +163,9 @@ def test_job_set_that_starts_its_jobs_in_order_says_that_it_is_no_gang(stage: St
     document = indexed_job_object("set-a-0", namespace=stage.own("ns"), gang="")
     document["spec"]["template"]["metadata"] = {"labels": {"jobset.sigs.k8s.io/jobset-name": "set"}}
     job(stage, document)
-    stage.until(lambda: len(stage.all("Pod")) == 2)
-    pod = stage.all("Pod")[0]["metadata"]["name"]
-    stage.waits(pod, "JobSet ns/set: spec.startupPolicy: creates some pods after others have started")
+    stage.waits(
+        pods_of_jobs(stage, 2)[0], "JobSet ns/set: spec.startupPolicy: creates some pods after others have started"
+    )
 
 
 # Changes.

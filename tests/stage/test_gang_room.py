@@ -1,5 +1,7 @@
 """Room for gangs and room that gangs leave: preemption, taking back, borrowing whole and spanning pools."""
 
+from typing import Any
+
 import pytest
 
 from aischeduler.model.gang import GANG_SPAN_KEY
@@ -22,8 +24,8 @@ from tests.stage.stage import Stage
 SPAN = {GANG_SPAN_KEY: "true"}
 
 
-def runs(stage: Stage, name: str, count: int, **more: str) -> None:
-    """Create a gang of labels, or its first pods, and wait until all of them run."""
+def runs(stage: Stage, name: str, count: int, **more: Any) -> None:
+    """Create a gang of labels, and wait until all of them run."""
     labelled(stage, name, count, **more)
     stage.runs(*members(name, count))
 

@@ -16,6 +16,7 @@ from tests.stage.gangs import (
     nodes,
     phase,
     places,
+    pods_of_jobs,
     start_together,
     until_phase,
     volcano_condition,
@@ -57,8 +58,7 @@ def test_pods_of_an_annotated_job_start_together(stage: Stage, on: str) -> None:
     stage.stays(lambda: stage.bound("job") == 0)
     nodes(stage, "n2")
     stage.until(lambda: stage.jobs_nodes("job") == {"n1": 1, "n2": 1})
-    pods = [pod["metadata"]["name"] for pod in stage.all("Pod")]
-    start_together(stage, *pods)
+    start_together(stage, *pods_of_jobs(stage, 2))
 
 
 def test_annotation_false_of_a_job_counts_more_than_that_of_its_pod_template(stage: Stage) -> None:
@@ -82,13 +82,12 @@ def test_job_of_more_completions_than_pods_at_once_starts_together_and_goes_on_p
 def test_all_pods_of_the_jobs_of_an_annotated_job_set_start_together(stage: Stage) -> None:
     nodes(stage, "n1", "n2")
     stage.create(job_set_object(namespace=stage.own("ns"), jobs={"driver": (1, 1), "workers": (1, 2)}))
-    for name, pods in (("driver", 1), ("workers", 2)):  # as the controller of JobSets creates them
-        document = indexed_job_object(f"set-{name}-0", namespace=stage.own("ns"), pods=pods, gang="")
+    for name, count in (("driver", 1), ("workers", 2)):  # as the controller of JobSets creates them
+        document = indexed_job_object(f"set-{name}-0", namespace=stage.own("ns"), pods=count, gang="")
         labels = {"jobset.sigs.k8s.io/jobset-name": "set", "jobset.sigs.k8s.io/replicatedjob-name": name}
         document["spec"]["template"]["metadata"] = {"labels": labels}
         job(stage, document)
-    stage.until(lambda: len(stage.all("Pod")) == 3)
-    pods = sorted(pod["metadata"]["name"] for pod in stage.all("Pod"))
+    pods = pods_of_jobs(stage, 3)
     stage.until(lambda: any("2 of the 3 pods that start together fit" in stage.why(pod) for pod in pods))
     assert waiting(stage, *pods)
     nodes(stage, "n3")

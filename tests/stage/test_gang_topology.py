@@ -13,6 +13,7 @@ from tests.stage.gangs import (
     members,
     nodes,
     places,
+    pods_of_jobs,
     racks,
     start_together,
     topology,
@@ -74,8 +75,7 @@ def test_object_of_the_group_says_its_topology_by_the_annotation(stage: Stage, o
             volcano_pods(stage, *pods)
         case _:
             job(stage, indexed_job_object("g", namespace=stage.own("ns"), annotations=ONE_RACK))
-            stage.until(lambda: len(stage.all("Pod")) == 2)
-            pods = [pod["metadata"]["name"] for pod in stage.all("Pod")]
+            pods = pods_of_jobs(stage, 2)
     assert racks_of(stage, *pods) == ["r2"]
 
 
