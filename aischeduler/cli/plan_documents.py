@@ -3,12 +3,13 @@
 Invariants:
 - A template is found by its shape, so objects of unknown kinds have pods too.
 - The readers and checks are those of `check`; what they refuse is one line each, and then there is no plan.
+- The pods of a Job or a JobSet that asks for a gang start together, as many as the plan has.
 - A pod gets what the API server writes into it and scheduling reads: the priority of its class, requests from limits.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +21,8 @@ from aischeduler.cli.check_objects import Objects, read_objects
 from aischeduler.cli.check_pods import Template
 from aischeduler.config.spelling import shown
 from aischeduler.kube.decode import NEVER
-from aischeduler.model.events import BudgetSeen, Event, NamespaceSeen, PodSeen
+from aischeduler.model.events import BudgetSeen, Event, GangSeen, NamespaceSeen, PodSeen
+from aischeduler.model.gang import Gang, GangClaim, GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.quantity import shorten
 
@@ -113,11 +115,13 @@ class _Unit:
     def unit(self, there: set[tuple[str, str]]) -> Unit:
         document = self.templates[0][0].document
         pods: list[Pod] = []
+        roles: list[str] = []
         notes: list[str] = []
         for template, decoded in self.templates:
             pod = self._stored(template, decoded, notes)
             names = self._names(template)
             pods += (msgspec.structs.replace(pod, name=name) for name in names)
+            roles += [_role(template)] * len(names)
             if not template.lead and (pod.namespace, names[0]) in there:
                 notes.append("a pod of this name is in the cluster already; the plan has both")
         namespaces = {event.name for event in self.events if isinstance(event, NamespaceSeen)}
@@ -127,8 +131,17 @@ class _Unit:
             notes.append("it is suspended or has 0 replicas, so it brings no pods")
         if items_at(mapping_at(document.body, "spec"), "volumeClaimTemplates"):
             notes.append("the claims of spec.volumeClaimTemplates are not planned")
+        gang = next((one for one in self._gangs() if one.uid == document.where), None)
+        if gang is not None:
+            pods = _together(pods, roles, gang)
         name = document.name.rstrip("-") or document.kind.lower()
         return Unit(document.kind, document.namespace, name, tuple(pods), tuple(dict.fromkeys(notes)))
+
+    def _gangs(self) -> Iterator[Gang]:
+        """Yield the gangs of the Jobs and JobSets, whose pods do not name them; in a file the uid is the place."""
+        for event in self.events:
+            if isinstance(event, GangSeen) and event.gang.key.source in (GangSource.JOB, GangSource.JOB_SET):
+                yield event.gang
 
     def _stored(self, template: Template, pod: Pod, notes: list[str]) -> Pod:
         """Return the pod as the API server stores it."""
@@ -156,6 +169,23 @@ class _Unit:
         if self.variant.replicas is not None and count:
             count = self.variant.replicas
         return [f"{name}-{number}" for number in range(min(count, PODS_MAX + 1))]
+
+
+def _together(pods: Sequence[Pod], roles: Sequence[str], gang: Gang) -> list[Pod]:
+    """Return the pods of a Job or a JobSet as one gang; a pod that names another one stays in that."""
+    counts = tuple(sorted((role, count) for role, count in Counter(roles).items() if role))
+    claims = {role: GangClaim(gang.key, role, said=replace(gang, min_member=len(pods), roles=counts)) for role in roles}
+    return [
+        pod if pod.gang is not None else msgspec.structs.replace(pod, gang=claims[role])
+        for pod, role in zip(pods, roles, strict=True)
+    ]
+
+
+def _role(template: Template) -> str:
+    """Return the name of the ReplicatedJob around a template; empty where there is none."""
+    jobs = items_at(mapping_at(template.document.body, "spec"), "replicatedJobs")
+    index = template.steps[2] if template.steps[:2] == ("spec", "replicatedJobs") else None
+    return text_at(jobs[index], "name") if isinstance(index, int) and isinstance(jobs[index], dict) else ""
 
 
 def _unplannable(templates: Iterable[Template]) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from aischeduler.model.events import Event, NamespaceSeen, NodeSeen, PodSeen, Po
 from aischeduler.model.pod import Pod
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.build import a_node, a_pod, a_pool
+from tests.gang_objects import indexed_job_object, job_set_object
 from tests.objects import job_object, pod_object, pool_object
 
 UNIT_FIELDS = {
@@ -152,6 +153,17 @@ def test_controllers_bring_their_pods(document: dict[str, Any], expected: list[s
     (unit,) = planned(document)["units"]
     assert names(unit) == expected
     assert unit["pods"] == len(expected)
+
+
+@pytest.mark.parametrize(
+    "document", [indexed_job_object(pods=6), job_set_object(jobs={"driver": (1, 1), "workers": (1, 5)})]
+)
+def test_job_that_asks_for_a_gang_starts_whole_or_waits_whole(document: dict[str, Any], planned: Planned) -> None:
+    (unit,) = planned(document, options=("--pool", "a"))["units"]
+    assert (unit["verdict"], unit["nodes"], unit["evicts"]) == ("waits", {}, [])
+    assert "of the 6 pods that start together fit" in unit["waitsFor"]
+    (fewer,) = planned(document, options=("--pool", "a", "--replicas", "1"))["units"]
+    assert (fewer["verdict"], len(fewer["nodes"])) == ("starts", fewer["pods"])
 
 
 def test_pod_gets_the_priority_of_its_class_and_else_that_of_the_default_class(planned: Planned) -> None:
