@@ -193,6 +193,20 @@ def test_gang_that_lost_a_pod_goes_on_while_the_successor_has_no_room(stage: Sta
     assert stage.victims() == []
 
 
+def test_new_scheduler_starts_the_rest_of_a_gang_and_evicts_no_pod(stage: Stage) -> None:
+    nodes(stage, "n1", "n2")
+    stage.taint("n2")
+    group(stage)
+    stage.pod("g-0", labels={POD_GROUP_LABEL: "g"}, node="n1")
+    grouped(stage, "g-1")
+    stage.until(lambda: "1 Insufficient cpu" in stage.why("g-1"))
+    stage.restart_scheduler()
+    stage.untaint("n2")
+    stage.goes(g_1="n2")
+    until_phase(stage, "Running")
+    assert stage.victims() == []
+
+
 def test_gang_of_which_a_pod_has_finished_goes_on(stage: Stage) -> None:
     nodes(stage, "n1", "n2")
     stage.pod("g-0", labels=gang_labels("g"), annotations={RUN_SECONDS: "0.1"})

@@ -12,7 +12,8 @@ from aischeduler.cli.plan_documents import Variant, change_of, plan_input
 from aischeduler.engine.profile import default_profile
 from aischeduler.kube.cluster_lister import PRIORITY_CLASSES, resources
 from aischeduler.model.events import Event
-from aischeduler.model.names import SCHEDULER_NAME
+from aischeduler.model.names import POOL_KEY, SCHEDULER_NAME
+from tests.gang_objects import gang_labels, indexed_job_object
 from tests.objects import job_object, pod_object
 from tests.stage.stage import Stage
 from tests.worlds.world import Call, Json
@@ -114,6 +115,42 @@ def test_pods_of_a_job_start_where_planned(stage: Stage) -> None:
     stage.create(document)
     stage.until(lambda: len(nodes_of_job(stage)) == 4)
     assert nodes_of_job(stage) == sorted(plain(stage, made).values())
+
+
+def a_gang(stage: Stage, name: str, pods: int, *, priority: int = 0) -> Json:
+    """Return an annotated Job of pool a, of so many pods of one CPU."""
+    pool = {POOL_KEY: stage.own("a")}
+    document = indexed_job_object(name, namespace=stage.own("ns"), pods=pods, template_annotations=pool)
+    if priority:
+        document["spec"]["template"]["spec"]["priorityClassName"] = stage._priority_class(priority)
+    return document
+
+
+def test_gangs_start_whole_or_wait_whole_as_planned(stage: Stage) -> None:
+    stage.node("a1", pool="a", cpu="2")
+    stage.pools("a")
+    documents = [a_gang(stage, "big", 3), a_gang(stage, "small", 2)]
+    waits, starts = planned(stage, *documents)
+    assert (waits.verdict, dict(waits.nodes)) == (Verdict.WAITS, {})
+    assert "0 of the 3 pods that start together fit" in waits.waits_for
+    assert (starts.verdict, len(starts.nodes)) == (Verdict.STARTS, 2)
+    for document in documents:
+        stage.create(document)
+    stage.until(lambda: stage.jobs_nodes("small") == {"a1": 2})
+    stage.stays(lambda: stage.bound("big") == 0)
+
+
+def test_gang_evicts_a_whole_gang_as_planned(stage: Stage) -> None:
+    stage.node("a1", pool="a", cpu="2")
+    stage.pools("a")
+    stage.pods("low-0", "low-1", pool="a", labels=gang_labels("low"))
+    stage.runs("low-0", "low-1")
+    document = a_gang(stage, "high", 2, priority=10)
+    (made,) = planned(stage, document)
+    assert (made.verdict, sorted(made.evicts)) == (Verdict.EVICTS, [f"{stage.own('ns')}/low-{n}" for n in (0, 1)])
+    stage.create(document)
+    stage.until(lambda: stage.jobs_nodes("high") == {"a1": 2})
+    assert sorted(stage.victims()) == ["low-0", "low-1"]
 
 
 def nodes_of_job(stage: Stage) -> list[str]:
