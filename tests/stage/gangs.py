@@ -83,6 +83,11 @@ def places(stage: Stage, *pods: str) -> list[str]:
     return [stage.node_of(pod) for pod in pods]
 
 
+def says(stage: Stage, pod: str, *parts: str) -> None:
+    """Wait until the reason of a waiting pod has these parts; what follows shows that it keeps waiting."""
+    stage.until(lambda: stage.why(pod) != "" and all(part in stage.why(pod) for part in parts))
+
+
 def waiting(stage: Stage, *pods: str) -> bool:
     """Say whether none of these pods is on a node."""
     return not any(stage.node_of(pod) for pod in pods)

@@ -13,6 +13,7 @@ from tests.stage.gangs import (
     members,
     nodes,
     places,
+    says,
     start_together,
     until_phase,
     volcano_group,
@@ -194,7 +195,7 @@ def test_preempted_gang_starts_whole_again_when_its_pods_come_back(stage: Stage)
     stage.goes_away("g-1")
     grouped(stage, "g-0", "g-1")
     until_phase(stage, "Pending")
-    stage.waits("g-0", "1 of the 2 pods that start together fit")
+    says(stage, "g-0", "1 of the 2 pods that start together fit")
     stage.delete("Pod", "high")
     start_together(stage, "g-0", "g-1")
 
@@ -261,7 +262,7 @@ def test_gang_that_may_span_keeps_to_the_borrowing_limit_of_its_pool(stage: Stag
     stage.pools("home", borrowingLimit={"cpu": "1"})
     stage.pools("a")
     labelled(stage, "g", 3, pool="home", annotations=SPAN)
-    stage.waits("g-0", "of the 3 pods that start together fit")
+    says(stage, "g-0", "of the 3 pods that start together fit")
     stage.set_pool("home", borrowingLimit={"cpu": "2"})
     start_together(stage, *members("g", 3))
 
@@ -271,7 +272,7 @@ def test_lender_lends_a_gang_no_more_than_its_limit(stage: Stage) -> None:
     stage.pools("home")
     stage.pools("a", lendingLimit={"cpu": "1"})
     labelled(stage, "g", 2, pool="home")
-    stage.waits("g-0", "of the 2 pods that start together fit")
+    says(stage, "g-0", "of the 2 pods that start together fit")
     stage.set_pool("a", lendingLimit={"cpu": "2"})
     start_together(stage, "g-0", "g-1")
 
@@ -322,7 +323,7 @@ def test_gang_that_borrowed_and_was_taken_back_waits_whole_until_its_lender_has_
     stage.goes_away("g-0")
     stage.goes_away("g-1")
     labelled(stage, "g", 2, pool="home")
-    stage.waits("g-0", "of the 2 pods that start together fit")
+    says(stage, "g-0", "of the 2 pods that start together fit")
     stage.delete("Pod", "owner")
     start_together(stage, "g-0", "g-1")
 
@@ -333,7 +334,7 @@ def test_home_gang_that_waits_for_room_is_not_passed_by_a_borrowing_gang(stage: 
     stage.runs("old-0", "old-1")
     labelled(stage, "guest", 2, pool="home", priority=10)
     labelled(stage, "own", 2, pool="a")
-    stage.waits("own-0", "of the 2 pods that start together fit")
+    says(stage, "own-0", "of the 2 pods that start together fit")
     stage.delete("Pod", "old-0")
     stage.delete("Pod", "old-1")
     start_together(stage, "own-0", "own-1")

@@ -17,6 +17,7 @@ from tests.stage.gangs import (
     phase,
     places,
     pods_of_jobs,
+    says,
     start_together,
     until_phase,
     volcano_condition,
@@ -41,7 +42,7 @@ def test_pods_that_say_so_wait_together_and_start_in_one_decision(stage: Stage, 
     group(stage)
     volcano_group(stage)
     stage.pods("g-0", "g-1", **WAYS[way])
-    stage.waits("g-0", ONE_FITS)
+    says(stage, "g-0", ONE_FITS)
     assert waiting(stage, "g-1")
     nodes(stage, "n2")
     start_together(stage, "g-0", "g-1")
@@ -101,7 +102,7 @@ def test_first_pods_wait_until_the_minimum_exists(stage: Stage) -> None:
     nodes(stage, "n1", "n2", "n3")
     group(stage, minimum=3)
     grouped(stage, "g-0", "g-1")
-    stage.waits("g-0", "The gang ns/g (PodGroup of scheduling.x-k8s.io) waits for more pods: 2 of at least 3 exist.")
+    says(stage, "g-0", "The gang ns/g (PodGroup of scheduling.x-k8s.io) waits for more pods: 2 of at least 3 exist.")
     until_phase(stage, "Pending")
     grouped(stage, "g-2")
     start_together(stage, *members("g", 3))
@@ -111,7 +112,7 @@ def test_pod_with_a_scheduling_gate_is_not_counted_until_it_is_removed(stage: St
     nodes(stage, "n1", "n2")
     stage.pod("g-0", labels=gang_labels("g"))
     stage.pod("g-1", labels=gang_labels("g"), gates=("stage.example/later",))
-    stage.waits("g-0", "1 of at least 2 exist")
+    says(stage, "g-0", "1 of at least 2 exist")
     stage.patch("Pod", "g-1", {"spec": {"schedulingGates": None}})
     start_together(stage, "g-0", "g-1")
 
@@ -119,7 +120,7 @@ def test_pod_with_a_scheduling_gate_is_not_counted_until_it_is_removed(stage: St
 def test_pod_that_is_deleted_while_it_waits_is_counted_no_longer(stage: Stage) -> None:
     nodes(stage, "n1")
     labelled(stage, "g", 2)
-    stage.waits("g-0", ONE_FITS)
+    says(stage, "g-0", ONE_FITS)
     stage.delete("Pod", "g-1")
     nodes(stage, "n2")
     stage.waits("g-0", "1 of at least 2 exist")
@@ -130,8 +131,9 @@ def test_gangs_of_one_name_in_two_namespaces_are_two(stage: Stage) -> None:
     stage.namespace("other")
     stage.pod("mine", labels=gang_labels("g"))
     stage.pod("theirs", namespace="other", labels=gang_labels("g"))
-    stage.waits("mine", "The gang ns/g (labels) waits for more pods: 1 of at least 2 exist.")
+    says(stage, "mine", "The gang ns/g (labels) waits for more pods: 1 of at least 2 exist.")
     stage.waits("theirs", "The gang other/g (labels) waits for more pods: 1 of at least 2 exist.")
+    assert waiting(stage, "mine")
 
 
 def test_gang_of_labels_and_pod_group_of_one_name_are_two(stage: Stage) -> None:
@@ -139,8 +141,9 @@ def test_gang_of_labels_and_pod_group_of_one_name_are_two(stage: Stage) -> None:
     group(stage)
     stage.pod("labelled", labels=gang_labels("g"))
     grouped(stage, "grouped")
-    stage.waits("labelled", "(labels) waits for more pods: 1 of at least 2 exist")
+    says(stage, "labelled", "(labels) waits for more pods: 1 of at least 2 exist")
     stage.waits("grouped", "(PodGroup of scheduling.x-k8s.io) waits for more pods: 1 of at least 2 exist")
+    assert waiting(stage, "labelled")
 
 
 def test_pods_of_a_group_with_the_minimum_one_start_each_for_itself(stage: Stage) -> None:
@@ -155,7 +158,7 @@ def test_pods_beyond_the_minimum_start_as_room_allows(stage: Stage) -> None:
     nodes(stage, "n1", "n2", "n3")
     labelled(stage, "g", 4, minimum="2")
     assert sorted(places(stage, *members("g", 3))) == ["n1", "n2", "n3"]
-    stage.waits("g-3", "0/3 nodes are available: 3 Insufficient cpu.")
+    says(stage, "g-3", "0/3 nodes are available: 3 Insufficient cpu.")
     nodes(stage, "n4")
     stage.goes(g_3="n4")
 
@@ -220,7 +223,7 @@ def test_each_task_of_a_volcano_group_reaches_its_minimum_first(stage: Stage) ->
     volcano_group(stage, minimum=3, min_task_member={"driver": 1, "worker": 2})
     volcano_pods(stage, "driver-0", "driver-1", role="driver")
     volcano_pods(stage, "worker-0", role="worker")
-    stage.waits("driver-0", "waits for more pods: the role worker has 1 of at least 2.")
+    says(stage, "driver-0", "waits for more pods: the role worker has 1 of at least 2.")
     volcano_pods(stage, "worker-1", role="worker")
     start_together(stage, "driver-0", "worker-0", "worker-1")
     stage.waits("driver-1", "3 Insufficient cpu")
@@ -232,7 +235,7 @@ def test_each_role_of_labels_reaches_its_minimum_first(stage: Stage) -> None:
     learners = gang_labels("g", "3", role="learner", role_minimum="2")
     stage.pods("actor-0", "actor-1", labels=actors)
     stage.pod("learner-0", labels=learners)
-    stage.waits("actor-0", "waits for more pods: the role learner has 1 of at least 2.")
+    says(stage, "actor-0", "waits for more pods: the role learner has 1 of at least 2.")
     stage.pod("learner-1", labels=learners)
     start_together(stage, "actor-0", "learner-0", "learner-1")
     assert waiting(stage, "actor-1")
@@ -245,8 +248,8 @@ def test_gang_of_the_higher_priority_starts_first(stage: Stage) -> None:
     nodes(stage, "n1")
     labelled(stage, "low", 2)
     labelled(stage, "high", 2, priority=10)
-    stage.waits("low-0", "1 of the 2 pods")
-    stage.waits("high-0", "1 of the 2 pods")
+    says(stage, "low-0", "1 of the 2 pods")
+    says(stage, "high-0", "1 of the 2 pods")
     nodes(stage, "n2")
     start_together(stage, "high-0", "high-1")
     assert waiting(stage, "low-0", "low-1")
@@ -258,9 +261,9 @@ def test_gang_of_the_older_group_starts_first_whichever_pods_came_first(stage: S
     stage.let_pass(1.1)  # the age is in seconds
     group(stage, "young")
     grouped(stage, "young-0", "young-1", group="young")
-    stage.waits("young-0", "1 of the 2 pods")
+    says(stage, "young-0", "1 of the 2 pods")
     grouped(stage, "old-0", "old-1", group="old")
-    stage.waits("old-0", "1 of the 2 pods")
+    says(stage, "old-0", "1 of the 2 pods")
     nodes(stage, "n2")
     start_together(stage, "old-0", "old-1")
     assert waiting(stage, "young-0", "young-1")
@@ -273,7 +276,7 @@ def test_pods_of_one_gang_share_its_highest_priority_with_an_event_for_the_other
     stage.pod("g-1", labels=gang_labels("g"), priority=10)
     said = "The pod has the priority 0. Its gang ns/g (labels) counts with its highest, 10."
     stage.until(lambda: stage.events("g-0", "GangPodsDiffer") == [said])
-    stage.waits("other-0", "1 of the 2 pods")
+    says(stage, "other-0", "1 of the 2 pods")
     nodes(stage, "n2")
     start_together(stage, "g-0", "g-1")
     assert waiting(stage, "other-0", "other-1")
@@ -285,7 +288,7 @@ def test_two_gangs_whose_pods_come_in_turns_never_block_each_other(stage: Stage)
         stage.pod(f"a-{turn}", labels=gang_labels("a", "3"))
         stage.pod(f"b-{turn}", labels=gang_labels("b", "3"))
     start_together(stage, *members("a", 3))
-    stage.waits("b-0", "1 of the 3 pods that start together fit")
+    says(stage, "b-0", "1 of the 3 pods that start together fit")
     assert waiting(stage, *members("b", 3))
     for pod in members("a", 3):
         stage.delete("Pod", pod)
@@ -295,7 +298,7 @@ def test_two_gangs_whose_pods_come_in_turns_never_block_each_other(stage: Stage)
 def test_gang_that_waits_holds_no_room(stage: Stage) -> None:
     nodes(stage, "n1", "n2")
     labelled(stage, "g", 3, priority=10)
-    stage.waits("g-0", "2 of the 3 pods that start together fit")
+    says(stage, "g-0", "2 of the 3 pods that start together fit")
     stage.pods("single-0", "single-1")
     assert sorted(places(stage, "single-0", "single-1")) == ["n1", "n2"]
 
@@ -303,7 +306,7 @@ def test_gang_that_waits_holds_no_room(stage: Stage) -> None:
 def test_gang_that_fits_starts_behind_an_impossible_one_of_higher_priority(stage: Stage) -> None:
     nodes(stage, "n1", "n2")
     labelled(stage, "big", 3, priority=10)
-    stage.waits("big-0", "2 of the 3 pods that start together fit")
+    says(stage, "big-0", "2 of the 3 pods that start together fit")
     labelled(stage, "small", 2)
     start_together(stage, "small-0", "small-1")
 
@@ -344,7 +347,7 @@ def test_late_group_fails_with_an_event_and_starts_once_there_is_room(stage: Sta
     grouped(stage, "g-0", "g-1")
     until_phase(stage, "Failed")
     late = f"The gang ns/g (PodGroup of scheduling.x-k8s.io) did not start within 1 s. {ONE_FITS}"
-    stage.waits("g-0", late)
+    says(stage, "g-0", late)
     (note,) = stage.events("g", "FailedScheduling")
     assert late in note
     nodes(stage, "n2")

@@ -15,6 +15,7 @@ from tests.stage.gangs import (
     places,
     pods_of_jobs,
     racks,
+    says,
     start_together,
     topology,
     volcano_group,
@@ -48,7 +49,7 @@ def test_smallest_rack_that_is_large_enough_is_taken(stage: Stage) -> None:
 def test_gang_that_no_rack_holds_waits_until_one_rack_grows(stage: Stage) -> None:
     racks(stage, 2, 2)
     labelled(stage, "g", 3, annotations=ONE_RACK)
-    stage.waits("g-0", "2 of the 3 pods that start together fit", "didn't match the topology of the gang")
+    says(stage, "g-0", "2 of the 3 pods that start together fit", "didn't match the topology of the gang")
     stage.node("r1-2", cpu="1", labels={RACK: "r1"})
     assert racks_of(stage, *members("g", 3)) == ["r1"]
 
@@ -57,7 +58,7 @@ def test_node_without_the_label_of_a_required_level_takes_no_pod(stage: Stage) -
     racks(stage, 1)
     stage.node("bare", cpu="8")
     labelled(stage, "g", 2, annotations=ONE_RACK)
-    stage.waits("g-0", "of the 2 pods that start together fit")
+    says(stage, "g-0", "of the 2 pods that start together fit")
     stage.patch("Node", "bare", {"metadata": {"labels": {RACK: "r9"}}})
     assert places(stage, "g-0", "g-1") == ["bare", "bare"]
 
@@ -133,7 +134,7 @@ def test_pod_that_comes_back_joins_the_rack_of_the_others(stage: Stage) -> None:
     stage.delete("Pod", "g-1")
     stage.goes_away("g-1")
     stage.pod("g-1", labels=gang_labels("g"), annotations=ONE_RACK)
-    stage.waits("g-1", "0/5 nodes are available")
+    says(stage, "g-1", "0/5 nodes are available")
     stage.untaint(node)
     stage.goes(g_1=node)
 
@@ -161,7 +162,7 @@ def test_group_whose_level_is_dropped_while_it_waits_starts(stage: Stage) -> Non
     racks(stage, 1, 1)
     group(stage, annotations=ONE_RACK)
     grouped(stage, "g-0", "g-1")
-    stage.waits("g-0", "1 of the 2 pods that start together fit")
+    says(stage, "g-0", "1 of the 2 pods that start together fit")
     stage.patch("PodGroup.scheduling.x-k8s.io", "g", {"metadata": {"annotations": None}})
     start_together(stage, "g-0", "g-1")
 
