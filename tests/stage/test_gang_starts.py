@@ -183,6 +183,18 @@ def test_pod_that_was_killed_comes_back_alone(stage: Stage) -> None:
     assert stage.victims() == []
 
 
+def test_pod_that_comes_back_waits_for_no_other_that_was_killed(stage: Stage) -> None:
+    nodes(stage, "n1", "n2", "n3")
+    labelled(stage, "g", 3)
+    stage.runs(*members("g", 3))
+    for pod in ("g-1", "g-2"):
+        stage.delete("Pod", pod)
+        stage.goes_away(pod)
+    stage.pod("g-1", labels=gang_labels("g", "3"))
+    places(stage, "g-1")
+    assert stage.victims() == []
+
+
 def test_gang_that_lost_a_pod_goes_on_while_the_successor_has_no_room(stage: Stage) -> None:
     nodes(stage, "n1", "n2")
     labelled(stage, "g", 2)
