@@ -73,7 +73,9 @@ class Attempt:
             record.nominated = its
 
     def report(self, message: str) -> None:
-        """Report why the pods wait, where the message is new."""
+        """Report why the pods wait, where the message is new; the object of their gang shows it too."""
+        if message != self.record.message:
+            self.cluster.units.touch(self.record)
         for record in self.pods:
             if message != record.message:
                 record.message = message

@@ -81,8 +81,8 @@ def _is_whole(policy: UnitPolicy, gang: Gang | None, records: list[PodRecord]) -
 
 def note_deadline(cluster: Cluster, unit: Unit, members: UnitMembers) -> None:
     """Count the time that a unit waits for its start, anew where its gang or its waiting pods changed."""
-    deadlines, gang = cluster.units.deadlines, members.gang
-    seconds = gang.timeout_seconds if gang is not None else 0
+    deadlines, names = cluster.units.deadlines, any(pod.gang is not None for pod in members.waiting[:1])
+    seconds = unit.timeout_seconds if names else 0
     if unit.started or not members.waiting or not seconds:
         deadlines.drop(unit.name)
         unit.overdue = None

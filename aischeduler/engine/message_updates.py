@@ -55,6 +55,7 @@ def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
             message = messages.get(rank)
             known = record.message
             if message and (message != known if work.counts else not same_but_for_counts(message, known)):
+                cluster.units.touch(record)
                 for one in (record,) if record.leads is None else record.leads.pods:
                     one.message = message
                     actions.append(ReportWaiting(one.pod, pool, pool, message, record.decision))

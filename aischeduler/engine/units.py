@@ -108,9 +108,11 @@ def form(cluster: Cluster, unit: Unit) -> None:
     members = note_start(cluster, unit, UnitMembers(*pods, gang, unit.started), placed)
     formed = policy.form(members) if waiting else Formed((), 0)
     cluster.units.stale.pop(unit.name, None)
-    if unit.gang != gang and unit.lead is not None:  # it may start on other nodes now
-        _dissolve(cluster, unit, now)
-    unit.gang = gang
+    if unit.gang != gang:
+        if unit.lead is not None:  # it may start on other nodes now
+            _dissolve(cluster, unit, now)
+        unit.gang, unit.overdue = gang, None
+        cluster.units.deadlines.drop(unit.name)
     _take_rank(cluster, unit, records)
     if isinstance(formed, Formed) and formed.required > 1:
         formed = _of_one_pool(cluster, unit, formed)

@@ -26,6 +26,8 @@ GANG_SPAN_KEY: Final = "resource.aibee.cn/gang-span"
 """The annotation that lets the gang start in its home pool and in lenders at once."""
 GANG_TOPOLOGY_KEY: Final = "resource.aibee.cn/gang-topology"
 """The annotation with the node labels whose values the pods share: "Required:LABEL,Preferred:LABEL", widest first."""
+UNKNOWN_GANG_SECONDS: Final = 600
+"""How long a gang may wait for its start whose object, which would say it, does not exist."""
 GANG_SIZE_MAX: Final = 5_000
 """The largest minimum of a gang."""
 

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Final
 
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
-from aischeduler.model.gang import Gang, Lack
+from aischeduler.model.gang import UNKNOWN_GANG_SECONDS, Gang, Lack
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.assigned_pod import AssignedPod
@@ -109,10 +109,14 @@ class Unit:
     @property
     def late(self) -> str:
         """A sentence that says that the unit is overdue, with a space after it; empty where it is in time."""
-        gang = self.gang
-        if self.overdue is None or gang is None:
+        if self.overdue is None:
             return ""
-        return f"The gang {gang.key} did not start within {gang.timeout_seconds} s. "
+        return f"The gang {self.name} did not start within {self.timeout_seconds} s. "
+
+    @property
+    def timeout_seconds(self) -> int:
+        """How long the unit may wait for its start, 0 for ever; where its gang is not known, nothing says it."""
+        return self.gang.timeout_seconds if self.gang is not None else UNKNOWN_GANG_SECONDS
 
     @property
     def binds(self) -> bool:
