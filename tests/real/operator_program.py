@@ -67,6 +67,10 @@ class OperatorProgram:
     def start(self) -> None:
         self.part.start()
 
+    def kill(self) -> None:
+        """End the operator without a warning."""
+        self.part.kill()
+
     def troubles(self) -> list[Json]:
         """Return the lines of all runs that report an error; a line that a kill cut off is left out."""
         lines = []

@@ -229,14 +229,12 @@ def test_killed_operators_and_schedulers_lose_no_pod_and_make_none_twice(
             else:
                 control_plane.api("DELETE", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}")
         time.sleep(chance.uniform(0.2, 2.5))
-        killed = chance.choice(((operator.part,), (daemon,), (operator.part, daemon)))
+        killed = chance.choice(((operator,), (daemon,), (operator, daemon)))
         for program in killed:
             program.kill()
         look()
-        if operator.part in killed:
-            operator.start()
-        if daemon in killed:
-            daemon.start()
+        for program in killed:
+            program.start()
 
     def attempts() -> dict[str, int]:
         return {
