@@ -17,6 +17,8 @@ CACHES: Final = frozenset(
         "Cluster.searches",
         "Runner._classes",
         "Runner._states",
+        "Runner._trial",
+        "Runner._in_trial",
         "LabelIndex._numbers",
         "NodeTable._wanted",
         "NodeTable._pool_rows",

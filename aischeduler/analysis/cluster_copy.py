@@ -7,6 +7,7 @@ Invariants:
 - The same snapshot and the same calls give the same result.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -45,7 +46,7 @@ from aischeduler.model.events import (
     Refreshed,
 )
 from aischeduler.model.node import Node
-from aischeduler.model.pod import Pod
+from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.model.pool import Pool
 
 ATTEMPTS_PER_DECISION: Final = 64
@@ -102,6 +103,14 @@ class ClusterCopy:
                 key = (budget.namespace, budget.name)
                 self._budgets[key], self._allowed[key] = budget, budget.disruptions_allowed
         self.scheduler.observe(event, self.now)
+
+    def count_lost(self, pods: Iterable[Pod]) -> None:
+        """Let the budgets allow less where running pods are gone, as the disruption controller of Kubernetes does."""
+        lost = [pod for pod in pods if pod.phase == RUNNING]
+        for key, budget in sorted(self._budgets.items()):
+            covered = sum(budget.covers(pod) for pod in lost)
+            if covered:
+                self.tell(BudgetSeen(replace(budget, disruptions_allowed=max(self._allowed[key] - covered, 0))))
 
     def settle(self, rounds_max: int = ROUNDS_MAX) -> bool:
         """Let time pass until nothing happens any more; return False where that has no end."""

@@ -194,6 +194,7 @@ def _drain(copy: ClusterCopy, node: str, scheduler_name: str) -> Unit:
     copy.tell(NodeGone(node))
     for pod in there:
         copy.tell(PodGone(pod.uid))
+    copy.count_lost(there)
     again = [pod for pod in there if pod.scheduler_name == scheduler_name and not (pod.guarded or pod.terminating)]
     others = len(there) - len(again)
     notes = (f"{others} other pod{'s' * (others != 1)} on it {'end' if others != 1 else 'ends'} with it",)

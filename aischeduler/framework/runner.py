@@ -71,8 +71,8 @@ class Runner:
         self._preferences = tuple(s for s in plugins.scores if s.normalize)
         self._live_scores = tuple(s for s in plugins.scores if not s.normalize)
         self._states: LRUCache[tuple[str, bytes], PreFilterState] = LRUCache(STATES_MAX)
-        self._trial = (0, 0)
-        """The trials that ended, and the version of the table, that `_in_trial` is about."""
+        self._trial: tuple[list[int], int] = ([], 0)
+        """The changes of the trials, and the version of the table, that `_in_trial` is about."""
         self._in_trial: dict[tuple[bytes, PlacementStrategy], tuple[Column, int]] = {}
         """Class -> its keys in the open trials, and how many changes of the trials they have."""
 
@@ -263,9 +263,9 @@ class Runner:
 
         Of the rows that changed before, keep in the view those that no trial changed.
         """
-        nodes, key, now = self.nodes, (ask.spec.key, ask.placement), (self.nodes.trials_ended, self.nodes.version)
-        if self._trial != now:
-            self._trial, self._in_trial = now, {}
+        nodes, key = self.nodes, (ask.spec.key, ask.placement)
+        if self._trial[0] is not nodes.trial_rows or self._trial[1] != nodes.version:
+            self._trial, self._in_trial = (nodes.trial_rows, nodes.version), {}
         keys, read = self._in_trial.get(key, (view.keys, 0))
         if keys is not view.keys and view.static_version == nodes.static_version:
             rows = nodes.trial_rows[read:]

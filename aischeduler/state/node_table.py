@@ -80,8 +80,7 @@ class NodeTable:
         self.tentative: Counter[int] = Counter()
         """The rows that open trials changed: the versions and the change log tell nothing of these changes."""
         self.trial_rows: list[int] = []
-        """The rows in the order in which the open trials changed them, or changed them back."""
-        self.trials_ended = 0
+        """The rows as the open trials changed them, or changed them back; another list once the last has ended."""
         self.static_version = 0
         self.pool_version = 0
         self._pool_rows: dict[int, Rows] = {}

@@ -74,8 +74,7 @@ class Trial:
                 if failed:
                     self.nodes.touch(one.row)
             if not self.nodes.tentative:
-                self.nodes.trial_rows.clear()
-                self.nodes.trials_ended += 1
+                self.nodes.trial_rows = []
 
     def _step(self, sign: int, pods: list[AssignedPod]) -> None:
         self._steps.append((sign, pods))

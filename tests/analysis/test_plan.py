@@ -12,7 +12,7 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import BudgetSeen, Event, NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.node import Node
-from aischeduler.model.pod import Pod
+from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.model.pool import Pool, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
 from tests.build import a_node, a_pod, a_pool, replace
@@ -183,6 +183,16 @@ def test_budget_forbids_an_eviction_where_the_scheduler_asks_the_eviction_api(al
     copy = ClusterCopy(default_profile(), a_snapshot(A, node_of("a", "n1"), low, budget), honours_budgets=True)
     made = plan(copy, Change((a_unit(a_pod("p", cpu="2", pool="a", priority=9)),)), SCHEDULER_NAME)
     assert only(made).verdict is verdict
+
+
+def test_pods_of_a_drained_node_use_up_what_their_budget_allows() -> None:
+    labels = {"app": "x"}
+    lost = replace(a_pod("lost", cpu="2", pool="a", node="n1", priority=10, labels=labels, started=1), phase=RUNNING)
+    low = replace(a_pod("low", cpu="2", pool="a", node="n2", labels=labels, started=1), phase=RUNNING)
+    budget = DisruptionBudget("default", "b", "uid-b", label_selector("spec.selector", labels, ()), 1)
+    snapshot = a_snapshot(A, node_of("a", "n1"), node_of("a", "n2"), lost, low, budget)
+    copy = ClusterCopy(default_profile(), snapshot, honours_budgets=True)
+    assert only(plan(copy, Change(without=("n1",)), SCHEDULER_NAME)).verdict is Verdict.WAITS
 
 
 def test_budget_does_not_save_a_pod_where_the_scheduler_deletes() -> None:

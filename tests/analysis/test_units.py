@@ -64,7 +64,7 @@ def texts(found: Explanation) -> list[str]:
 def test_pair_that_waits_is_explained_by_its_first_pod_that_does_not_fit() -> None:
     found = both(a_node("n", cpu="3"), a_pod("ahead", cpu="9", priority=1), *a_pair())
     assert (found.verdict, found.ahead, found.ahead_pods) == (Verdict.WAITS, 1, ("default/ahead",))
-    assert found.unit == PodUnit("default/x", ("default/x-0", "default/x-1"), 2, "default/x-1")
+    assert found.unit == PodUnit("default/x", ("default/x-0", "default/x-1"), 2, "default/x-1", fit=1)
     assert found.message.startswith("1 of the 2 pods that start together fit. The next, x-1: 0/1 nodes are available")
     (refused,) = found.refused
     assert refused.nearest is not None
