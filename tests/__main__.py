@@ -23,8 +23,11 @@ from tests import seeds
 ROOT: Final = Path(__file__).resolve().parent.parent
 SCENARIOS: Final[tuple[str, ...]] = ("tests/stage", "tests/worlds")
 """The suites whose scenarios run on several API servers, the real one among them."""
-LONG: Final = tuple(f"tests/real/test_{name}.py" for name in ("churn", "crowd", "handover", "lending_crowd", "release"))
-"""The modules with the longest tests on the real API server."""
+HALF: Final = tuple(
+    f"tests/real/test_{name}.py"
+    for name in ("bad_input", "churn", "crowd", "handover", "job", "lending_crowd", "operator", "release")
+)
+"""Modules that need about half of the time of all tests on the real API server but the scenarios."""
 OTHERS_ON_REAL: Final[tuple[str, ...]] = (
     "tests/chart",
     "tests/controlplane",
@@ -33,10 +36,12 @@ OTHERS_ON_REAL: Final[tuple[str, ...]] = (
 )
 """Where all other tests on the real API server are. A part names paths because collecting all tests takes long."""
 CORE: Final = tuple(
-    f"tests/{name}"
-    for name in ("analysis", "engine", "framework", "model", "plugins", "policies", "properties", "state")
+    f"tests/{name}" for name in ("analysis", "engine", "framework", "model", "plugins", "policies", "state")
 )
-"""The tests of the core. With the random days they need about as much time as all other tests without a real server."""
+"""The tests of the core, but the random days."""
+DAYS: Final = ("tests/properties", "tests/scenarios")
+WORLDS: Final = (*SCENARIOS, "tests/operator", "tests/sandbox")
+"""The scenarios without a real server, and the tests of the sandbox."""
 SHELLS: Final = ("tests/cli", "tests/daemon", "tests/kube")
 """The tests of the programs and of the Kubernetes client: they wait more than they compute."""
 
@@ -49,12 +54,14 @@ def without(paths: Sequence[str]) -> tuple[str, ...]:
 REAL: Final = ("-m", "real and not soak")
 PLAIN: Final = ("-m", "not real and not soak")
 PARTS: Final = {
-    "crowds on the real API server": (*REAL, *LONG),
+    "half of the rest on the real API server": (*REAL, *HALF),
     "scenarios on the real API server": (*REAL, *SCENARIOS),
-    "everything else on the real API server": (*REAL, *OTHERS_ON_REAL, *without(LONG)),
+    "everything else on the real API server": (*REAL, *OTHERS_ON_REAL, *without(HALF)),
     "the core": (*PLAIN, *CORE),
+    "random days": (*PLAIN, *DAYS),
+    "the virtual cluster and the sandbox": (*PLAIN, *WORLDS),
     "the programs": (*PLAIN, *SHELLS),
-    "everything else": (*PLAIN, *without((*CORE, *SHELLS))),
+    "everything else": (*PLAIN, *without((*CORE, *DAYS, *WORLDS, *SHELLS))),
 }
 """The options of pytest that select the tests of each part. Together the parts select each test exactly once."""
 PROGRESS_SECONDS: Final = 30.0

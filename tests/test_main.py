@@ -14,16 +14,19 @@ FAILS = "def test_fails():\n    assert False\n"
 
 def test_each_test_is_in_exactly_one_part() -> None:
     """A part selects by its mark and by paths; the paths of two parts with the same mark have no test in common."""
-    crowds, scenarios, real, core, programs, rest = run.PARTS.values()
-    assert crowds == (*run.REAL, *run.LONG)
+    half, scenarios, real, core, days, worlds, programs, rest = run.PARTS.values()
+    assert half == (*run.REAL, *run.HALF)
     assert scenarios == (*run.REAL, *run.SCENARIOS)
-    assert real == (*run.REAL, *run.OTHERS_ON_REAL, *(f"--ignore={path}" for path in run.LONG))
+    assert real == (*run.REAL, *run.OTHERS_ON_REAL, *(f"--ignore={path}" for path in run.HALF))
     assert core == (*run.PLAIN, *run.CORE)
+    assert days == (*run.PLAIN, *run.DAYS)
+    assert worlds == (*run.PLAIN, *run.WORLDS)
     assert programs == (*run.PLAIN, *run.SHELLS)
-    assert rest == (*run.PLAIN, *(f"--ignore={path}" for path in (*run.CORE, *run.SHELLS)))
+    named = (*run.CORE, *run.DAYS, *run.WORLDS, *run.SHELLS)
+    assert rest == (*run.PLAIN, *(f"--ignore={path}" for path in named))
     assert {run.REAL, run.PLAIN} == {("-m", "real and not soak"), ("-m", "not real and not soak")}
-    real_paths, plain_paths = (*run.SCENARIOS, *run.OTHERS_ON_REAL), (*run.CORE, *run.SHELLS)
-    assert [path for path in (*real_paths, *plain_paths, *run.LONG) if not (run.ROOT / path).exists()] == []
+    real_paths, plain_paths = (*run.SCENARIOS, *run.OTHERS_ON_REAL), named
+    assert [path for path in (*real_paths, *plain_paths, *run.HALF) if not (run.ROOT / path).exists()] == []
     for alike in (real_paths, plain_paths):
         paths = [run.ROOT / path for path in alike]
         assert [(one, other) for one in paths for other in paths if one != other and one.is_relative_to(other)] == []

@@ -12,12 +12,15 @@ import http.client
 import json
 import os
 import secrets
+import select
 import shutil
 import ssl
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -64,6 +67,8 @@ class ControlPlane:
         self.admin = admin
         self.tls = _client_tls(files.authority, admin)
         self._warden = Warden()
+        self._of_thread = threading.local()
+        self._connections: list[http.client.HTTPConnection] = []
         self._parts: dict[PartName, Part] = {
             "etcd": self.program("etcd", commands.etcd(binaries, files, self.ports), self._etcd_ready),
             "kube-apiserver": self.program(
@@ -105,6 +110,8 @@ class ControlPlane:
 
     def close(self) -> None:
         """Kill every part and delete the directory with the logs."""
+        for connection in self._connections:
+            connection.close()
         for part in reversed(self._parts.values()):
             part.kill()
         self._warden.close()
@@ -173,9 +180,19 @@ class ControlPlane:
     def api(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
         """Send one request as the administrator; PATCH is a merge patch. Raises OSError without a response."""
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        return _request(
-            self.connect(), method, path, None if body is None else (content_type, json.dumps(body).encode())
-        )
+        content = None if body is None else (content_type, json.dumps(body).encode())
+        return _request(self._kept_connection(), method, path, content)
+
+    def _kept_connection(self) -> http.client.HTTPConnection:
+        """Return the open connection of this thread, or a new one: a handshake needs twice the CPU of a request."""
+        kept: http.client.HTTPConnection | None = getattr(self._of_thread, "connection", None)
+        if kept is not None and kept.sock is not None and not select.select([kept.sock], [], [], 0)[0]:
+            return kept
+        if kept is not None:  # the server has closed it, or the last request failed
+            kept.close()
+        self._of_thread.connection = made = self.connect()
+        self._connections.append(made)
+        return made
 
     def connect(self) -> http.client.HTTPConnection:
         """Return a new connection to the API server as the administrator."""
@@ -241,16 +258,17 @@ class ControlPlane:
 
 
 def _says_ok(connection: http.client.HTTPConnection, path: str) -> bool:
-    try:
-        return _request(connection, "GET", path, None).status == 200
-    except (OSError, http.client.HTTPException):
-        return False
+    with closing(connection):
+        try:
+            return _request(connection, "GET", path, None).status == 200
+        except (OSError, http.client.HTTPException):
+            return False
 
 
 def _request(
     connection: http.client.HTTPConnection, method: str, path: str, content: tuple[str, bytes] | None
 ) -> Answer:
-    """Send one request and close the connection; `content` is (type, bytes)."""
+    """Send one request, and close the connection if that fails; `content` is (type, bytes)."""
     try:
         if content is None:
             connection.request(method, path)
@@ -258,10 +276,11 @@ def _request(
             connection.request(method, path, body=content[1], headers={"Content-Type": content[0]})
         response = connection.getresponse()
         raw = response.read()
-        is_json = (response.getheader("Content-Type") or "").startswith("application/json")
-        return Answer(response.status, json.loads(raw) if is_json else None)
-    finally:
+    except BaseException:
         connection.close()
+        raise
+    is_json = (response.getheader("Content-Type") or "").startswith("application/json")
+    return Answer(response.status, json.loads(raw) if is_json else None)
 
 
 def _client_tls(authority: Path, identity: Identity) -> ssl.SSLContext:

@@ -5,6 +5,7 @@ Invariants:
 - If Go is available, missing programs are built before the first test. Otherwise the real tests are deselected, and the
   last lines of the run say so and what to do. With `CI=true` this fails the run.
 - A failed build fails the run.
+- Of the tests in `ROTATING` on the real API server, the seed of the run leaves half to the soak.
 - A test with the mark `newest` is deselected if `KUBERNETES_VERSION` selects an older version; the last line of the run
   has the number of these tests.
 - `AI_SCHEDULER_REAL=0` deselects the real tests, and the last lines of the run say so.
@@ -17,11 +18,14 @@ from dataclasses import dataclass
 import pytest
 
 from aischeduler.sandbox.discovery import KUBERNETES_VERSION
+from tests import seeds
 from tests.controlplane.absent import in_ci
 from tests.controlplane.binaries import Binaries, BinariesUnavailableError, build_binaries, find_binaries, go_problem
 from tests.controlplane.plane import ControlPlane
 from tests.real.rights import grant, missing
 
+ROTATING = ("tests/real/", "tests/stage/")
+"""Where the real tests are of which half run each day. All of them need two cores for longer than anyone waits."""
 HOW_TO_RUN = (
     "to run them: with Go 1.26 or later, `make controlplane` (once, 5 to 15 minutes on two cores) and"
     " `make test`; or set KUBEBUILDER_ASSETS to a directory with etcd, kube-apiserver, kubectl,"
@@ -54,6 +58,8 @@ class RealSuite:
         for item in items:
             if "control_plane" in getattr(item, "fixturenames", ()):
                 item.add_marker("real")
+            if item.get_closest_marker("real") and item.nodeid.startswith(ROTATING) and seeds.number(item.nodeid) % 2:
+                item.add_marker("soak")
         yield
         self._leave_out_newest(config, items)
         real = [item for item in items if item.get_closest_marker("real")]

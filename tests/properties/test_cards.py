@@ -115,7 +115,7 @@ def test_random_days_with_cards_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days_with_cards() -> None:
-    play(CardEngine, seeds.number("cards"), runs=10)
+    play(CardEngine, seeds.number("cards"), runs=8)
 
 
 @pytest.mark.soak

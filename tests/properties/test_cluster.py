@@ -244,7 +244,7 @@ class Cluster(Days):
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days() -> None:
-    play(Cluster, seeds.number("cluster"), runs=6)
+    play(Cluster, seeds.number("cluster"), runs=4)
 
 
 @pytest.mark.soak

@@ -280,7 +280,7 @@ def test_random_days_with_gangs_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days_with_gangs() -> None:
-    play(GangEngine, seeds.number("gangs"), runs=16)
+    play(GangEngine, seeds.number("gangs"), runs=12)
 
 
 @pytest.mark.soak
@@ -304,4 +304,11 @@ class BreakingGangEngine(BreakingEngine, GangEngine):
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_exception_costs_a_gang_one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_exceptions(monkeypatch, 12, BreakingGangEngine)
+    play_exceptions(monkeypatch, 10, BreakingGangEngine)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("number", range(20))
+def test_exception_costs_a_gang_one_attempt_at_length(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    play_exceptions(monkeypatch, 50, BreakingGangEngine, f"gangs, at length {number}")

@@ -10,7 +10,7 @@ import pytest
 from tests import seeds
 from tests.corpus.record import record
 
-RUNS = 100
+RUNS = [30, pytest.param(100, marks=pytest.mark.soak)]
 INTERPRETERS = 4
 PROGRAM = """
 import sys
@@ -34,9 +34,10 @@ def journals(lines: list[bytes]) -> list[list[bytes]]:
 
 @pytest.mark.whole
 @pytest.mark.timeout(600)
-def test_a_hundred_recorded_runs_give_the_same_actions_in_fresh_interpreters(tmp_path: Path) -> None:
-    found = journals(record(RUNS, seeds.number("replayed days")))
-    assert len(found) >= RUNS
+@pytest.mark.parametrize("runs", RUNS)
+def test_recorded_runs_give_the_same_actions_in_fresh_interpreters(tmp_path: Path, runs: int) -> None:
+    found = journals(record(runs, seeds.number("replayed days")))
+    assert len(found) >= runs
     files = [tmp_path / f"{number}.jsonl" for number in range(len(found))]
     for file, lines in zip(files, found, strict=True):
         file.write_bytes(b"\n".join(lines) + b"\n")

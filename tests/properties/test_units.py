@@ -109,7 +109,7 @@ def test_random_days_with_pairs_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days_with_pairs() -> None:
-    play(PairedEngine, seeds.number("pairs"), runs=20)
+    play(PairedEngine, seeds.number("pairs"), runs=12)
 
 
 @pytest.mark.soak
@@ -137,7 +137,7 @@ def test_exception_costs_a_pair_one_attempt_briefly(monkeypatch: pytest.MonkeyPa
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_exception_costs_a_pair_one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_exceptions(monkeypatch, 16, BreakingPairedEngine)
+    play_exceptions(monkeypatch, 12, BreakingPairedEngine)
 
 
 @pytest.mark.soak

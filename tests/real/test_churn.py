@@ -23,7 +23,7 @@ from tests.real.record import Record
 from tests.real.recount import Numbers, difference, from_command, from_metrics, from_status, recount, without_loans
 from tests.seeds import random
 
-EVENTS = [1_500, pytest.param(5_000, marks=[pytest.mark.soak, pytest.mark.timeout(0)])]
+EVENTS = [600, pytest.param(5_000, marks=[pytest.mark.soak, pytest.mark.timeout(0)])]
 ROUND_SECONDS = 0.15
 QUIET_SECONDS = 2.5
 CALM_WITHIN_SECONDS = 30.0

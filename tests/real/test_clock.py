@@ -67,7 +67,7 @@ class Clock:
         new.replace(self.offset)
 
 
-@pytest.fixture(params=["time.time", "libfaketime"])
+@pytest.fixture(params=["time.time", pytest.param("libfaketime", marks=pytest.mark.soak)])
 def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Clock:
     """Yield a clock: Python's `time.time`, or that of the whole process if libfaketime is installed."""
     offset = tmp_path / "offset"

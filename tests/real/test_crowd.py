@@ -45,7 +45,9 @@ def halfway(plane: ControlPlane, namespace: str, daemon: Daemon, history: Histor
     history.wait_for_bound(namespace, MIDDLE)
 
 
-@pytest.mark.parametrize("program", [MODULE, WITHOUT_UVLOOP], ids=["uvloop", "asyncio"])
+@pytest.mark.parametrize(
+    "program", [pytest.param(MODULE, id="uvloop"), pytest.param(WITHOUT_UVLOOP, id="asyncio", marks=pytest.mark.soak)]
+)
 def test_backlog_and_pods_created_meanwhile_are_all_bound_once(
     control_plane: ControlPlane, namespace: str, history: History, program: tuple[str, ...]
 ) -> None:
@@ -104,6 +106,7 @@ def test_killed_api_server_loses_nothing_and_binds_nothing_twice(
     judge(control_plane, history, namespace)
 
 
+@pytest.mark.soak
 def test_graceful_end_of_the_api_server_while_pods_come_loses_nothing_and_binds_nothing_twice(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 PAGE = (ROOT / "docs" / "gangs.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-KILLS = [5, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(0)])]
+KILLS = [3, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(0)])]
 MEMBERS = 4
 
 

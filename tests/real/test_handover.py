@@ -65,6 +65,7 @@ def test_paused_leader_writes_nothing_when_it_continues_after_its_lease_expired(
     judge_terms(control_plane, history, namespace)
 
 
+@pytest.mark.soak
 def test_restart_of_the_api_server_leaves_one_leader_and_loses_nothing(
     control_plane: ControlPlane, namespace: str, history: History, access: KubeconfigContext
 ) -> None:
@@ -78,6 +79,7 @@ def test_restart_of_the_api_server_leaves_one_leader_and_loses_nothing(
     judge_terms(control_plane, history, namespace)
 
 
+@pytest.mark.soak
 def test_leader_leads_on_after_the_api_server_was_paused_for_ten_seconds(
     control_plane: ControlPlane, namespace: str, history: History, release: Release
 ) -> None:

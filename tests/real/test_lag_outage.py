@@ -116,7 +116,7 @@ def tell_lags(daemon: Daemon) -> None:
     [
         ("kube-apiserver", "SIGKILL"),
         ("etcd", "SIGKILL"),
-        ("etcd", "SIGTERM"),
+        pytest.param(("etcd", "SIGTERM"), marks=pytest.mark.soak),
         pytest.param(("kube-apiserver", "SIGTERM"), marks=pytest.mark.soak),
     ],
     ids=" ".join,

@@ -24,7 +24,7 @@ from tests.real.rights import granted, used
 
 PAGE = (ROOT / "docs" / "batchprocess.md").read_text()
 WITHIN_SECONDS = 60.0
-KILLS = [4, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(0)])]
+KILLS = [3, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(0)])]
 BRAINPP_DEFINITION: Json = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
