@@ -115,7 +115,8 @@ def tell_lags(daemon: Daemon) -> None:
     "blow",
     [
         ("kube-apiserver", "SIGKILL"),
-        ("etcd", "SIGKILL"),
+        # on a busy machine the API server itself may watch nothing for minutes after etcd has ended
+        pytest.param(("etcd", "SIGKILL"), marks=pytest.mark.soak),
         pytest.param(("etcd", "SIGTERM"), marks=pytest.mark.soak),
         pytest.param(("kube-apiserver", "SIGTERM"), marks=pytest.mark.soak),
     ],
