@@ -70,9 +70,10 @@ def _lend(cluster: Cluster, lender: str, now: float) -> None:
     def wake(alike: QueuedClass) -> bool | None:
         home = alike.head.home
         request = cluster.queues[home].request(alike)
-        if (request > largest).any() or not may_borrow(borrowing, home, lender, cluster.total(alike.head)):
+        allowed = may_borrow(borrowing, home, lender, cluster.total(alike.head))
+        if (request > largest).any() or not (allowed or _spans(alike.head)):
             return None
-        if not lends_to(cluster, lender, alike.head, rows):
+        if not (lends_to(cluster, lender, alike.head, rows) if allowed else _starts_in_several(cluster, alike.head)):
             return False
         np.subtract(room, _all_requests(cluster, alike.head), out=room)
         send(cluster, alike.head, lender, now)
@@ -125,8 +126,16 @@ def lends_to(cluster: Cluster, lender: str, record: PodRecord, rows: Rows) -> bo
         rows = every[~wanted_by_home_pods(cluster.borrowing, lender, every)]
     if isinstance(propose_on(cluster, record, lender, rows), Place):
         return True
-    spans = record.leads is not None and record.leads.gang is not None and record.leads.gang.span
-    return spans and isinstance(propose(cluster, record, record.home, cluster.now, known=True), Place)
+    return _spans(record) and _starts_in_several(cluster, record)
+
+
+def _spans(record: PodRecord) -> bool:
+    return record.leads is not None and record.leads.gang is not None and record.leads.gang.span
+
+
+def _starts_in_several(cluster: Cluster, record: PodRecord) -> bool:
+    """Return whether a unit that may span pools starts: each lender's limit is about its part, not about the whole."""
+    return isinstance(propose(cluster, record, record.home, cluster.now, known=True), Place)
 
 
 def _all_requests(cluster: Cluster, record: PodRecord) -> Amounts:

@@ -4,7 +4,7 @@ from aischeduler.model.events import GangSeen, PodGone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
-from tests.build import a_node, a_pod, a_pool, amounts
+from tests.build import a_node, a_pod, a_pool, amounts, replace
 from tests.engine.session import Session, binds, evictions, reports
 from tests.gangs import a_gang, member, members
 
@@ -145,3 +145,15 @@ def test_gang_whose_pods_can_change_places_starts_before_its_last_victim_is_gone
     assert sorted(evictions(session.decide())) == ["last", "old-0", "old-1"]
     session.tell(PodGone("uid-old-0"))
     assert binds(session.decide()) == {"a-small": "n1", "b-large": "n0"}
+
+
+def test_gang_that_may_span_pools_is_woken_by_a_lender_whose_limit_is_below_the_whole() -> None:
+    limit = {"cpu": 2000}
+    closed = a_pool("b", labels={"pool": "b"}, lending_limit=limit, disable_sharing=True)
+    session = Session(a_pool("a", labels={"pool": "a"}, lending_limit=limit), closed)
+    session.see(*(a_node(f"{pool}1", cpu="2", labels={"pool": pool}) for pool in "ab"))
+    gang = a_gang("g", 2, GangSource.LABELS, span=True)
+    session.see(*(member(a_pod(f"g-{turn}", cpu="2"), gang) for turn in range(2)))
+    assert binds(session.decide()) == {}
+    session.see(replace(closed, disable_sharing=False))
+    assert sorted(binds(session.decide(seconds=1)).values()) == ["a1", "b1"]
