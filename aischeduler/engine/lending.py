@@ -73,10 +73,12 @@ def _lend(cluster: Cluster, lender: str, now: float) -> None:
         allowed = may_borrow(borrowing, home, lender, cluster.total(alike.head))
         if (request > largest).any() or not (allowed or _spans(alike.head)):
             return None
-        if not (lends_to(cluster, lender, alike.head, rows) if allowed else _starts_in_several(cluster, alike.head)):
+        requests = _all_requests(cluster, alike.head)
+        if allowed and lends_to(cluster, lender, alike.head, rows):
+            send(cluster, alike.head, lender, now)
+        elif not wake_spanning(cluster, alike.head, now):
             return False
-        np.subtract(room, _all_requests(cluster, alike.head), out=room)
-        send(cluster, alike.head, lender, now)
+        np.subtract(room, requests, out=room)
         return True
 
     rest = walk(queues, room, guarded(cluster, wake), after)
@@ -101,7 +103,7 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
         found = choose_lender(cluster.borrowing, home, cluster.request_of(alike.head, home), (home,))
         note_blocked(cluster, found.blocked)
         if not isinstance(found, Lender):
-            return False
+            return wake_spanning(cluster, alike.head, now)
         np.subtract(room, _all_requests(cluster, alike.head), out=room)
         send(cluster, alike.head, found.name, now)
         deferred.sought.add(home)
@@ -118,24 +120,24 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
 def lends_to(cluster: Cluster, lender: str, record: PodRecord, rows: Rows) -> bool:
     """Return whether an attempt in the lender's queue would place the pod on one of these rows.
 
-    The lender does not need these rows. A unit is placed as a whole, on whatever rows the lender does not need. One
-    that may span pools comes home from the lender's queue, and is placed there.
+    The lender does not need these rows. A unit is placed as a whole, on whatever rows the lender does not need.
     """
     if record.leads is not None:
         every = cluster.nodes.rows_of_pool(cluster.pools.id(lender))
         rows = every[~wanted_by_home_pods(cluster.borrowing, lender, every)]
-    if isinstance(propose_on(cluster, record, lender, rows), Place):
-        return True
-    return _spans(record) and _starts_in_several(cluster, record)
+    return isinstance(propose_on(cluster, record, lender, rows), Place)
 
 
 def _spans(record: PodRecord) -> bool:
-    return record.leads is not None and record.leads.gang is not None and record.leads.gang.span
+    return record.leads is not None and record.leads.spans
 
 
-def _starts_in_several(cluster: Cluster, record: PodRecord) -> bool:
-    """Return whether a unit that may span pools starts: each lender's limit is about its part, not about the whole."""
-    return isinstance(propose(cluster, record, record.home, cluster.now, known=True), Place)
+def wake_spanning(cluster: Cluster, record: PodRecord, now: float) -> bool:
+    """Wake a unit that may span pools in its home queue, if it starts; each lender's limit is about its part alone."""
+    if not _spans(record) or not isinstance(propose(cluster, record, record.home, now, known=True), Place):
+        return False
+    cluster.queues[record.home].wake_at_once(record, now)
+    return True
 
 
 def _all_requests(cluster: Cluster, record: PodRecord) -> Amounts:

@@ -286,7 +286,7 @@ def _not_fresh(look: _Look) -> str:
 def _span(look: _Look) -> Place | None:
     """Place a unit whose gang allows it in its home pool and in lenders at once; only an attempt at home does."""
     cluster, record, unit = look.cluster, look.record, look.record.leads
-    if unit is None or unit.gang is None or not unit.gang.span or record.home != look.pool.name:
+    if unit is None or not unit.spans or record.home != look.pool.name:
         return None
     found = place_spanning(cluster.borrowing, record.home, cluster.unit_request(unit, record.home))
     return look.place(found) if found is not None else None

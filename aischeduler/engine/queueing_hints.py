@@ -23,7 +23,16 @@ import numpy as np
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_affected
 from aischeduler.engine.freshness import awaits_view
-from aischeduler.engine.lending import NEVER_LOOKED, borrowers, guarded, lends_to, note_blocked, send, walk
+from aischeduler.engine.lending import (
+    NEVER_LOOKED,
+    borrowers,
+    guarded,
+    lends_to,
+    note_blocked,
+    send,
+    wake_spanning,
+    walk,
+)
 from aischeduler.engine.propose import propose, propose_on
 from aischeduler.engine.recovery import judging_failed
 from aischeduler.engine.row_room import Checks, RowRoom
@@ -271,11 +280,13 @@ def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks
         if not _helps(cluster, alike, node):
             return None
         checks.left -= len(head.together)
-        if not lends_to(cluster, room.pool, head, room.rows):
+        request = cluster.queues[head.home].request(alike)
+        if lends_to(cluster, room.pool, head, room.rows):
+            cluster.offer(head, room.row)
+            send(cluster, head, room.pool, cluster.now)
+        elif not wake_spanning(cluster, head, cluster.now):
             return False
-        room.take(cluster.queues[head.home].request(alike))
-        cluster.offer(head, room.row)
-        send(cluster, head, room.pool, cluster.now)
+        room.take(request)
         return True
 
     return walk(queues, room.free, guarded(cluster, wake), after, most=max(1, checks.left))

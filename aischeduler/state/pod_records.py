@@ -119,6 +119,11 @@ class Unit:
         return self.gang.timeout_seconds if self.gang is not None else UNKNOWN_GANG_SECONDS
 
     @property
+    def spans(self) -> bool:
+        """Whether it may start in its home pool and in several lenders at once."""
+        return self.gang is not None and self.gang.span
+
+    @property
     def binds(self) -> bool:
         """Whether a Binding of one of its pods is not shown yet."""
         # from the last one on, because Bindings are shown about in order

@@ -157,3 +157,27 @@ def test_gang_that_may_span_pools_is_woken_by_a_lender_whose_limit_is_below_the_
     assert binds(session.decide()) == {}
     session.see(replace(closed, disable_sharing=False))
     assert sorted(binds(session.decide(seconds=1)).values()) == ["a1", "b1"]
+
+
+def test_gang_that_may_span_pools_is_woken_when_its_pool_may_borrow_more() -> None:
+    home = a_pool("h", labels={"pool": "h"}, borrowing_limit={"cpu": 4000})
+    session = Session(home, *(a_pool(name, labels={"pool": name}) for name in "abc"))
+    session.see(*(a_node(f"{pool}1", cpu="2", labels={"pool": pool}) for pool in "ab"))
+    session.see(a_node("c1", cpu="2", labels={"pool": "c"}, unschedulable=True))
+    session.see(a_pod("old", cpu="2", pool="h", node="c1", started=1))
+    gang = a_gang("g", 2, GangSource.LABELS, span=True)
+    session.see(*(member(a_pod(f"g-{turn}", cpu="2", pool="h"), gang) for turn in range(2)))
+    assert binds(session.decide()) == {}
+    session.tell(PodGone("uid-old"))
+    assert sorted(binds(session.decide(seconds=1)).values()) == ["a1", "b1"]
+
+
+def test_gang_that_may_span_pools_is_woken_by_room_at_home_beside_room_of_a_lender() -> None:
+    session = Session(a_pool("h", labels={"pool": "h"}), a_pool("a", labels={"pool": "a"}))
+    session.see(*(a_node(f"{pool}1", cpu="2", labels={"pool": pool}) for pool in "ha"))
+    session.see(a_pod("old", cpu="2", pool="h", node="h1", started=1))
+    gang = a_gang("g", 2, GangSource.LABELS, span=True)
+    session.see(*(member(a_pod(f"g-{turn}", cpu="2", pool="h"), gang) for turn in range(2)))
+    assert binds(session.decide()) == {}
+    session.tell(PodGone("uid-old"))
+    assert sorted(binds(session.decide(seconds=1)).values()) == ["a1", "h1"]
