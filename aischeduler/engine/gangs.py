@@ -64,7 +64,7 @@ def gang_now(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> Gang | N
 
 
 def note_whole(cluster: Cluster, unit: Unit | None) -> None:
-    """Note that a unit has started, before one of its pods leaves a node, or its gang changes."""
+    """Note that a unit has started, before one of its pods leaves a node."""
     policy = cluster.profile.plugins.units
     if policy is None or unit is None or unit.started:
         return
@@ -81,8 +81,8 @@ def _is_whole(policy: UnitPolicy, gang: Gang | None, records: list[PodRecord]) -
 
 def note_deadline(cluster: Cluster, unit: Unit, members: UnitMembers) -> None:
     """Count the time that a unit waits for its start, anew where its gang or its waiting pods changed."""
-    deadlines, names = cluster.units.deadlines, any(pod.gang is not None for pod in members.waiting[:1])
-    seconds = unit.timeout_seconds if names else 0
+    deadlines = cluster.units.deadlines
+    seconds = unit.timeout_seconds if members.waiting and members.waiting[0].gang is not None else 0
     if unit.started or not members.waiting or not seconds:
         deadlines.drop(unit.name)
         unit.overdue = None

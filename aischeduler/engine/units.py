@@ -11,7 +11,7 @@ Invariants:
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.gangs import count_overdue, gang_now, note_deadline, note_start, note_whole, report
+from aischeduler.engine.gangs import count_overdue, gang_now, note_deadline, note_start, report
 from aischeduler.engine.nominator import end_claim_of
 from aischeduler.engine.queueing_hints import offer_ends
 from aischeduler.engine.recovery import Doing, internal_error
@@ -49,11 +49,8 @@ def form_some(cluster: Cluster) -> None:
 def gang_changed(cluster: Cluster, event: GangSeen | GangGone) -> None:
     """Store the gang of an object, or that the object is gone; its unit is formed again."""
     key = event.gang.key if isinstance(event, GangSeen) else event.key
-    unit = cluster.units.by_name.get(str(key))
-    note_whole(cluster, unit)
-    differs = cluster.gangs.see(event.gang) if isinstance(event, GangSeen) else cluster.gangs.forget(key)
-    if differs and unit is not None:
-        cluster.units.stale[unit.name] = unit
+    if cluster.gangs.see(event.gang) if isinstance(event, GangSeen) else cluster.gangs.forget(key):
+        gang_touched(cluster, key)
 
 
 def gang_touched(cluster: Cluster, key: GangKey) -> None:
