@@ -14,6 +14,7 @@ from aischeduler.model.allocation import allocation_of
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, MEMORY, PODS, SCHEDULER_NAME
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, HostPort, Pod, PodSpec, Toleration
+from aischeduler.model.pod_affinity import NO_POD_AFFINITY, PodAffinity
 from aischeduler.model.pool import GroupRule, MakeRoom, PlacementStrategy, Pool, ReclaimPolicy
 from aischeduler.model.resources import ContainerRequest, PodRequest, ResourceList, parse_resource_list, pod_request
 from aischeduler.model.selectors import (
@@ -26,7 +27,7 @@ from aischeduler.model.selectors import (
     node_requirement,
 )
 from aischeduler.model.topology_spread import PodSelector, TopologySpreadConstraint
-from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind, PodAffinityTerm
+from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
 from aischeduler.model.volumes import VolumeClaimUse
 from aischeduler.state.assigned_pod import AssignedPod
 
@@ -63,7 +64,7 @@ def a_spec(
     host_ports: tuple[HostPort, ...] = (),
     invalid: str = "",
     unsupported_constraints: tuple[Constraint, ...] = (),
-    anti_affinity: tuple[PodAffinityTerm, ...] = (),
+    pod_affinity: PodAffinity = NO_POD_AFFINITY,
     topology_spread: tuple[TopologySpreadConstraint, ...] = (),
     gpu_types: tuple[str, ...] = (),
     gpu_type_required: bool = True,
@@ -80,7 +81,7 @@ def a_spec(
         host_ports=tuple(sorted(host_ports)),
         invalid=invalid,
         unsupported_constraints=unsupported_constraints,
-        anti_affinity=anti_affinity,
+        pod_affinity=pod_affinity,
         topology_spread=topology_spread,
         gpu_types=gpu_types,
         gpu_type_required=gpu_type_required,
@@ -99,7 +100,7 @@ class SpecFields(TypedDict, total=False):
     host_ports: tuple[HostPort, ...]
     invalid: str
     unsupported_constraints: tuple[Constraint, ...]
-    anti_affinity: tuple[PodAffinityTerm, ...]
+    pod_affinity: PodAffinity
     topology_spread: tuple[TopologySpreadConstraint, ...]
     gpu_types: tuple[str, ...]
     gpu_type_required: bool

@@ -14,12 +14,16 @@ from aischeduler.engine.cluster import Cluster
 
 CACHES: Final = frozenset(
     {
+        "CarriedTerms._selecting",
+        "Cluster.divided",
         "Cluster.searches",
         "Runner._classes",
+        "Runner._scoring",
         "Runner._states",
         "Runner._trial",
         "Runner._in_trial",
         "LabelIndex._numbers",
+        "PodCount._domains",
         "NodeTable._wanted",
         "NodeTable._pool_rows",
         "NodeTable._pool_rows_version",

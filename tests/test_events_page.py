@@ -36,11 +36,11 @@ GANG_REPORTS = [
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "events.md").read_text()
-NEAR = Constraint(ConstraintKind.POD_AFFINITY, "spec.affinity.podAffinity")
+DEVICE = Constraint(ConstraintKind.RESOURCE_CLAIM, "spec.resourceClaims")
 POD = a_pod(
     "p",
     pool="nowhere",
-    unsupported_constraints=(NEAR,),
+    unsupported_constraints=(DEVICE,),
     gpu_types=("A10O",),
     gpu_type_required=False,
     machine_group="visoin",

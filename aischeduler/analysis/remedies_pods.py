@@ -19,6 +19,7 @@ from aischeduler.analysis.what_if import Question, may_leave, pods_ended, propos
 from aischeduler.engine.propose import may_not_evict
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Hold, LenderRefusal
+from aischeduler.plugins.inter_pod_affinity import kept_away_by
 from aischeduler.plugins.node_ports import conflict
 from aischeduler.policies.borrowing import lender_refusal
 from aischeduler.state.label_index import Rows
@@ -52,10 +53,8 @@ class _Shortage:
 
 def pods_end_remedies(question: Question) -> list[Remedy]:
     """Return the fewest pods on one node whose end starts the pod; where fewer do with evictions, those too."""
-    held = proposed(question.cluster, question.record, question.now)
-    if isinstance(held, Hold):
-        at_once = _first(question, iter(_excluding(question, held)))
-        return [at_once] if at_once is not None else []
+    if isinstance(proposed(question.cluster, question.record, question.now), Hold):
+        return []
     if question.record.leads is not None:  # the pods of a unit start on several nodes
         return []
     at_once = _first(question, _smallest(question, evicting=False))
@@ -84,20 +83,6 @@ def _remedy(question: Question, records: list[PodRecord], start: Start) -> Remed
     node = question.cluster.nodes.names[records[0].row]
     text = f"end {'these pods' if len(names) > 1 else 'the pod'} on {node}: {', '.join(names[:NAMED_MAX])}{more}"
     return Remedy(RemedyKind.PODS_END, text, EndPods(pods), start, (len(pods), text))
-
-
-def _excluding(question: Question, held: Hold) -> list[list[PodRecord]]:
-    """Return the pods on one node that exclude the pod, if they are on one node."""
-    found: list[PodRecord] = []
-    proposal: object = held
-    while isinstance(proposal, Hold) and proposal.blocker and len(found) < TRIED_MAX:
-        blocker = question.cluster.records[proposal.blocker]
-        if not _may_end(blocker) or (found and blocker.row != found[0].row):
-            return []
-        found.append(blocker)
-        with pods_ended(question.cluster, found):
-            proposal = proposed(question.cluster, question.record, question.now)
-    return [found] if found and not isinstance(proposal, Hold) else []
 
 
 def _may_end(record: PodRecord) -> bool:
@@ -225,7 +210,10 @@ def _solve(question: Question, shortage: _Shortage) -> list[PodRecord]:
 
 
 def _room_needed(question: Question, row: int, records: list[PodRecord]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each amount and host port that the row lacks, and how much of it each pod takes."""
+    """Yield each amount and host port that the row lacks, and how much of it each pod takes.
+
+    Where the pod and others there keep away from each other, what it lacks is that they are gone.
+    """
     nodes = question.cluster.nodes
     room = nodes.named(nodes.room(row))
     for resource, amount in question.spec.request.taken.items():
@@ -235,6 +223,11 @@ def _room_needed(question: Question, row: int, records: list[PodRecord]) -> Iter
         taking = [any(conflict(port, other) for other in record.pod.spec.host_ports) for record in records]
         if any(conflict(port, other) for other in nodes.ports.get(row, {})):
             yield max(sum(taking), 1), [int(takes) for takes in taking]
+    counts = nodes.pod_counts
+    for by in kept_away_by(question.spec, counts):
+        kept = counts.of(by)
+        if kept.rows[row]:
+            yield kept.rows[row], [int(record.pod.uid in kept) for record in records]
 
 
 def _takes(record: PodRecord, resource: str) -> int:

@@ -7,6 +7,7 @@ Invariants:
 """
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,7 +17,8 @@ from cachetools import LRUCache
 from aischeduler.engine.announcements import Announcements
 from aischeduler.engine.counters import Counters
 from aischeduler.engine.deferred_work import DeferredWork, Freshness, UnknownPools, Versions
-from aischeduler.engine.pod_counting import count_again, pods_on_rows, selectors_of
+from aischeduler.engine.pod_classes import DividedSpecs
+from aischeduler.engine.pod_counting import count_again, interest_of, pods_on_rows
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.reservations import Reservations
 from aischeduler.engine.search_cache import Searches
@@ -32,10 +34,10 @@ from aischeduler.policies.borrowing import BorrowingContext
 from aischeduler.policies.placement import placement_strategy
 from aischeduler.policies.preemption import Loss
 from aischeduler.policies.unit_placement import UnitRequest, labels_of_placed
-from aischeduler.state.anti_affinity import AntiAffinity
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.cards import Cards
 from aischeduler.state.claims import Claims
+from aischeduler.state.counted_pods import NO_INTEREST
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.gangs import GangTable
 from aischeduler.state.loans import Loan, Loans
@@ -90,8 +92,8 @@ class Cluster:
         """The loans that ended since `limits_freed` ran."""
         self.units, self.gangs = Units(), GangTable()
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
-        self.namespaces: dict[str, Labels] = {}
-        self.storage, self.anti_affinity = Storage(), AntiAffinity()
+        self.namespaces: Mapping[str, Labels] = self.nodes.pod_counts.namespaces
+        self.storage, self.divided = Storage(), DividedSpecs()
         parts = self.pools, self.queues, self.claims, self.loans, self.runner
         self.borrowing = BorrowingContext(*parts, profile.preemption, self.unit_request)
         self.counters, self.searches = Counters(), Searches()
@@ -219,34 +221,34 @@ class Cluster:
     def enroll(self, record: PodRecord) -> None:
         """Add a new record."""
         pod = record.pod
-        selectors, unit = selectors_of(self, pod), self.unit_name(pod)  # first: a plugin may raise
+        interest, unit = interest_of(self, pod), self.unit_name(pod)  # first: a plugin may raise
         self.records[pod.uid] = record
         self.units.join(record, unit)
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record
         if pod.volume_claims and self.ours(pod):
             self.storage.use(record)
-        self.nodes.pod_counts.use(pod.spec.key, selectors)
+        if interest or self.ours(pod):
+            self.nodes.pod_counts.use(pod.spec, interest)
 
     def strike(self, record: PodRecord) -> None:
         """Remove a record."""
         pod = record.pod
-        selectors = selectors_of(self, pod)  # first: a plugin may raise
+        interest = interest_of(self, pod)  # first: a plugin may raise
         del self.records[pod.uid]
         change_state(record, Transition.GONE)
         self.units.leave(record)
-        self.nodes.pod_counts.disuse(pod.spec.key, selectors)
+        if interest or self.ours(pod):
+            self.nodes.pod_counts.disuse(pod.spec, interest)
         self._unname(pod)
         self.unknown_pools.missing.pop(pod.uid, None)
         if pod.volume_claims:
             self.storage.drop(record)
-        if record.blocker:
-            self.anti_affinity.block(record, "")
 
     def rename(self, record: PodRecord, pod: Pod) -> None:
         """Update the pod of a record."""
         changed = record.pod.spec.key != pod.spec.key
-        new, old = (selectors_of(self, pod), selectors_of(self, record.pod)) if changed else ((), ())
+        new, old = (interest_of(self, pod), interest_of(self, record.pod)) if changed else (NO_INTEREST, NO_INTEREST)
         unit = self.unit_name(pod)
         if record.pod.pool != pod.pool:
             self._unname(record.pod)
@@ -257,9 +259,9 @@ class Cluster:
             self.units.leave(record)
             self.units.join(record, unit)
         self.units.renamed(record, before)
-        if new or old:
-            self.nodes.pod_counts.use(pod.spec.key, new)
-            self.nodes.pod_counts.disuse(before.spec.key, old)
+        if changed and (new or old or self.ours(pod)):
+            self.nodes.pod_counts.use(pod.spec, new)
+            self.nodes.pod_counts.disuse(before.spec, old)
         if before.labels != pod.labels or before.terminating != pod.terminating:
             count_again(self, before, record)
 
@@ -276,8 +278,6 @@ class Cluster:
         record.home = self.pools.home(record.pod.pool)
         pool = self.pool_of(record.row)
         self.running.add(record.pod.uid, record.pod.spec, record.row, self._facts(record, pool))
-        if record.counted.anti_affinity:
-            self.anti_affinity.add(record.pod, record.counted)
         self.book(record, pool)
         if record.unit is not None:
             self.units.touch(record)
@@ -288,8 +288,6 @@ class Cluster:
         self.reservations.release(record.pod.uid)
         self._unbook(record)
         self.running.remove(record.pod.uid)
-        if assigned.spec.anti_affinity:
-            self.anti_affinity.remove(record.pod, assigned.spec)
         record.row, record.counted, record.allocation = NOWHERE, None, NO_ALLOCATION
         self.nodes.remove(assigned)
         self.units.touch(record)

@@ -17,9 +17,8 @@ from aischeduler.engine.machine_groups import names_one_of
 from aischeduler.model.events import VolumeClaimGone, VolumeClaimSeen, VolumeGone, VolumeSeen
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import Pod
-from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind
+from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
 from aischeduler.model.volumes import VolumeClaimUse
-from aischeduler.state.anti_affinity import terms_of
 from aischeduler.state.pod_records import PodRecord, PodState
 from aischeduler.state.storage import Storage
 
@@ -33,11 +32,10 @@ FIELDS_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Why a pod is held; `blocker` is the uid of the pod on a node that holds it, if one does."""
+    """Why a pod is held."""
 
     kind: ConstraintKind
     message: str
-    blocker: str = ""
 
 
 def held_by(cluster: Cluster, pod: Pod) -> Held | None:
@@ -48,26 +46,11 @@ def held_by(cluster: Cluster, pod: Pod) -> Held | None:
         held = _unsupported(pod.spec.unsupported_constraints) or _unusable_claim(cluster.storage, pod)
         if held is not None:
             return held
-    return _kept_away(cluster, pod) if cluster.anti_affinity.terms else None
-
-
-def note_held(cluster: Cluster, record: PodRecord, constraint: ConstraintKind | None, blocker: str) -> None:
-    """Set the constraint that holds a pod and the pod that excludes it; None and empty where the pod is tried."""
-    record.constraint = constraint
-    if blocker != record.blocker:
-        cluster.anti_affinity.block(record, blocker)
-
-
-def note_anti_affinity(cluster: Cluster, pod: Pod) -> None:
-    """Have nominated pods tried again that the anti-affinity of a pod on a node excludes, if it is a new term there."""
-    terms = cluster.anti_affinity.terms
-    if cluster.profile.hold_unsupported and any(len(terms[term]) == 1 for term in terms_of(pod, pod.spec)):
-        for pool in cluster.queues:
-            cluster.deferred.affect(pool).excluded = True
+    return None
 
 
 def recheck_affected(cluster: Cluster, pool: str, affected: Affected) -> None:
-    """Have the waiting pods of the pool rechecked that a namespace, or anti-affinity on a node, may hold or release."""
+    """Have the waiting pods of the pool rechecked that a namespace, or a machine group, may hold or release."""
     queue = cluster.queues[pool]
     of = affected.namespaces.keys()
     waiting = [record for state in RECHECKED for record in queue.in_state(state)] if of else []
@@ -75,20 +58,6 @@ def recheck_affected(cluster: Cluster, pool: str, affected: Affected) -> None:
     if affected.groups:
         named = [record for state in RECHECKED for record in queue.in_state(state)]
         recheck_later(cluster, (one for one in named if names_one_of(one, affected.groups)))
-    for record in queue.in_state(PodState.NOMINATED) if affected.excluded else ():
-        if any(_kept_away(cluster, one.pod) is not None for one in record.together):
-            recheck_later(cluster, (record,))
-
-
-def _kept_away(cluster: Cluster, pod: Pod) -> Held | None:
-    """Return the pod on any node whose required anti-affinity matches this pod."""
-    found = cluster.anti_affinity.against(pod, cluster.namespaces)
-    if found is None:
-        return None
-    why = f"The pod {found.name} is on a node and excludes this pod by its {REQUIRED_ANTI_AFFINITY}"
-    where = f'with the topologyKey "{found.term.topology_key}"'
-    message = f"{why} {where}, which is not supported by {SCHEDULER_NAME}; the pod is held."
-    return Held(ConstraintKind.ANTI_AFFINITY_OF_OTHERS, message, found.uid)
 
 
 def storage_changed(cluster: Cluster, event: VolumeClaimSeen | VolumeClaimGone | VolumeSeen | VolumeGone) -> None:

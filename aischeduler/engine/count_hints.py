@@ -23,11 +23,10 @@ def note_counts(cluster: Cluster) -> None:
     counts, versions = cluster.nodes.pod_counts, (cluster.nodes.static_version, cluster.nodes.pool_version)
     if versions != cluster.deferred.domains:
         cluster.deferred.domains = versions
-        counts.changed.update((count.selector, None) for count in counts.all())
-    if not counts.changed:
+        counts.note_all()
+    if not counts.changed and not counts.changed_specs:
         return
-    changed, counts.changed = counts.changed, {}
-    specs = dict.fromkeys(key for selector in changed for key in counts.of(selector).specs)
+    specs = counts.take_changed()
     keys = [key for spec in specs for key in (spec, without_preemption(spec))]
     units = (unit for unit in cluster.units.by_name.values() if unit.lead is not None)
     keys += (unit_key(unit) for unit in units if any(one.pod.spec.key in specs for one in unit.together))

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.constraints import note_held
 from aischeduler.engine.counters import Result
 from aischeduler.engine.evictions import evict
 from aischeduler.engine.freshness import await_fresh_view
 from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.nominator import end_claim_of, renominate
 from aischeduler.engine.permits import delay, reserve, send, take_back
+from aischeduler.engine.pod_classes import take_class
 from aischeduler.engine.propose import propose
 from aischeduler.engine.queueing_hints import count_saved, offer_ends
 from aischeduler.engine.units import form
@@ -98,6 +98,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
         cluster.withdraw(record)
     if record.failed and _gated(cluster, record, now):
         return 1
+    take_class(cluster, record)
     proposal = propose(cluster, record, queue.pool, now)
     result = apply(Attempt(cluster, queue, record, actions, now), proposal)
     if record.offered != NOWHERE:
@@ -116,8 +117,7 @@ def apply(tried: Attempt, proposal: Proposal) -> Result | None:
         note_blocked(cluster, proposal.search.blocked)
     if isinstance(proposal, Hold):
         return _hold(tried, proposal)
-    if record.constraint is not None or record.blocker:
-        note_held(cluster, record, None, "")
+    record.constraint = None
     match proposal:
         case Place():
             return _place(tried, proposal)
@@ -300,7 +300,7 @@ def _wait(tried: Attempt, proposal: Wait) -> Result:
 def _hold(tried: Attempt, proposal: Hold) -> Result:
     """Hold the pod until the pod, its pool, its namespace or the object of its constraint changes."""
     cluster, record = tried.cluster, tried.record
-    note_held(cluster, record, proposal.constraint, proposal.blocker)
+    record.constraint = proposal.constraint
     end_claim_of(cluster, record, tried.now)
     record.visited = ()
     cluster.queues[record.home].hold(record, tried.now)

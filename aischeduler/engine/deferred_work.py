@@ -66,8 +66,6 @@ class Affected:
     """The first pod of each parked class is to be tried."""
     nominated: bool = False
     """All nominated pods are to be tried."""
-    excluded: bool = False
-    """Nominated pods that the anti-affinity of a pod on a node excludes are to be tried."""
     namespaces: dict[str, None] = field(default_factory=dict)
     """Waiting pods of these namespaces are to be tried; empty means all namespaces."""
     groups: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -138,6 +136,8 @@ class DeferredWork:
     """It gained rows, or its spec changed: these pods, by uid, are to be tried."""
     rechecking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
     """What holds, or may hold, these pods (by uid) changed: they are to be tried."""
+    dividing: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
+    """A term of affinity reads another label: these parked pods, by uid, may change their classes."""
     rewording: dict[str, Rewording] = field(default_factory=dict)
     """The reasons of its parked pods are to be updated."""
     regrouped: set[str] = field(default_factory=set)
@@ -164,7 +164,7 @@ class DeferredWork:
 
     def cancel(self, pool: str) -> None:
         """Drop the work of a pool that is gone."""
-        on_pods = (self.rows, self.affected, self.waking, self.counted, self.rechecking, self.rewording)
+        on_pods = (self.rows, self.affected, self.waking, self.counted, self.rechecking, self.dividing, self.rewording)
         for work in (*on_pods, self.relook, self.lending, self.seeking, self.doubts.noted):
             work.pop(pool, None)
         for pools in (self.review, self.regrouped, self.seek_again, self.sought):
@@ -190,7 +190,7 @@ class DeferredWork:
     def pools(self) -> set[str]:
         """Return the pools whose next decision has deferred work."""
         tried = (self.rows, self.affected, self.counted, self.waking, self.rechecking)
-        found = (*tried, self.review, self.rewording, self.lending, self.seeking)
+        found = (*tried, self.review, self.dividing, self.rewording, self.lending, self.seeking)
         return {pool for work in found for pool in work}
 
 

@@ -119,9 +119,9 @@ def _store_rule(
         case events.BudgetGone(namespace, name):
             cluster.budgets.forget(namespace, name)
         case events.NamespaceSeen(name, labels):
-            cluster.namespaces[name] = labels
+            cluster.nodes.pod_counts.namespaces[name] = labels
         case events.NamespaceGone(name):
-            cluster.namespaces.pop(name, None)
+            cluster.nodes.pod_counts.namespaces.pop(name, None)
 
 
 def _follow(cluster: Cluster) -> None:

@@ -200,10 +200,11 @@ def counts_faults(cluster: Cluster) -> Faults:
     """Check the counts of pods by selector."""
     counts = cluster.nodes.pod_counts
     for count in counts.all():
-        rows = recount.selected(cluster, count.selector)
-        yield from unequal(f"{count.selector}", ("I2", "counts the pods by row as", count.rows, rows))
-    specs = {count.selector: count.specs for count in counts.all()}
-    yield from unequal("counts by selector", ("I2", "the specs are", specs, recount.counting_specs(cluster)))
+        rows = recount.counted_rows(cluster, count.by)
+        yield from unequal(f"{count.by}", ("I2", "counts the pods by row as", count.rows, rows))
+        yield from unequal(f"{count.by}", ("I2", "has domains", recount.domains(cluster, count), True))
+    users = {count.by: (count.users, dict(count.specs)) for count in counts.all()}
+    yield from unequal("counts", ("I2", "the users are", users, recount.interests(cluster)))
     if counts.apart is not None:
         yield "I2", "a search for victims still counts pods as gone"
 
@@ -297,7 +298,6 @@ def sums_faults(cluster: Cluster) -> Faults:
         "sums",
         ("I5", "pods on nodes are", len(cluster.running), len(on_nodes)),
         ("I5", "pods that name a pool are", sum(len(pods) for pods in cluster.naming.values()), naming),
-        ("I5", "the anti-affinity of pods on nodes is", cluster.anti_affinity.terms, recount.anti_affinity(on_nodes)),
         ("I5", "pods that use claims are", cluster.storage.users(), recount.claim_users(cluster)),
         ("I5", "loans are", cluster.loans.pods(), loans),
         ("I5", "lent is", cluster.loans._lent, lent),

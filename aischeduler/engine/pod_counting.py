@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from aischeduler.model.pod import Pod, PodSpec
-from aischeduler.model.topology_spread import PodSelector
+from aischeduler.state.counted_pods import NO_INTEREST, Interest
 from aischeduler.state.loans import Loan
 from aischeduler.state.pod_records import NOWHERE, PodRecord
 
@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from aischeduler.engine.cluster import Cluster
 
 
-def selectors_of(cluster: "Cluster", pod: Pod) -> tuple[PodSelector, ...]:
-    """Return the selectors by which pods are counted for a pod of this scheduler."""
-    return cluster.runner.counts(pod.spec) if cluster.ours(pod) else ()
+def interest_of(cluster: "Cluster", pod: Pod) -> Interest:
+    """Return what is counted for a pod; of another scheduler's pod, only the terms that it carries."""
+    if cluster.ours(pod):
+        return cluster.runner.interest(pod.spec)
+    carried = pod.spec.pod_affinity.carried
+    return Interest(carried=carried) if carried else NO_INTEREST
 
 
 def count_again(cluster: "Cluster", before: Pod, record: PodRecord) -> None:

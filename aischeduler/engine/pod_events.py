@@ -11,10 +11,10 @@ Invariants:
 from typing import Final, assert_never
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.constraints import note_anti_affinity, recheck_later
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.gangs import note_whole
 from aischeduler.engine.lending import limits_freed
+from aischeduler.engine.pod_classes import classed
 from aischeduler.engine.units import gang_touched, stop_waiting
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.model.actions import ReportWaiting
@@ -29,6 +29,7 @@ REPORTED: Final = (BindRefusal.INVALID, BindRefusal.FORBIDDEN, BindRefusal.UNAVA
 
 def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
     """Handle a pod as it is now."""
+    pod = classed(cluster, pod)
     if pod.gang is not None and not pod.finished and not cluster.ours(pod):
         cluster.gangs.note_stranger(pod)
         gang_touched(cluster, pod.gang.key)
@@ -91,7 +92,6 @@ def free_room(cluster: Cluster, record: PodRecord) -> None:
     """Stop counting a pod on its node, and wake the pods that its room may help."""
     row = cluster.uncount(record)
     cluster.nodes.release_stub(row)
-    recheck_later(cluster, cluster.anti_affinity.blocked_by(record.pod.uid))
     cluster.row_changed(row)
     limits_freed(cluster)
 
@@ -126,7 +126,7 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
         stop_waiting(cluster, record, now)
         cluster.rename(record, pod)
         _count(cluster, record)
-    elif record.row != cluster.nodes.rows.get(pod.node_name) or record.assigned.spec.key != pod.spec.key:
+    elif record.row != cluster.nodes.rows.get(pod.node_name) or record.assigned.spec.own_key != pod.spec.own_key:
         free_room(cluster, record)
         cluster.rename(record, pod)
         _count(cluster, record)
@@ -145,8 +145,6 @@ def _count(cluster: Cluster, record: PodRecord) -> None:
     cluster.count(record, record.pod.node_name)
     cluster.review_loans(record.row)
     cluster.row_changed(record.row, offers=False)
-    if record.pod.spec.anti_affinity:
-        note_anti_affinity(cluster, record.pod)
 
 
 def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:
@@ -179,8 +177,6 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
     elif pod.terminating:
         pod_gone(cluster, pod.uid, now)
     elif _fate(cluster, record.pod) == _fate(cluster, pod):
-        if record.blocker and record.pod.labels != pod.labels:
-            recheck_later(cluster, (record,))
         cluster.rename(record, pod)
     else:
         stop_waiting(cluster, record, now)

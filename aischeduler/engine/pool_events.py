@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.constraints import recheck_later
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.machine_groups import namespace_relabelled, rules_changed
 from aischeduler.engine.message_updates import reword_all
@@ -61,9 +60,8 @@ def end_windows(cluster: Cluster, now: float) -> None:
 def namespace_seen(cluster: Cluster, name: str, labels: Labels) -> None:
     """Store a namespace as it is now; a pool may allow its pods now, or no longer."""
     before = cluster.namespaces.get(name)
-    cluster.namespaces[name] = labels
     if before != labels:
-        recheck_later(cluster, cluster.anti_affinity.blocked_in(name))
+        cluster.nodes.pod_counts.namespace_changed(name, before, labels)
         namespace_relabelled(cluster, name, before, labels)
     for pool in cluster.pools.names():
         allowed = cluster.pools.pools[pool].allowed_namespaces
@@ -73,7 +71,7 @@ def namespace_seen(cluster: Cluster, name: str, labels: Labels) -> None:
 
 def namespace_gone(cluster: Cluster, name: str) -> None:
     """Remove a namespace."""
-    cluster.namespaces.pop(name, None)
+    cluster.nodes.pod_counts.namespace_changed(name, cluster.namespaces.get(name), None)
 
 
 def _too_many(cluster: Cluster, name: str, now: float) -> bool:

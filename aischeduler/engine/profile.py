@@ -7,6 +7,7 @@ from aischeduler.model.names import DEFAULT_POOL, GPU_DEFAULT, GPU_TYPE_LABELS, 
 from aischeduler.model.pool import GroupRule, MakeRoom, Pool
 from aischeduler.plugins.gangs import Gangs
 from aischeduler.plugins.gpu_type import GpuType
+from aischeduler.plugins.inter_pod_affinity import InterPodAffinity
 from aischeduler.plugins.machine_group import MachineGroup
 from aischeduler.plugins.node_affinity import NodeAffinity, NodeAffinityNames
 from aischeduler.plugins.node_fragmentation import NodeFragmentation
@@ -59,11 +60,13 @@ def default_profile(
     fit = NodeResourcesFit(gpu_resources)
     taints = TaintToleration()
     affinity, cards = NodeAffinity(), GpuType(gpu_type_labels)
+    pods = InterPodAffinity()
     plugins = Plugins(
         gates=(SchedulingGates(),),
         filters=(NodeAffinityNames(), NodeUnschedulable(), taints, affinity, MachineGroup(), cards, NodePorts(), fit),
         scores=(taints, affinity, cards, NodeFragmentation(gpu_resources), fit, NodeResourcesBalancedAllocation()),
-        cross_row=(PodTopologySpread(),),
+        cross_row=(PodTopologySpread(), pods),
+        cross_scores=(pods,),
         units=Gangs(),
     )
     return Profile(scheduler_name, gpu_resources, plugins, preemption, gpu_type_labels=gpu_type_labels)

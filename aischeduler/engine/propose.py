@@ -165,13 +165,13 @@ def _hold_of(look: _Look, record: PodRecord, *, known: bool) -> Hold | None:
     cluster = look.cluster
     refused = record.pod.spec.invalid or not_allowed(cluster, record) or group_refused(cluster, record.pod)
     held = None if refused else held_by(cluster, record.pod)
-    constraint, blocker = (held.kind, held.blocker) if held is not None else (None, "")
+    constraint = held.kind if held is not None else None
     if not known and not is_known(cluster, record, look.now):
-        return Hold(unknown_pool_message(record.pod.pool), constraint, blocker, unknown_pool=True)
+        return Hold(unknown_pool_message(record.pod.pool), constraint, unknown_pool=True)
     if refused or held is not None:
         text = held.message if held is not None else refused
         of = "" if record is look.record else f"The pod {record.pod.name}, which starts together with this one: "
-        return Hold(of + text, constraint, blocker)
+        return Hold(of + text, constraint)
     return None
 
 

@@ -8,18 +8,21 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+import numpy as np
+
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.pod_counting import interest_of
 from aischeduler.model.names import CPU, DEFAULT_POOL, MEMORY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.pool_summary import GPU
 from aischeduler.model.resources import ResourceList
-from aischeduler.model.topology_spread import PodSelector
-from aischeduler.model.unsupported_constraints import PodAffinityTerm
 from aischeduler.model.volumes import VolumeClaimKey
-from aischeduler.state.anti_affinity import terms_of
 from aischeduler.state.claims import Claim
+from aischeduler.state.counted_pods import Counted, is_counted
+from aischeduler.state.domain_counts import DomainCounts
 from aischeduler.state.loans import Loan
+from aischeduler.state.pod_counts import PodCount
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
 from aischeduler.state.requests import AMOUNT_MAX, requested
 
@@ -77,30 +80,31 @@ def ports(specs: Iterable[PodSpec]) -> Counter[HostPort]:
     return Counter(port for spec in specs for port in spec.host_ports)
 
 
-def anti_affinity(on_nodes: Iterable[PodRecord]) -> dict[PodAffinityTerm, dict[str, str]]:
-    """Return the required anti-affinity terms of pods on nodes, each with the pods that have it."""
-    found: dict[PodAffinityTerm, dict[str, str]] = {}
-    for record in on_nodes:
-        if record.counted is not None:
-            for term in terms_of(record.pod, record.counted):
-                found.setdefault(term, {})[record.pod.uid] = f"{record.pod.namespace}/{record.pod.name}"
-    return found
-
-
-def selected(cluster: Cluster, selector: PodSelector) -> dict[int, int]:
-    """Return by row how many pods there a selector matches."""
+def counted_rows(cluster: Cluster, by: Counted) -> dict[int, int]:
+    """Return by row how many pods there count by this."""
     pods = [(record.pod, record.row) for record in cluster.records.values() if record.row != NOWHERE]
-    rows = (row for pod, row in pods if not pod.terminating and selector.matches(pod.namespace, pod.labels))
-    return dict(Counter(rows))
+    return dict(Counter(row for pod, row in pods if is_counted(by, pod, cluster.namespaces)))
 
 
-def counting_specs(cluster: Cluster) -> dict[PodSelector, dict[bytes, int]]:
-    """Return how many pods of this scheduler have each spec that counts pods, by selector."""
-    found: dict[PodSelector, Counter[bytes]] = {}
+def domains(cluster: Cluster, count: PodCount) -> bool:
+    """Return whether the domains of a count have the pods of their rows; those of older labels are not read again."""
+    for key, kept in count.domains().items():
+        if kept.of_row is cluster.nodes.labels.numbers(key):
+            new = DomainCounts(kept.of_row, count.rows, count.claimed)
+            if not (np.array_equal(kept.pods, new.pods) and np.array_equal(kept.claims, new.claims)):
+                return False
+    return True
+
+
+def interests(cluster: Cluster) -> dict[Counted, tuple[int, dict[bytes, int]]]:
+    """Return for what is counted how many pods are interested, and how many have each spec whose filters read it."""
+    users, specs = Counter[Counted](), dict[Counted, Counter[bytes]]()
     for record in cluster.records.values():
-        for selector in cluster.runner.counts(record.pod.spec) if cluster.ours(record.pod) else ():
-            found.setdefault(selector, Counter())[record.pod.spec.key] += 1
-    return {selector: dict(specs) for selector, specs in found.items()}
+        interest = interest_of(cluster, record.pod)
+        users.update(dict.fromkeys((*interest.counts, *interest.scored, *interest.carried), 1))
+        for by in interest.counts:
+            specs.setdefault(by, Counter())[record.pod.spec.key] += 1
+    return {by: (number, dict(specs.get(by, {}))) for by, number in users.items()}
 
 
 def loans(cluster: Cluster) -> tuple[Counter[Loan], Amounts, Amounts]:

@@ -29,6 +29,7 @@ from aischeduler.engine.lending import leave_to_others, lend, seek_lenders
 from aischeduler.engine.message_updates import look_again, reword
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.permits import ask_again
+from aischeduler.engine.pod_classes import take_classes
 from aischeduler.engine.pod_events import bind_refused, pod_gone, pod_seen
 from aischeduler.engine.pod_warnings import warn_pod
 from aischeduler.engine.pool_events import end_windows, pool_gone, pool_seen
@@ -354,6 +355,7 @@ class Scheduler:
             (deferred.sought, (Step.LENDING, "ending a search for lenders"), lambda: leave_to_others(cluster, pool)),
             (deferred.review, (Step.LOANS, "ending loans"), lambda: end_loans(cluster, pool, actions, now)),
             (deferred.affected, (Step.WAKING, "finding pods to try"), lambda: find_affected(cluster, pool)),
+            (deferred.dividing, (Step.WAKING, "dividing classes"), lambda: take_classes(cluster, pool)),
             (deferred.rechecking, (Step.WAKING, "checking held pods again"), lambda: recheck_some(cluster, pool, now)),
             (deferred.waking, (Step.WAKING, "waking pods"), lambda: wake_some(cluster, pool, now)),
             (deferred.counted, steps.COUNTING, lambda: check_counted(cluster, pool, now)),

@@ -25,7 +25,7 @@ from aischeduler.model.gang import Gang, Lack
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.model.topology_spread import PodSelector
+from aischeduler.state.counted_pods import Counted
 from aischeduler.state.gangs import GangTable
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
@@ -86,20 +86,49 @@ class PreFilterState(Protocol):
 class CrossRowFilter(Protocol):
     """A filter whose answer for a row depends on pods on other rows. It runs after all other filters.
 
-    It counts assigned pods by the selectors of `counts`; what it returns changes only with these counts, and with
+    It counts assigned pods by `counts`; what it returns changes only with these counts, and with
     labels, taints and pools of nodes. Nothing of it is kept with the results of other filters.
     """
 
     name: str
 
-    def applies(self, spec: PodSpec) -> bool:
+    def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the filter may refuse a row for the pod; False is Skip. It must be fast."""
 
-    def counts(self, spec: PodSpec) -> tuple[PodSelector, ...]:
-        """Return the selectors whose counts change what this filter answers for the pod."""
+    def counts(self, spec: PodSpec) -> tuple[Counted, ...]:
+        """Return what is counted for the pod: a change of it changes what this filter answers.
+
+        The required anti-affinity that pods carry need not be named: it is counted, and wakes the pods it selects.
+        """
 
     def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
         """Return what the filter needs for an attempt, from the last such value if there is one (PreFilter)."""
+
+
+class PreScoreState(Protocol):
+    """What a `CrossRowScore` knows of the table for one class of pods."""
+
+    def score(self, at: NodeView) -> Scores:
+        """Return a vector from 0 to 100 as long as `at`, which has every row that fits: it is normalised over them."""
+
+
+class CrossRowScore(Protocol):
+    """A score whose value for a row depends on other rows: on pods there, or on which rows fit.
+
+    It reads the counts of `scored`, and is asked in each call: nothing of it is kept with the results of other scores.
+    """
+
+    name: str
+    weight: int
+
+    def prefers(self, spec: PodSpec, nodes: NodeTable) -> bool:
+        """Return whether rows may differ in score for the pod; False is Skip. It must be fast."""
+
+    def scored(self, spec: PodSpec) -> tuple[Counted, ...]:
+        """Return what is counted for the pod because the score reads it."""
+
+    def prescore(self, ask: PlacementRequest, nodes: NodeTable, before: PreScoreState | None) -> PreScoreState:
+        """Return what the score needs for an attempt, from the last such value if there is one (PreScore)."""
 
 
 class Score(Protocol):
@@ -227,6 +256,7 @@ class Plugins:
     filters: tuple[Filter, ...]
     scores: tuple[Score, ...]
     cross_row: tuple[CrossRowFilter, ...] = ()
+    cross_scores: tuple[CrossRowScore, ...] = ()
     reserves: tuple[Reserve, ...] = ()
     permits: tuple[Permit, ...] = ()
     units: UnitPolicy | None = None

@@ -4,7 +4,8 @@ Invariants:
 - Every result equals a run of all plugins over all rows; kept results only save the rows that did not change.
 - The row with the largest key is the best: the score, then the order of node names, so that there is no tie.
 - Kept results are those of the table without open trials. Results with open trials are kept apart until the last ends.
-- The answers of cross-row filters are asked in each call, for all rows at once: a change of one row reaches others.
+- The answers of cross-row filters and scores are asked in each call, for all rows at once: a change of one row reaches
+  others.
 """
 
 from collections import Counter
@@ -16,12 +17,20 @@ import numpy as np
 from cachetools import LRUCache
 
 from aischeduler.framework.node_view import NodeView
-from aischeduler.framework.plugin import AmountFilter, Filter, PlacementRequest, Plugins, PreFilterState, Scores
+from aischeduler.framework.plugin import (
+    AmountFilter,
+    Filter,
+    PlacementRequest,
+    Plugins,
+    PreFilterState,
+    PreScoreState,
+    Scores,
+)
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.model.topology_spread import PodSelector
 from aischeduler.state.class_views import INFEASIBLE, NO_ROWS, Classes, ClassView
+from aischeduler.state.counted_pods import Counted, Interest
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NODES_MAX, Column, NodeTable
@@ -71,6 +80,7 @@ class Runner:
         self._preferences = tuple(s for s in plugins.scores if s.normalize)
         self._live_scores = tuple(s for s in plugins.scores if not s.normalize)
         self._states: LRUCache[tuple[str, bytes], PreFilterState] = LRUCache(STATES_MAX)
+        self._scoring: LRUCache[tuple[str, bytes], PreScoreState] = LRUCache(STATES_MAX)
         self._trial: tuple[list[int], int] = ([], 0)
         """The changes of the trials, and the version of the table, that `_in_trial` is about."""
         self._in_trial: dict[tuple[bytes, PlacementStrategy], tuple[Column, int]] = {}
@@ -88,11 +98,13 @@ class Runner:
         feasible = int(np.count_nonzero(keys != NO_KEY))
         if not feasible:
             return None
-        if view.preferences:
+        crossing = self._prescored(ask)
+        if (view.preferences or crossing) and feasible > 1:
             candidates = rows[keys != INFEASIBLE]
             keys = every[candidates]
             for weight, reverse, raw in view.preferences:
                 keys = keys + weight * NODES_MAX * normalized(raw[candidates], reverse=reverse)
+            keys = keys + self._cross_scores(crossing, candidates)
             return int(candidates[int(keys.argmax())]), feasible
         return int(rows[int(keys.argmax())]), feasible
 
@@ -120,7 +132,7 @@ class Runner:
             raw = score.score(ask, at)
             if raw is not None:
                 keys = keys + score.weight * NODES_MAX * normalized(raw, reverse=score.reverse)
-        return candidates, keys
+        return candidates, keys + self._cross_scores(self._prescored(ask), candidates)
 
     def feasible(self, ask: PlacementRequest) -> Mask:
         """Return a mask over all rows of the table, True where the pod passes every filter."""
@@ -139,9 +151,16 @@ class Runner:
             mask = mask & one.state.filter(at)
         return mask
 
-    def counts(self, spec: PodSpec) -> tuple[PodSelector, ...]:
-        """Return the selectors by which cross-row filters count pods for this class, each once."""
-        return tuple(dict.fromkeys(selector for rule in self.plugins.cross_row for selector in rule.counts(spec)))
+    def interest(self, spec: PodSpec) -> Interest:
+        """Return what cross-row filters and scores count for a pod of this class, and the terms that it carries."""
+        counts = tuple(dict.fromkeys(by for rule in self.plugins.cross_row for by in rule.counts(spec)))
+        scored = tuple(dict.fromkeys(by for rule in self.plugins.cross_scores for by in rule.scored(spec)))
+        return Interest(counts, scored, spec.pod_affinity.carried)
+
+    def counts(self, spec: PodSpec) -> tuple[Counted, ...]:
+        """Return what counts for the cross-row filters of this class now, each once."""
+        counts = dict.fromkeys(by for rule in self.plugins.cross_row for by in rule.counts(spec))
+        return (*counts, *self.nodes.pod_counts.objecting(spec))
 
     def crosses_rows(self, spec: PodSpec) -> bool:
         """Return whether a row may fit or not because of pods on other rows."""
@@ -231,12 +250,11 @@ class Runner:
                 self._score(view.keys, view.static, ask, rows)
             view.behind, keys = NO_ROWS, view.keys
         view.version = nodes.version
-        if view.crosses is None:
-            view.crosses = any(rule.applies(ask.spec) for rule in self.plugins.cross_row)
-        if view.crosses:
+        crossing = self._prefiltered(ask.spec)
+        if crossing:
             keys = keys.copy()
             at = NodeView(nodes, np.arange(nodes.width, dtype=np.intp))
-            for one in self._prefiltered(ask.spec):
+            for one in crossing:
                 keys[~one.state.filter(at)] = INFEASIBLE
         return view, keys
 
@@ -286,7 +304,7 @@ class Runner:
         """Return the cross-row filters that apply to this class, with their states; almost none has one."""
         found: list[CrossRowAnswer] = []
         for rule in self.plugins.cross_row:
-            if not rule.applies(spec):
+            if not rule.applies(spec, self.nodes):
                 continue
             key = (rule.name, spec.key)
             state = rule.prefilter(spec, self.nodes, self._states.get(key) if not self.nodes.tentative else None)
@@ -294,6 +312,28 @@ class Runner:
             if not self.nodes.tentative:
                 self._states[key] = state
         return found
+
+    def _prescored(self, ask: PlacementRequest) -> list[tuple[int, PreScoreState]]:
+        """Return the weights and states of the cross-row scores by which rows may differ; almost no class has one."""
+        found: list[tuple[int, PreScoreState]] = []
+        for rule in self.plugins.cross_scores:
+            if not rule.prefers(ask.spec, self.nodes):
+                continue
+            key = (rule.name, ask.spec.key)
+            state = rule.prescore(ask, self.nodes, self._scoring.get(key) if not self.nodes.tentative else None)
+            found.append((rule.weight, state))
+            if not self.nodes.tentative:
+                self._scoring[key] = state
+        return found
+
+    def _cross_scores(self, crossing: list[tuple[int, PreScoreState]], rows: Rows) -> Column | int:
+        """Return what these scores add to the keys of `rows`, which are all that fit."""
+        total: Column | int = 0
+        if crossing:
+            at = NodeView(self.nodes, rows)
+            for weight, state in crossing:
+                total = total + weight * NODES_MAX * state.score(at)
+        return total
 
     def _score(self, keys: Column, static: Mask, ask: PlacementRequest, rows: Rows) -> None:
         """Write the keys of these rows."""

@@ -79,7 +79,7 @@ class SelectorPart(Struct, rename="camel", gc=False):
 
 
 class PodTermPart(Struct, rename="camel", gc=False):
-    """A required term of pod affinity or anti-affinity."""
+    """A term of pod affinity or anti-affinity."""
 
     topology_key: str = ""
     label_selector: SelectorPart | None = None
@@ -87,17 +87,27 @@ class PodTermPart(Struct, rename="camel", gc=False):
     namespace_selector: SelectorPart | None = None
 
 
+class WeightedPodTermPart(Struct, rename="camel", gc=False):
+    """A preferred term of pod affinity or anti-affinity."""
+
+    weight: int = 0
+    pod_affinity_term: PodTermPart | None = None
+
+
 class PodAffinityPart(Struct, gc=False):
-    """Pod affinity or anti-affinity: the required terms."""
+    """Pod affinity or anti-affinity."""
 
     required: list[PodTermPart] | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    preferred: list[WeightedPodTermPart] | None = field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
 
 
 class AffinityPart(Struct, rename="camel", gc=False):
-    """Affinity: node affinity and pod anti-affinity unparsed, and pod affinity."""
+    """Affinity, unparsed."""
 
     node_affinity: Raw = ABSENT
-    pod_affinity: PodAffinityPart | None = None
+    pod_affinity: Raw = ABSENT
     pod_anti_affinity: Raw = ABSENT
 
 

@@ -27,8 +27,9 @@ from aischeduler.kube.api_types import (
     SelectorPart,
     VolumeDocument,
 )
-from aischeduler.kube.decode_constraints import claims_used, read_selector
+from aischeduler.kube.decode_constraints import claims_used
 from aischeduler.kube.decode_gang import gang_claim
+from aischeduler.kube.decode_pod_affinity import read_selector
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import INVALID_LENGTH_MAX, decode_problem
 from aischeduler.kube.meta_types import UNREADABLE

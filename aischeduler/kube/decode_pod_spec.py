@@ -33,14 +33,16 @@ from aischeduler.kube.api_types import (
     SpreadPart,
     TolerationPart,
 )
-from aischeduler.kube.decode_constraints import pod_term, unsupported_constraints
+from aischeduler.kube.decode_constraints import unsupported_constraints
 from aischeduler.kube.decode_gang import GangParts, gang_parts
 from aischeduler.kube.decode_placement import PlacementWishes, read_wishes, wishes_key
+from aischeduler.kube.decode_pod_affinity import AFFINITY, ANTI_AFFINITY, read_pod_affinity
 from aischeduler.kube.decode_topology_spread import is_hard, spread_constraint
 from aischeduler.kube.errors import INVALID_LENGTH_MAX, decode_problem
 from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.meta_types import ABSENT, UNREADABLE, OwnerReference
 from aischeduler.model.pod import HostPort, PodSpec, Toleration
+from aischeduler.model.pod_affinity import NO_POD_AFFINITY, PodAffinity
 from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import ContainerRequest, parse_resource_list, pod_request
 from aischeduler.model.selectors import (
@@ -54,7 +56,7 @@ from aischeduler.model.selectors import (
     node_requirement,
 )
 from aischeduler.model.topology_spread import TopologySpreadConstraint
-from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, PodAffinityTerm
+from aischeduler.model.unsupported_constraints import Constraint
 
 SPECS_MAX: Final = 20_000
 """How many specs are cached by their bytes; an evicted one is parsed again."""
@@ -94,14 +96,17 @@ class SpecCache:
         if spec.topology_spread_constraints:
             parts = (key, b"spread", spec.topology_spread_constraints, metadata.namespace.encode(), metadata.labels)
             key = _SEPARATOR.join(parts)
+        affinity = spec.affinity
+        if affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity):
+            of = metadata.namespace.encode()
+            key = _SEPARATOR.join((key, b"pods", affinity.pod_affinity, affinity.pod_anti_affinity, of))
         wishes = wishes_key(metadata.annotations)
         if wishes:
             key = _SEPARATOR.join((key, b"wishes", wishes.encode()))
         found = self._specs.get(key)
         if found is None:
             reader = _Reader(read_wishes(metadata.annotations))
-            spread = reader.topology_spread(spec, metadata) if spec.topology_spread_constraints else ()
-            found = _keep(self._specs, SPECS_MAX, key, reader.spec(spec, granted, constraints, spread))
+            found = _keep(self._specs, SPECS_MAX, key, reader.spec(spec, granted, constraints, metadata))
         return found
 
     def labels_and_owner(self, labels: Raw, owners: Raw) -> LabelsAndOwner:
@@ -158,8 +163,7 @@ def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus], constraints: t
     if granted:
         parts += [c.name.encode() for c in (*(spec.containers or ()), *(spec.init_containers or ()))]
     if constraints:
-        anti_affinity = spec.affinity.pod_anti_affinity if spec.affinity is not None else ABSENT
-        parts += [b"unsupported", *(one.field.encode() for one in constraints), anti_affinity]
+        parts += [b"unsupported", *(one.field.encode() for one in constraints)]
     return _SEPARATOR.join(parts)
 
 
@@ -174,15 +178,16 @@ class _Reader:
         part: PodSpecPart,
         granted: Iterable[ContainerStatus],
         constraints: tuple[Constraint, ...],
-        spread: tuple[TopologySpreadConstraint, ...],
+        metadata: PodMetadata,
     ) -> PodSpec:
+        spread = self.topology_spread(part, metadata) if part.topology_spread_constraints else ()
         by_name = {status.name: status for status in granted}
         containers = self._containers("spec.containers", part.containers or (), by_name)
         init_containers = self._containers("spec.initContainers", part.init_containers or (), by_name)
         pod_level = self._requests("spec.resources", part.resources)
         overhead = self._amounts("spec.overhead", self._json("spec.overhead", part.overhead, Quantities) or {})
         required, preferred = self._affinity(part)
-        anti_affinity = self._anti_affinity(part)
+        pods = self._pod_affinity(part, metadata.namespace)
         spec = PodSpec(
             key=b"",
             request=pod_request(containers, init_containers, pod_level, overhead),
@@ -193,7 +198,7 @@ class _Reader:
             host_ports=self._host_ports(part),
             invalid=self.problem,
             unsupported_constraints=constraints,
-            anti_affinity=anti_affinity,
+            pod_affinity=pods,
             topology_spread=spread,
             gpu_types=self._wishes.gpu_types,
             gpu_type_required=self._wishes.gpu_type_required,
@@ -295,16 +300,16 @@ class _Reader:
         )
         return required, preferred
 
-    def _anti_affinity(self, part: PodSpecPart) -> tuple[PodAffinityTerm, ...]:
-        raw = part.affinity.pod_anti_affinity if part.affinity is not None else ABSENT
-        affinity = self._json("spec.affinity.podAntiAffinity", raw, PodAffinityPart)
-        found = []
-        for index, term in enumerate((affinity and affinity.required) or ()):
-            try:
-                found.append(pod_term(f"{REQUIRED_ANTI_AFFINITY}[{index}]", term))
-            except SelectorError as error:
-                self._record(error)
-        return tuple(found)
+    def _pod_affinity(self, part: PodSpecPart, namespace: str) -> PodAffinity:
+        if part.affinity is None:
+            return NO_POD_AFFINITY
+        near = self._json(AFFINITY, part.affinity.pod_affinity, PodAffinityPart)
+        apart = self._json(ANTI_AFFINITY, part.affinity.pod_anti_affinity, PodAffinityPart)
+        try:
+            return read_pod_affinity(near, apart, namespace)
+        except SelectorError as error:
+            self._record(error)
+            return NO_POD_AFFINITY
 
     def _term(self, path: str, part: NodeTermPart) -> NodeSelectorTerm:
         return NodeSelectorTerm(

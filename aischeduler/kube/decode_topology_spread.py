@@ -7,7 +7,7 @@ the pod's own values of labels.
 from typing import Final
 
 from aischeduler.kube.api_types import SelectorPart, SpreadPart
-from aischeduler.kube.decode_constraints import read_selector
+from aischeduler.kube.decode_pod_affinity import read_selector
 from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import Labels, LabelSelector, Operator, SelectorError, label_requirement
 from aischeduler.model.topology_spread import PodSelector, TopologySpreadConstraint

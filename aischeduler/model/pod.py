@@ -6,10 +6,11 @@ from typing import Final
 from msgspec import Struct
 
 from aischeduler.model.gang import GangClaim
+from aischeduler.model.pod_affinity import NO_POD_AFFINITY, PodAffinity
 from aischeduler.model.resources import PodRequest
 from aischeduler.model.selectors import Labels, NodeSelectorTerm, PreferredSchedulingTerm
 from aischeduler.model.topology_spread import TopologySpreadConstraint
-from aischeduler.model.unsupported_constraints import Constraint, PodAffinityTerm
+from aischeduler.model.unsupported_constraints import Constraint
 from aischeduler.model.volumes import VolumeClaimUse
 
 PENDING: Final = "Pending"
@@ -47,10 +48,11 @@ class PodSpec:
     `required` is None where the pod requires no term; an empty tuple matches no node.
     `invalid` says why no node fits (a malformed quantity), with the field; else it is empty.
     `unsupported_constraints` are hard constraints that no plugin checks: the pod is held, or a warning is written.
-    `anti_affinity` are the required anti-affinity terms: while the pod is on a node, they hold the pods they match.
     `topology_spread` are the hard constraints; a spec that has some is that of one namespace.
     `gpu_types` are the card types that the pod names, by their full names, the preferred first; without
     `gpu_type_required` other types will do too. `machine_group` is the group that it names, else empty.
+    `namespace` and `labels` are those of the pods, as far as terms of affinity read them; None where no term was met.
+    Then pods that differ in them form classes of their own, and `origin` is the key without them; else it is empty.
     """
 
     key: bytes
@@ -62,11 +64,19 @@ class PodSpec:
     host_ports: tuple[HostPort, ...] = ()
     invalid: str = ""
     unsupported_constraints: tuple[Constraint, ...] = ()
-    anti_affinity: tuple[PodAffinityTerm, ...] = ()
+    pod_affinity: PodAffinity = NO_POD_AFFINITY
     topology_spread: tuple[TopologySpreadConstraint, ...] = ()
     gpu_types: tuple[str, ...] = ()
     gpu_type_required: bool = True
     machine_group: str = ""
+    namespace: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    origin: bytes = b""
+
+    @property
+    def own_key(self) -> bytes:
+        """The key of what the pod itself says: it does not change with the terms of other pods."""
+        return self.origin or self.key
 
 
 class Pod(Struct, frozen=True, gc=False):

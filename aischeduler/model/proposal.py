@@ -180,13 +180,11 @@ class Wait(Struct, frozen=True):
 class Hold(Struct, frozen=True):
     """Not to be tried until what holds it changes: its spec, a constraint, its namespace.
 
-    With `unknown_pool` it waits for a read of the Pool that it names. `blocker` is the uid of the pod on a node that
-    excludes it, if one does.
+    With `unknown_pool` it waits for a read of the Pool that it names.
     """
 
     message: str
     constraint: ConstraintKind | None = None
-    blocker: str = ""
     unknown_pool: bool = False
     search: Search = NO_SEARCH
 

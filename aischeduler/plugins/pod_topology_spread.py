@@ -17,9 +17,10 @@ import numpy.typing as npt
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PreFilterState
 from aischeduler.model.pod import PodSpec
-from aischeduler.model.topology_spread import PodSelector, TopologySpreadConstraint
+from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.plugins.node_affinity import NodeAffinity
 from aischeduler.plugins.taint_toleration import TaintToleration
+from aischeduler.state.counted_pods import Counted
 from aischeduler.state.label_index import NO_VALUE, Mask, Rows
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_counts import Change
@@ -39,11 +40,11 @@ class PodTopologySpread:
 
     name = "PodTopologySpread"
 
-    def applies(self, spec: PodSpec) -> bool:
+    def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the pod has constraints."""
         return bool(spec.topology_spread)
 
-    def counts(self, spec: PodSpec) -> tuple[PodSelector, ...]:
+    def counts(self, spec: PodSpec) -> tuple[Counted, ...]:
         """Return the selectors of the constraints."""
         return tuple(one.selector for one in spec.topology_spread if one.selector is not None)
 

@@ -38,11 +38,11 @@ class SelectorIndex(Generic[Member]):
 
     def put(self, namespace: str, selector: LabelSelector | None, member: Member) -> None:
         """Add a thing that selects pods of this namespace."""
-        self._found.put((namespace, _required_label(selector)), member, None)
+        self._found.put((namespace, required_label(selector)), member, None)
 
     def drop(self, namespace: str, selector: LabelSelector | None, member: Member) -> None:
         """Remove a thing that was added with this selector."""
-        self._found.drop((namespace, _required_label(selector)), member)
+        self._found.drop((namespace, required_label(selector)), member)
 
     def candidates(self, namespace: str, labels: Labels) -> Iterator[Member]:
         """Yield each thing that may select a pod of this namespace with these labels."""
@@ -50,7 +50,7 @@ class SelectorIndex(Generic[Member]):
             yield from self._found.get((namespace, label), ())
 
 
-def _required_label(selector: LabelSelector | None) -> tuple[str, str] | None:
+def required_label(selector: LabelSelector | None) -> tuple[str, str] | None:
     """Return a label that every selected pod has with one value; None where there is none."""
     for one in selector.requirements if selector is not None else ():
         if one.operator is Operator.IN and len(one.values) == 1:

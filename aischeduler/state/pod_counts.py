@@ -1,23 +1,28 @@
-"""The numbers of pods on rows that a selector matches, for rules whose answer for a row depends on other rows.
+"""The numbers of pods on rows that count by selectors or terms, for rules whose answer for a row depends on other rows.
 
 Invariants:
-- A selector is counted while a pod of this scheduler has it in a constraint. Pods on rows and, apart from
-  them, owners of claims count; terminating pods do not.
+- What a known pod is interested in is counted. Pods on rows and, apart from them, owners of claims count.
 - A trial changes the counts and puts them back. Its changes are not noted: no version grows.
 - While `apart` is set, the pods of each row that a search for victims has removed count as gone for that row alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from aischeduler.model.pod import Pod
+from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pod_affinity import CarriedKind, CarriedTerm
+from aischeduler.model.selectors import Labels, LabelSelector
 from aischeduler.model.topology_spread import PodSelector
+from aischeduler.state.carried_terms import EVERY_NAMESPACE, CarriedTerms
 from aischeduler.state.change_log import ChangeLog
+from aischeduler.state.counted_pods import Counted, Interest, SelectedByTerms, depends_on_namespace, is_counted
+from aischeduler.state.domain_counts import DomainCounts
 from aischeduler.state.groups import SelectorIndex
+from aischeduler.state.label_index import LabelIndex
 
 CHANGES_MAX: Final = 4096
 """The most changes that a count keeps for its readers; a reader that comes later reads all rows."""
@@ -31,17 +36,20 @@ Gone = npt.NDArray[np.int64]
 
 
 class PodCount:
-    """The pods that one selector matches: `rows` has the number by row, without rows that have none.
+    """The pods that count by one thing: `rows` has the number by row, without rows that have none.
 
     `claimed` has the owners of claims by row, which are not in `rows`.
     """
 
-    def __init__(self, selector: PodSelector, version: int) -> None:
-        self.selector = selector
+    def __init__(self, by: Counted, version: int) -> None:
+        self.by = by
         self.rows: Counter[int] = Counter()
         self.claimed: Counter[int] = Counter()
         self.specs: Counter[bytes] = Counter()
-        """Key of a spec with this selector -> the number of pods that have it."""
+        """Key of a spec whose filters read this -> the number of pods that have it."""
+        self.users = 0
+        """How many known pods are interested in it."""
+        self._domains: dict[str, DomainCounts] = {}
         self._changes: ChangeLog[Change] = ChangeLog(CHANGES_MAX, version)
         self._members: dict[str, tuple[int, bool]] = {}
 
@@ -62,12 +70,22 @@ class PodCount:
         pods = [(row, number, False) for row, number in self.rows.items()]
         return pods + [(row, number, True) for row, number in self.claimed.items()]
 
+    def by_domain(self, topology_key: str, labels: LabelIndex) -> DomainCounts:
+        """Return the pods by value of this label of nodes, open trials included."""
+        domains, numbers = self._domains.get(topology_key), labels.numbers(topology_key)
+        if domains is None or domains.of_row is not numbers:
+            domains = self._domains[topology_key] = DomainCounts(numbers, self.rows, self.claimed)
+        return domains
+
+    def domains(self) -> dict[str, DomainCounts]:
+        """Return the pods by domain as they were kept last, by label of nodes."""
+        return self._domains
+
     def add(self, pod: Pod, row: int, *, claims: bool, noted: bool) -> bool:
-        """Count a pod on a row if the selector matches it; return whether it does."""
-        uid = pod.uid
-        if pod.terminating or uid in self._members or not self.selector.matches(pod.namespace, pod.labels):
+        """Count a pod on a row; return whether it did not count yet."""
+        if pod.uid in self._members:
             return False
-        self._members[uid] = (row, claims)
+        self._members[pod.uid] = (row, claims)
         self._change(row, 1, claims=claims, noted=noted)
         return True
 
@@ -84,6 +102,8 @@ class PodCount:
         numbers[row] += by
         if not numbers[row]:
             del numbers[row]
+        for domains in self._domains.values():
+            domains.change(row, by, claims=claims)
         if noted:
             self._changes.note((row, by, claims))
 
@@ -93,54 +113,92 @@ class PodCounts:
 
     def __init__(self) -> None:
         self.pods_on_rows: Callable[[], Iterable[tuple[Pod, int, bool]]] = tuple
-        self.apart: dict[PodSelector, Gone] | None = None
-        """Selector -> per row of the table how many pods of the row a search has removed."""
-        self.changed: dict[PodSelector, None] = {}
-        """The selectors whose counts changed since a reader took them out."""
+        self.namespaces: dict[str, Labels] = {}
+        """The labels of the namespaces that were seen."""
+        self.apart: dict[Counted, Gone] | None = None
+        """What is counted -> per row of the table how many pods of the row a search has removed."""
+        self.changed: dict[Counted, None] = {}
+        """What counts differently since a reader took it out, as far as filters read it."""
+        self.changed_specs: dict[bytes, None] = {}
+        """The keys of specs to which something counted differently that is not counted any more."""
+        self.terms = CarriedTerms(self.namespaces)
         self._begun = 0
-        self._counts: dict[PodSelector, PodCount] = {}
+        self._counts: dict[Counted, PodCount] = {}
         self._index: SelectorIndex[PodCount] = SelectorIndex()
+        self._specs: Counter[bytes] = Counter()
 
     @property
     def used(self) -> bool:
-        """Whether a selector is in use."""
+        """Whether anything is counted."""
         return bool(self._counts)
 
-    def of(self, selector: PodSelector) -> PodCount:
-        """Return the count of a selector that is in use."""
-        return self._counts[selector]
+    def of(self, by: Counted) -> PodCount:
+        """Return the count of what a known pod is interested in."""
+        return self._counts[by]
 
     def all(self) -> tuple[PodCount, ...]:
         """Return every count, in the order in which they came into use."""
         return tuple(self._counts.values())
 
-    def use(self, key: bytes, selectors: tuple[PodSelector, ...]) -> None:
-        """Note that one more pod has the spec of this key, and count the pods that its constraints select."""
-        for selector in selectors:
-            count = self._counts.get(selector) or self._new(selector)
-            count.specs[key] += 1
+    def objecting(self, spec: PodSpec) -> tuple[CarriedTerm, ...]:
+        """Return the required anti-affinity that pods carry and that selects the pods of this class."""
+        return tuple(one for one in self.terms.selecting(spec) if one.kind is CarriedKind.ANTI_AFFINITY)
 
-    def disuse(self, key: bytes, selectors: tuple[PodSelector, ...]) -> None:
-        """Note that one pod less has the spec of this key."""
-        for selector in selectors:
-            count = self._counts[selector]
-            count.specs[key] -= 1
-            if not count.specs[key]:
-                del count.specs[key]
-            if not count.specs:
-                del self._counts[selector]
-                self._index.drop(selector.namespace, selector.labels, count)
-                self.changed.pop(selector, None)
+    def note_all(self) -> None:
+        """Note that everything that filters read may count differently."""
+        for by in self._counts:
+            self._note_changed(by)
+
+    def take_changed(self) -> dict[bytes, None]:
+        """Return the keys of the specs whose filters read what counts differently since the last call."""
+        changed, found = self.changed, self.changed_specs
+        self.changed, self.changed_specs = {}, {}
+        for by in changed:
+            found.update(dict.fromkeys(self._read_by(by)))
+        return found
+
+    def _read_by(self, by: Counted) -> list[bytes]:
+        """Return the keys of the specs whose filters read this."""
+        return self.terms.selected(by) if isinstance(by, CarriedTerm) else list(self._counts[by].specs)
+
+    def use(self, spec: PodSpec, interest: Interest) -> None:
+        """Note that one more pod has this spec, and count what it is interested in."""
+        self._specs[spec.key] += 1
+        self.terms.watch(spec)
+        for by in _each(interest):
+            count = self._counts.get(by) or self._begin(by)
+            count.users += 1
+        for by in interest.counts:
+            self._counts[by].specs[spec.key] += 1
+
+    def disuse(self, spec: PodSpec, interest: Interest) -> None:
+        """Note that one pod less has this spec."""
+        self._specs[spec.key] -= 1
+        if not self._specs[spec.key]:
+            del self._specs[spec.key]
+            self.terms.unwatch(spec)
+        for by in interest.counts:
+            count = self._counts[by]
+            count.specs[spec.key] -= 1
+            if not count.specs[spec.key]:
+                del count.specs[spec.key]
+        for by in _each(interest):
+            count = self._counts[by]
+            count.users -= 1
+            if not count.users:
+                if by in self.changed:
+                    self._take_out(by)
+                del self._counts[by]
+                self._drop_index(count)
 
     def add(self, pod: Pod, row: int, *, claims: bool = False, noted: bool = True) -> bool:
-        """Count a pod that came to a row; return whether a selector matches it."""
-        counts = self._index.candidates(pod.namespace, pod.labels)
+        """Count a pod that came to a row; return whether it counts anywhere."""
+        counts = [one for one in self._candidates(pod) if is_counted(one.by, pod, self.namespaces)]
         return self._note([one for one in counts if one.add(pod, row, claims=claims, noted=noted)], noted=noted)
 
     def remove(self, pod: Pod, *, noted: bool = True) -> bool:
         """Stop counting a pod that left its row; return whether it counted."""
-        counts = self._index.candidates(pod.namespace, pod.labels)
-        return self._note([one for one in counts if one.remove(pod.uid, noted=noted)], noted=noted)
+        return self._note([one for one in self._candidates(pod) if one.remove(pod.uid, noted=noted)], noted=noted)
 
     def change(self, before: Pod, after: Pod, row: int, *, claims: bool) -> bool:
         """Count a pod that stays on its row as it is now; return whether it counted or counts."""
@@ -149,22 +207,85 @@ class PodCounts:
 
     def recount(self) -> None:
         """Count all pods anew."""
-        for selector, count in tuple(self._counts.items()):
-            self._index.drop(selector.namespace, selector.labels, count)
-            self._new(selector).specs = count.specs
-            self.changed[selector] = None
+        for count in tuple(self._counts.values()):
+            self._restart(count)
+
+    def namespace_changed(self, name: str, before: Labels | None, after: Labels | None) -> None:
+        """Count the pods of a namespace by its labels after a change; None is a namespace that is not there."""
+        counts = [one for one in self._counts.values() if depends_on_namespace(one.by, before, after)]
+        for count in counts:
+            self._note_changed(count.by)
+            if count.by in self.changed:
+                self._take_out(count.by)
+        if after is None:
+            self.namespaces.pop(name, None)
+        else:
+            self.namespaces[name] = after
+        if counts:
+            self.terms.namespaces_changed()
+        for count in counts:
+            self._restart(count)
+
+    def _candidates(self, pod: Pod) -> Iterator[PodCount]:
+        yield from self._index.candidates(pod.namespace, pod.labels)
+        yield from self._index.candidates(EVERY_NAMESPACE, pod.labels)
+        for term in pod.spec.pod_affinity.carried:
+            if term in self._counts:
+                yield self._counts[term]
 
     def _note(self, counts: list[PodCount], *, noted: bool) -> bool:
         if noted:
-            self.changed.update((count.selector, None) for count in counts)
+            for count in counts:
+                self._note_changed(count.by)
         return bool(counts)
 
-    def _new(self, selector: PodSelector) -> PodCount:
-        """Begin a count; no version of it is one of an earlier count of the selector."""
+    def _note_changed(self, by: Counted) -> None:
+        if not isinstance(by, CarriedTerm) or by.kind is CarriedKind.ANTI_AFFINITY:
+            self.changed[by] = None
+
+    def _take_out(self, by: Counted) -> None:
+        """Note the specs that read this, instead of what is counted."""
+        del self.changed[by]
+        self.changed_specs.update(dict.fromkeys(self._read_by(by)))
+
+    def _restart(self, old: PodCount) -> None:
+        self._drop_index(old)
+        new = self._begin(old.by)
+        new.specs, new.users = old.specs, old.users
+        self._note_changed(old.by)
+
+    def _begin(self, by: Counted) -> PodCount:
+        """Begin a count; no version of it is one of an earlier count."""
         self._begun += 1
-        count = PodCount(selector, self._begun * VERSIONS_EACH)
-        self._counts[selector] = count
-        self._index.put(selector.namespace, selector.labels, count)
+        count = PodCount(by, self._begun * VERSIONS_EACH)
+        self._counts[by] = count
+        if isinstance(by, CarriedTerm):
+            self.terms.add(by)
+        else:
+            for namespace, selector in _indexed(by):
+                self._index.put(namespace, selector, count)
         for pod, row, claims in self.pods_on_rows():
-            count.add(pod, row, claims=claims, noted=False)
+            if is_counted(by, pod, self.namespaces):
+                count.add(pod, row, claims=claims, noted=False)
         return count
+
+    def _drop_index(self, count: PodCount) -> None:
+        if isinstance(count.by, CarriedTerm):
+            self.terms.drop(count.by)
+        else:
+            for namespace, selector in _indexed(count.by):
+                self._index.drop(namespace, selector, count)
+
+
+def _each(interest: Interest) -> dict[Counted, None]:
+    return dict.fromkeys((*interest.counts, *interest.scored, *interest.carried))
+
+
+def _indexed(by: PodSelector | SelectedByTerms) -> list[tuple[str, LabelSelector | None]]:
+    """Return the namespaces under which a count is found, with the selector that every pod there matches."""
+    if isinstance(by, PodSelector):
+        return [(by.namespace, by.labels)]
+    first = by.terms[0]
+    if first.namespace_selector is not None:
+        return [(EVERY_NAMESPACE, first.selector)]
+    return [(namespace, first.selector) for namespace in dict.fromkeys(first.namespaces)]

@@ -160,8 +160,6 @@ class PodRecord:
     caught: int | None = None
     """The count of `Announcements` when the five-minute flush brought it back; None where an event did."""
     message: str = ""
-    blocker: str = ""
-    """The uid of the pod on a node whose anti-affinity holds this pod."""
     constraint: ConstraintKind | None = None
     """The kind of the constraint that held it last, if one did."""
     protected: bool = False

@@ -14,7 +14,7 @@ Invariants:
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import chain, islice
@@ -140,10 +140,7 @@ class PoolQueue:
         """Park a pod that no node fits: it waits for an event that can help it."""
         self._wait(record, Transition.NO_ROOM, now)
         record.back_off(now, self._terms)
-        alike = self._classes[class_key(record)]
-        alike.parked.add(record)
-        if alike.head is record:
-            self._take_turn(alike)
+        self._put_parked(record)
 
     def nominate(self, record: PodRecord, now: float) -> None:
         """Add a nominated pod: it waits for the room that it claims."""
@@ -164,6 +161,17 @@ class PoolQueue:
         """Return whether the pod is in this queue."""
         return self._records.get(record.pod.uid) is record
 
+    def reclass(self, record: PodRecord, change: Callable[[], None]) -> None:
+        """Put a pod into another class, whose key `change` gives it; it waits as before."""
+        parked = record.state is PodState.PARKED
+        if parked:
+            self._unpark(record)
+        self._count(record, -1)
+        change()
+        self._count(record, 1)
+        if parked:
+            self._put_parked(record)
+
     def remove(self, record: PodRecord) -> None:
         """Remove a pod, whatever its state."""
         del self._records[record.pod.uid]
@@ -174,11 +182,7 @@ class PoolQueue:
             if not record.failed:
                 self._early.remove(record)
         elif record.state is PodState.PARKED:
-            alike = self._classes[class_key(record)]
-            first = alike.head is record
-            alike.parked.remove(record)
-            if first:
-                self._take_turn(alike)
+            self._unpark(record)
         self._since.pop(record.pod.uid, None)
         self._leave(record)
 
@@ -323,6 +327,19 @@ class PoolQueue:
     def _leave(self, record: PodRecord) -> None:
         self._count(record, -1)
         record.queue = ""
+
+    def _put_parked(self, record: PodRecord) -> None:
+        alike = self._classes[class_key(record)]
+        alike.parked.add(record)
+        if alike.head is record:
+            self._take_turn(alike)
+
+    def _unpark(self, record: PodRecord) -> None:
+        alike = self._classes[class_key(record)]
+        first = alike.head is record
+        alike.parked.remove(record)
+        if first:
+            self._take_turn(alike)
 
     def _take_turn(self, alike: QueuedClass) -> None:
         """Put a class where its first parked pod is in the order; nowhere without parked pods."""

@@ -18,8 +18,8 @@ import numpy as np
 
 from aischeduler.model.allocation import allocation_of
 from aischeduler.model.pod import PodSpec
-from aischeduler.model.topology_spread import PodSelector
 from aischeduler.state.assigned_pod import AssignedPod
+from aischeduler.state.counted_pods import Counted
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.running_pods import RunningPods, Slots
@@ -85,11 +85,11 @@ class Trial:
 class Clearing:
     """A trial on the pods of `rows`. Nothing else may change the tables while it is open.
 
-    `counts` are the selectors by which rules count pods for the preemptor.
+    `counts` is what rules count for the preemptor.
     """
 
     def __init__(
-        self, asker: PodSpec, nodes: NodeTable, running: RunningPods, rows: Rows, counts: tuple[PodSelector, ...] = ()
+        self, asker: PodSpec, nodes: NodeTable, running: RunningPods, rows: Rows, counts: tuple[Counted, ...] = ()
     ) -> None:
         self._nodes = nodes
         self._running = running

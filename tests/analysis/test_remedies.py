@@ -6,9 +6,9 @@ from aischeduler.engine.self_check import digest
 from aischeduler.model.names import MACHINE_GROUP_KEY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, Pod
+from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import label_selector
-from aischeduler.model.unsupported_constraints import PodAffinityTerm
 from tests.build import a_node, a_pod, a_pool, a_taint
 from tests.engine.session import Session
 
@@ -204,10 +204,11 @@ def test_pod_that_has_the_host_port_ends() -> None:
 
 
 def test_pod_that_excludes_the_pod_ends() -> None:
-    term = PodAffinityTerm("kubernetes.io/hostname", label_selector("x", {"app": "web"}, ()))
-    blocker = a_pod("blocker", node="n", anti_affinity=(term,))
-    found = explained("p", a_node("n", cpu="64"), blocker, a_pod("p", labels={"app": "web"}))
-    assert texts(found) == ["end the pod on n: default/blocker"]
+    term = PodAffinityTerm("kubernetes.io/hostname", label_selector("x", {"app": "web"}, ()), ("default",))
+    blocker = a_pod("blocker", node="n", pod_affinity=pod_affinity(anti_required=(term,)))
+    node = a_node("n", cpu="64", labels={"kubernetes.io/hostname": "n"})
+    found = explained("p", node, blocker, a_pod("p", labels={"app": "web"}))
+    assert texts(found, RemedyKind.PODS_END) == ["end the pod on n: default/blocker"]
 
 
 def test_end_of_a_loan_makes_room_within_the_borrowing_limit() -> None:

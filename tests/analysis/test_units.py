@@ -12,9 +12,10 @@ from aischeduler.engine.self_check import digest
 from aischeduler.model.names import CLUSTER, SCHEDULER_NAME
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
+from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import label_selector
-from aischeduler.model.unsupported_constraints import PodAffinityTerm
+from aischeduler.plugins.inter_pod_affinity import EXISTING
 from tests.analysis.test_plan import NOW, event_of
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
@@ -197,10 +198,12 @@ def test_requests_and_ends_of_pods_are_no_remedies_of_a_pair() -> None:
     assert {one.kind for one in both(node, old, *a_pair()).remedies} == {RemedyKind.NODE}
 
 
-def test_pod_that_excludes_one_of_the_pair_ends() -> None:
-    term = PodAffinityTerm("kubernetes.io/hostname", label_selector("x", {PAIR: "x"}, ()))
-    found = both(a_node("n", cpu="9"), a_pod("blocker", node="n", anti_affinity=(term,)), *a_pair())
-    assert (found.verdict, texts(found)) == (Verdict.HELD, ["end the pod on n: default/blocker"])
+def test_pair_of_which_a_pod_excludes_one_waits_and_says_why() -> None:
+    term = PodAffinityTerm("kubernetes.io/hostname", label_selector("x", {PAIR: "x"}, ()), ("default",))
+    blocker = a_pod("blocker", node="n", pod_affinity=pod_affinity(anti_required=(term,)))
+    found = both(a_node("n", cpu="9", labels={"kubernetes.io/hostname": "n"}), blocker, *a_pair())
+    assert found.verdict is Verdict.WAITS
+    assert EXISTING in found.message
 
 
 def test_running_pod_of_a_pair_names_the_pods_of_its_unit() -> None:

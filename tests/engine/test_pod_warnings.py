@@ -10,8 +10,8 @@ from tests.engine.session import Session, binds
 
 APART = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 NEAR = "spec.affinity.podAffinity"
-ANTI_AFFINITY = Constraint(ConstraintKind.POD_ANTI_AFFINITY, APART)
-NEARBY = Constraint(ConstraintKind.POD_AFFINITY, NEAR)
+ANTI_AFFINITY = Constraint(ConstraintKind.RESOURCE_CLAIM, APART)
+NEARBY = Constraint(ConstraintKind.RESOURCE_CLAIM, NEAR)
 IGNORE = replace(default_profile(), hold_unsupported=False)
 
 

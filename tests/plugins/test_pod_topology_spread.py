@@ -48,7 +48,7 @@ def a_runner(nodes: list[Node], pods: Placed, spec: PodSpec) -> tuple[Runner, Ro
     for node in nodes:
         table.pool[table.see(node)[0]] = 0
     runner = Runner(Plugins((), (NodeAffinity(),), (), (PodTopologySpread(),)), table)
-    table.pod_counts.use(spec.key, runner.counts(spec))
+    table.pod_counts.use(spec, runner.interest(spec))
     for name, labels in pods.items():
         for number, one in enumerate(labels):
             table.add(on_row(a_pod(f"{name}-{number}", labels=one), table.rows[name]))

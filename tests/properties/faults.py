@@ -35,6 +35,7 @@ MODULES: Final = (
         "gangs",
         "lending",
         "node_events",
+        "pod_classes",
         "pod_events",
         "pod_warnings",
     ),

@@ -1,0 +1,104 @@
+"""The classes of pods: which pods are alike to every rule.
+
+The pods of one class have equal specs. While a term of affinity is known, they also are of one namespace and have equal
+labels as far as terms read them, because a term of another pod may select one of them and not the other.
+
+Invariants:
+- A pod of another scheduler keeps the spec that was read. That of a pod on a row does not change its class.
+- When a term reads another label, waiting pods change their classes before they are tried, parked ones by decisions.
+"""
+
+from collections import OrderedDict
+from dataclasses import replace
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace as replace_struct
+
+from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
+
+if TYPE_CHECKING:
+    from aischeduler.engine.cluster import Cluster
+
+SPECS_MAX: Final = 20_000
+"""The most divided specs that are kept; when there are more, all are made again."""
+CHANGED_AT_ONCE: Final = 256
+"""The most parked pods that one decision puts into other classes."""
+
+
+class DividedSpecs:
+    """Specs divided by namespace and labels."""
+
+    def __init__(self) -> None:
+        self._specs: dict[tuple[bytes, str, tuple[tuple[str, str], ...]], PodSpec] = {}
+
+    def of(self, spec: PodSpec, namespace: str, labels: tuple[tuple[str, str], ...]) -> PodSpec:
+        """Return the spec of the pods of this namespace with these labels, from the spec that was read."""
+        key = (spec.own_key, namespace, labels)
+        found = self._specs.get(key)
+        if found is None:
+            if len(self._specs) >= SPECS_MAX:
+                self._specs.clear()
+            digest = blake2b(repr(key).encode(), digest_size=16).digest()
+            found = replace(spec, key=digest, namespace=namespace, labels=labels, origin=spec.own_key)
+            self._specs[key] = found
+        return found
+
+
+def classed(cluster: "Cluster", pod: Pod) -> Pod:
+    """Return the pod with the spec of its class; what its terms read divides classes from now on."""
+    terms, carried = cluster.nodes.pod_counts.terms, pod.spec.pod_affinity.carried
+    if carried and terms.learn(carried):
+        _note_parked(cluster)
+    if not terms.met or not cluster.ours(pod):
+        return pod
+    record = cluster.records.get(pod.uid)
+    if record is not None and record.row != NOWHERE and record.pod.spec.own_key == pod.spec.own_key:
+        return replace_struct(pod, spec=record.pod.spec)
+    return _divided(cluster, pod)
+
+
+def take_class(cluster: "Cluster", record: PodRecord) -> None:
+    """Put a pod, and the pods of the unit that it leads, into their classes as they are now."""
+    if not cluster.nodes.pod_counts.terms.met:
+        return
+    for one in record.together:
+        rename = partial(_rename, cluster, one)
+        if one.queue:
+            cluster.queues[one.queue].reclass(one, rename)
+        else:
+            rename()
+
+
+def take_classes(cluster: "Cluster", pool: str) -> None:
+    """Put some parked pods of this pool into their classes as they are now."""
+    parked, queue = cluster.deferred.dividing[pool], cluster.queues[pool]
+    for _ in range(min(CHANGED_AT_ONCE, len(parked))):
+        _, record = parked.popitem(last=False)
+        if record.queue == pool and record.state is PodState.PARKED and record.leads is None:
+            queue.reclass(record, partial(_rename, cluster, record))
+    if not parked:
+        del cluster.deferred.dividing[pool]
+
+
+def _rename(cluster: "Cluster", record: PodRecord) -> None:
+    pod = _divided(cluster, record.pod)
+    if pod.spec.key != record.pod.spec.key:
+        cluster.rename(record, pod)
+
+
+def _divided(cluster: "Cluster", pod: Pod) -> Pod:
+    keys = cluster.nodes.pod_counts.terms.keys
+    labels = tuple((key, pod.labels[key]) for key in keys if key in pod.labels) if pod.labels else ()
+    spec = cluster.divided.of(pod.spec, pod.namespace, labels)
+    return pod if spec.key == pod.spec.key else replace_struct(pod, spec=spec)
+
+
+def _note_parked(cluster: "Cluster") -> None:
+    """Note the parked pods, which may have to change their classes."""
+    for pool, queue in cluster.queues.items():
+        parked = OrderedDict((one.pod.uid, one) for alike in queue.parked() for one in alike.parked)
+        if parked:
+            cluster.deferred.dividing[pool] = parked

@@ -1,0 +1,197 @@
+"""InterPodAffinity: pods near which, and away from which, a pod runs, by the domains of node labels.
+
+Pods on all nodes of the cluster count, whatever their pool: affinity is about where things are, not about whose they
+are.
+
+Source: kube-scheduler's InterPodAffinity (PreFilter, Filter, PreScore, Score, NormalizeScore).
+"""
+
+from collections import Counter
+from typing import Final
+
+import numpy as np
+
+from aischeduler.framework.node_view import NodeView
+from aischeduler.framework.plugin import PlacementRequest, PreFilterState, PreScoreState, Scores
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.pod_affinity import CarriedKind, PodAffinityTerm
+from aischeduler.state.counted_pods import Counted, SelectedByTerms, selected_by
+from aischeduler.state.domain_counts import DomainCounts, Numbers
+from aischeduler.state.label_index import Mask
+from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_counts import PodCounts
+
+AFFINITY: Final = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
+EXISTING: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+SCORE_MAX: Final = 100
+HARD_WEIGHT: Final = 1
+"""The default of hardPodAffinityWeight: what a required affinity of a pod on a node adds to a score."""
+
+
+class InterPodAffinity:
+    """Filter by required terms, of the pod and of pods on nodes; score by preferred terms, and by required affinity.
+
+    With `ignores_preferences`, a pod without preferred terms is not scored by those of pods on nodes.
+    """
+
+    name = "InterPodAffinity"
+    weight = 2
+
+    def __init__(self, hard_weight: int = HARD_WEIGHT, *, ignores_preferences: bool = False) -> None:
+        self._hard_weight = hard_weight
+        self._ignores_preferences = ignores_preferences
+
+    def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
+        """Return whether the pod has required terms, or a pod objects to it."""
+        own = spec.pod_affinity
+        return bool(own.required or own.anti_required or (nodes.pod_counts.terms and nodes.pod_counts.objecting(spec)))
+
+    def counts(self, spec: PodSpec) -> tuple[Counted, ...]:
+        """Return the pods that the required terms select."""
+        own = spec.pod_affinity
+        near = (selected_by(*own.required),) if own.required else ()
+        return (*near, *(_kept_from(term) for term in own.anti_required))
+
+    def scored(self, spec: PodSpec) -> tuple[Counted, ...]:
+        """Return the pods that the preferred terms select."""
+        return tuple(selected_by(term) for _, term in spec.pod_affinity.preferred)
+
+    def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
+        """Return the domains that matter."""
+        return AffinityState(spec, nodes)
+
+    def prefers(self, spec: PodSpec, nodes: NodeTable) -> bool:
+        """Return whether the pod has preferred terms, or a term of a pod selects it."""
+        own = bool(spec.pod_affinity.preferred)
+        if not nodes.pod_counts.terms or (self._ignores_preferences and not own):
+            return own
+        return own or any(one.kind is not CarriedKind.ANTI_AFFINITY for one in nodes.pod_counts.terms.selecting(spec))
+
+    def prescore(self, ask: PlacementRequest, nodes: NodeTable, before: PreScoreState | None) -> PreScoreState:
+        """Return the domains that score, with their weights."""
+        counts, labels, own = nodes.pod_counts, nodes.labels, ask.spec.pod_affinity.preferred
+        weighted = [(weight, counts.of(selected_by(term)).by_domain(term.topology_key, labels)) for weight, term in own]
+        for one in counts.terms.selecting(ask.spec) if own or not self._ignores_preferences else ():
+            weight = one.weight * (self._hard_weight if one.kind is CarriedKind.AFFINITY else 1)
+            if one.kind is not CarriedKind.ANTI_AFFINITY and weight:
+                weighted.append((weight, counts.of(one).by_domain(one.term.topology_key, labels)))
+        return AffinityScores(weighted)
+
+
+class AffinityState:
+    """The domains of the terms that one class meets. It reads the counts as they are now, trials included."""
+
+    def __init__(self, spec: PodSpec, nodes: NodeTable) -> None:
+        counts, labels, own = nodes.pod_counts, nodes.labels, spec.pod_affinity
+        self._near: list[DomainCounts] = []
+        self._may_be_first = False
+        if own.required:
+            self._by: Counted = selected_by(*own.required)
+            count = counts.of(self._by)
+            self._near = [count.by_domain(term.topology_key, labels) for term in own.required]
+            namespace, labels_of_pods = spec.namespace or "", dict(spec.labels)
+            self._may_be_first = all(
+                term.selects(namespace, labels_of_pods, counts.namespaces, unseen=False) for term in own.required
+            )
+        self._apart = [self._domains(_kept_from(term), term, nodes) for term in own.anti_required]
+        self._existing = [self._domains(one, one.term, nodes) for one in counts.objecting(spec)]
+
+    def filter(self, at: NodeView) -> Mask:
+        """Return a mask of the rows where every required term holds, with claims and without."""
+        mask = self._beside(at)
+        for by, domains in (*self._apart, *self._existing):
+            mask = mask & ~_taken(by, domains, at)
+        return mask
+
+    def resolvable(self, at: NodeView) -> Mask:
+        """Return a mask of the rows where the affinity holds: pods that leave do not help it."""
+        return self._beside(at)
+
+    def reasons(self, at: NodeView) -> Counter[str]:
+        """Count each row for the affinity, else for its anti-affinity, else for that of pods on nodes."""
+        found, left = Counter[str](), at
+        for reason, domains in ((ANTI_AFFINITY, self._apart), (EXISTING, self._existing)):
+            if reason is ANTI_AFFINITY:
+                beside = self._beside(left)
+                found[AFFINITY] = int(np.count_nonzero(~beside))
+                left = NodeView(at.nodes, left.rows[beside])
+            taken = np.zeros(len(left), dtype=np.bool_)
+            for by, one in domains:
+                taken |= _taken(by, one, left)
+            found[reason] = int(np.count_nonzero(taken))
+            left = NodeView(at.nodes, left.rows[~taken])
+        return +found
+
+    def _beside(self, at: NodeView) -> Mask:
+        """Return a mask of the rows with every label, and with pods in every domain that all terms select.
+
+        The first of a set of pods that select themselves may come to any row with the labels.
+        """
+        if not self._near:
+            return np.ones(len(at), dtype=np.bool_)
+        labelled = np.logical_and.reduce([domains.of_row[at.rows] >= 0 for domains in self._near])
+        mask: Mask = labelled & self._among(at, claims=False)
+        if any(domains.total_claims for domains in self._near):
+            mask &= self._among(at, claims=True)
+        return mask
+
+    def _among(self, at: NodeView, *, claims: bool) -> Mask:
+        """Return a mask of the rows with selected pods in every domain; where there are none at all, of all rows."""
+        among = np.ones(len(at), dtype=np.bool_)
+        nowhere = np.full(len(at), self._may_be_first, dtype=np.bool_)
+        for domains in self._near:
+            total = domains.total + (domains.total_claims if claims else 0)
+            there = domains.pods + domains.claims if claims else domains.pods
+            gone = _gone(self._by, at, domains)
+            among &= there[domains.of_row[at.rows]] > gone
+            nowhere &= total <= gone
+        return among | nowhere
+
+    @staticmethod
+    def _domains(by: Counted, term: PodAffinityTerm, nodes: NodeTable) -> tuple[Counted, DomainCounts]:
+        return by, nodes.pod_counts.of(by).by_domain(term.topology_key, nodes.labels)
+
+
+class AffinityScores:
+    """The weights of domains for one class."""
+
+    def __init__(self, weighted: list[tuple[int, DomainCounts]]) -> None:
+        self._weighted = weighted
+
+    def score(self, at: NodeView) -> Scores:
+        """Return 100 for the rows with the largest sum of weights, 0 for those with the smallest."""
+        total: Scores = np.zeros(len(at), dtype=np.int64)
+        for weight, domains in self._weighted:
+            total += weight * domains.pods[domains.of_row[at.rows]]
+        least, most = int(total.min()), int(total.max())
+        if least == most:
+            return np.zeros_like(total)
+        scaled: Scores = (SCORE_MAX * ((total - least) / (most - least))).astype(np.int64)
+        return scaled
+
+
+def kept_away_by(spec: PodSpec, counts: PodCounts) -> list[Counted]:
+    """Return what counts the pods beside which pods of this class may not run, by their terms or those of others."""
+    own = (_kept_from(term) for term in spec.pod_affinity.anti_required)
+    return [*dict.fromkeys(own), *counts.objecting(spec)]
+
+
+def _kept_from(term: PodAffinityTerm) -> SelectedByTerms:
+    """Return the pods from which a required anti-affinity keeps away: in doubt, a pod is among them."""
+    return selected_by(term, unseen=True)
+
+
+def _taken(by: Counted, domains: DomainCounts, at: NodeView) -> Mask:
+    """Return a mask of the rows in whose domain such a pod is, or owns a claim."""
+    there = domains.pods + domains.claims
+    taken: Mask = there[domains.of_row[at.rows]] > _gone(by, at, domains)
+    return taken
+
+
+def _gone(by: Counted, at: NodeView, domains: DomainCounts) -> Numbers | int:
+    """Return how many of these pods a search for victims has removed from each row; without the label, none."""
+    apart = at.nodes.pod_counts.apart
+    if apart is None or by not in apart:
+        return 0
+    return np.where(domains.of_row[at.rows] >= 0, apart[by][at.rows], 0)

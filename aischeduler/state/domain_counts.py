@@ -1,0 +1,43 @@
+"""The pods of one count by the domains of a node label: one domain for each value, over all pools."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from aischeduler.state.label_index import Rows
+
+Numbers = npt.NDArray[np.int64]
+
+
+class DomainCounts:
+    """The numbers of `pods` and of owners of `claims` by domain; rows without the label are in the last, empty one.
+
+    `of_row` has the number of the domain of each row, -1 without the label: as an index it is that of the last domain.
+    """
+
+    def __init__(self, of_row: Rows, pods: Mapping[int, int], claims: Mapping[int, int]) -> None:
+        self.of_row = of_row
+        domains = int(of_row.max(initial=-1)) + 2
+        self.pods: Numbers = np.zeros(domains, dtype=np.int64)
+        self.claims: Numbers = np.zeros(domains, dtype=np.int64)
+        for total, numbers in ((self.pods, pods), (self.claims, claims)):
+            if numbers:
+                rows = np.fromiter(numbers.keys(), dtype=np.intp, count=len(numbers))
+                np.add.at(total, of_row[rows], np.fromiter(numbers.values(), dtype=np.int64, count=len(numbers)))
+            total[-1] = 0
+
+    def change(self, row: int, by: int, *, claims: bool) -> None:
+        """Add to the domain of a row; a table that has grown since needs new domains anyway."""
+        if row < len(self.of_row) and self.of_row[row] >= 0:
+            (self.claims if claims else self.pods)[self.of_row[row]] += by
+
+    @property
+    def total(self) -> int:
+        """The pods in all domains; pods on rows without the label do not count."""
+        return int(self.pods.sum())
+
+    @property
+    def total_claims(self) -> int:
+        """The owners of claims in all domains."""
+        return int(self.claims.sum())

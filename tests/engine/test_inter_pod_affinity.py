@@ -1,0 +1,207 @@
+"""Inter-pod affinity in the engine: what pods exclude and attract, classes of pods, wake-ups, and making room."""
+
+import pytest
+
+from aischeduler.model.events import NamespaceSeen, PodGone
+from aischeduler.model.pod import Pod
+from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
+from aischeduler.model.selectors import LabelSelector, Operator, Requirement, label_selector
+from aischeduler.plugins.inter_pod_affinity import AFFINITY, ANTI_AFFINITY, EXISTING
+from tests.build import a_node, a_pod, a_pool
+from tests.engine.session import Session, binds, evictions, nominations, reports
+
+HOST = "kubernetes.io/hostname"
+DB = {"app": "db"}
+
+
+def selector(**labels: str) -> LabelSelector:
+    return label_selector("labelSelector", labels, ())
+
+
+def term(
+    *namespaces: str, key: str = HOST, matching: LabelSelector | None = None, among: LabelSelector | None = None
+) -> PodAffinityTerm:
+    named = namespaces if namespaces or among is not None else ("default",)
+    return PodAffinityTerm(key, matching or selector(app="db"), named, among)
+
+
+def guard(name: str, one: PodAffinityTerm, node: str = "far", scheduler_name: str = "other") -> Pod:
+    """Return a pod on a node that keeps the pods of this term away."""
+    return a_pod(name, node=node, scheduler_name=scheduler_name, pod_affinity=pod_affinity(anti_required=(one,)))
+
+
+def hosts(*names: str, cpu: str = "9", zone: str = "a") -> Session:
+    return Session(*(a_node(name, cpu=cpu, labels={HOST: name, "zone": zone}) for name in names))
+
+
+@pytest.mark.parametrize("scheduler_name", ["other", "ai-scheduler"])
+def test_pod_that_a_pod_on_a_node_excludes_goes_to_another_domain_or_waits(scheduler_name: str) -> None:
+    session = hosts("far", "near", cpu="2")
+    session.see(guard("db-0", term(), scheduler_name=scheduler_name), a_pod("p", cpu="2", labels=DB))
+    assert binds(session.decide()) == {"p": "near"}
+    session.see(a_pod("next", labels=DB))
+    said = session.decide()
+    assert (binds(said), EXISTING in reports(said)["next"]) == ({}, True)
+    session.tell(PodGone("uid-db-0"))
+    assert binds(session.decide()) == {"next": "far"}
+
+
+@pytest.mark.parametrize(
+    ("one", "waits"),
+    [
+        (term(), True),
+        (term(matching=selector(app="web")), False),
+        (term(matching=selector()), True),
+        (term(matching=LabelSelector((Requirement("app", Operator.EXISTS),))), True),
+        (term(matching=LabelSelector((Requirement("app", Operator.IN, ("db", "web")),))), True),
+        (term(matching=LabelSelector((Requirement("app", Operator.NOT_IN, ("db",)),))), False),
+        (term("other"), False),
+        (term("other", "default"), True),
+        (term(among=selector()), True),
+        (term(among=selector(team="a")), True),
+        (term(among=selector(team="b")), False),
+        (term("default", among=selector(team="b")), True),
+        (term(key="no-such-label"), False),
+        (PodAffinityTerm(HOST, None, ("default",)), False),
+    ],
+)
+def test_terms_exclude_the_pods_that_their_selectors_and_namespaces_match(one: PodAffinityTerm, waits: bool) -> None:
+    session = hosts("far")
+    session.tell(NamespaceSeen("default", {"team": "a"}))
+    session.see(guard("db-0", one), a_pod("p", labels=DB))
+    assert (binds(session.decide()) == {}) == waits
+
+
+def test_term_of_two_pods_excludes_until_both_are_gone() -> None:
+    session = hosts("far")
+    session.see(guard("db-0", term()), guard("db-1", term()), a_pod("p", labels=DB))
+    session.decide()
+    session.tell(PodGone("uid-db-0"))
+    assert binds(session.decide()) == {}
+    session.tell(PodGone("uid-db-1"))
+    assert list(binds(session.decide())) == ["p"]
+
+
+def test_waiting_pod_whose_labels_change_is_tried_again() -> None:
+    session = hosts("far")
+    session.see(guard("db-0", term()), a_pod("p", labels=DB))
+    session.decide()
+    session.see(a_pod("p", labels={"app": "web"}))
+    assert list(binds(session.decide())) == ["p"]
+
+
+def test_pod_of_a_namespace_with_unknown_labels_keeps_away_until_they_are_known() -> None:
+    session = hosts("far")
+    session.see(guard("db-0", term(among=selector(team="b"))), a_pod("p", labels=DB))
+    assert list(reports(session.decide())) == ["p"]
+    session.tell(NamespaceSeen("default", {"team": "b"}))
+    assert binds(session.decide()) == {}
+    session.tell(NamespaceSeen("default", {"team": "a"}))
+    assert list(binds(session.decide())) == ["p"]
+
+
+def test_pods_of_one_spec_that_a_new_term_tells_apart_do_not_wait_for_each_other() -> None:
+    session = hosts("far", cpu="1")
+    session.see(a_pod("old", cpu="1", node="far", priority=9), a_pod("one", labels=DB), a_pod("two"))
+    assert binds(session.decide()) == {}
+    session.see(guard("db-0", term(), scheduler_name="other"))
+    session.see(a_node("far", cpu="2", labels={HOST: "far"}))
+    session.tell(PodGone("uid-old"))
+    assert binds(session.decide(10)) == {"two": "far"}
+
+
+def test_pods_come_together_where_the_first_of_them_is() -> None:
+    near = pod_affinity(required=(term(key="zone"),))
+    session = Session(
+        *(a_node(name, cpu="2", labels={"zone": zone}) for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b"))),
+        a_node("bare", cpu="9"),
+    )
+    session.see(*(a_pod(f"p-{number}", labels=DB, pod_affinity=near) for number in range(5)))
+    placed = binds(session.decide())
+    zones = {node[0] for node in placed.values()}
+    assert (len(placed), zones) == ((4, {"a"}) if "a" in zones else (2, {"b"}))
+
+
+def test_pod_waits_until_a_pod_that_it_needs_is_there() -> None:
+    session = hosts("far", "near", cpu="2")
+    session.see(a_pod("p", pod_affinity=pod_affinity(required=(term(),))))
+    assert AFFINITY in reports(session.decide())["p"]
+    session.see(a_pod("db-0", labels=DB, node="near"))
+    assert binds(session.decide()) == {"p": "near"}
+
+
+def test_replicas_that_keep_apart_take_one_domain_each_and_the_next_waits() -> None:
+    away = pod_affinity(anti_required=(term(),))
+    session = hosts("n1", "n2", "n3")
+    session.see(*(a_pod(f"p-{number}", labels=DB, pod_affinity=away) for number in range(4)))
+    said = session.decide()
+    assert sorted(binds(said).values()) == ["n1", "n2", "n3"]
+    assert any(ANTI_AFFINITY in text for text in reports(said).values())
+    gone = next(iter(binds(said)))
+    session.tell(PodGone(f"uid-{gone}"))
+    assert list(binds(session.decide(10)).values()) == [binds(said)[gone]]
+
+
+def test_only_the_pod_that_keeps_away_is_evicted() -> None:
+    session = Session(a_node("n", cpu="9", labels={HOST: "n"}))
+    session.see(a_pod("low", node="n"), guard("db-0", term(), node="n", scheduler_name="ai-scheduler"))
+    session.see(a_pod("high", priority=10, labels=DB))
+    said = session.decide()
+    assert (set(evictions(said)), nominations(said)) == ({"db-0"}, {"high": "n"})
+
+
+def test_pod_is_evicted_for_a_pod_that_keeps_away_from_it() -> None:
+    session = Session(a_node("n", cpu="9", labels={HOST: "n"}))
+    session.see(a_pod("low", node="n"), a_pod("db-0", node="n", labels=DB))
+    session.see(a_pod("high", priority=10, pod_affinity=pod_affinity(anti_required=(term(),))))
+    assert set(evictions(session.decide())) == {"db-0"}
+
+
+def test_no_pod_is_evicted_on_which_an_affinity_depends() -> None:
+    session = Session(a_node("n", cpu="1", labels={HOST: "n"}), a_node("m", cpu="9", labels={HOST: "m"}))
+    session.see(a_pod("db-0", node="n", labels=DB))
+    session.see(a_pod("high", priority=10, pod_affinity=pod_affinity(required=(term(),))))
+    assert evictions(session.decide()) == {}
+
+
+def test_excluded_pod_blocks_no_loan() -> None:
+    lender = a_pool("lender", labels={"team": "lender"})
+    session = Session(lender, a_pool("home"), a_node("n", cpu="1", labels={"team": "lender", HOST: "n"}))
+    session.see(a_node("far", cpu="1", labels={HOST: "n"}))
+    session.see(guard("db-0", term()), a_pod("own", pool="lender", labels=DB), a_pod("guest", pool="home"))
+    assert binds(session.decide()) == {"guest": "n"}
+
+
+def test_pods_on_nodes_of_other_pools_count() -> None:
+    session = Session(a_pool("one", labels={"team": "x"}), a_pool("two", labels={"team": "y"}, disable_sharing=True))
+    session.see(a_node("x1", labels={"team": "x", "zone": "a"}), a_node("x2", labels={"team": "x", "zone": "b"}))
+    session.see(a_node("y1", labels={"team": "y", "zone": "a"}), guard("db-0", term(key="zone"), node="y1"))
+    session.see(a_pod("p", pool="one", labels=DB))
+    assert binds(session.decide()) == {"p": "x2"}
+
+
+def test_term_of_ten_thousand_pods_is_counted_once() -> None:
+    session = Session(a_node("far", pods=20_000, labels={HOST: "far"}), a_node("near", cpu="0", labels={HOST: "near"}))
+    session.scheduler.often = False
+    session.scheduler.closely = False
+    session.see(*(guard(f"db-{number}", term()) for number in range(10_000)))
+    counts = session.scheduler._cluster.nodes.pod_counts
+    assert len(counts.all()) == 1
+    session.see(a_pod("p", cpu="0", labels=DB), a_pod("q", cpu="0"))
+    placed = binds(session.decide())
+    assert placed["p"] == "near"
+    session.tell(*(PodGone(f"uid-db-{number}") for number in range(10_000)))
+    assert (counts.all(), counts._index._found, counts.terms._index._found) == ((), {}, {})
+
+
+def test_preferred_terms_of_both_sides_choose_the_domain() -> None:
+    near, away = pod_affinity(preferred=((50, term()),)), pod_affinity(preferred=((-50, term()),))
+    for terms, node in ((near, "far"), (away, "near")):
+        session = hosts("far", "near", cpu="64")
+        session.see(a_pod("db-0", cpu="10m", memory="1Mi", labels=DB, node="far"))
+        session.see(a_pod("p", cpu="10m", memory="1Mi", pod_affinity=terms))
+        assert binds(session.decide()) == {"p": node}
+        session = hosts("far", "near", cpu="64")
+        session.see(a_pod("wants", cpu="10m", memory="1Mi", node="far", pod_affinity=terms))
+        session.see(a_pod("p", cpu="10m", memory="1Mi", labels=DB))
+        assert binds(session.decide()) == {"p": node}
