@@ -1,0 +1,190 @@
+"""The cases of kube-scheduler's queue, cache, messages and groups (Q, C, M, G) by their names, on the engine.
+
+Q1 and Q8 stand in tests/state/test_scheduling_queue.py, Q6 in tests/plugins/test_small_rules.py. D1 and D2 (how many
+nodes are tried, and in which order) have no counterpart: every node is tried.
+"""
+
+import pytest
+
+from aischeduler.model.events import BindRefusal, BindRefused, Event, GangSeen, NodeGone, NodeSeen, PodGone, PodSeen
+from aischeduler.model.node import NO_SCHEDULE, Taint
+from aischeduler.model.pod import Pod
+from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
+from aischeduler.model.selectors import label_selector
+from aischeduler.state.pod_records import Backoff
+from aischeduler.state.scheduling_queue import NET_SECONDS
+from tests.build import a_node, a_pod
+from tests.engine.session import Session, binds, evictions, reports
+from tests.gangs import a_gang, members
+
+HOST = "kubernetes.io/hostname"
+DB = {"app": "db"}
+NEAR_DB = pod_affinity(required=(PodAffinityTerm(HOST, label_selector("x", DB, ()), ("default",)),))
+CLOSED = (Taint("dedicated", "x", NO_SCHEDULE),)
+
+
+def test_backoff_doubles_with_every_refusal_up_to_its_limit() -> None:
+    """Q2."""
+    backoff = Backoff()
+    assert [backoff.seconds(number) for number in range(6)] == [1, 2, 4, 8, 10, 10]
+
+
+def test_event_moves_only_the_pods_that_it_can_help() -> None:
+    """Q3: a node that is still too small wakes no pod."""
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="4"))
+    session.decide()
+    tried = session.scheduler._cluster.decisions
+    session.see(a_node("m", cpu="2"))
+    assert (binds(session.decide(20)), session.scheduler._cluster.decisions) == ({}, tried)
+    session.see(a_node("m", cpu="4"))
+    assert binds(session.decide()) == {"p": "m"}
+
+
+def test_event_while_a_pod_is_being_bound_is_not_lost() -> None:
+    """Q4: the Binding fails after a node came; the pod is tried again at once or after its backoff."""
+    session = Session(a_node("n", cpu="1"), a_pod("p"))
+    assert binds(session.decide()) == {"p": "n"}
+    session.see(a_node("m", cpu="1"))
+    session.tell(NodeGone("n"), BindRefused("uid-p", "n", BindRefusal.STALE, "gone"))
+    assert binds(session.decide(20)) == {"p": "m"}
+
+
+def test_pod_that_waited_for_five_minutes_is_tried_again() -> None:
+    """Q5."""
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="4"))
+    session.decide()
+    assert session.scheduler.waiting()["default"] == {"parked": 1}
+    before = session.scheduler._cluster.decisions
+    session.decide(NET_SECONDS + 1)
+    assert session.scheduler._cluster.decisions == before + 1
+
+
+def near_db(name: str = "p") -> Pod:
+    return a_pod(name, cpu="100m", pod_affinity=NEAR_DB)
+
+
+@pytest.mark.parametrize(
+    ("given", "pod", "event"),
+    [
+        ((a_node("n", cpu="1"),), a_pod("p", cpu="4"), NodeSeen(a_node("m", cpu="4"))),
+        ((a_node("n", taints=CLOSED),), a_pod("p"), NodeSeen(a_node("n"))),
+        ((a_node("n", pods=1), a_pod("old", node="n", priority=9)), a_pod("p"), PodGone("uid-old")),
+        ((a_node("n", labels={HOST: "n"}),), near_db(), PodSeen(a_pod("db", labels=DB, node="n"))),
+        (
+            (a_node("n", labels={HOST: "n"}), a_pod("web", node="n")),
+            near_db(),
+            PodSeen(a_pod("web", labels=DB, node="n")),
+        ),
+        ((a_node("n"),), a_pod("p", node_selector={"disk": "ssd"}), NodeSeen(a_node("n", labels={"disk": "ssd"}))),
+    ],
+    ids=["node added", "taint removed", "pod gone", "affinity target added", "target relabelled", "label added"],
+)
+def test_waiting_pod_is_bound_once_an_event_makes_it_fit(given: tuple[object, ...], pod: Pod, event: Event) -> None:
+    """Q7."""
+    session = Session(*given, pod)  # type: ignore[arg-type]
+    assert "p" not in binds(session.decide())
+    session.tell(event)
+    assert list(binds(session.decide(20))) == ["p"]
+
+
+def test_room_of_an_assumed_pod_that_is_deleted_is_free_at_once() -> None:
+    """C1 and C2: the late answer of its Binding changes nothing."""
+    session = Session(a_node("n", cpu="1"), a_pod("p"))
+    session.decide()
+    session.tell(PodGone("uid-p"))
+    session.see(a_pod("next"))
+    assert binds(session.decide()) == {"next": "n"}
+    session.tell(BindRefused("uid-p", "n", BindRefusal.TAKEN, "late"))
+    assert binds(session.decide(20)) == {}
+
+
+def test_pod_that_the_watch_shows_elsewhere_counts_there() -> None:
+    """C1."""
+    session = Session(a_node("n", cpu="1"), a_pod("p"))
+    session.decide()
+    session.see(a_node("m", cpu="1"), a_pod("p", node="m"), a_pod("next"))
+    assert binds(session.decide()) == {"next": "n"}
+
+
+def test_node_that_comes_again_with_another_size_has_that_size() -> None:
+    """C3."""
+    session = Session(a_node("n", cpu="4"), a_pod("p", node="n"))
+    session.tell(NodeGone("n"))
+    session.see(a_node("n", cpu="2"), a_pod("two", cpu="2"), a_pod("one"))
+    assert binds(session.decide()) == {"one": "n"}
+
+
+def test_refused_binding_of_a_bound_pod_binds_it_no_second_time() -> None:
+    """C4."""
+    session = Session(a_node("n", cpu="2"), a_pod("p"))
+    session.decide()
+    session.see(a_pod("p", node="n"))
+    session.tell(BindRefused("uid-p", "n", BindRefusal.TAKEN, "already bound"))
+    assert binds(session.decide(20)) == {}
+    session.see(a_pod("big", cpu="2"), a_pod("small"))
+    assert binds(session.decide(20)) == {"small": "n"}
+
+
+def test_reasons_are_counted_by_node_and_sorted_as_texts() -> None:
+    """M1 and M3: a node that lacks two resources counts for both."""
+    nodes = [a_node(f"small-{number}", cpu="1") for number in range(3)]
+    closed = [a_node(f"closed-{number}", taints=CLOSED) for number in range(2)]
+    session = Session(*nodes, *closed, a_pod("p", cpu="4"))
+    said = reports(session.decide())["p"]
+    assert "0/5 nodes are available: 2 node(s) had untolerated taint(s), 3 Insufficient cpu." in said
+    session.see(a_pod("q", cpu="4", memory="64Ti"))
+    said = reports(session.decide())["q"]
+    assert "2 node(s) had untolerated taint(s), 3 Insufficient cpu, 3 Insufficient memory." in said
+
+
+def test_cluster_without_nodes_says_so() -> None:
+    """M2."""
+    assert "no nodes available to schedule pods" in reports(Session(a_pod("p")).decide())["p"]
+
+
+def gang(name: str, size: int, least: int) -> tuple[GangSeen, list[Pod]]:
+    """Return a gang of which `least` pods start together, and its pods."""
+    group = a_gang(name, least)
+    return GangSeen(group), members(group, size, cpu="1")
+
+
+def test_gang_waits_for_its_minimum_and_then_starts_whole() -> None:
+    """G1."""
+    group, pods = gang("g", 3, 3)
+    session = Session(a_node("n", cpu="9"))
+    session.tell(group)
+    session.see(*pods[:2])
+    assert binds(session.decide()) == {}
+    session.see(pods[2])
+    assert len(binds(session.decide())) == 3
+
+
+def test_of_two_gangs_with_room_for_one_exactly_one_starts() -> None:
+    """G2."""
+    session, gangs = Session(a_node("n", cpu="4")), (gang("one", 3, 3), gang("two", 3, 3))
+    for group, pods in gangs:
+        session.tell(group)
+        session.see(*pods)
+    placed = session.decide()
+    assert sorted(binds(placed)) == sorted(pod.name for pod in gangs[0][1])
+    assert evictions(placed) == {}
+
+
+def test_room_is_free_for_others_while_a_gang_waits() -> None:
+    """G3: a gang that waits holds nothing."""
+    group, pods = gang("g", 3, 3)
+    session = Session(a_node("n", cpu="2"))
+    session.tell(group)
+    session.see(*pods)
+    assert binds(session.decide()) == {}
+    session.see(a_pod("single", cpu="2"))
+    assert binds(session.decide()) == {"single": "n"}
+
+
+def test_pods_beyond_the_minimum_start_as_room_allows() -> None:
+    """G4."""
+    group, pods = gang("g", 6, 3)
+    session = Session(a_node("n", cpu="4"))
+    session.tell(group)
+    session.see(*pods)
+    assert len(binds(session.decide())) == 4
