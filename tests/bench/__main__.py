@@ -26,6 +26,7 @@ from tests.bench.cases import (
     proposing,
     restart,
     scale,
+    shapes,
     steps,
     tail,
 )
@@ -35,7 +36,7 @@ from tests.bench.spec import Case
 from tests.bench.tables import print_case
 from tests.controlplane.part import PartError
 
-MODULES = (steps, scale, pathological, observing, proposing, restart, backlog, burst, tail, explaining, gangs)
+MODULES = (steps, scale, pathological, observing, proposing, restart, backlog, burst, tail, explaining, gangs, shapes)
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results" / "latest.json"
 ROUNDS_MAX = 50

@@ -40,14 +40,7 @@ REMOVALS_MAX = 20
 ALL_DIFFERENT = 0
 SHAPES = 48
 ZONE = "topology.kubernetes.io/zone"
-SPREAD_LABELS = {"app": "train"}
-SPREAD = {
-    "maxSkew": 1,
-    "topologyKey": ZONE,
-    "whenUnsatisfiable": "DoNotSchedule",
-    "labelSelector": {"matchLabels": SPREAD_LABELS},
-}
-"""The hard constraint of the pods of a scene with zones."""
+HOST = "kubernetes.io/hostname"
 
 
 class MissingAssetsError(Exception):
@@ -58,8 +51,8 @@ class MissingAssetsError(Exception):
 class Scene:
     """The cluster before the first run. `shapes` is the number of different pod specs (0: every pod differs).
 
-    With `zones` the nodes are in as many zones, and the pods must be spread over them. With `gang` each so many pods
-    start together.
+    With `zones` the nodes are in as many zones. With `gang` each so many pods start together. `dress` changes the pod
+    of a number.
     """
 
     nodes: int
@@ -67,18 +60,18 @@ class Scene:
     shapes: int = SHAPES
     zones: int = 0
     gang: int = 0
+    dress: Callable[[int, Json], None] | None = None
 
     def pod(self, number: int, namespace: str, side: str) -> Json:
         """Return a pod of which ten fit on a node; for kube-scheduler a node selector names the nodes of its pool."""
         shape = number % self.shapes if self.shapes else number
         told = side == PEER and self.pools > 1
         document = self._pod(number, shape, namespace, side, told=told)
-        if self.zones:
-            document["metadata"]["labels"] = dict(SPREAD_LABELS)
-            document["spec"]["topologySpreadConstraints"] = [SPREAD]
         if self.gang:
             labels = {GANG_KEY: f"gang-{number // self.gang}", GANG_MIN_KEY: str(self.gang)}
             document["metadata"]["labels"] = labels
+        if self.dress is not None:
+            self.dress(number, document)
         return document
 
     def _pod(self, number: int, shape: int, namespace: str, side: str, *, told: bool) -> Json:
@@ -119,8 +112,9 @@ def team_of(number: int, pools: int) -> dict[str, str]:
 
 
 def a_node(number: int, scene: Scene) -> Json:
-    zone = {ZONE: f"zone-{number % scene.zones}"} if scene.zones else {}
-    return node_object(node_name(number), cpu="64", memory="256Gi", labels=team_of(number, scene.pools) | zone)
+    name = node_name(number)
+    zone = {ZONE: f"zone-{number % scene.zones}", HOST: name} if scene.zones else {}
+    return node_object(name, cpu="64", memory="256Gi", labels=team_of(number, scene.pools) | zone)
 
 
 class Arena:
@@ -142,15 +136,18 @@ class Arena:
         create_pods(self.plane, namespace, [self.scene.pod(number, namespace, side) for number in range(pods)])
         wait_quiet(self.plane.pid("kube-apiserver"))
 
-    def fill(self, pods: int) -> None:
-        """Create bound pods in their own namespace, on all nodes in turn."""
+    def fill(self, pods: int, side: str = OURS, dress: Callable[[Json], None] | None = None) -> str:
+        """Create bound pods in their own namespace, on all nodes in turn; return the namespace."""
         namespace = self.new_namespace()
         bound = []
         for number in range(pods):
-            document = self.scene.pod(number, namespace, OURS)
+            document = self.scene.pod(number, namespace, side)
             document["spec"]["nodeName"] = node_name(number % self.scene.nodes)
+            if dress is not None:
+                dress(document["spec"])
             bound.append(compact(document))
         arrive(self.plane.kubeconfig, namespace, bound, FLAT_OUT)
+        return namespace
 
     def let_arrive(self, namespace: str, side: str, pods: int, per_second: float) -> dict[str, float]:
         """Create pods for a side at a rate; return the time of each POST by pod name."""
@@ -191,11 +188,15 @@ class Arena:
 
     def empty(self, history: History, namespace: str) -> None:
         """Delete the pods of a run; one request may time out before it has deleted all of them."""
+        self.delete_pods(namespace)
+        wait(history, lambda: not history.pods(namespace), "an empty namespace")
+
+    def delete_pods(self, namespace: str) -> None:
+        """Delete the pods of a namespace."""
         for _ in range(REMOVALS_MAX):
             with suppress(TimeoutError):
                 self.plane.api("DELETE", f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})
                 break
-        wait(history, lambda: not history.pods(namespace), "an empty namespace")
 
     def _start_peer(self) -> int:
         try:

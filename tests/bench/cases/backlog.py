@@ -25,9 +25,6 @@ from tests.real.history import History
 
 PODS = 10_000
 PODS_SHORT = 4_000
-ZONES = 3
-SPREAD_OF_PEER = 2.5
-"""Pods with hard spread constraints per second, against kube-scheduler."""
 OWN_CPU_OF_SERVER = 0.2
 """Own CPU per pod, as a share of the CPU that a Binding of a flood costs the API server and etcd."""
 BINDING_CPU = "own CPU ms/pod, first to last Binding"
@@ -46,20 +43,7 @@ def cases(shrink: int) -> tuple[Case, ...]:
             backlog(Scene(nodes, 20), PODS // shrink),
             backlog(Scene(nodes, 20, ALL_DIFFERENT), PODS // shrink),
         ]
-    found.append(spread(5_000 // shrink, PODS_SHORT // shrink))
     return tuple(found)
-
-
-def spread(nodes: int, pods: int) -> Case:
-    scene = Scene(nodes, zones=ZONES)
-    return Case(
-        name=f"spread-{nodes}n-{pods}",
-        about=f"{pods:,} waiting pods with a hard constraint over {ZONES} zones, {nodes:,} nodes, one API server",
-        sides=(OURS, FLOOD_BY_AIOHTTP, PEER),
-        open=partial(opened, scene, pods),
-        goals=(Goal("pods/s", SPREAD_OF_PEER, peer=PEER),),
-        needs_server=True,
-    )
 
 
 def backlog(scene: Scene, pods: int, *, short: bool = False) -> Case:
