@@ -11,11 +11,13 @@ from aischeduler.engine.invariants import check
 from aischeduler.engine.self_check import POSTPONED_MAX_SECONDS, SELF_CHECK_SECONDS, SMALL_MAX
 from aischeduler.model.allocation import Allocation
 from aischeduler.model.events import PodSeen
+from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import HostPort
 from aischeduler.state.node_table import UNOFFERED
 from aischeduler.state.pod_records import PodState
-from tests.build import a_node, a_pod, a_pool
+from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
+from tests.gangs import a_gang, members
 from tests.laws.stuck import stuck
 
 A = {"pool": "a"}
@@ -83,6 +85,20 @@ def test_pod_with_a_lost_wake_up_is_found() -> None:
     cluster = session.scheduler._cluster
     cluster.nodes.allocatable[0, cluster.nodes.rows["n"]] = 20_000  # as if the wake-up had been lost
     assert {(lost.uid, lost.state) for lost in stuck(cluster)} >= {("uid-large", PodState.PARKED)}
+
+
+def test_gang_that_may_evict_is_stuck_once_no_row_that_it_needs_is_about_to_be_offered() -> None:
+    c = a_pool("c", labels={"pool": "c"})
+    session = Session(c, a_node("own", cpu="2"), a_node("theirs", cpu="2", labels={"pool": "c"}))
+    session.see(a_pod("p", cpu="2"), a_pod("q", cpu="2", pool="c"))
+    session.decide()
+    session.see(*members(a_gang("g", 2, GangSource.LABELS), 2, priority=5))
+    session.decide()
+    session.see(replace(c, invalid="spec: broken"))  # the row falls to the pool of the gang: a pod on each row may go
+    cluster = session.scheduler._cluster
+    assert stuck(cluster) == ()
+    cluster.deferred.rows.clear()
+    assert [(lost.uid, lost.by) for lost in stuck(cluster)] == [("uid-g-0", "a refresh before it preempts")]
 
 
 def test_violation_is_returned_and_counted_at_the_next_check() -> None:

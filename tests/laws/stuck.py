@@ -3,8 +3,8 @@
 Invariants:
 - A pod that is about to be tried is not stuck. Neither is a pod of the same class and home pool as a pod that is about
   to be tried: the latter wakes the former. Neither is a pod whose lender is about to be checked, nor a pod that fits on
-  a row that is offered to another pod: a row that is not taken is offered again. Nor is a pod that fits on a changed
-  row: its pool is about to offer it.
+  a row that is offered to another pod: a row that is not taken is offered again. Nor is a pod that fits, or evicts, on
+  a changed row: its pool is about to offer it.
 - A pod that would only wait for leaving pods is not stuck: it is woken when they are gone.
 - A nominated pod waits for its own room; it is stuck where there is unclaimed room, not where it could take the room of
   an owner behind it.
@@ -95,12 +95,18 @@ def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
                 yield f"taking room on {node}"
         case MakeRoom(node, victims) if parked and victims and not _is_offered(cluster, pool, proposal):
             yield f"preempting on {node} {victims}"
-        case Wait(WaitFor.REFRESH) if parked and not _awaits(cluster, record):
+        case Wait(WaitFor.REFRESH) if parked and not _awaits(cluster, record) and _evicts_elsewhere(cluster, record):
             yield "a refresh before it preempts"
         case Wait() | Borrow() if parked and _may_borrow(cluster, record):
             found = propose(cluster, record, pool, cluster.now, known=True)
             if isinstance(found, Borrow) and _is_missed(cluster, found.lender):
                 yield f"borrowing from {found.lender}"
+
+
+def _evicts_elsewhere(cluster: Cluster, record: PodRecord) -> bool:
+    """Return whether the pod, or its unit, would request a refresh without the rows that are about to be offered."""
+    proposal = propose_on(cluster, record, record.home, _not_offered(cluster, record.home))
+    return isinstance(proposal, Wait) and proposal.waits_for is WaitFor.REFRESH
 
 
 def _may_borrow(cluster: Cluster, record: PodRecord) -> bool:
