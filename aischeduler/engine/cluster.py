@@ -313,6 +313,8 @@ class Cluster:
 
     def forget_eviction(self, uid: str) -> bool:
         """Drop the requested eviction of a pod; return whether there was one."""
+        if uid in self.victims:
+            self.units.touch(self.records[uid])
         return self.victims.pop(uid, None) is not None
 
     def leaving(self, uid: str) -> bool:

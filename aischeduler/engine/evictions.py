@@ -53,6 +53,8 @@ def evict(
     cluster.victims[pod.uid] = Asked(asker, decision, cluster.decisions, cluster.now + UNHEARD_SECONDS)
     cluster.budgets.note_eviction(pod)
     cluster.refresh(victim)
+    if victim.unit is not None and not victim.unit.started:
+        cluster.units.touch(victim)  # the pod no longer counts for the start
     if beneficiary is not None:
         cause = EvictionCause.RECLAIMED if victim.home != pool else EvictionCause.PREEMPTED
     cluster.counters.evictions[pool, cause] += 1

@@ -103,7 +103,7 @@ def form(cluster: Cluster, unit: Unit) -> None:
     gang = gang_now(cluster, unit, records)
     pods = tuple(record.pod for record in waiting), tuple(record.pod for record in placed)
     members = note_start(cluster, unit, UnitMembers(*pods, gang, unit.started), placed)
-    formed = policy.form(members) if waiting else Formed((), 0)
+    formed = policy.form(_without_leaving(cluster, members)) if waiting else Formed((), 0)
     cluster.units.stale.pop(unit.name, None)
     if unit.gang != gang:
         if unit.lead is not None:  # it may start on other nodes now
@@ -128,6 +128,14 @@ def form(cluster: Cluster, unit: Unit) -> None:
     else:
         _wait_alone(cluster, unit, waiting, now)
     report(cluster, unit, members)
+
+
+def _without_leaving(cluster: Cluster, members: UnitMembers) -> UnitMembers:
+    """Return the members of a unit without its pods that leave, unless it has started: a start needs pods that stay."""
+    if members.started:
+        return members
+    staying = tuple(pod for pod in members.placed if not pod.terminating and pod.uid not in cluster.victims)
+    return UnitMembers(members.waiting, staying, members.gang)
 
 
 def _why_incomplete(cluster: Cluster, unit: Unit, formed: Incomplete) -> str:

@@ -3,7 +3,16 @@
 from collections import Counter
 
 from aischeduler.model.actions import Bind, Evict, Warn
-from aischeduler.model.events import BindRefusal, BindRefused, GangGone, GangSeen, PodGone
+from aischeduler.model.events import (
+    BindRefusal,
+    BindRefused,
+    EvictRefusal,
+    EvictRefused,
+    GangGone,
+    GangSeen,
+    NodeGone,
+    PodGone,
+)
 from aischeduler.model.gang import GangPhase, GangSource
 from aischeduler.model.node import Node
 from aischeduler.model.pod import RUNNING, Pod
@@ -232,6 +241,48 @@ def test_half_gang_is_given_up_after_a_minute_and_its_pods_on_nodes_are_evicted_
     text = "too few pods of its gang are on nodes, and the others did not start"
     assert evicted.message == f"Evicted from node {evicted.node}: {text}"
     assert evictions(session.decide(seconds=30)) == {}
+
+
+def half_of_a_gang_given_up() -> Session:
+    """Return a session in which one pod of two leaves its node, for want of a node for the other; now there is one."""
+    pods = members("g", 2)
+    session = Session(*nodes(2), *pods)
+    session.tell(GangSeen(a_gang("g", 2)))
+    bound = binds(session.decide())
+    session.tell(NodeGone(bound["g-1"]), BindRefused("uid-g-1", bound["g-1"], BindRefusal.UNAVAILABLE, "503"))
+    shown(session, pods[0])
+    session.decide()
+    assert evictions(session.decide(seconds=61)) == {"g-0": "GangNotWhole"}
+    session.see(*nodes(2))
+    return session
+
+
+def test_pod_of_a_half_gang_is_not_bound_beside_one_that_is_given_up() -> None:
+    session = half_of_a_gang_given_up()
+    assert binds(session.decide(seconds=2)) == {}
+    session.tell(PodGone("uid-g-0"))
+    assert binds(session.decide(seconds=2)) == {}
+    session.see(member(a_pod("again", cpu="2"), "g"))
+    assert sorted(binds(session.decide())) == ["again", "g-1"]
+
+
+def test_half_gang_whose_eviction_is_refused_is_finished() -> None:
+    session = half_of_a_gang_given_up()
+    session.decide()
+    session.tell(EvictRefused("uid-g-0", EvictRefusal.UNAVAILABLE, "503"))
+    assert list(binds(session.decide(seconds=2))) == ["g-1"]
+
+
+def test_pod_that_is_deleted_before_its_gang_has_started_does_not_count_for_the_start() -> None:
+    pods = members("g", 3)
+    session = Session(*nodes(3), *pods)
+    session.tell(GangSeen(a_gang("g", 3)))
+    bound = binds(session.decide())
+    session.tell(BindRefused("uid-g-2", bound["g-2"], BindRefusal.UNAVAILABLE, "503"))
+    session.see(*(replace(pod, node_name=bound[pod.name], terminating=pod.name == "g-1") for pod in pods[:2]))
+    assert binds(session.decide(seconds=2)) == {}
+    session.see(member(a_pod("again", cpu="2"), "g"), a_node("more", cpu="2"))
+    assert sorted(binds(session.decide())) == ["again", "g-2"]
 
 
 def test_half_gang_is_given_up_only_after_a_fresh_view() -> None:

@@ -97,11 +97,14 @@ class GangWorld(World):
         if isinstance(action, Bind) and action.pod.gang is not None:
             unit = self.scheduler._cluster.records[action.pod.uid].unit
             assert unit is not None
-            placed = sum(one.counted is not None for one in unit.members.values())
+            placed = sum(one.counted is not None and not self._leaves(one.pod) for one in unit.members.values())
             least = unit.gang.min_member if unit.gang is not None else 0
             assert unit.started or placed >= least, f"{action.pod.uid} is bound as one of {placed} of {least}"
         if isinstance(action, Evict) and action.victim.gang is not None:
             self._check_loss(action)
+
+    def _leaves(self, pod: Pod) -> bool:
+        return pod.terminating or pod.uid in self.scheduler._cluster.victims
 
     def _check_loss(self, evict: Evict) -> None:
         cluster = self.scheduler._cluster
