@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from aischeduler.model.pod import Pod
-from aischeduler.model.pod_affinity import CarriedTerm, PodAffinityTerm
+from aischeduler.model.pod_affinity import CarriedKind, CarriedTerm, PodAffinityTerm
 from aischeduler.model.selectors import Labels
 from aischeduler.model.topology_spread import PodSelector
 
@@ -61,9 +61,13 @@ def is_counted(by: Counted, pod: Pod, namespaces: Mapping[str, Labels]) -> bool:
 
 def depends_on_namespace(by: Counted, before: Labels | None, after: Labels | None) -> bool:
     """Return whether a change of the labels of a namespace changes what counts there; None is not seen."""
-    if isinstance(by, PodSelector):
-        return False
-    terms, unseen = (by.terms, by.unseen) if isinstance(by, SelectedByTerms) else ((by.term,), True)
+    terms: tuple[PodAffinityTerm, ...] = ()
+    unseen = False
+    match by:
+        case SelectedByTerms():
+            terms, unseen = by.terms, by.unseen
+        case CarriedTerm():
+            terms, unseen = (by.term,), by.kind is CarriedKind.ANTI_AFFINITY
     selectors = (term.namespace_selector for term in terms if term.namespace_selector is not None)
     return any(
         (unseen if before is None else one.matches(before)) != (unseen if after is None else one.matches(after))

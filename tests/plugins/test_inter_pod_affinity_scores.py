@@ -280,3 +280,15 @@ def test_score_is_normalised_over_the_nodes_that_fit_and_counts_twice() -> None:
     ask = PlacementRequest(asker.spec, PlacementStrategy.SPREAD)
     assert scene.runner.ranked(ask, scene.rows()) == [(scene.table.rows["b"], 200), (scene.table.rows["c"], 0)]
     assert scene.runner.best(ask, scene.rows()) == (scene.table.rows["b"], 2)
+
+
+def test_namespace_that_gets_the_labels_of_a_preference_is_scored_by_it() -> None:
+    scene = Scene(dict(LAND), namespaces={"default": {}})
+    wish = (5, term("land", "set=one", among="team=blue"))
+    scene.place(replace(soft(wish), uid="uid-wants", scheduler_name="other"), "e1")
+    asker = scene.know(soft(labels=ONE, namespace="new"))
+    assert scene.scores(asker) == [0, 0, 0]
+    scene.counts.namespace_changed("new", None, {"team": "blue"})
+    assert scene.scores(asker) == [100, 0, 0]
+    scene.counts.namespace_changed("new", {"team": "blue"}, None)
+    assert scene.scores(asker) == [0, 0, 0]
