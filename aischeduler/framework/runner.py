@@ -192,6 +192,23 @@ class Runner:
             could = could & one.state.resolvable(NodeView(self.nodes, rows))
         return could
 
+    def refused_for_now(self, spec: PodSpec, rows: Rows) -> Mask:
+        """Return a mask of the rows whose first refusal may end when pods leave; a later one may not.
+
+        Source: kube-scheduler's statuses Unschedulable and UnschedulableAndUnresolvable, of which a row has one.
+        """
+        lasting = np.zeros(self.nodes.width, dtype=np.bool_)
+        for rule, at in self.refused(spec, rows):
+            if isinstance(rule, CrossRowAnswer):
+                lasting[at.rows] = ~rule.state.resolvable(at)
+            elif rule.static:
+                lasting[at.rows] = True
+            elif isinstance(rule, AmountFilter):
+                for resource, amount in spec.request.amounts.items():
+                    short = at.allocatable[self.nodes.column(resource)] < requested(amount)
+                    lasting[at.rows[short]] = True
+        return ~lasting[rows]
+
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """Return whether every filter's `helps` is True for the node."""
         return all(rule.helps(spec, node) for rule in self.plugins.filters)

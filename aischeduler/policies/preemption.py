@@ -210,18 +210,45 @@ def find_candidates(
         helped = runner.fits(spec, potential.rows)
         if not helped.any() and len(free):
             return _without_victims(rows, is_free, preemptor)
+        victims, reasons = None, Counter[str]()
         if not helped.any():
-            reasons = runner.refusals(spec, potential.rows).reasons
-            unhelpful, without = len(rows) - len(candidates), len(candidates) - len(potential.rows)
-            every = reasons + Counter({NOT_HELPFUL: unhelpful, NO_VICTIMS: without})
-            return _without_victims(rows, is_free, preemptor, NoCandidate(len(rows), every))
-        slots = potential.slots[np.repeat(helped, potential.counts)]
-        row = running.table["row"][slots]
-        violates = budgets.broken(running.uids_of(slots), row)
-        order = np.argsort(row * 2 + ~violates, kind="stable")
-        evicted = np.sort(order[_reprieve(_grouped(running, slots[order]), clearing, runner, spec)])
-    victims = _with_lost(_Victims(row[evicted], slots[evicted], violates[evicted]), running, budgets)
+            reasons = _reasons(potential, candidates, runner, spec)
+        else:
+            slots = potential.slots[np.repeat(helped, potential.counts)]
+            row = running.table["row"][slots]
+            violates = budgets.broken(running.uids_of(slots), row)
+            order = np.argsort(row * 2 + ~violates, kind="stable")
+            evicted = np.sort(order[_reprieve(_grouped(running, slots[order]), clearing, runner, spec)])
+            victims = _Victims(row[evicted], slots[evicted], violates[evicted])
+    if victims is None:
+        others = rows[runner.refused_for_now(spec, rows) & ~np.isin(rows, candidates)]
+        reasons = reasons + _reasons_of_others(preemptor, runner, running, others)
+        reasons[NOT_HELPFUL] = len(rows) - len(candidates) - len(others)
+        return _without_victims(rows, is_free, preemptor, NoCandidate(len(rows), +reasons))
+    victims = _with_lost(victims, running, budgets)
     return Candidates(_costs(rows, is_free, victims, running, preemptor.loss), victims)
+
+
+def _reasons(potential: _Groups, searched: Rows, runner: Runner, spec: PodSpec) -> Counter[str]:
+    """Return what refuses the pod on these rows while the potential victims are taken off."""
+    without = Counter({NO_VICTIMS: len(searched) - len(potential.rows)})
+    return runner.refusals(spec, potential.rows).reasons + without
+
+
+def _reasons_of_others(preemptor: Preemptor, runner: Runner, running: RunningPods, rows: Rows) -> Counter[str]:
+    """Return what refuses the pod without its potential victims, on rows where no eviction helps.
+
+    On these rows the first filter that refuses would let the pod run beside fewer pods, and a later one would not.
+    """
+    if not len(rows):
+        return Counter()
+    slots = running.slots_on(rows)
+    leaving = running.table["leaving"][slots]
+    potential = _potential_victims(preemptor, running, slots[~leaving])
+    with Clearing(preemptor.spec, runner.nodes, running, rows, runner.counts(preemptor.spec)) as clearing:
+        clearing.take_off(slots[leaving])
+        clearing.take_off(potential.slots)
+        return _reasons(potential, rows, runner, preemptor.spec)
 
 
 def _without_victims(rows: Rows, free: Mask, preemptor: Preemptor, refusal: NoCandidate | None = None) -> Candidates:
