@@ -63,6 +63,7 @@ class ControlPlane:
         self.audit_log = self.directory / "audit.log"
         """Every Binding and every request of a scheduler of the tests, one JSON document per line."""
         files, admin = self._write_files()
+        self._files = files
         self.authority = files.authority
         self.admin = admin
         self.tls = _client_tls(files.authority, admin)
@@ -79,11 +80,7 @@ class ControlPlane:
                 commands.kube_controller_manager(binaries, files, self.ports),
                 lambda: self._healthy(self.ports.controllers, "/healthz"),
             ),
-            "kube-scheduler": self.program(
-                "kube-scheduler",
-                [*commands.kube_scheduler(binaries, files, self.ports), *scheduler_flags],
-                lambda: self._healthy(self.ports.scheduler, "/readyz"),
-            ),
+            "kube-scheduler": self._scheduler("kube-scheduler", scheduler_flags),
         }
 
     def __enter__(self) -> Self:
@@ -124,6 +121,10 @@ class ControlPlane:
     def program(self, name: str, command: list[str], probe: Callable[[], bool]) -> Part:
         """Return another program that ends with the control plane; its log is `NAME.log` in the directory."""
         return Part(name, command, self.directory / f"{name}.log", probe, self._warden)
+
+    def peer(self, *flags: str) -> Part:
+        """Return kube-scheduler with further flags, for use instead of the part; its log is `peer.log`."""
+        return self._scheduler("peer", flags)
 
     def stop(self, part: PartName) -> None:
         """Send SIGTERM and wait for the end; an API server with open watches needs up to a minute."""
@@ -199,6 +200,10 @@ class ControlPlane:
         return http.client.HTTPSConnection(
             "127.0.0.1", self.ports.api_server, timeout=ANSWER_WITHIN_SECONDS, context=self.tls
         )
+
+    def _scheduler(self, name: str, flags: tuple[str, ...]) -> Part:
+        command = [*commands.kube_scheduler(self.binaries, self._files, self.ports), *flags]
+        return self.program(name, command, lambda: self._healthy(self.ports.scheduler, "/readyz"))
 
     def _write_files(self) -> tuple[commands.Files, Identity]:
         authority = Authority(self.directory)

@@ -5,7 +5,8 @@ Invariants:
 - If Go is available, missing programs are built before the first test. Otherwise the real tests are deselected, and the
   last lines of the run say so and what to do. With `CI=true` this fails the run.
 - A failed build fails the run.
-- Of the tests in `ROTATING` on the real API server, the seed of the run leaves half to the soak.
+- Of the tests in `ROTATING` on the real API server, the seed of the run leaves half to the soak, but none
+  with the mark `daily`.
 - A test with the mark `newest` is deselected if `KUBERNETES_VERSION` selects an older version; the last line of the run
   has the number of these tests.
 - `AI_SCHEDULER_REAL=0` deselects the real tests, and the last lines of the run say so.
@@ -58,7 +59,8 @@ class RealSuite:
         for item in items:
             if "control_plane" in getattr(item, "fixturenames", ()):
                 item.add_marker("real")
-            if item.get_closest_marker("real") and item.nodeid.startswith(ROTATING) and seeds.number(item.nodeid) % 2:
+            rotates = item.nodeid.startswith(ROTATING) and not item.get_closest_marker("daily")
+            if item.get_closest_marker("real") and rotates and seeds.number(item.nodeid) % 2:
                 item.add_marker("soak")
         yield
         self._leave_out_newest(config, items)

@@ -1,0 +1,75 @@
+"""The rounds of the differential test: random states, and the pods that are probed on each.
+
+Invariant: features are dealt, not thrown: the rarest one of those that a state allows comes next.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random  # noqa: TID251 - a type; the generator comes from the seed
+from typing import Final
+
+from tests.objects import Json
+from tests.real.peer_asks import a_pod
+from tests.real.peer_features import OF_STATES, Feature
+from tests.real.peer_states import State, a_state
+
+STATES: Final = 16
+PROBES_OF_A_STATE: Final = 26
+FURTHER: Final = (0, 1, 1, 2, 3)
+"""How many features a probe may have beside the first."""
+ORDER: Final = tuple(Feature)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A pending pod and its features; both schedulers get it on the same state."""
+
+    name: str
+    pod: Json
+    features: tuple[Feature, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """A state and its probes."""
+
+    state: State
+    probes: tuple[Probe, ...]
+
+
+def a_round(chance: Random, compared: frozenset[Feature], states: int = STATES) -> Iterator[Play]:
+    """Yield states with probes which have only features that are compared."""
+    dealt = Counter[Feature]()
+    for number in range(states):
+        name = f"s{number:02d}"
+        state = a_state(chance, name, _of_state(number, compared))
+        allowed = sorted((compared - OF_STATES) | state.features)
+        probes = []
+        for turn in range(PROBES_OF_A_STATE):
+            features = _deal(chance, allowed, dealt)
+            probe = f"{name}-p{turn:02d}"
+            probes.append(Probe(probe, a_pod(chance, state, probe, features), tuple(features)))
+        yield Play(state, tuple(probes))
+
+
+def _of_state(number: int, compared: frozenset[Feature]) -> frozenset[Feature]:
+    """Return what a state has: each pair of features is together in some states and alone in others."""
+    found = set[Feature]()
+    for turn, feature in enumerate(one for one in ORDER if one in OF_STATES & compared):
+        if (number // (1 + turn % 4) + turn) % 2 == 0:
+            found.add(feature)
+    if Feature.BUDGETS in found:
+        found.add(Feature.PREEMPTION)
+    return frozenset(found)
+
+
+def _deal(chance: Random, allowed: list[Feature], dealt: Counter[Feature]) -> list[Feature]:
+    """Return the features of a probe, in the order in which they are written."""
+    first = min(allowed, key=lambda feature: (dealt[feature], chance.random()))
+    further = chance.sample([one for one in allowed if one is not first], min(chance.choice(FURTHER), len(allowed) - 1))
+    features = {first, *further}
+    if Feature.SPREAD_SYSTEM_DEFAULT in features:
+        features = {one for one in features if not one.startswith("spread_")} | {Feature.SPREAD_SYSTEM_DEFAULT}
+    dealt.update(features)
+    return sorted(features, key=ORDER.index)

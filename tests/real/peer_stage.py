@@ -1,0 +1,223 @@
+"""The stage of the differential test: puts a cluster on an API server, and asks one scheduler after the other.
+
+Invariants:
+- Each pod is created for one scheduler, judged and deleted before its twin for the other is created. Each scheduler
+  sees the pods in the order of one watch, so that neither sees the twin of the other on a node.
+- The victims of a preemption terminate, because there is no kubelet. They are replaced by equal pods before the twin is
+  created.
+- Both schedulers see all nodes of a state before its first probe, because a pod for the last node was bound.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from aischeduler.model.names import SCHEDULER_NAME
+from tests.controlplane.many import Request, send
+from tests.controlplane.plane import ControlPlane
+from tests.objects import Json, present, priority_class_object
+from tests.real.cluster import create_namespace
+from tests.real.peer_log import NO_SCORES, PeerLog
+from tests.real.peer_states import NAMESPACES, NEVER, PRIORITIES, RUNTIMES, State, pod_document
+from tests.real.peer_verdicts import Verdict, our_victims
+
+OURS: Final = "ours"
+THEIRS: Final = "theirs"
+SIDES: Final = {OURS: SCHEDULER_NAME, THEIRS: "default-scheduler"}
+AT_ONCE: Final = {"gracePeriodSeconds": 0}
+ANSWER_SECONDS: Final = 20.0
+POLL_SECONDS: Final = 0.01
+PATHS: Final = {
+    "Node": "/api/v1/nodes",
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "Service": "/api/v1/namespaces/{}/services",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+}
+
+Key = tuple[str, str]
+
+
+class Stage:
+    """A clean API server with the namespaces, classes and runtimes of the probes; `peer_log` is kube-scheduler's."""
+
+    def __init__(self, plane: ControlPlane, peer_log: Path) -> None:
+        self._plane, self._log = plane, PeerLog(peer_log)
+        for name, labels in NAMESPACES.items():
+            create_namespace(plane, name)
+            plane.api("PATCH", f"/api/v1/namespaces/{name}", {"metadata": {"labels": labels}})
+        for name, value in PRIORITIES.items():
+            document = priority_class_object(name, value=value) | present(preemptionPolicy="Never" * (name == NEVER))
+            self._post("/apis/scheduling.k8s.io/v1/priorityclasses", document)
+        for name, (cpu, memory) in RUNTIMES.items():
+            runtime = {"kind": "RuntimeClass", "metadata": {"name": name}, "handler": "runc"}
+            overhead = {"overhead": {"podFixed": {"cpu": cpu, "memory": memory}}}
+            self._post("/apis/node.k8s.io/v1/runtimeclasses", runtime | overhead)
+        self._pods: dict[Key, Json] = {}
+        self._server = plane.connect()
+        self._server.request("GET", "/api/v1/pods?watch=true&resourceVersion=0")
+        self._stream = self._server.getresponse()
+
+    def close(self) -> None:
+        """Close the watch."""
+        self._stream.close()
+        self._server.close()
+
+    def put(self, state: State) -> None:
+        """Create the objects of a state, and wait until both schedulers see the nodes."""
+        self._create(state.others)
+        self._create(state.nodes[::-1])
+        self._run(state.running)
+        self._wait_for_budgets(state)
+        for side in SIDES:
+            field = {"key": "metadata.name", "operator": "In", "values": [state.machines[0].name]}
+            required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+            affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+            spec = {"containers": [{"name": "main", "image": "i"}], "tolerations": [{"operator": "Exists"}]}
+            pod = pod_document(f"{state.name}-seen", next(iter(NAMESPACES)), {}, spec | {"affinity": affinity})
+            deadline = time.monotonic() + ANSWER_SECONDS
+            while not (found := self.verdict(state, side, pod)).node:
+                assert time.monotonic() < deadline, f"{side} does not see the nodes: {found}"
+
+    def clear(self, state: State) -> None:
+        """Delete the objects of a state."""
+        for namespace in NAMESPACES:
+            for path in (PATHS["Pod"], PATHS["PodDisruptionBudget"]):
+                self._plane.api("DELETE", path.format(namespace), AT_ONCE)
+        self._plane.api("DELETE", PATHS["Node"], AT_ONCE)
+        services = [_path(one) for one in state.others if one["kind"] == "Service"]
+        send(self._plane.connect, [Request("DELETE", path, AT_ONCE) for path in services])
+
+    def verdict(self, state: State, side: str, pod: Json) -> Verdict:
+        """Create the pod for a scheduler, wait for its verdict, and put the state back."""
+        twin = json.loads(json.dumps(pod))
+        twin["metadata"]["name"] += f"-{side}"
+        twin["spec"]["schedulerName"] = SIDES[side]
+        key = _key(twin)
+        uid = self._post(PATHS["Pod"].format(key[0]), twin)["metadata"]["uid"]
+        if "schedulingGates" in twin["spec"]:
+            self._plane.api("PATCH", _path(twin), {"spec": {"schedulingGates": None}})
+        self._until(lambda: self._judged(key, uid), f"a verdict of {side} on {key[1]}")
+        found = self._read(side, key)
+        self._plane.api("DELETE", _path(twin), AT_ONCE)
+        self._until(lambda: key not in self._pods, f"the end of {key[1]}")
+        if found.victims:
+            self._replace(state, found.victims)
+        return found
+
+    def _judged(self, key: Key, uid: str) -> bool:
+        pod = self._pods.get(key)
+        if pod is None or pod["metadata"]["uid"] != uid:
+            return False
+        if "nodeName" in pod["spec"]:
+            return True
+        message = _refused(pod)
+        return bool(message) and (our_victims(message) is None or "nominatedNodeName" in pod["status"])
+
+    def _read(self, side: str, key: Key) -> Verdict:
+        """Return the verdict on a judged pod; wait for its victims."""
+        pod = self._pods[key]
+        if node := pod["spec"].get("nodeName"):
+            scores = self._log.scores("/".join(key)) if side == THEIRS else NO_SCORES
+            return Verdict(node=node, scores=scores)
+        if nominated := pod["status"].get("nominatedNodeName", ""):
+            count = self._count_victims(side, key)
+            self._until(lambda: len(self._leaving()) >= count, f"{count} victims of {key[1]}")
+        return Verdict(message=_refused(pod), nominated=nominated, victims=tuple(self._leaving()))
+
+    def _count_victims(self, side: str, key: Key) -> int:
+        """Return how many victims a scheduler has chosen: ours says it in the message, kube-scheduler in its log."""
+        if side == OURS:
+            return our_victims(_refused(self._pods[key])) or 0
+        found: list[int] = []
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while not found:
+            assert time.monotonic() < deadline, f"kube-scheduler does not say how many victims {key[1]} has"
+            count = self._log.victims("/".join(key))
+            found = [] if count is None else [count]
+        return found[0]
+
+    def _leaving(self) -> list[str]:
+        """Return the names of the terminating pods."""
+        return sorted(name for (_, name), pod in self._pods.items() if "deletionTimestamp" in pod["metadata"])
+
+    def _replace(self, state: State, names: tuple[str, ...]) -> None:
+        """Replace terminating pods by new ones."""
+        victims = [pod for pod in state.running if pod["metadata"]["name"] in names]
+        send(self._plane.connect, [Request("DELETE", _path(pod), AT_ONCE) for pod in victims])
+        self._until(lambda: not any(_key(pod) in self._pods for pod in victims), "the end of the victims")
+        self._run(victims)
+        self._wait_for_budgets(state)
+
+    def _run(self, pods: Sequence[Json]) -> None:
+        """Create running pods, with their status."""
+        self._create(pods)
+        started = [
+            Request("PATCH", f"{_path(pod)}/status", {"status": pod["status"]}) for pod in pods if "status" in pod
+        ]
+        send(self._plane.connect, started)
+
+    def _wait_for_budgets(self, state: State) -> None:
+        """Wait until the controller has counted the pods of each budget."""
+        for budget in state.others:
+            if budget["kind"] == "PodDisruptionBudget":
+                healthy = sum(_covers(budget, pod) for pod in state.running)
+                deadline = time.monotonic() + ANSWER_SECONDS
+                while (found := self._plane.api("GET", _path(budget)).body["status"]).get("currentHealthy") != healthy:
+                    assert time.monotonic() < deadline, f"{budget['metadata']} counts {healthy} pods: {found}"
+                    time.sleep(POLL_SECONDS)
+
+    def _create(self, documents: Sequence[Json]) -> None:
+        send(self._plane.connect, [Request("POST", _collection(one), one) for one in documents])
+
+    def _post(self, path: str, document: Json) -> Json:
+        answer = self._plane.api("POST", path, document)
+        assert answer.status == 201, f"{answer.body}\n{document}"
+        body: Json = answer.body
+        return body
+
+    def _until(self, holds: Callable[[], bool], what: str) -> None:
+        """Read the watch until this holds."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while not holds():
+            assert time.monotonic() < deadline, f"not within {ANSWER_SECONDS:.0f} s: {what}"
+            self._see(self._stream.readline())
+
+    def _see(self, line: bytes) -> None:
+        told = json.loads(line)
+        pod = told["object"]
+        if told["type"] == "DELETED":
+            self._pods.pop(_key(pod), None)
+        else:
+            assert told["type"] in ("ADDED", "MODIFIED"), told
+            self._pods[_key(pod)] = pod
+
+
+def _refused(pod: Json) -> str:
+    """Return why a scheduler says that the pod waits; empty before it has tried."""
+    for one in pod["status"].get("conditions", ()):
+        if one["type"] == "PodScheduled" and one["status"] == "False" and one.get("reason") != "SchedulingGated":
+            message: str = one.get("message", "")
+            return message
+    return ""
+
+
+def _key(pod: Json) -> Key:
+    """Return namespace and name."""
+    return pod["metadata"]["namespace"], pod["metadata"]["name"]
+
+
+def _collection(document: Json) -> str:
+    return PATHS[document["kind"]].format(document["metadata"].get("namespace", ""))
+
+
+def _path(document: Json) -> str:
+    return f"{_collection(document)}/{document['metadata']['name']}"
+
+
+def _covers(budget: Json, pod: Json) -> bool:
+    """Return whether a budget counts the pod as healthy."""
+    selected = budget["spec"]["selector"]["matchLabels"].items() <= pod["metadata"].get("labels", {}).items()
+    ready = any(one["status"] == "True" for one in pod.get("status", {}).get("conditions", ()))
+    return selected and ready and budget["metadata"]["namespace"] == pod["metadata"]["namespace"]

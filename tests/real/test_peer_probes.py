@@ -1,0 +1,76 @@
+"""This scheduler and kube-scheduler give random pods on random clusters the same verdict.
+
+Both see the same nodes and pods. Compared are: whether the pod is bound, the whole message, the node, which has to be
+one of kube-scheduler's best, and for a preemption the nominated node and the victims. A disagreement is reported with
+all objects, so that it can be seen again.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.controlplane.part import Part
+from tests.controlplane.plane import ControlPlane
+from tests.controlplane.sweep import sweep
+from tests.real.cluster import install
+from tests.real.daemon import Daemon
+from tests.real.peer_features import COMPARED, Feature
+from tests.real.peer_log import FLAGS
+from tests.real.peer_probes import a_round
+from tests.real.peer_stage import OURS, THEIRS, Stage
+from tests.real.peer_verdicts import Tally
+from tests.seeds import random
+
+ROUNDS = int(os.environ.get("AI_SCHEDULER_ROUNDS", "5"))
+"""The rounds of the soak with the first one, which runs every day."""
+PROBES_OF_A_FEATURE_MIN = 20
+FEATURES = frozenset(map(Feature, os.environ.get("AI_SCHEDULER_FEATURES", ",".join(COMPARED)).split(",")))
+"""The features of the probes; the variable is for work on one of them."""
+
+pytestmark = [pytest.mark.newest, pytest.mark.timeout(900)]
+CASES = [pytest.param(number, marks=pytest.mark.soak if number else pytest.mark.daily) for number in range(ROUNDS)]
+
+
+@pytest.fixture(autouse=True)
+def clean_cluster() -> None:
+    """Keep what the module has created between its tests."""
+
+
+@pytest.fixture(scope="module")
+def peer(control_plane: ControlPlane) -> Iterator[Part]:
+    """Start kube-scheduler with the log of its scores."""
+    peer = control_plane.peer(*FLAGS)
+    yield peer
+    peer.kill()
+
+
+@pytest.fixture(scope="module")
+def stage(control_plane: ControlPlane, peer: Part) -> Iterator[Stage]:
+    """Start both schedulers."""
+    install(control_plane)
+    stage = Stage(control_plane, peer.log)
+    with closing(stage), Daemon(control_plane) as daemon:
+        daemon.start()
+        peer.start()
+        yield stage
+    sweep(control_plane)
+
+
+@pytest.mark.parametrize("number", CASES)
+def test_both_schedulers_give_random_pods_the_same_verdict(
+    request: pytest.FixtureRequest, stage: Stage, number: int
+) -> None:
+    tally = Tally()
+    for play in a_round(random(f"round {number} of probes"), FEATURES):
+        stage.put(play.state)
+        for probe in play.probes:
+            ours, theirs = (stage.verdict(play.state, side, probe.pod) for side in (OURS, THEIRS))
+            tally.note(play.state, probe, ours, theirs)
+        stage.clear(play.state)
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(tally)
+    assert tally.reports == [], tally.told()
+    assert set(tally.probes) == FEATURES
+    assert min(tally.probes.values()) >= PROBES_OF_A_FEATURE_MIN

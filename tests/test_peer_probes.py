@@ -1,0 +1,135 @@
+"""The probes of the differential test against kube-scheduler, and the judge of two verdicts, without a server."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.real.peer_features import COMPARED, Feature
+from tests.real.peer_log import PeerLog, Scores
+from tests.real.peer_probes import PROBES_OF_A_STATE, STATES, Probe, a_round
+from tests.real.peer_states import State, a_state
+from tests.real.peer_verdicts import Tally, Verdict, differences, our_victims
+from tests.seeds import random
+
+EVERY = frozenset(Feature)
+SCORES = Scores({"n1": 130, "n2": 170, "n3": 170})
+LOG = """
+I1 schedule_one.go:982] "Plugin scored node for pod" pod="blue/p" plugin="ImageLocality" node="n1" score=7
+I1 schedule_one.go:982] "Plugin scored node for pod" pod="blue/p" plugin="NodeAffinity" node="n1" score=200
+I1 schedule_one.go:1040] "Calculated node's final score for pod" pod="blue/p" node="n1" score=207
+I1 schedule_one.go:1040] "Calculated node's final score for pod" pod="blue/other" node="n1" score=3
+I1 executor.go:251] "Start the preemption asynchronously" preemptor="blue/q" node="n1" numVictims=2 numVictimsToDelete=2
+"""
+
+
+def a_probe() -> tuple[State, Probe]:
+    play = next(a_round(random("a probe"), COMPARED))
+    return play.state, play.probes[0]
+
+
+@pytest.mark.parametrize("features", [COMPARED, EVERY])
+def test_round_has_each_feature_in_at_least_twenty_probes_of_at_least_four_hundred(
+    features: frozenset[Feature],
+) -> None:
+    plays = list(a_round(random("round"), features))
+    dealt = Counter(feature for play in plays for probe in play.probes for feature in probe.features)
+    assert STATES * PROBES_OF_A_STATE >= 400
+    assert dealt.keys() == features
+    assert min(dealt.values()) >= 20
+
+
+def test_same_seed_gives_the_same_round_and_another_name_does_not() -> None:
+    first, again, other = (
+        json.dumps(
+            [[play.state.nodes, play.state.running, [p.pod for p in play.probes]] for play in a_round(chance, EVERY)]
+        )
+        for chance in (random("one"), random("one"), random("two"))
+    )
+    assert first == again
+    assert first != other
+
+
+def test_probe_has_only_features_that_are_compared() -> None:
+    for play in a_round(random("few"), frozenset({Feature.FIT, Feature.PORTS})):
+        assert {feature for probe in play.probes for feature in probe.features} <= {Feature.FIT, Feature.PORTS}
+        assert all("priorityClassName" not in pod["spec"] for pod in play.state.running)
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_running_pods_fit_on_their_nodes_and_share_no_port(number: int) -> None:
+    state = a_state(random(f"state {number}"), "s", EVERY)
+    for machine in state.machines:
+        assert min(machine.cpu, machine.memory, machine.foo, machine.pods - 1) >= 0
+        pods = [one for one in state.running if one["spec"]["nodeName"] == machine.name]
+        ports = [port["hostPort"] for pod in pods for port in pod["spec"]["containers"][0].get("ports", ())]
+        assert len(ports) == len(set(ports))
+
+
+def test_running_pods_that_may_be_evicted_have_distinct_start_times() -> None:
+    state = a_state(random("starts"), "s", frozenset({Feature.PREEMPTION}))
+    starts = [pod["status"]["startTime"] for pod in state.running]
+    assert len(set(starts)) == len(starts) > 0
+
+
+def test_verdicts_agree_on_any_of_the_best_nodes_and_on_no_other() -> None:
+    theirs = Verdict(node="n2", scores=SCORES)
+    assert differences(Verdict(node="n3"), theirs) == []
+    assert differences(Verdict(node="n1"), theirs) == ["n1 is not among the best nodes ['n2', 'n3']"]
+
+
+def test_only_node_that_fits_is_the_best_although_it_has_no_score() -> None:
+    assert differences(Verdict(node="n1"), Verdict(node="n1")) == []
+    assert differences(Verdict(node="n2"), Verdict(node="n1")) != []
+
+
+def test_verdicts_differ_where_one_binds() -> None:
+    assert differences(Verdict(message="0/1"), Verdict(node="n1")) == ["one binds, the other does not"]
+    assert differences(Verdict(node="n1"), Verdict(message="0/1")) == ["one binds, the other does not"]
+
+
+def test_messages_agree_but_for_the_pool_and_the_clause_on_device_claims() -> None:
+    ours = Verdict(message="pool default: 0/2 nodes are available: 2 x. preemption: 0/2 nodes are available: 2 y.")
+    theirs = "0/2 nodes are available: 2 x. no new claims to deallocate, preemption: 0/2 nodes are available: 2 y."
+    assert differences(ours, Verdict(message=theirs)) == []
+    assert differences(ours, Verdict(message=theirs.replace("2 y", "1 y, 1 z"))) == ["other messages"]
+
+
+def test_victims_and_nominated_nodes_are_compared() -> None:
+    ours = "pool default: 0/2 nodes are available: 2 x. preemption: nominated to node n1, waits for 2 evicted pods."
+    assert our_victims(ours) == 2
+    assert our_victims("0/2 nodes are available: 2 x.") is None
+    mine = Verdict(message=ours, nominated="n1", victims=("b", "a"))
+    theirs = Verdict(message="0/2 nodes are available: 2 x.", nominated="n1", victims=("a", "b"))
+    assert differences(mine, theirs) == []
+    other = Verdict(message=theirs.message, nominated="n2", victims=("a",))
+    assert differences(mine, other) == ["other nominated nodes", "other victims"]
+
+
+def test_report_of_a_disagreement_has_the_pod_all_objects_and_both_verdicts() -> None:
+    state, probe = a_probe()
+    tally = Tally()
+    tally.note(state, probe, Verdict(node="n1"), Verdict(node="n2", scores=SCORES))
+    tally.note(state, probe, Verdict(node="n2"), Verdict(node="n2", scores=SCORES))
+    told = tally.told()
+    assert told.startswith("1 of 2 probes differ")
+    assert "ours: node n1" in told
+    assert "kube-scheduler: node n2" in told
+    assert "130 n1" in told
+    assert all(f"name: {one['metadata']['name']}" in told for one in (probe.pod, *state.nodes, *state.running))
+    assert tally.apart == Counter(probe.features)
+    assert tally.probes == Counter(dict.fromkeys(probe.features, 2))
+
+
+def test_log_of_kube_scheduler_gives_scores_and_the_number_of_victims_also_of_lines_that_come_in_parts(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "peer.log"
+    path.write_text(LOG[:300])
+    log = PeerLog(path)
+    assert log.victims("blue/q") is None
+    path.write_text(LOG)
+    assert log.scores("blue/p") == Scores({"n1": 207}, {"n1": {"ImageLocality": 7, "NodeAffinity": 200}})
+    assert log.scores("blue/none").best("n4") == ["n4"]
+    assert log.victims("blue/q") == 2
