@@ -25,7 +25,7 @@ I1 executor.go:251] "Start the preemption asynchronously" preemptor="blue/q" nod
 
 
 def a_probe() -> tuple[State, Probe]:
-    play = next(a_round(random("a probe"), COMPARED))
+    play = next(a_round(0, random("a probe"), COMPARED))
     return play.state, play.probes[0]
 
 
@@ -33,7 +33,7 @@ def a_probe() -> tuple[State, Probe]:
 def test_round_has_each_feature_in_at_least_twenty_probes_of_at_least_four_hundred(
     features: frozenset[Feature],
 ) -> None:
-    plays = list(a_round(random("round"), features))
+    plays = list(a_round(0, random("round"), features))
     dealt = Counter(feature for play in plays for probe in play.probes for feature in probe.features)
     assert STATES * PROBES_OF_A_STATE >= 400
     assert dealt.keys() == features
@@ -43,7 +43,7 @@ def test_round_has_each_feature_in_at_least_twenty_probes_of_at_least_four_hundr
 def test_same_seed_gives_the_same_round_and_another_name_does_not() -> None:
     first, again, other = (
         json.dumps(
-            [[play.state.nodes, play.state.running, [p.pod for p in play.probes]] for play in a_round(chance, EVERY)]
+            [[play.state.nodes, play.state.running, [p.pod for p in play.probes]] for play in a_round(0, chance, EVERY)]
         )
         for chance in (random("one"), random("one"), random("two"))
     )
@@ -52,7 +52,7 @@ def test_same_seed_gives_the_same_round_and_another_name_does_not() -> None:
 
 
 def test_probe_has_only_features_that_are_compared() -> None:
-    for play in a_round(random("few"), frozenset({Feature.FIT, Feature.PORTS})):
+    for play in a_round(0, random("few"), frozenset({Feature.FIT, Feature.PORTS})):
         assert {feature for probe in play.probes for feature in probe.features} <= {Feature.FIT, Feature.PORTS}
         assert all("priorityClassName" not in pod["spec"] for pod in play.state.running)
 

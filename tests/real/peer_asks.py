@@ -4,18 +4,18 @@ Invariant: the API server accepts every pod, whatever features it has together.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from random import Random  # noqa: TID251 - a type; the generator comes from the seed
 from typing import Final
 
 from tests.objects import Json, present
+from tests.real import peer_cross_row_asks as across
+from tests.real.peer_draft import PREFERRED, REQUIRED, Draft
 from tests.real.peer_features import Feature
 from tests.real.peer_states import (
-    APPS,
     FOO,
     HOSTNAME,
     IMAGES,
-    KEYS,
     NAMESPACES,
     NEVER,
     PORTS,
@@ -27,53 +27,14 @@ from tests.real.peer_states import (
     Machine,
     State,
     a_port,
-    a_selector,
-    a_term,
     pod_document,
     some_labels,
 )
+from tests.real.peer_volumes import VOLUMES, a_disk, claims_for, use_claim, use_disk
 
-REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 GATE: Final = "example.com/gate"
 TAINT_KEYS: Final = ("dedicated", "gone", "slow", "noisy", "node.kubernetes.io/unschedulable")
 EFFECTS: Final = ("NoSchedule", "NoExecute", "PreferNoSchedule", "")
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A pending pod for a state, while it is written."""
-
-    chance: Random
-    state: State
-    pod: Json
-
-    @property
-    def spec(self) -> Json:
-        spec: Json = self.pod["spec"]
-        return spec
-
-    @property
-    def main(self) -> Json:
-        """The main container."""
-        container: Json = self.spec["containers"][0]
-        return container
-
-    def machine(self) -> Machine:
-        """Return a node of the state."""
-        return self.chance.choice(self.state.machines)
-
-    def affinity(self, kind: str) -> Json:
-        """Return a part of the pod's affinity, to be changed."""
-        part: Json = self.spec.setdefault("affinity", {}).setdefault(kind, {})
-        return part
-
-    def request(self, resource: str, amount: str) -> None:
-        """Let the main container ask for this; other than CPU and memory it is a limit too."""
-        resources = self.main.setdefault("resources", {})
-        resources.setdefault("requests", {})[resource] = amount
-        if resource not in ("cpu", "memory", "ephemeral-storage"):
-            resources.setdefault("limits", {})[resource] = amount
 
 
 def a_pod(chance: Random, state: State, name: str, features: list[Feature]) -> Json:
@@ -204,132 +165,6 @@ def _ports(draft: Draft) -> None:
     draft.main["ports"] = ports[:1] if len({one["containerPort"] for one in ports}) < len(ports) else ports
 
 
-def _spread(draft: Draft, unsatisfiable: str) -> Json:
-    """Return a constraint of the pod, which it has already or gets now."""
-    constraints = draft.spec.setdefault("topologySpreadConstraints", [])
-    taken = {one["topologyKey"] for one in constraints if one["whenUnsatisfiable"] == unsatisfiable}
-    free = [key for key in KEYS if key not in taken]
-    if not free or (taken and draft.chance.random() < 0.5):
-        of_kind: Json = draft.chance.choice([one for one in constraints if one["whenUnsatisfiable"] == unsatisfiable])
-        return of_kind
-    made = {
-        "topologyKey": draft.chance.choice(free),
-        "maxSkew": draft.chance.choice((1, 1, 2, 3)),
-        "whenUnsatisfiable": unsatisfiable,
-        "labelSelector": a_selector(draft.chance),
-    }
-    constraints.append(made)
-    return made
-
-
-def _spread_hard(draft: Draft) -> None:
-    _spread(draft, "DoNotSchedule")
-
-
-def _spread_soft(draft: Draft) -> None:
-    _spread(draft, "ScheduleAnyway")
-
-
-def _spread_min_domains(draft: Draft) -> None:
-    _spread(draft, "DoNotSchedule")["minDomains"] = draft.chance.randint(1, 5)
-
-
-def _spread_policies(draft: Draft) -> None:
-    constraint = _spread(draft, draft.chance.choice(_kinds(draft)))
-    constraint["nodeAffinityPolicy"] = draft.chance.choice(("Honor", "Ignore"))
-    constraint["nodeTaintsPolicy"] = draft.chance.choice(("Honor", "Ignore"))
-    if "nodeSelector" not in draft.spec and draft.chance.random() < 0.5:
-        draft.spec["nodeSelector"] = {"disk": draft.chance.choice(("ssd", "hdd"))}
-
-
-def _spread_match_label_keys(draft: Draft) -> None:
-    constraint = _spread(draft, draft.chance.choice(_kinds(draft)))
-    constraint["matchLabelKeys"] = draft.chance.choice((["version"], ["absent"], ["version", "absent"]))
-
-
-def _kinds(draft: Draft) -> list[str]:
-    """Return the kinds of constraints that the pod may get: soft ones where some are compared."""
-    soft = any(one["whenUnsatisfiable"] == "ScheduleAnyway" for one in draft.spec.get("topologySpreadConstraints", ()))
-    return ["DoNotSchedule", "ScheduleAnyway"] if soft else ["DoNotSchedule"]
-
-
-def _spread_system_default(draft: Draft) -> None:
-    """Be a pod of a Service, without constraints of its own."""
-    draft.spec.pop("topologySpreadConstraints", None)
-    draft.pod["metadata"]["labels"] = {"app": draft.chance.choice(APPS[:2]), "version": "1"}
-
-
-def _affinity_required(draft: Draft) -> None:
-    part = draft.affinity("podAffinity")
-    part.setdefault(REQUIRED, []).append(a_term(draft.chance))
-    if draft.chance.random() < 0.2:
-        part[REQUIRED].append(a_term(draft.chance))
-
-
-def _anti_affinity_required(draft: Draft) -> None:
-    draft.affinity("podAntiAffinity").setdefault(REQUIRED, []).append(a_term(draft.chance))
-
-
-def _affinity_preferred(draft: Draft) -> None:
-    _prefer(draft, "podAffinity")
-
-
-def _anti_affinity_preferred(draft: Draft) -> None:
-    _prefer(draft, "podAntiAffinity")
-
-
-def _prefer(draft: Draft, kind: str) -> None:
-    for _ in range(draft.chance.randint(1, 2)):
-        term = {"weight": draft.chance.randint(1, 100), "podAffinityTerm": a_term(draft.chance)}
-        draft.affinity(kind).setdefault(PREFERRED, []).append(term)
-
-
-def _term_to_change(draft: Draft) -> Json:
-    """Return an affinity term of the pod, which it gets where it has none."""
-    found: list[Json] = []
-    for kind in ("podAffinity", "podAntiAffinity"):
-        part = draft.spec.get("affinity", {}).get(kind, {})
-        found += [*part.get(REQUIRED, ()), *(one["podAffinityTerm"] for one in part.get(PREFERRED, ()))]
-    if not found:
-        found = [a_term(draft.chance)]
-        draft.affinity(draft.chance.choice(("podAffinity", "podAntiAffinity")))[REQUIRED] = found
-    return draft.chance.choice(found)
-
-
-def _namespace_selector(draft: Draft) -> None:
-    chance = draft.chance
-    by_team = {"matchLabels": {"team": chance.choice(("blue", "green"))}}
-    tiered = {"matchExpressions": [{"key": "tier", "operator": chance.choice(("Exists", "DoesNotExist"))}]}
-    _term_to_change(draft)["namespaceSelector"] = chance.choice(({}, by_team, tiered, {"matchLabels": {"team": "no"}}))
-
-
-def _match_label_keys(draft: Draft) -> None:
-    term = _term_to_change(draft)
-    term[draft.chance.choice(("matchLabelKeys", "mismatchLabelKeys"))] = ["version"]
-
-
-def _existing_anti_affinity(draft: Draft) -> None:
-    """Be a pod that a required anti-affinity term of a running pod matches, in most cases."""
-    _be_meant(draft, lambda affinity: affinity.get("podAntiAffinity", {}).get(REQUIRED, ()))
-
-
-def _existing_preferred(draft: Draft) -> None:
-    def terms(affinity: Json) -> list[Json]:
-        parts = [affinity.get(kind, {}) for kind in ("podAffinity", "podAntiAffinity")]
-        weighed = [one["podAffinityTerm"] for part in parts for one in part.get(PREFERRED, ())]
-        return [*weighed, *parts[0].get(REQUIRED, ())]
-
-    _be_meant(draft, terms)
-
-
-def _be_meant(draft: Draft, terms: Callable[[Json], object]) -> None:
-    carriers = [pod for pod in draft.state.running if terms(pod["spec"].get("affinity", {}))]
-    if carriers:
-        of = draft.chance.choice(carriers)
-        draft.pod["metadata"]["namespace"] = of["metadata"]["namespace"]
-    draft.pod["metadata"]["labels"] = {"app": draft.chance.choice(APPS), "version": draft.chance.choice(("1", "2"))}
-
-
 def _image_locality(draft: Draft) -> None:
     images = [f"registry.example/{image}:1" for image in draft.chance.sample(list(IMAGES), draft.chance.randint(1, 2))]
     draft.main["image"] = images[0]
@@ -347,6 +182,21 @@ def _pod_level_resources(draft: Draft) -> None:
 
 def _milli(cpu: str) -> int:
     return int(cpu[:-1]) if cpu.endswith("m") else int(cpu) * 1_000
+
+
+def _use_claim(feature: Feature, draft: Draft) -> None:
+    """Use one or two claims of the state that were made for the feature."""
+    if feature is Feature.DISKS:
+        use_disk(draft.pod, a_disk(draft.chance))
+        return
+    metadata, found = draft.pod["metadata"], claims_for(draft.state.others, feature)
+    if "volumes" not in draft.spec:
+        metadata["namespace"] = draft.chance.choice(found)["metadata"]["namespace"]
+    near = [one["metadata"]["name"] for one in found if one["metadata"]["namespace"] == metadata["namespace"]]
+    for name in draft.chance.sample(near, min(len(near), draft.chance.choice((1, 1, 2)))):
+        use_claim(draft.pod, name)
+    if feature is Feature.VOLUMES_UNUSABLE and draft.chance.random() < 0.3:
+        use_claim(draft.pod, "no-claim-of-this-name")
 
 
 def _of_state(_: Draft) -> None:
@@ -376,23 +226,24 @@ ASKS: Final[Mapping[Feature, Callable[[Draft], None]]] = {
     Feature.NODE_AFFINITY_PREFERRED: _node_affinity_preferred,
     Feature.TAINTS: _taints,
     Feature.PORTS: _ports,
-    Feature.SPREAD_HARD: _spread_hard,
-    Feature.SPREAD_SOFT: _spread_soft,
-    Feature.SPREAD_MIN_DOMAINS: _spread_min_domains,
-    Feature.SPREAD_POLICIES: _spread_policies,
-    Feature.SPREAD_MATCH_LABEL_KEYS: _spread_match_label_keys,
-    Feature.SPREAD_SYSTEM_DEFAULT: _spread_system_default,
-    Feature.AFFINITY_REQUIRED: _affinity_required,
-    Feature.ANTI_AFFINITY_REQUIRED: _anti_affinity_required,
-    Feature.AFFINITY_PREFERRED: _affinity_preferred,
-    Feature.ANTI_AFFINITY_PREFERRED: _anti_affinity_preferred,
-    Feature.NAMESPACE_SELECTOR: _namespace_selector,
-    Feature.MATCH_LABEL_KEYS: _match_label_keys,
-    Feature.EXISTING_ANTI_AFFINITY: _existing_anti_affinity,
-    Feature.EXISTING_PREFERRED: _existing_preferred,
+    Feature.SPREAD_HARD: across.spread_hard,
+    Feature.SPREAD_SOFT: across.spread_soft,
+    Feature.SPREAD_MIN_DOMAINS: across.spread_min_domains,
+    Feature.SPREAD_POLICIES: across.spread_policies,
+    Feature.SPREAD_MATCH_LABEL_KEYS: across.spread_match_label_keys,
+    Feature.SPREAD_SYSTEM_DEFAULT: across.spread_system_default,
+    Feature.AFFINITY_REQUIRED: across.affinity_required,
+    Feature.ANTI_AFFINITY_REQUIRED: across.anti_affinity_required,
+    Feature.AFFINITY_PREFERRED: across.affinity_preferred,
+    Feature.ANTI_AFFINITY_PREFERRED: across.anti_affinity_preferred,
+    Feature.NAMESPACE_SELECTOR: across.namespace_selector,
+    Feature.MATCH_LABEL_KEYS: across.match_label_keys,
+    Feature.EXISTING_ANTI_AFFINITY: across.existing_anti_affinity,
+    Feature.EXISTING_PREFERRED: across.existing_preferred,
     Feature.IMAGE_LOCALITY: _image_locality,
     Feature.POD_LEVEL_RESOURCES: _pod_level_resources,
     Feature.RESIZE: _of_state,
     Feature.PREEMPTION: _preemption,
     Feature.BUDGETS: _preemption,
+    **{feature: partial(_use_claim, feature) for feature in VOLUMES},
 }

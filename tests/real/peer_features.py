@@ -36,6 +36,12 @@ class Feature(StrEnum):
     EXISTING_PREFERRED = "existing_preferred"
     IMAGE_LOCALITY = "image_locality"
     RESIZE = "resize"
+    VOLUMES_BOUND = "volumes_bound"
+    VOLUMES_UNUSABLE = "volumes_unusable"
+    VOLUME_ZONE = "volume_zone"
+    READ_WRITE_ONCE_POD = "read_write_once_pod"
+    CSI_LIMITS = "csi_limits"
+    DISKS = "disks"
     PREEMPTION = "preemption"
     BUDGETS = "budgets"
     POD_LEVEL_RESOURCES = "pod_level_resources"
@@ -67,6 +73,12 @@ OF_STATES: Final = frozenset(
         Feature.EXISTING_ANTI_AFFINITY,
         Feature.EXISTING_PREFERRED,
         Feature.RESIZE,
+        Feature.VOLUMES_BOUND,
+        Feature.VOLUMES_UNUSABLE,
+        Feature.VOLUME_ZONE,
+        Feature.READ_WRITE_ONCE_POD,
+        Feature.CSI_LIMITS,
+        Feature.DISKS,
         Feature.PREEMPTION,
         Feature.BUDGETS,
     }

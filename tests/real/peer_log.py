@@ -34,7 +34,10 @@ NO_SCORES: Final = Scores()
 
 
 class PeerLog:
-    """The log file of a running kube-scheduler, read once from front to end; a pod is `namespace/name`."""
+    """The log file of a running kube-scheduler, read once from front to end.
+
+    A pod is `namespace/name`, and no two pods have the same.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path, self._at = path, 0

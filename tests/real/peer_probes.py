@@ -38,17 +38,17 @@ class Play:
     probes: tuple[Probe, ...]
 
 
-def a_round(chance: Random, compared: frozenset[Feature], states: int = STATES) -> Iterator[Play]:
-    """Yield states with probes which have only features that are compared."""
+def a_round(number: int, chance: Random, compared: frozenset[Feature]) -> Iterator[Play]:
+    """Yield states with probes which have only features that are compared; their names have the number of the round."""
     dealt = Counter[Feature]()
-    for number in range(states):
-        name = f"s{number:02d}"
-        state = a_state(chance, name, _of_state(number, compared))
+    for turn in range(STATES):
+        name = f"r{number}-s{turn:02d}"
+        state = a_state(chance, name, _of_state(turn, compared))
         allowed = sorted((compared - OF_STATES) | state.features)
         probes = []
-        for turn in range(PROBES_OF_A_STATE):
+        for place in range(PROBES_OF_A_STATE):
             features = _deal(chance, allowed, dealt)
-            probe = f"{name}-p{turn:02d}"
+            probe = f"{name}-p{place:02d}"
             probes.append(Probe(probe, a_pod(chance, state, probe, features), tuple(features)))
         yield Play(state, tuple(probes))
 

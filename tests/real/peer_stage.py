@@ -34,7 +34,14 @@ PATHS: Final = {
     "Pod": "/api/v1/namespaces/{}/pods",
     "Service": "/api/v1/namespaces/{}/services",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "PersistentVolume": "/api/v1/persistentvolumes",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "CSINode": "/apis/storage.k8s.io/v1/csinodes",
 }
+SENTINELS: Final = "peer-sentinels"
+"""The namespace of the pods that show that a scheduler sees a state: no term of another pod means it."""
+PROTECTED: Final = ("PersistentVolume", "PersistentVolumeClaim")
+"""Kinds that a controller protects with finalizers from deletion while they are in use."""
 
 Key = tuple[str, str]
 
@@ -44,7 +51,7 @@ class Stage:
 
     def __init__(self, plane: ControlPlane, peer_log: Path) -> None:
         self._plane, self._log = plane, PeerLog(peer_log)
-        for name, labels in NAMESPACES.items():
+        for name, labels in {**NAMESPACES, SENTINELS: {}}.items():
             create_namespace(plane, name)
             plane.api("PATCH", f"/api/v1/namespaces/{name}", {"metadata": {"labels": labels}})
         for name, value in PRIORITIES.items():
@@ -75,7 +82,7 @@ class Stage:
             required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
             affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
             spec = {"containers": [{"name": "main", "image": "i"}], "tolerations": [{"operator": "Exists"}]}
-            pod = pod_document(f"{state.name}-seen", next(iter(NAMESPACES)), {}, spec | {"affinity": affinity})
+            pod = pod_document(f"{state.name}-seen", SENTINELS, {}, spec | {"affinity": affinity})
             deadline = time.monotonic() + ANSWER_SECONDS
             while not (found := self.verdict(state, side, pod)).node:
                 assert time.monotonic() < deadline, f"{side} does not see the nodes: {found}"
@@ -83,11 +90,12 @@ class Stage:
     def clear(self, state: State) -> None:
         """Delete the objects of a state."""
         for namespace in NAMESPACES:
-            for path in (PATHS["Pod"], PATHS["PodDisruptionBudget"]):
-                self._plane.api("DELETE", path.format(namespace), AT_ONCE)
+            self._plane.api("DELETE", PATHS["Pod"].format(namespace), AT_ONCE)
         self._plane.api("DELETE", PATHS["Node"], AT_ONCE)
-        services = [_path(one) for one in state.others if one["kind"] == "Service"]
-        send(self._plane.connect, [Request("DELETE", path, AT_ONCE) for path in services])
+        free: Json = {"metadata": {"finalizers": None}}
+        kept = [Request("PATCH", _path(one), free) for one in state.others if one["kind"] in PROTECTED]
+        send(self._plane.connect, kept)
+        send(self._plane.connect, [Request("DELETE", _path(one), AT_ONCE) for one in state.others])
 
     def verdict(self, state: State, side: str, pod: Json) -> Verdict:
         """Create the pod for a scheduler, wait for its verdict, and put the state back."""
@@ -219,5 +227,7 @@ def _path(document: Json) -> str:
 def _covers(budget: Json, pod: Json) -> bool:
     """Return whether a budget counts the pod as healthy."""
     selected = budget["spec"]["selector"]["matchLabels"].items() <= pod["metadata"].get("labels", {}).items()
-    ready = any(one["status"] == "True" for one in pod.get("status", {}).get("conditions", ()))
+    ready = any(
+        one["type"] == "Ready" and one["status"] == "True" for one in pod.get("status", {}).get("conditions", ())
+    )
     return selected and ready and budget["metadata"]["namespace"] == pod["metadata"]["namespace"]

@@ -14,6 +14,7 @@ from typing import Final
 from aischeduler.model.names import SCHEDULER_NAME
 from tests.objects import Json, present
 from tests.real.peer_features import Feature
+from tests.real.peer_volumes import add_volumes
 
 ZONE: Final = "topology.kubernetes.io/zone"
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -95,6 +96,7 @@ def a_state(chance: Random, name: str, features: frozenset[Feature]) -> State:
     others = _budgets(chance, name) if Feature.BUDGETS in features else []
     if Feature.SPREAD_SYSTEM_DEFAULT in features:
         others += [_service(f"{name}-{app}", namespace, {"app": app}) for app in APPS[:2] for namespace in NAMESPACES]
+    others += add_volumes(chance, name, [one.document for one in machines], running, features)
     return State(name, tuple(machines), tuple(running), tuple(others), features)
 
 
@@ -117,7 +119,23 @@ def running_pod(chance: Random, name: str, features: frozenset[Feature]) -> Json
         if chance.random() < 0.4:
             affinity["podAffinity"] = affinity.get("podAffinity", {}) | required_terms(a_term(chance))
     spec |= present(affinity=affinity)
-    return pod_document(name, chance.choice(list(NAMESPACES)), some_labels(chance), spec)
+    pod = pod_document(name, chance.choice(list(NAMESPACES)), some_labels(chance), spec)
+    if Feature.RESIZE in features and chance.random() < 0.5:
+        pod["status"] = _resized(chance, container["resources"].get("requests", {}))
+    return pod
+
+
+def _resized(chance: Random, requests: Json) -> Json:
+    """Return the status of a pod whose node has not, or not yet, given it what its spec asks."""
+    of = {"cpu": chance.choice((50, 400, 1_100)), "memory": chance.choice((64, 300, 900))}
+    given = {key: f"{of[key]}{requests[key].lstrip('0123456789')}" for key in requests if key in of}
+    status: Json = {"name": "main", "image": WORKER, "imageID": "", "ready": True, "restartCount": 0}
+    if chance.random() < 0.8:
+        status["allocatedResources"] = given
+    if chance.random() < 0.8:
+        status["resources"] = {"requests": given if chance.random() < 0.7 else requests}
+    pending = {"type": "PodResizePending", "status": "True", "reason": chance.choice(("Infeasible", "Deferred"))}
+    return {"containerStatuses": [status], **present(conditions=[pending] if chance.random() < 0.5 else [])}
 
 
 def pod_document(name: str, namespace: str, labels: Json, spec: Json) -> Json:
@@ -233,7 +251,9 @@ def _start(chance: Random, running: Sequence[Json]) -> None:
     for second, pod in zip(chance.sample(range(3_600), len(running)), running, strict=True):
         ready = [{"type": "Ready", "status": "True" if chance.random() < 0.8 else "False"}]
         started = f"2026-01-02T{3 + second // 3_600:02d}:{second // 60 % 60:02d}:{second % 60:02d}Z"
-        pod["status"] = {"phase": "Running", "startTime": started, "conditions": ready}
+        status = pod.setdefault("status", {})
+        status["conditions"] = ready + status.get("conditions", [])
+        status |= {"phase": "Running", "startTime": started}
 
 
 def _budgets(chance: Random, name: str) -> list[Json]:

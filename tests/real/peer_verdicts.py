@@ -76,7 +76,8 @@ def report(state: State, probe: Probe, ours: Verdict, theirs: Verdict) -> str:
     ]
     for side, verdict in (("ours", ours), ("kube-scheduler", theirs)):
         told = f"node {verdict.node}" if verdict.node else verdict.message
-        preempts = f"; nominated {verdict.nominated}, victims {sorted(verdict.victims)}" if verdict.nominated else ""
+        evicts = bool(verdict.nominated or verdict.victims)
+        preempts = f"; nominated {verdict.nominated}, victims {sorted(verdict.victims)}" if evicts else ""
         lines.append(f"{side}: {told}{preempts}")
     for node, total in sorted(theirs.scores.totals.items(), key=lambda one: (-one[1], one[0])):
         lines.append(f"  {total:4d} {node} {dict(theirs.scores.parts.get(node, {}))}")

@@ -63,7 +63,7 @@ def test_both_schedulers_give_random_pods_the_same_verdict(
     request: pytest.FixtureRequest, stage: Stage, number: int
 ) -> None:
     tally = Tally()
-    for play in a_round(random(f"round {number} of probes"), FEATURES):
+    for play in a_round(number, random(f"round {number} of probes"), FEATURES):
         stage.put(play.state)
         for probe in play.probes:
             ours, theirs = (stage.verdict(play.state, side, probe.pod) for side in (OURS, THEIRS))
