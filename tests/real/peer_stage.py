@@ -29,6 +29,8 @@ SIDES: Final = {OURS: SCHEDULER_NAME, THEIRS: "default-scheduler"}
 AT_ONCE: Final = {"gracePeriodSeconds": 0}
 ANSWER_SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.01
+QUIET_SECONDS: Final = 1.2
+"""A sequence is over when no pod was bound for this long."""
 PATHS: Final = {
     "Node": "/api/v1/nodes",
     "Pod": "/api/v1/namespaces/{}/pods",
@@ -99,9 +101,7 @@ class Stage:
 
     def verdict(self, state: State, side: str, pod: Json) -> Verdict:
         """Create the pod for a scheduler, wait for its verdict, and put the state back."""
-        twin = json.loads(json.dumps(pod))
-        twin["metadata"]["name"] += f"-{side}"
-        twin["spec"]["schedulerName"] = SIDES[side]
+        twin = _twin(pod, side)
         key = _key(twin)
         uid = self._post(PATHS["Pod"].format(key[0]), twin)["metadata"]["uid"]
         if "schedulingGates" in twin["spec"]:
@@ -113,6 +113,27 @@ class Stage:
         if found.victims:
             self._replace(state, found.victims)
         return found
+
+    def sequence(self, side: str, pods: Sequence[Json]) -> dict[str, str]:
+        """Create pods in order for a scheduler; return pod -> node of those that it binds, and delete all."""
+        twins = [_twin(pod, side) for pod in pods]
+        keys = [_key(twin) for twin in twins]
+        for twin in twins:
+            self._post(_collection(twin), twin)
+        self._until(lambda: all(key in self._pods and _has_verdict(self._pods[key]) for key in keys), f"50 of {side}")
+        placed, since = self._nodes(keys), time.monotonic()
+        while time.monotonic() < since + QUIET_SECONDS:  # a pod that waits fits when others are on nodes
+            time.sleep(POLL_SECONDS)
+            if (now := self._nodes(keys)) != placed:
+                placed, since = now, time.monotonic()
+        send(self._plane.connect, [Request("DELETE", _path(twin), AT_ONCE) for twin in twins])
+        self._until(lambda: not any(key in self._pods for key in keys), "the end of the sequence")
+        return {name: node for name, node in placed.items() if node}
+
+    def _nodes(self, keys: Sequence[Key]) -> dict[str, str]:
+        """Return pod -> node, as the API server has it now."""
+        items = self._plane.api("GET", PATHS["Pod"].format(keys[0][0])).body["items"]
+        return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in items if _key(pod) in keys}
 
     def _judged(self, key: Key, uid: str) -> bool:
         pod = self._pods.get(key)
@@ -129,10 +150,12 @@ class Stage:
         if node := pod["spec"].get("nodeName"):
             scores = self._log.scores("/".join(key)) if side == THEIRS else NO_SCORES
             return Verdict(node=node, scores=scores)
-        if nominated := pod["status"].get("nominatedNodeName", ""):
-            count = self._count_victims(side, key)
-            self._until(lambda: len(self._leaving()) >= count, f"{count} victims of {key[1]}")
-        return Verdict(message=_refused(pod), nominated=nominated, victims=tuple(self._leaving()))
+        nominated = pod["status"].get("nominatedNodeName", "")
+        count = self._count_victims(side, key) if nominated else 0
+        self._until(lambda: len(self._leaving()) >= count, f"{count} victims of {key[1]}")
+        leaving = self._leaving()
+        assert len(leaving) == count, f"{side} evicts {leaving}, not {count}, for {key[1]}: {self._pods}"
+        return Verdict(message=_refused(pod), nominated=nominated, victims=tuple(leaving))
 
     def _count_victims(self, side: str, key: Key) -> int:
         """Return how many victims a scheduler has chosen: ours says it in the message, kube-scheduler in its log."""
@@ -200,6 +223,19 @@ class Stage:
         else:
             assert told["type"] in ("ADDED", "MODIFIED"), told
             self._pods[_key(pod)] = pod
+
+
+def _twin(pod: Json, side: str) -> Json:
+    """Return the pod for a scheduler."""
+    twin: Json = json.loads(json.dumps(pod))
+    twin["metadata"]["name"] += f"-{side}"
+    twin["spec"]["schedulerName"] = SIDES[side]
+    return twin
+
+
+def _has_verdict(pod: Json) -> bool:
+    """Return whether a scheduler has bound the pod, or said why it waits."""
+    return "nodeName" in pod["spec"] or bool(_refused(pod))
 
 
 def _refused(pod: Json) -> str:

@@ -1,8 +1,8 @@
-"""This scheduler and kube-scheduler give random pods on random clusters the same verdict.
+"""This scheduler and kube-scheduler give random pods on random clusters the same verdict, one by one and in sequence.
 
 Both see the same nodes and pods. Compared are: whether the pod is bound, the whole message, the node, which has to be
 one of kube-scheduler's best, and for a preemption the nominated node and the victims. A disagreement is reported with
-all objects, so that it can be seen again.
+all objects, so that it can be seen again. Of fifty pods one after the other, the counts by domain are compared.
 """
 
 import os
@@ -19,6 +19,7 @@ from tests.real.daemon import Daemon
 from tests.real.peer_features import COMPARED, Feature
 from tests.real.peer_log import FLAGS
 from tests.real.peer_probes import a_round
+from tests.real.peer_sequences import KINDS, a_sequence
 from tests.real.peer_stage import OURS, THEIRS, Stage
 from tests.real.peer_verdicts import Tally
 from tests.seeds import random
@@ -31,6 +32,8 @@ FEATURES = frozenset(map(Feature, os.environ.get("AI_SCHEDULER_FEATURES", ",".jo
 
 pytestmark = [pytest.mark.newest, pytest.mark.timeout(900)]
 CASES = [pytest.param(number, marks=pytest.mark.soak if number else pytest.mark.daily) for number in range(ROUNDS)]
+
+SEQUENCES = [pytest.param(number, marks=[pytest.mark.soak] * (number > 0)) for number in range(4)]
 
 
 @pytest.fixture(autouse=True)
@@ -74,3 +77,16 @@ def test_both_schedulers_give_random_pods_the_same_verdict(
     assert tally.reports == [], tally.told()
     assert set(tally.probes) == FEATURES
     assert min(tally.probes.values()) >= PROBES_OF_A_FEATURE_MIN
+
+
+@pytest.mark.parametrize("number", SEQUENCES)
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() & COMPARED))
+def test_fifty_pods_one_after_the_other_end_in_the_same_counts(stage: Stage, kind: Feature, number: int) -> None:
+    name = f"{kind.replace('_', '-')}-{number}"
+    played = a_sequence(random(f"sequence {name}"), name, kind)
+    stage.put(played.state)
+    placed = {side: stage.sequence(side, played.pods) for side in (OURS, THEIRS)}
+    stage.clear(played.state)
+    told = "\n".join(f"{side}: {dict(sorted(found.items()))}" for side, found in placed.items())
+    assert len(placed[OURS]) == len(placed[THEIRS]), f"{told}\n{played.state.nodes}"
+    assert played.counts(placed[OURS]) == played.counts(placed[THEIRS]), f"{told}\n{played.state.nodes}"
