@@ -4,6 +4,7 @@ from aischeduler.engine.invariants import check
 from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
+from aischeduler.framework.plugin import ResourceIgnoring
 from aischeduler.model.actions import Action, Bind, Evict, ListPools, ReadPool, Refresh
 from aischeduler.model.events import (
     BindRefused,
@@ -20,6 +21,7 @@ from aischeduler.model.events import (
 from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
 from aischeduler.state.pod_records import PodRecord, PodState, Unit
+from tests.build import replace
 from tests.laws.decisions import judge
 from tests.laws.reports import check_reports
 from tests.laws.stuck import stuck
@@ -66,7 +68,7 @@ class CheckedScheduler(Scheduler):
             if isinstance(event, PoolSeen) and event.pool.name in self._cluster.edits:
                 self._held_back[event.pool.name] = event
             else:
-                self.oracle.observe(event)
+                self.oracle.observe(self._as_counted(event))
         match event:
             case BindRefused(uid) | PodGone(uid):
                 self._bound.pop(uid, None)
@@ -99,6 +101,15 @@ class CheckedScheduler(Scheduler):
         if self.often:
             self.look()
         return actions
+
+    def _as_counted(self, event: Event) -> Event:
+        """Return the event without the requests that the profile ignores, of which the oracle knows nothing."""
+        rules = [rule for rule in self._cluster.profile.plugins.filters if isinstance(rule, ResourceIgnoring)]
+        if not isinstance(event, PodSeen) or not any(rule.ignores_any for rule in rules):
+            return event
+        request = event.pod.spec.request
+        counted = {name: one for name, one in request.amounts.items() if not any(rule.ignores(name) for rule in rules)}
+        return PodSeen(replace(event.pod, spec=replace(event.pod.spec, request=replace(request, amounts=counted))))
 
     def _not_in_line(self) -> set[str]:
         """Return the pods that may be overtaken, as "Home pool" in docs/concepts.md says.

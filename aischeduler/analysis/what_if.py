@@ -146,6 +146,7 @@ def requesting(record: PodRecord, resource: str, amount: int) -> PodRecord:
         amounts={**spec.request.amounts, resource: amount},
         score_cpu_milli=spec.request.score_cpu_milli - less * (resource == CPU),
         score_memory_bytes=spec.request.score_memory_bytes - less * (resource == MEMORY),
+        scored_alone=None,
     )
     other = replace(spec, key=spec.key + f"/{resource}={amount}".encode(), request=request)
     return replace(record, pod=structs.replace(record.pod, spec=other), queue=record.home, visited=())

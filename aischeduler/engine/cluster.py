@@ -93,7 +93,7 @@ class Cluster:
         self.units, self.gangs = Units(), GangTable()
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
         self.namespaces: Mapping[str, Labels] = self.nodes.pod_counts.namespaces
-        self.storage, self.divided = Storage(), DividedSpecs()
+        self.storage, self.divided = Storage(), DividedSpecs(profile.plugins)
         parts = self.pools, self.queues, self.claims, self.loans, self.runner
         self.borrowing = BorrowingContext(*parts, profile.preemption, self.unit_request)
         self.counters, self.searches = Counters(), Searches()

@@ -70,6 +70,16 @@ class AmountFilter(Filter, Protocol):
     by_amounts: bool
 
 
+@runtime_checkable
+class ResourceIgnoring(Protocol):
+    """A filter that leaves some resources to another program: nothing of them counts for the pods of its profile."""
+
+    ignores_any: bool
+
+    def ignores(self, resource: str) -> bool:
+        """Return whether requests of this resource count nowhere."""
+
+
 class PreFilterState(Protocol):
     """What a `CrossRowFilter` knows of the table for one class of pods."""
 

@@ -20,6 +20,10 @@ SCORE_CPU_MILLI: Final = 100
 """The CPU that scores assume for a container without a CPU request."""
 SCORE_MEMORY_BYTES: Final = 200 * 1024 * 1024
 """The memory that scores assume for a container without a memory request."""
+SMALL: Final[ResourceList] = {CPU: SCORE_CPU_MILLI, MEMORY: SCORE_MEMORY_BYTES}
+"""A container without requests, as scores count it."""
+HUGE_PAGES: Final = "hugepages-"
+"""The prefix of the names of huge pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +39,14 @@ class PodRequest:
     """The resource requests of a pod.
 
     `amounts` decide whether it fits. Scores read `score_cpu_milli` and `score_memory_bytes`, where a container without
-    requests counts as a small one.
+    requests counts as a small one. `scored_alone` is what NodeResourcesFit counts for the pod itself, in milli and
+    bytes, where that is another amount than once the pod is on a node: it does not read pod-level requests then.
     """
 
     amounts: ResourceList
     score_cpu_milli: int
     score_memory_bytes: int
+    scored_alone: tuple[int, int] | None = None
 
     @property
     def taken(self) -> ResourceList:
@@ -70,26 +76,39 @@ def pod_request(
 ) -> PodRequest:
     """Compute the requests of a pod: the maximum of containers with sidecars and of each init step, plus overhead.
 
-    `init_containers` are in their order: a plain init container runs beside the sidecars declared before it. Amounts
-    in `pod_level` replace the sum.
+    `init_containers` are in their order: a plain init container runs beside the sidecars declared before it. CPU,
+    memory and huge pages in `pod_level` replace the sum.
     """
     containers, init_containers = tuple(containers), tuple(init_containers)
-    amounts = dict(_peak([c.requests for c in containers], init_containers))
-    scored = _peak(
-        [_scored(c.requests) for c in containers],
-        [ContainerRequest(_scored(c.requests), sidecar=c.sidecar) for c in init_containers],
-    )
-    amounts.update(pod_level)
-    scored.update(pod_level)
-    for name, amount in overhead.items():
-        amounts[name] = amounts.get(name, 0) + amount
-        scored[name] = scored.get(name, 0) + amount
+    pod_level = {name: amount for name, amount in pod_level.items() if is_pod_level(name)}
+    amounts = {**_peak([c.requests for c in containers], init_containers), **pod_level}
+    _add(amounts, overhead)
+    alone = scored = _scored_peak(containers, init_containers, SMALL)
+    if pod_level:
+        small = {name: amount for name, amount in SMALL.items() if name not in amounts}
+        scored = {**_scored_peak(containers, init_containers, small), **pod_level}
+        _add(scored, overhead)
+    _add(alone, overhead)
     kept = {name: amount for name, amount in sorted(amounts.items()) if amount > 0}
-    return PodRequest(kept, scored.get(CPU, 0), scored.get(MEMORY, 0))
+    on_node, itself = ((one.get(CPU, 0), one.get(MEMORY, 0)) for one in (scored, alone))
+    return PodRequest(kept, on_node[0], on_node[1], itself if itself != on_node else None)
 
 
-def _scored(requests: ResourceList) -> ResourceList:
-    return {CPU: requests.get(CPU, SCORE_CPU_MILLI), MEMORY: requests.get(MEMORY, SCORE_MEMORY_BYTES)}
+def is_pod_level(resource: str) -> bool:
+    """Return whether requests of a whole pod may name the resource."""
+    return resource in (CPU, MEMORY) or resource.startswith(HUGE_PAGES)
+
+
+def _scored_peak(
+    containers: tuple[ContainerRequest, ...], init_containers: tuple[ContainerRequest, ...], small: ResourceList
+) -> dict[str, int]:
+    """Return the most CPU and memory at one time, where a container that does not request one has that of `small`."""
+    inits = [ContainerRequest(_scored(c.requests, small), sidecar=c.sidecar) for c in init_containers]
+    return _peak([_scored(c.requests, small) for c in containers], inits)
+
+
+def _scored(requests: ResourceList, small: ResourceList) -> ResourceList:
+    return {name: requests.get(name, small.get(name, 0)) for name in SMALL}
 
 
 def _peak(containers: Iterable[ResourceList], init_containers: Iterable[ContainerRequest]) -> dict[str, int]:

@@ -1,9 +1,10 @@
 """NodeResourcesFit: the node must have every requested resource free, and allow one more pod.
 
-The score is LeastAllocated where the pool spreads and MostAllocated where it packs. A GPU pod is scored by GPUs too,
-with a weight that outweighs CPU and memory, because large jobs wait for whole free GPU nodes.
+The score is that of the profile's strategy. Without one it is LeastAllocated where the pool spreads and MostAllocated
+where it packs. A GPU pod is scored by GPUs too, with a weight that outweighs CPU and memory, because large jobs wait
+for whole free GPU nodes.
 
-Source: kube-scheduler's NodeResourcesFit (filter, default scoring strategies, non-zero defaults).
+Source: kube-scheduler's NodeResourcesFit (filter, scoring strategies, non-zero defaults).
 """
 
 from collections import Counter
@@ -17,19 +18,25 @@ from aischeduler.model.names import PODS
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import PlacementStrategy
+from aischeduler.model.scoring import ScoringStrategy
+from aischeduler.plugins.resource_scores import StrategyScore, free_percent, used_percent
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import CPU_AND_MEMORY
 from aischeduler.state.requests import requested
 
 GPU_WEIGHT: Final = 5
-# 0-d arrays: for vectors of few rows, converting a Python number costs more than the operation.
-ZERO: Final = np.array(0)
+KUBERNETES: Final = "kubernetes.io/"
+"""In the names of resources that are not extended ones."""
 ONE: Final = np.array(1)
-PERCENT: Final = np.array(100)
+"""A 0-d array: for vectors of few rows, converting a Python number costs more than the operation."""
 
 
 class NodeResourcesFit:
-    """Filter and score nodes by their free resources."""
+    """Filter and score nodes by their free resources.
+
+    `ignored_resources` and `ignored_resource_groups`, which are the parts of names before the slash, are extended
+    resources that count nowhere for the profile's pods: another program decides about them.
+    """
 
     name = "NodeResourcesFit"
     static = False
@@ -38,8 +45,27 @@ class NodeResourcesFit:
     normalize = False
     reverse = False
 
-    def __init__(self, gpu_resources: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        gpu_resources: tuple[str, ...],
+        strategy: ScoringStrategy | None = None,
+        ignored_resources: frozenset[str] = frozenset(),
+        ignored_resource_groups: frozenset[str] = frozenset(),
+    ) -> None:
         self._gpu_resources = gpu_resources
+        self._strategy = StrategyScore(strategy) if strategy is not None else None
+        self._ignored, self._ignored_groups = ignored_resources, ignored_resource_groups
+
+    def ignores(self, resource: str) -> bool:
+        """Return whether an extended resource counts nowhere."""
+        group, slash, _ = resource.partition("/")
+        extended = bool(slash) and KUBERNETES not in resource
+        return extended and (resource in self._ignored or group in self._ignored_groups)
+
+    @property
+    def ignores_any(self) -> bool:
+        """Whether there are resources that count nowhere."""
+        return bool(self._ignored or self._ignored_groups)
 
     def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
         """Pass the rows that have every requested resource free."""
@@ -60,25 +86,19 @@ class NodeResourcesFit:
 
     def score(self, ask: PlacementRequest, at: NodeView) -> Scores | None:
         """Return 0 to 100: the free (or used) share with the pod, averaged over the resources by weight."""
-        pack = ask.placement is not PlacementStrategy.SPREAD
+        if self._strategy is not None:
+            return self._strategy.score(ask.spec, at)
+        shares_of = free_percent if ask.placement is PlacementStrategy.SPREAD else used_percent
         request = ask.spec.request
         after = at.scored + at.nodes.wanted(ask.spec).scored
-        shares = _shares(at.allocatable[CPU_AND_MEMORY], after, pack=pack)
+        shares = shares_of(at.allocatable[CPU_AND_MEMORY], after)
         total, weights = shares[0] + shares[1], at.nodes.sized.take(at.rows)
         for resource in self._gpu_resources:
             if resource in request.amounts:
                 column = at.nodes.column(resource)
                 capacity = at.allocatable[column]
                 after = at.used[column] + requested(request.amounts[resource])
-                total += GPU_WEIGHT * _shares(capacity, after, pack=pack)
+                total += GPU_WEIGHT * shares_of(capacity, after)
                 weights += GPU_WEIGHT * (capacity > 0)
         average: Scores = total // np.maximum(weights, ONE)
         return average
-
-
-def _shares(capacity: Scores, after: Scores, *, pack: bool) -> Scores:
-    """Return the used (pack) or free shares in percent; 0 for a row without the resource."""
-    safe = np.maximum(capacity, ONE)
-    counted = np.minimum(after, capacity) if pack else np.maximum(capacity - after, ZERO)
-    percent: Scores = counted * PERCENT // safe
-    return percent

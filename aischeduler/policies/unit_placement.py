@@ -8,7 +8,7 @@ Invariants:
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -42,7 +42,7 @@ APART: Final = "node(s) didn't match the topology of the gang"
 class _TotalRequest(PodRequest):
     """The requests of several pods together."""
 
-    pods: int
+    pods: int = field(kw_only=True)
 
     @property
     def taken(self) -> ResourceList:
@@ -55,7 +55,7 @@ def total_of(specs: Sequence[PodSpec]) -> PodSpec:
     amounts: Counter[str] = Counter()
     for spec in specs:
         amounts.update(spec.request.amounts)
-    return PodSpec(b"", _TotalRequest(dict(sorted(amounts.items())), 0, 0, len(specs)))
+    return PodSpec(b"", _TotalRequest(dict(sorted(amounts.items())), 0, 0, pods=len(specs)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from aischeduler.state.change_log import ChangeLog, rows_since
 from aischeduler.state.label_index import LabelIndex, Mask, RowIndex, Rows
 from aischeduler.state.node_change import Change
 from aischeduler.state.pod_counts import PodCounts
-from aischeduler.state.requests import AMOUNT_MAX, ANY_AMOUNT, Wanted, requested
+from aischeduler.state.requests import AMOUNT_MAX, Wanted, wanted_of
 from aischeduler.state.rows_by_pool import NO_POOL, PoolRows
 
 Column = npt.NDArray[np.int64]
@@ -255,7 +255,7 @@ class NodeTable:
         if wanted is None:
             if len(self._wanted) >= WANTED_MAX:
                 self._wanted.clear()
-            wanted = self._wanted[spec.key] = self._read(spec)
+            wanted = self._wanted[spec.key] = wanted_of(spec.request, self.columns, UNOFFERED, len(self.used))
         return wanted
 
     def request(self, spec: PodSpec) -> Column:
@@ -270,29 +270,6 @@ class NodeTable:
         """Return what is free on one row, by column; below zero where claims count beside pods that are leaving."""
         left: Column = self.allocatable[:, row] - self.used[:, row]
         return left
-
-    def _read(self, spec: PodSpec) -> Wanted:
-        request = spec.request
-        amounts = {resource: requested(amount) for resource, amount in request.taken.items()}
-        columns = [self.column(resource) for resource in amounts]
-        cpu_milli, memory_bytes = requested(request.score_cpu_milli), requested(request.score_memory_bytes)
-        each = tuple(zip(columns, amounts.values(), strict=True))
-        least = np.full((len(self.used), 1), ANY_AMOUNT, dtype=np.int64)
-        for column, amount in each:
-            least[column] = max(least[column, 0], amount)
-        cpu_and_memory = np.array([[amounts.get(CPU, 0)], [amounts.get(MEMORY, 0)]], dtype=np.int64)
-        return Wanted(
-            each=each,
-            columns=np.array(columns, dtype=np.intp),
-            amounts=np.array([[amount] for amount in amounts.values()], dtype=np.int64),
-            least=least,
-            cpu_and_memory=cpu_and_memory,
-            with_and_without=np.stack((cpu_and_memory, np.zeros_like(cpu_and_memory))),
-            scored=np.array([[cpu_milli], [memory_bytes]], dtype=np.int64),
-            scored_cpu_milli=cpu_milli,
-            scored_memory_bytes=memory_bytes,
-            offered=UNOFFERED not in columns,
-        )
 
     def _share(self, one: AssignedPod, sign: int, *, noted: bool) -> None:
         """Count (1) a pod by selectors and take its allocation, or undo that (-1)."""
@@ -320,7 +297,7 @@ class NodeTable:
         wanted, pods = self._counted(spec), sign * np.bincount(rows, minlength=self.width)
         for column, amount in wanted.each:
             self.used[column] += amount * pods
-        self.scored += wanted.scored * pods
+        self.scored += wanted.counted * pods
 
     def _sum_one(self, spec: PodSpec, row: int, sign: int) -> None:
         wanted = self._counted(spec)

@@ -3,11 +3,15 @@
 Invariant: they are computed once per class and do not depend on rows.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+from aischeduler.model.names import CPU, MEMORY
+from aischeduler.model.resources import PodRequest
 
 Amounts = npt.NDArray[np.int64]
 
@@ -25,7 +29,8 @@ class Wanted:
     `columns` [each] and `amounts` [each, 1] are the same as vectors.
     `offered` is True where each resource has a column of its own.
     `least` [column, 1] is what must be free in each column; ANY_AMOUNT where the pod requests nothing of it.
-    `cpu_and_memory` and `scored` [2, 1] are the CPU and memory that it requests, and that scores count.
+    `cpu_and_memory` and `scored` [2, 1] are the CPU and memory that it requests, and that scores count for it;
+    `counted` [2, 1] is what they count once it is on a row.
     `with_and_without` [2, 2, 1] is `cpu_and_memory`, and zero.
     """
 
@@ -36,6 +41,7 @@ class Wanted:
     cpu_and_memory: Amounts
     with_and_without: Amounts
     scored: Amounts
+    counted: Amounts
     scored_cpu_milli: int
     scored_memory_bytes: int
     offered: bool
@@ -44,3 +50,32 @@ class Wanted:
 def requested(amount: int) -> int:
     """Return a requested amount as the table counts it: an amount above AMOUNT_MAX stays above every allocatable."""
     return min(amount, AMOUNT_MAX + 1)
+
+
+def wanted_of(request: PodRequest, columns: Mapping[str, int], unoffered: int, width: int) -> Wanted:
+    """Return the requests of a pod in the form of a table of `width` columns.
+
+    `columns` has the column of each resource; `unoffered` is that of the others.
+    """
+    amounts = {resource: requested(amount) for resource, amount in request.taken.items()}
+    places = [columns.get(resource, unoffered) for resource in amounts]
+    cpu_milli, memory_bytes = requested(request.score_cpu_milli), requested(request.score_memory_bytes)
+    alone = request.scored_alone or (cpu_milli, memory_bytes)
+    each = tuple(zip(places, amounts.values(), strict=True))
+    least = np.full((width, 1), ANY_AMOUNT, dtype=np.int64)
+    for column, amount in each:
+        least[column] = max(least[column, 0], amount)
+    cpu_and_memory = np.array([[amounts.get(CPU, 0)], [amounts.get(MEMORY, 0)]], dtype=np.int64)
+    return Wanted(
+        each=each,
+        columns=np.array(places, dtype=np.intp),
+        amounts=np.array([[amount] for amount in amounts.values()], dtype=np.int64),
+        least=least,
+        cpu_and_memory=cpu_and_memory,
+        with_and_without=np.stack((cpu_and_memory, np.zeros_like(cpu_and_memory))),
+        scored=np.array([[requested(amount)] for amount in alone], dtype=np.int64),
+        counted=np.array([[cpu_milli], [memory_bytes]], dtype=np.int64),
+        scored_cpu_milli=cpu_milli,
+        scored_memory_bytes=memory_bytes,
+        offered=unoffered not in places,
+    )

@@ -1,4 +1,4 @@
-"""Rows R1-R10 and S1-S10 of kube-scheduler's own cases, and the cases of GPU pods in pools."""
+"""Filter and score by free resources, without a strategy of a profile: the cases of GPU pods in pools."""
 
 import pytest
 
