@@ -56,10 +56,11 @@ class Scene:
     """The pods on nodes by uid, with their nodes."""
 
     def __post_init__(self) -> None:
-        self.table, self._divided = NodeTable(), DividedSpecs()
+        plugins = Plugins((), (), (), (self.rule,), (self.rule,))
+        self.table, self._divided = NodeTable(), DividedSpecs(plugins)
         self.counts = self.table.pod_counts
         self.counts.pods_on_rows = lambda: [(pod, self.table.rows[node], False) for pod, node in self.pods.values()]
-        self.runner = Runner(Plugins((), (), (), (self.rule,), (self.rule,)), self.table)
+        self.runner = Runner(plugins, self.table)
         for name, labels in self.nodes.items():
             self.table.see(a_node(name, labels=labels))
         for name, labels in self.namespaces.items():
