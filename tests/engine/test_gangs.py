@@ -211,6 +211,20 @@ def test_pod_of_a_started_gang_waits_for_no_successor_of_a_finished_one() -> Non
     assert list(binds(session.decide(seconds=1))) == ["again"]
 
 
+def test_pod_that_is_sent_to_a_node_before_the_others_of_its_gang_finish_stays_there() -> None:
+    pods, more = members("g", 2), member(a_pod("more", cpu="2"), "g")
+    session = Session(*nodes(3), *pods)
+    session.tell(GangSeen(a_gang("g", 2)))
+    session.decide()
+    shown(session, *pods)
+    session.see(more)
+    assert list(binds(session.decide())) == ["more"]
+    session.tell(PodGone("uid-g-0"), PodGone("uid-g-1"))
+    session.decide()
+    shown(session, more)
+    assert evictions(session.decide(seconds=61)) == {}
+
+
 def test_gang_whose_binding_is_refused_is_finished_when_room_comes() -> None:
     session = Session(*nodes(2), *members("g", 2))
     session.tell(GangSeen(a_gang("g", 2)))

@@ -4,7 +4,7 @@ What fits is found by trying all nodes for all pods, which is possible for a few
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ from hypothesis.stateful import rule
 
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind, Evict
-from aischeduler.model.events import Event, GangGone, GangSeen, PodSeen
+from aischeduler.model.events import BindRefusal, Event, GangGone, GangSeen, PodSeen
 from aischeduler.model.gang import Gang, GangKey, GangSource, TopologyLevel
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
@@ -50,7 +50,9 @@ class GangWorld(World):
     def __init__(self, *, often: bool = False) -> None:
         self.gangs: dict[GangKey, Gang] = {}
         self.whole: set[GangKey] = set()
-        """The gangs that were whole, and of which a pod is still on a node."""
+        """The gangs that were whole, and of which a pod is still on a node, or sent to one."""
+        self._anew = False
+        """Whether the scheduler is new and has not decided yet."""
         super().__init__(often=often)
 
     def put_gang(self, gang: Gang) -> None:
@@ -67,10 +69,10 @@ class GangWorld(World):
         """Return the gang of a pod as it is declared now."""
         return None if pod.gang is None else pod.gang.said or self.gangs.get(pod.gang.key)
 
-    def members(self) -> dict[GangKey, list[Pod]]:
-        """Return the pods of each gang, by uid."""
+    def members(self, pods: Mapping[str, Pod] | None = None) -> dict[GangKey, list[Pod]]:
+        """Return the pods of each gang, by uid; among `pods`, where they are given."""
         found: dict[GangKey, list[Pod]] = {}
-        for _, pod in sorted(self.pods.items()):
+        for _, pod in sorted((self.pods if pods is None else pods).items()):
             if pod.gang is not None:
                 found.setdefault(pod.gang.key, []).append(pod)
         return found
@@ -84,12 +86,35 @@ class GangWorld(World):
             self._follow()
 
     def _follow(self) -> None:
+        sent = {bind.pod.uid for bind in self.binds}
         for key, pods in self.members().items():
             on_nodes = [pod for pod in pods if pod.node_name]
             gang = self.gang_of(pods[0])
-            if not on_nodes:
+            if not on_nodes and sent.isdisjoint(pod.uid for pod in pods):
                 self.whole.discard(key)
             elif gang is not None and len(on_nodes) >= gang.min_member:
+                self.whole.add(key)
+
+    def conclude(self, number: int, wish: BindRefusal | None) -> None:
+        super().conclude(number, wish)
+        self._follow()
+
+    def restart_scheduler(self) -> None:
+        super().restart_scheduler()
+        self._anew = True
+
+    def decide(self, limit: int = 1, rounds: int = 1) -> int:
+        if self._anew and self.scheduler.ready(self.now):
+            self._anew = False
+            self._note_unknown()
+        return super().decide(limit, rounds)
+
+    def _note_unknown(self) -> None:
+        """Note the gangs that look to a new scheduler as if they had lost finished pods: none waits that is as old."""
+        for key, pods in self.members(self.scheduler.oracle._pods).items():
+            begun = min((pod.started_seconds for pod in pods if pod.node_name), default=-1)
+            old = [pod for pod in pods if not pod.node_name and pod.created_seconds <= begun]
+            if begun >= 0 and (self.gang_of(pods[0]) is None or not old):
                 self.whole.add(key)
 
     def _take(self, action: Action) -> None:
