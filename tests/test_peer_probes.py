@@ -107,6 +107,13 @@ def test_victims_and_nominated_nodes_are_compared() -> None:
     assert differences(mine, other) == ["other nominated nodes", "other victims"]
 
 
+def test_message_is_not_compared_only_where_a_pod_was_bound_beside_its_victims() -> None:
+    theirs = Verdict(message="0/2 nodes are available: 2 x.", nominated="n1", victims=("a",))
+    assert differences(Verdict(nominated="n1", victims=("a",)), theirs) == []
+    assert differences(Verdict(nominated="n1"), theirs) == ["other victims"]
+    assert differences(Verdict(), Verdict(message="0/2 nodes are available: 2 x.")) == ["other messages"]
+
+
 def test_report_of_a_disagreement_has_the_pod_all_objects_and_both_verdicts() -> None:
     state, probe = a_probe()
     tally = Tally()

@@ -18,6 +18,8 @@ STATES: Final = 16
 PROBES_OF_A_STATE: Final = 26
 FURTHER: Final = (0, 1, 1, 2, 3)
 """How many features a probe may have beside the first."""
+EVICTING_SHARE: Final = 0.4
+"""How many probes ask for evictions too, of those of a state whose pods may be evicted."""
 ORDER: Final = tuple(Feature)
 
 
@@ -69,6 +71,8 @@ def _deal(chance: Random, allowed: list[Feature], dealt: Counter[Feature]) -> li
     first = min(allowed, key=lambda feature: (dealt[feature], chance.random()))
     further = chance.sample([one for one in allowed if one is not first], min(chance.choice(FURTHER), len(allowed) - 1))
     features = {first, *further}
+    if Feature.PREEMPTION in allowed and chance.random() < EVICTING_SHARE:
+        features.add(Feature.PREEMPTION)
     if Feature.SPREAD_SYSTEM_DEFAULT in features:
         features = {one for one in features if not one.startswith("spread_")} | {Feature.SPREAD_SYSTEM_DEFAULT}
     dealt.update(features)

@@ -148,13 +148,15 @@ class Stage:
         """Return the verdict on a judged pod; wait for its victims."""
         pod = self._pods[key]
         if node := pod["spec"].get("nodeName"):
+            if leaving := self._leaving():  # it fits beside victims that terminate, and was bound before anyone looked
+                return Verdict(nominated=node, victims=tuple(leaving))
             scores = self._log.scores("/".join(key)) if side == THEIRS else NO_SCORES
             return Verdict(node=node, scores=scores)
         nominated = pod["status"].get("nominatedNodeName", "")
         count = self._count_victims(side, key) if nominated else 0
         self._until(lambda: len(self._leaving()) >= count, f"{count} victims of {key[1]}")
         leaving = self._leaving()
-        assert len(leaving) == count, f"{side} evicts {leaving}, not {count}, for {key[1]}: {self._pods}"
+        assert len(leaving) == count, f"{side} evicts {leaving}, not {count}, for {key[1]}"
         return Verdict(message=_refused(pod), nominated=nominated, victims=tuple(leaving))
 
     def _count_victims(self, side: str, key: Key) -> int:

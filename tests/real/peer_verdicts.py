@@ -31,7 +31,10 @@ REPORTS_MAX: Final = int(os.environ.get("AI_SCHEDULER_REPORTS", "5"))
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a pod: its node, or the message, and the nominated node with the names of the victims."""
+    """The result of a pod: its node, or the message, and the nominated node with the names of the victims.
+
+    A preemption has no message where the pod was bound as soon as its victims terminated.
+    """
 
     node: str = ""
     message: str = ""
@@ -59,7 +62,8 @@ def differences(ours: Verdict, theirs: Verdict) -> list[str]:
         best = theirs.scores.best(theirs.node)
         return [] if ours.node in best else [f"{ours.node} is not among the best nodes {best}"]
     found = []
-    if ours.sentence != theirs.sentence:
+    told = all(one.message for one in (ours, theirs)) or not (ours.nominated and theirs.nominated)
+    if told and ours.sentence != theirs.sentence:
         found.append("other messages")
     if ours.nominated != theirs.nominated:
         found.append("other nominated nodes")
