@@ -66,6 +66,7 @@ def a_spec(
     unsupported_constraints: tuple[Constraint, ...] = (),
     pod_affinity: PodAffinity = NO_POD_AFFINITY,
     topology_spread: tuple[TopologySpreadConstraint, ...] = (),
+    spread_preferences: tuple[TopologySpreadConstraint, ...] = (),
     gpu_types: tuple[str, ...] = (),
     gpu_type_required: bool = True,
     machine_group: str = "",
@@ -83,6 +84,7 @@ def a_spec(
         unsupported_constraints=unsupported_constraints,
         pod_affinity=pod_affinity,
         topology_spread=topology_spread,
+        spread_preferences=spread_preferences,
         gpu_types=gpu_types,
         gpu_type_required=gpu_type_required,
         machine_group=machine_group,
@@ -102,6 +104,7 @@ class SpecFields(TypedDict, total=False):
     unsupported_constraints: tuple[Constraint, ...]
     pod_affinity: PodAffinity
     topology_spread: tuple[TopologySpreadConstraint, ...]
+    spread_preferences: tuple[TopologySpreadConstraint, ...]
     gpu_types: tuple[str, ...]
     gpu_type_required: bool
     machine_group: str
@@ -168,7 +171,7 @@ class SpreadRules(TypedDict, total=False):
 def spread(
     key: str, *, app: str, skew: int = 1, itself: bool = True, namespace: str = "default", **rules: Unpack[SpreadRules]
 ) -> TopologySpreadConstraint:
-    """Return a hard constraint that counts the pods with the label `app`."""
+    """Return a constraint that counts the pods with the label `app`."""
     labels = label_selector("labelSelector", {"app": app}, ())
     return TopologySpreadConstraint(key, skew, PodSelector(namespace, labels), itself, **rules)
 

@@ -24,6 +24,7 @@ CACHES: Final = frozenset(
         "Runner._in_trial",
         "LabelIndex._numbers",
         "PodCount._domains",
+        "PodCount._followed",
         "NodeTable._wanted",
         "NodeTable._pool_rows",
         "NodeTable._pool_rows_version",

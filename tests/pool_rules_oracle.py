@@ -339,9 +339,8 @@ class Oracle:
     def _uneven(self, spec: PodSpec, name: str, there: list[Pod]) -> Iterator[str]:
         """Yield the topologyKeys over which the pod is spread too unevenly on the node beside these pods."""
         keys = [one.topology_key for one in spec.topology_spread]
-        others = [node for node in self._nodes.values() if self._pool_of(node.name) == self._pool_of(name)]
-        chosen = dict(spec.node_selector).items()
-        counted = [node for node in others if all(key in node.labels for key in keys) and chosen <= node.labels.items()]
+        chosen, every = dict(spec.node_selector).items(), self._nodes.values()
+        counted = [node for node in every if all(key in node.labels for key in keys) and chosen <= node.labels.items()]
         for one in spec.topology_spread:
             found: Counter[str] = Counter()
             for node in counted:
@@ -349,7 +348,9 @@ class Oracle:
                 selected = [pod for pod in pods if one.selector is not None and _selects(one.selector, pod)]
                 found[node.labels[one.topology_key]] += len(selected)
             value = self._nodes[name].labels.get(one.topology_key)
-            if value is None or found[value] + one.selects_itself - min(found.values(), default=0) > one.max_skew:
+            of_pool = [node for node in counted if self._pool_of(node.name) == self._pool_of(name)]
+            fewest = min((found[node.labels[one.topology_key]] for node in of_pool), default=0)
+            if value is None or found[value] + one.selects_itself - fewest > one.max_skew:
                 yield one.topology_key
 
     def _lacks(self, spec: PodSpec, node: str, there: Iterable[Pod]) -> str:

@@ -13,7 +13,7 @@ from aischeduler.model.gang import Lack
 from aischeduler.model.pod import Pod
 from aischeduler.model.proposal import LenderRefusal
 from aischeduler.model.resources import ResourceList
-from aischeduler.plugins.pod_topology_spread import Skew
+from aischeduler.plugins.spread_filter import Skew
 
 
 class Verdict(StrEnum):

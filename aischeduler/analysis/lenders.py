@@ -8,7 +8,7 @@ from aischeduler.analysis.quantities import readable
 from aischeduler.analysis.what_if import Question
 from aischeduler.model.proposal import LenderRefusal, NoLender
 from aischeduler.model.resources import ResourceList
-from aischeduler.plugins.pod_topology_spread import Skew
+from aischeduler.plugins.spread_filter import Skew
 from aischeduler.state.loans import within
 
 

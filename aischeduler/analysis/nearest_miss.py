@@ -22,7 +22,7 @@ from aischeduler.model.node import PREFER_NO_SCHEDULE, Node
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.selectors import NAME_FIELD, NodeSelectorTerm, Operator, Requirement
 from aischeduler.plugins.node_ports import conflict
-from aischeduler.plugins.pod_topology_spread import SpreadState
+from aischeduler.plugins.spread_filter import SpreadState
 from aischeduler.plugins.taint_toleration import tolerated
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import NodeTable
@@ -51,7 +51,7 @@ def refusals(cluster: Cluster, spec: PodSpec, rows: Rows) -> tuple[Refusal, ...]
             found.append(Refusal(rule.name, len(refused), reason, (), nearest))
         else:
             if isinstance(rule, CrossRowAnswer) and isinstance(rule.state, SpreadState):
-                lacking = _uneven(rule.state, spec, NodeView(cluster.nodes, refused))
+                lacking = _uneven(rule.state, NodeView(cluster.nodes, refused))
             else:
                 lacking = [_lacking(rule.name, cluster.nodes, spec, row) for row in refused.tolist()]
             counts, near = _count(cluster.nodes, refused, lacking)
@@ -129,14 +129,13 @@ def _lacking(rule: str, nodes: NodeTable, spec: PodSpec, row: int) -> tuple[Miss
             return ()
 
 
-def _uneven(state: SpreadState, spec: PodSpec, at: NodeView) -> list[tuple[Missing, ...]]:
+def _uneven(state: SpreadState, at: NodeView) -> list[tuple[Missing, ...]]:
     """Return for each row the topology keys that it lacks, then its domains that would exceed their maxSkew."""
     found: list[tuple[Missing, ...]] = []
     for row, skews in zip(at.rows.tolist(), state.skews(at), strict=True):
         node = at.nodes.nodes[row]
         labels = node.labels if node is not None else {}
-        absent = dict.fromkeys(one.topology_key for one in spec.topology_spread if one.topology_key not in labels)
-        missing = [Missing(MissingKind.LABEL, key) for key in absent]
+        missing = [Missing(MissingKind.LABEL, key) for key in state.keys if key not in labels]
         missing += [
             Missing(MissingKind.SPREAD, f"{one.topology_key}={one.domain}", one.excess, skew=one) for one in skews
         ]

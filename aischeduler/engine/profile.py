@@ -60,13 +60,13 @@ def default_profile(
     fit = NodeResourcesFit(gpu_resources)
     taints = TaintToleration()
     affinity, cards = NodeAffinity(), GpuType(gpu_type_labels)
-    pods = InterPodAffinity()
+    pods, evenness = InterPodAffinity(), PodTopologySpread()
     plugins = Plugins(
         gates=(SchedulingGates(),),
         filters=(NodeAffinityNames(), NodeUnschedulable(), taints, affinity, MachineGroup(), cards, NodePorts(), fit),
         scores=(taints, affinity, cards, NodeFragmentation(gpu_resources), fit, NodeResourcesBalancedAllocation()),
-        cross_row=(PodTopologySpread(), pods),
-        cross_scores=(pods,),
+        cross_row=(evenness, pods),
+        cross_scores=(evenness, pods),
         units=Gangs(),
     )
     return Profile(scheduler_name, gpu_resources, plugins, preemption, gpu_type_labels=gpu_type_labels)

@@ -87,10 +87,10 @@ def counted_rows(cluster: Cluster, by: Counted) -> dict[int, int]:
 
 
 def domains(cluster: Cluster, count: PodCount) -> bool:
-    """Return whether the domains of a count have the pods of their rows; those of older labels are not read again."""
-    for key, kept in count.domains().items():
-        if kept.of_row is cluster.nodes.labels.numbers(key):
-            new = DomainCounts(kept.of_row, count.rows, count.claimed)
+    """Return whether the domains of a count have the pods of their rows; those of a smaller table are not read."""
+    for kept in count.domains():
+        if len(kept.of_row) == cluster.nodes.width:
+            new = DomainCounts(kept.of_row, count.rows, count.claimed, kept.counted)
             if not (np.array_equal(kept.pods, new.pods) and np.array_equal(kept.claims, new.claims)):
                 return False
     return True

@@ -81,7 +81,7 @@ class ResourceIgnoring(Protocol):
 
 
 class PreFilterState(Protocol):
-    """What a `CrossRowFilter` knows of the table for one class of pods."""
+    """What a `CrossRowFilter` knows of the table for one class of pods: counts as they are now, trials included."""
 
     def filter(self, at: NodeView) -> Mask:
         """Return a mask as long as `at`, True where the pod may run."""
@@ -116,7 +116,7 @@ class CrossRowFilter(Protocol):
 
 
 class PreScoreState(Protocol):
-    """What a `CrossRowScore` knows of the table for one class of pods."""
+    """What a `CrossRowScore` knows of the table for one class of pods: counts as they are now, trials included."""
 
     def score(self, at: NodeView) -> Scores:
         """Return a vector from 0 to 100 as long as `at`, which has every row that fits: it is normalised over them."""

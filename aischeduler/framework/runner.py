@@ -324,10 +324,8 @@ class Runner:
             if not rule.applies(spec, self.nodes):
                 continue
             key = (rule.name, spec.key)
-            state = rule.prefilter(spec, self.nodes, self._states.get(key) if not self.nodes.tentative else None)
+            state = self._states[key] = rule.prefilter(spec, self.nodes, self._states.get(key))
             found.append(CrossRowAnswer(rule.name, state))
-            if not self.nodes.tentative:
-                self._states[key] = state
         return found
 
     def _prescored(self, ask: PlacementRequest) -> list[tuple[int, PreScoreState]]:
@@ -337,10 +335,8 @@ class Runner:
             if not rule.prefers(ask.spec, self.nodes):
                 continue
             key = (rule.name, ask.spec.key)
-            state = rule.prescore(ask, self.nodes, self._scoring.get(key) if not self.nodes.tentative else None)
+            state = self._scoring[key] = rule.prescore(ask, self.nodes, self._scoring.get(key))
             found.append((rule.weight, state))
-            if not self.nodes.tentative:
-                self._scoring[key] = state
         return found
 
     def _cross_scores(self, crossing: list[tuple[int, PreScoreState]], rows: Rows) -> Column | int:

@@ -180,7 +180,7 @@ class _Reader:
         constraints: tuple[Constraint, ...],
         metadata: PodMetadata,
     ) -> PodSpec:
-        spread = self.topology_spread(part, metadata) if part.topology_spread_constraints else ()
+        spread, evenness = self.topology_spread(part, metadata) if part.topology_spread_constraints else ((), ())
         by_name = {status.name: status for status in granted}
         containers = self._containers("spec.containers", part.containers or (), by_name)
         init_containers = self._containers("spec.initContainers", part.init_containers or (), by_name)
@@ -200,25 +200,30 @@ class _Reader:
             unsupported_constraints=constraints,
             pod_affinity=pods,
             topology_spread=spread,
+            spread_preferences=evenness,
             gpu_types=self._wishes.gpu_types,
             gpu_type_required=self._wishes.gpu_type_required,
             machine_group=self._wishes.machine_group,
         )
         return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
 
-    def topology_spread(self, part: PodSpecPart, metadata: PodMetadata) -> tuple[TopologySpreadConstraint, ...]:
-        """Return the hard constraints of a pod with this metadata."""
+    def topology_spread(
+        self, part: PodSpecPart, metadata: PodMetadata
+    ) -> tuple[tuple[TopologySpreadConstraint, ...], tuple[TopologySpreadConstraint, ...]]:
+        """Return the constraints that a pod with this metadata requires, and those that it prefers."""
         path, labels = "spec.topologySpreadConstraints", _labels(metadata.labels)
-        found = []
+        required: list[TopologySpreadConstraint] = []
+        preferred: list[TopologySpreadConstraint] = []
         for index, one in enumerate(self._json(path, part.topology_spread_constraints, list[SpreadPart]) or ()):
             field = f"{path}[{index}]"
-            if is_hard(one):
-                selector = self._json(f"{field}.labelSelector", one.label_selector, SelectorPart)
-                try:
-                    found.append(spread_constraint(field, one, selector, metadata.namespace, labels))
-                except SelectorError as error:
-                    self._record(error)
-        return tuple(found)
+            selector = self._json(f"{field}.labelSelector", one.label_selector, SelectorPart)
+            try:
+                found = spread_constraint(field, one, selector, metadata.namespace, labels)
+            except SelectorError as error:
+                self._record(error)
+            else:
+                (required if is_hard(one) else preferred).append(found)
+        return tuple(required), tuple(preferred)
 
     def _record(self, problem: object) -> None:
         self.problem = self.problem or str(problem)[:INVALID_LENGTH_MAX]

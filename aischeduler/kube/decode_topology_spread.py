@@ -1,4 +1,4 @@
-"""Decode the hard topology spread constraints of a pod.
+"""Decode the topology spread constraints of a pod.
 
 Source: kube-scheduler's PodTopologySpread: a selector without requirements matches no pod on a node; matchLabelKeys add
 the pod's own values of labels.
@@ -44,7 +44,7 @@ def spread_constraint(
 
 
 def is_hard(part: SpreadPart) -> bool:
-    """Return whether the constraint keeps a pod waiting."""
+    """Return whether the pod requires the constraint; else it prefers it (`ScheduleAnyway`)."""
     return (part.when_unsatisfiable or DO_NOT_SCHEDULE) == DO_NOT_SCHEDULE
 
 

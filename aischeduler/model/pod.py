@@ -48,7 +48,8 @@ class PodSpec:
     `required` is None where the pod requires no term; an empty tuple matches no node.
     `invalid` says why no node fits (a malformed quantity), with the field; else it is empty.
     `unsupported_constraints` are hard constraints that no plugin checks: the pod is held, or a warning is written.
-    `topology_spread` are the hard constraints; a spec that has some is that of one namespace.
+    `topology_spread` are the spread constraints that the pod requires, and `spread_preferences` those that it prefers;
+    a spec that has some is that of one namespace.
     `gpu_types` are the card types that the pod names, by their full names, the preferred first; without
     `gpu_type_required` other types will do too. `machine_group` is the group that it names, else empty.
     `namespace` and `labels` are those of the pods, as far as terms of affinity read them; None where no term was met.
@@ -66,6 +67,7 @@ class PodSpec:
     unsupported_constraints: tuple[Constraint, ...] = ()
     pod_affinity: PodAffinity = NO_POD_AFFINITY
     topology_spread: tuple[TopologySpreadConstraint, ...] = ()
+    spread_preferences: tuple[TopologySpreadConstraint, ...] = ()
     gpu_types: tuple[str, ...] = ()
     gpu_type_required: bool = True
     machine_group: str = ""

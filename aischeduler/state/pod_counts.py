@@ -2,13 +2,13 @@
 
 Invariants:
 - What a known pod is interested in is counted. Pods on rows and, apart from them, owners of claims count.
-- A trial changes the counts and puts them back. Its changes are not noted: no version grows.
+- A trial changes the counts, and those by domain, and puts them back. Its changes are not noted.
 - While `apart` is set, the pods of each row that a search for victims has removed count as gone for that row alone.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -18,20 +18,11 @@ from aischeduler.model.pod_affinity import CarriedKind, CarriedTerm
 from aischeduler.model.selectors import Labels, LabelSelector
 from aischeduler.model.topology_spread import PodSelector
 from aischeduler.state.carried_terms import EVERY_NAMESPACE, CarriedTerms
-from aischeduler.state.change_log import ChangeLog
 from aischeduler.state.counted_pods import Counted, Interest, SelectedByTerms, depends_on_namespace, is_counted
 from aischeduler.state.domain_counts import DomainCounts
 from aischeduler.state.groups import SelectorIndex
-from aischeduler.state.label_index import LabelIndex
+from aischeduler.state.label_index import LabelIndex, Mask, Rows
 
-CHANGES_MAX: Final = 4096
-"""The most changes that a count keeps for its readers; a reader that comes later reads all rows."""
-
-VERSIONS_EACH: Final = 2**40
-"""More versions than a count ever has."""
-
-Change = tuple[int, int, bool]
-"""A row, the change of its number of pods, and whether these pods own claims there."""
 Gone = npt.NDArray[np.int64]
 
 
@@ -41,7 +32,7 @@ class PodCount:
     `claimed` has the owners of claims by row, which are not in `rows`.
     """
 
-    def __init__(self, by: Counted, version: int) -> None:
+    def __init__(self, by: Counted) -> None:
         self.by = by
         self.rows: Counter[int] = Counter()
         self.claimed: Counter[int] = Counter()
@@ -50,25 +41,11 @@ class PodCount:
         self.users = 0
         """How many known pods are interested in it."""
         self._domains: dict[str, DomainCounts] = {}
-        self._changes: ChangeLog[Change] = ChangeLog(CHANGES_MAX, version)
+        self._followed: WeakSet[DomainCounts] = WeakSet()
         self._members: dict[str, tuple[int, bool]] = {}
-
-    @property
-    def version(self) -> int:
-        """Grows with every change."""
-        return self._changes.version
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._members
-
-    def since(self, version: int) -> list[Change] | None:
-        """Return the changes after this version; None where they are no longer kept."""
-        return self._changes.since(version)
-
-    def all(self) -> list[Change]:
-        """Return what is counted, as changes of an empty count."""
-        pods = [(row, number, False) for row, number in self.rows.items()]
-        return pods + [(row, number, True) for row, number in self.claimed.items()]
 
     def by_domain(self, topology_key: str, labels: LabelIndex) -> DomainCounts:
         """Return the pods by value of this label of nodes, open trials included."""
@@ -77,35 +54,41 @@ class PodCount:
             domains = self._domains[topology_key] = DomainCounts(numbers, self.rows, self.claimed)
         return domains
 
-    def domains(self) -> dict[str, DomainCounts]:
-        """Return the pods by domain as they were kept last, by label of nodes."""
-        return self._domains
+    def follow(self, of_row: Rows, counted: Mask | None = None) -> DomainCounts:
+        """Return the pods by these domains; they are kept up to date, in trials too, as long as the caller has them."""
+        domains = DomainCounts(of_row, self.rows, self.claimed, counted)
+        self._followed.add(domains)
+        return domains
 
-    def add(self, pod: Pod, row: int, *, claims: bool, noted: bool) -> bool:
+    def domains(self) -> list[DomainCounts]:
+        """Return the pods by domain as they are kept, in no order; some may be of older labels."""
+        return [*self._domains.values(), *self._followed]
+
+    def add(self, pod: Pod, row: int, *, claims: bool) -> bool:
         """Count a pod on a row; return whether it did not count yet."""
         if pod.uid in self._members:
             return False
         self._members[pod.uid] = (row, claims)
-        self._change(row, 1, claims=claims, noted=noted)
+        self._change(row, 1, claims=claims)
         return True
 
-    def remove(self, uid: str, *, noted: bool) -> bool:
+    def remove(self, uid: str) -> bool:
         """Stop counting a pod; return whether it counted."""
         member = self._members.pop(uid, None)
         if member is None:
             return False
-        self._change(member[0], -1, claims=member[1], noted=noted)
+        self._change(member[0], -1, claims=member[1])
         return True
 
-    def _change(self, row: int, by: int, *, claims: bool, noted: bool) -> None:
+    def _change(self, row: int, by: int, *, claims: bool) -> None:
         numbers = self.claimed if claims else self.rows
         numbers[row] += by
         if not numbers[row]:
             del numbers[row]
         for domains in self._domains.values():
             domains.change(row, by, claims=claims)
-        if noted:
-            self._changes.note((row, by, claims))
+        for domains in self._followed:
+            domains.change(row, by, claims=claims)
 
 
 class PodCounts:
@@ -122,7 +105,6 @@ class PodCounts:
         self.changed_specs: dict[bytes, None] = {}
         """The keys of specs to which something counted differently that is not counted any more."""
         self.terms = CarriedTerms(self.namespaces)
-        self._begun = 0
         self._counts: dict[Counted, PodCount] = {}
         self._index: SelectorIndex[PodCount] = SelectorIndex()
         self._specs: Counter[bytes] = Counter()
@@ -194,11 +176,11 @@ class PodCounts:
     def add(self, pod: Pod, row: int, *, claims: bool = False, noted: bool = True) -> bool:
         """Count a pod that came to a row; return whether it counts anywhere."""
         counts = [one for one in self._candidates(pod) if is_counted(one.by, pod, self.namespaces)]
-        return self._note([one for one in counts if one.add(pod, row, claims=claims, noted=noted)], noted=noted)
+        return self._note([one for one in counts if one.add(pod, row, claims=claims)], noted=noted)
 
     def remove(self, pod: Pod, *, noted: bool = True) -> bool:
         """Stop counting a pod that left its row; return whether it counted."""
-        return self._note([one for one in self._candidates(pod) if one.remove(pod.uid, noted=noted)], noted=noted)
+        return self._note([one for one in self._candidates(pod) if one.remove(pod.uid)], noted=noted)
 
     def change(self, before: Pod, after: Pod, row: int, *, claims: bool) -> bool:
         """Count a pod that stays on its row as it is now; return whether it counted or counts."""
@@ -255,9 +237,7 @@ class PodCounts:
         self._note_changed(old.by)
 
     def _begin(self, by: Counted) -> PodCount:
-        """Begin a count; no version of it is one of an earlier count."""
-        self._begun += 1
-        count = PodCount(by, self._begun * VERSIONS_EACH)
+        count = PodCount(by)
         self._counts[by] = count
         if isinstance(by, CarriedTerm):
             self.terms.add(by)
@@ -266,7 +246,7 @@ class PodCounts:
                 self._index.put(namespace, selector, count)
         for pod, row, claims in self.pods_on_rows():
             if is_counted(by, pod, self.namespaces):
-                count.add(pod, row, claims=claims, noted=False)
+                count.add(pod, row, claims=claims)
         return count
 
     def _drop_index(self, count: PodCount) -> None:

@@ -9,7 +9,7 @@ from aischeduler.analysis.nearest_miss import nearest_by_amounts, refusals
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, Pod
 from aischeduler.model.selectors import Operator
-from aischeduler.plugins.pod_topology_spread import Skew
+from aischeduler.plugins.spread_filter import Skew
 from tests import seeds
 from tests.build import a_node, a_pod, a_taint, a_term, expression, spread
 from tests.engine.session import Session

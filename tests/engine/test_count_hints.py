@@ -1,9 +1,10 @@
-"""Hard spread constraints in the engine: wake-ups over domains, preemption, claims."""
+"""Spread constraints in the engine: wake-ups over domains, pools, preferences, preemption, claims."""
 
 from aischeduler.model.actions import Action, Bind, Evict
 from aischeduler.model.events import PodGone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
+from aischeduler.model.topology_spread import HOSTNAME
 from tests.build import a_node, a_pod, a_pool, replace, spread
 from tests.engine.session import Session
 
@@ -32,6 +33,43 @@ def test_pods_of_one_class_are_spread_over_zones() -> None:
     bound = nodes_of(session.decide())
     found = [node[0] for node in bound.values()]
     assert sorted(found) == ["x", "x", "y", "y", "z", "z"]
+
+
+def test_replicas_are_spread_evenly_over_two_nodes() -> None:
+    """Case T14 of kube-scheduler."""
+    rule = (spread("node", app="web"),)
+    pods = [a_pod(f"p{number}", pool="a", labels=WEB, topology_spread=rule) for number in range(4)]
+    bound = nodes_of(a_session(*zones("x1", "x2", cpu="9"), *pods).decide())
+    assert sorted(bound.values()) == ["x1", "x1", "x2", "x2"]
+
+
+def test_pod_that_prefers_to_be_spread_goes_to_the_node_without_pods_of_its_kind() -> None:
+    """Case T15 of kube-scheduler. All else equal, the fuller node has fewer of the pods that are counted."""
+    rule = (spread(HOSTNAME, app="web"),)
+    nodes = [a_node(name, cpu="99", labels={"pool": "a", HOSTNAME: name}) for name in ("n0", "n1")]
+    on_n0 = [a_pod(f"web-{number}", labels=WEB, node="n0", cpu="10m", memory="0") for number in range(4)]
+    session = a_session(*nodes, *on_n0, a_pod("other", cpu="1", memory="0", node="n1"))
+    session.see(a_pod("p", pool="a", labels=WEB, spread_preferences=rule), a_pod("plain", pool="a", labels=WEB))
+    assert nodes_of(session.decide()) == {"p": "n1", "plain": "n0"}
+
+
+def test_pods_of_another_pool_count_in_a_zone_that_both_have() -> None:
+    session = Session(a_pool("a", labels={"pool": "a"}, disable_borrowing=True), a_pool("b", labels={"pool": "b"}))
+    session.see(*zones("x1", "y1"), a_node("of-b", labels={"zone": "x", "pool": "b"}))
+    session.see(a_node("elsewhere", labels={"zone": "z", "pool": "b"}), a_pod("there", labels=WEB, node="of-b"))
+    session.see(web("first"))
+    assert nodes_of(session.decide()) == {"first": "y1"}
+    session.see(web("second"), web("third"), web("fourth"))
+    assert sorted(node[0] for node in nodes_of(session.decide()).values()) == ["x", "x", "y"]
+
+
+def test_pod_is_woken_when_a_pod_comes_to_the_emptiest_zone_on_a_node_of_another_pool() -> None:
+    session = Session(a_pool("a", labels={"pool": "a"}, disable_borrowing=True), a_pool("b", labels={"pool": "b"}))
+    session.see(*zones("x1", "y1"), a_node("of-b", labels={"zone": "y", "pool": "b"}))
+    session.see(a_pod("filler", pool="a", cpu="4", node="y1"), web("first", node="x1"), web("second"))
+    assert nodes_of(session.decide()) == {}
+    session.see(a_pod("of-b-0", pool="b", labels=WEB, node="of-b"))
+    assert nodes_of(session.decide()) == {"second": "x1"}
 
 
 def test_pod_waits_for_the_emptiest_zone_and_is_told_why() -> None:

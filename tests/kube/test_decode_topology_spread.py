@@ -1,4 +1,4 @@
-"""Hard topology spread constraints as they are decoded."""
+"""Topology spread constraints as they are decoded."""
 
 from typing import Any
 
@@ -31,6 +31,7 @@ def test_constraint_counts_the_pods_of_its_namespace_and_knows_whether_it_select
 
 
 def test_rarer_fields_are_read() -> None:
+    """T13 of kube-scheduler's cases: of the pods, only those with the pod's own hash of its template count."""
     one = {
         "maxSkew": 1,
         "topologyKey": "zone",
@@ -56,8 +57,11 @@ def test_selector_without_requirements_counts_no_pod(selector: Any, itself: bool
 
 
 def test_preference_is_no_hard_constraint() -> None:
-    one = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": SELECTOR}
-    assert decoded(one).topology_spread == ()
+    hard = {"maxSkew": 1, "topologyKey": "zone", "labelSelector": SELECTOR}
+    found = decoded({**hard, "whenUnsatisfiable": "ScheduleAnyway"}, {**hard, "topologyKey": "rack"})
+    assert [one.topology_key for one in found.topology_spread] == ["rack"]
+    assert [one.topology_key for one in found.spread_preferences] == ["zone"]
+    assert found.spread_preferences[0].selects_itself
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
-"""PodTopologySpread against cases of kube-scheduler, and against a count by hand."""
+"""The filter of PodTopologySpread: cases of kube-scheduler, and pools."""
 
-from collections import Counter
 from collections.abc import Mapping
-from random import Random  # noqa: TID251 - the generator is made from the seed
 
 import numpy as np
 import pytest
@@ -14,10 +12,10 @@ from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.plugins.node_affinity import NodeAffinity
-from aischeduler.plugins.pod_topology_spread import MISSING_LABEL, REASON, PodTopologySpread, SpreadState
+from aischeduler.plugins.pod_topology_spread import PodTopologySpread
+from aischeduler.plugins.spread_filter import MISSING_LABEL, REASON, SpreadState
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import NodeTable
-from tests import seeds
 from tests.build import a_node, a_pod, on_row, spread
 
 Placed = dict[str, list[dict[str, str]]]
@@ -148,22 +146,33 @@ def test_nodes_are_those_of_kube_scheduler(name: str, nodes: list[Node], pods: P
     assert fitting(nodes, pods, pod) == expected, name
 
 
-@pytest.mark.parametrize(("honors", "expected"), [(True, "ab"), (False, "")])
+def picked(name: str, *, honors_affinity: bool) -> tuple[list[Node], Pod]:
+    """Return nodes, of which the pod selects all but this one, and the pod."""
+    nodes = [a_node(one, labels={"node": one, "pick": "no" if one == name else "yes"}) for one in "aby"]
+    rule = spread("node", app="foo", honors_affinity=honors_affinity)
+    return nodes, a_pod("asker", node_selector={"pick": "yes"}, topology_spread=(rule,))
+
+
+@pytest.mark.parametrize(
+    ("honors", "expected"), [(True, "ab"), (False, "")], ids=["T10, affinity is honoured", "T10, affinity is ignored"]
+)
 def test_node_that_the_pod_selects_not_is_no_domain_where_affinity_is_honored(honors: bool, expected: str) -> None:
-    nodes = [a_node(name, labels={"node": name, "pick": "no" if name == "y" else "yes"}) for name in "aby"]
-    constraint = spread("node", app="foo", honors_affinity=honors)
-    pod = a_pod("asker", node_selector={"pick": "yes"}, topology_spread=(constraint,))
+    nodes, pod = picked("y", honors_affinity=honors)
     assert fitting(nodes, placed({"a": 1, "b": 1}), pod) == expected
 
 
-@pytest.mark.parametrize(("honors", "expected"), [(False, "y"), (True, "aby")])
+@pytest.mark.parametrize(
+    ("honors", "expected"), [(False, "y"), (True, "aby")], ids=["T11, taints are ignored", "T11, taints are honoured"]
+)
 def test_tainted_node_is_no_domain_where_taints_are_honored(honors: bool, expected: str) -> None:
+    """The filter of taints does not run here: with it, the tainted node y itself is refused."""
     nodes = [a_node(name, labels={"node": name}, taints=(Taint("k"),) if name == "y" else ()) for name in "aby"]
     pod = a_pod("asker", topology_spread=(spread("node", app="foo", honors_taints=honors),))
     assert fitting(nodes, placed({"a": 1, "b": 1}), pod) == expected
 
 
 def test_constraint_without_requirements_counts_no_pod() -> None:
+    """T12."""
     pod = a_pod("asker", topology_spread=(TopologySpreadConstraint("node", 1, None, selects_itself=True),))
     assert fitting(ABXY[:3], placed({"a": 2, "b": 1}), pod) == "abx"
 
@@ -178,13 +187,44 @@ def test_terminating_pods_and_pods_of_other_namespaces_are_not_counted() -> None
     assert runner.passes(pod.spec, rows).tolist() == [False, True]
 
 
-def test_domains_of_another_pool_are_none_of_the_pod() -> None:
+def in_pools(runner: Runner, pools: Mapping[int, Rows]) -> None:
+    for pool, rows in pools.items():
+        runner.nodes.pool[rows] = pool
+    runner.nodes.pool_version += 1
+
+
+def test_zone_in_which_the_pool_has_no_node_is_not_the_emptiest() -> None:
     pod = a_pod("asker", topology_spread=(spread("zone", app="foo"),))
     runner, rows = a_runner(zoned(), placed({"a": 1}), pod.spec)
     assert runner.passes(pod.spec, rows).tolist() == [False, False, True, True]
-    runner.nodes.pool[rows[2:]] = 1
-    runner.nodes.pool_version += 1
+    in_pools(runner, {1: rows[2:]})
     assert runner.passes(pod.spec, rows).tolist() == [True, True, True, True]
+
+
+def test_pod_on_a_node_of_another_pool_counts_in_its_zone() -> None:
+    pod = a_pod("asker", topology_spread=(spread("zone", app="foo"),))
+    runner, rows = a_runner(zoned(), placed({"b": 1}), pod.spec)
+    in_pools(runner, {1: rows[[1]]})
+    assert runner.passes(pod.spec, rows[[0, 2, 3]]).tolist() == [False, True, True]
+    in_pools(runner, {2: rows[2:]})
+    assert runner.passes(pod.spec, rows).tolist() == [True, True, True, True], "each pool has one zone"
+
+
+def test_pod_on_a_node_of_another_pool_that_the_constraint_leaves_out_does_not_count() -> None:
+    nodes, pod = picked("b", honors_affinity=True)
+    nodes = [a_node(node.name, labels={**node.labels, "node": "same"}) for node in nodes[:2]]
+    nodes.append(a_node("y", labels={"node": "other", "pick": "yes"}))
+    runner, rows = a_runner(nodes, placed({"b": 3}), pod.spec)
+    in_pools(runner, {1: rows[[1]]})
+    assert runner.passes(pod.spec, rows[[0, 2]]).tolist() == [True, True]
+
+
+def test_too_few_domains_are_those_of_the_pool() -> None:
+    pod = a_pod("asker", topology_spread=(spread("zone", app="foo", min_domains=2),))
+    runner, rows = a_runner(zoned(), placed({"a": 1, "x": 1}), pod.spec)
+    assert runner.passes(pod.spec, rows).all()
+    in_pools(runner, {1: rows[2:]})
+    assert not runner.passes(pod.spec, rows).any()
 
 
 def test_reason_tells_a_missing_label_from_a_skew() -> None:
@@ -204,72 +244,3 @@ def test_skew_counts_owners_of_claims_only_on_rows_that_nothing_else_refuses() -
     found = [(one.domain, one.matching, one.fewest) for skews in rule.state.skews(at) for one in skews]
     assert found == [("zone1", 2, 0), ("zone1", 2, 0), ("zone2", 2, 0), ("zone2", 2, 0)]
     assert rule.state.skews(NodeView(runner.nodes, rows[4:])) == [[]]
-
-
-def by_hand(nodes: list[Node], pods: Placed, pod: Pod) -> str:
-    """Return the names of the fitting nodes, counted anew in plain Python."""
-    keys = [one.topology_key for one in pod.spec.topology_spread]
-    counted = [node for node in nodes if all(key in node.labels for key in keys)]
-    fits = []
-    for node in nodes:
-        good = True
-        for one in pod.spec.topology_spread:
-            in_domain: Counter[str] = Counter({other.labels[one.topology_key]: 0 for other in counted})
-            for other in counted:
-                match = [labels for labels in pods.get(other.name, []) if labels.get("app") == _app(one)]
-                in_domain[other.labels[one.topology_key]] += len(match)
-            least = min(in_domain.values(), default=0) if len(in_domain) >= one.min_domains else 0
-            value = node.labels.get(one.topology_key)
-            good &= value is not None and in_domain[value] + one.selects_itself - least <= one.max_skew
-        if good:
-            fits.append(node.name)
-    return "".join(fits)
-
-
-def _app(one: TopologySpreadConstraint) -> str:
-    assert one.selector is not None
-    return one.selector.labels.requirements[0].values[0]
-
-
-def some_domains(chance: Random) -> dict[str, str]:
-    return {key: str(chance.randint(1, 3)) for key in ("zone", "rack") if chance.random() < 0.9}
-
-
-def test_what_is_kept_of_a_class_equals_a_count_by_hand_after_any_changes() -> None:
-    chance = Random(seeds.number("spread"))
-    for _ in range(60):
-        names = "abcdefgh"[: chance.randint(2, 8)]
-        labels = {
-            name: {key: str(chance.randint(1, 3)) for key in ("zone", "rack") if chance.random() < 0.9}
-            for name in names
-        }
-        nodes = [a_node(name, labels=labels[name]) for name in names]
-        keys = chance.sample(["zone", "rack"], chance.randint(1, 2))
-        constraints = tuple(
-            spread(
-                key,
-                app="foo",
-                skew=chance.randint(1, 2),
-                itself=chance.random() < 0.7,
-                min_domains=chance.randint(1, 4),
-            )
-            for key in keys
-        )
-        pod = a_pod("asker", topology_spread=constraints)
-        runner, rows = a_runner(nodes, {}, pod.spec)
-        pods: Placed = {name: [] for name in names}
-        there: list[tuple[str, Pod]] = []
-        for step in range(40):
-            if there and chance.random() < 0.4:
-                name, gone = there.pop(chance.randrange(len(there)))
-                pods[name].remove(dict(gone.labels))
-                runner.nodes.remove(on_row(gone, runner.nodes.rows[name]))
-            else:
-                name = chance.choice(names)
-                came = a_pod(f"p{step}", labels=chance.choice([FOO, BAR]))
-                there.append((name, came))
-                pods[name].append(dict(came.labels))
-                runner.nodes.add(on_row(came, runner.nodes.rows[name]))
-            mask = runner.passes(pod.spec, rows)
-            found = "".join(node.name for node, fits in zip(nodes, mask, strict=True) if fits)
-            assert found == by_hand(nodes, pods, pod)

@@ -1,9 +1,9 @@
-"""Pods with hard topology spread constraints."""
+"""Pods with topology spread constraints."""
 
 from tests.stage.stage import Stage
 
 WEB = {"app": "web"}
-
+HOST = "kubernetes.io/hostname"
 
 OVER_ZONES = [
     {
@@ -38,6 +38,43 @@ def test_pod_is_bound_once_a_pod_of_another_zone_gets_the_label_that_is_counted(
     stage.pod("second", pool="a", labels=WEB, spread=OVER_ZONES)
     stage.waits("second", "1 node(s) didn't match pod topology spread constraints")
     stage.patch("Pod", "other", {"metadata": {"labels": WEB}})
+    stage.goes(second="east")
+
+
+PREFERRED = [{**OVER_ZONES[0], "topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway"}]
+
+
+def test_pod_that_prefers_to_be_spread_goes_to_the_node_with_the_fewest_pods_of_its_kind(stage: Stage) -> None:
+    stage.pools("a")
+    for name in ("one", "two"):
+        stage.node(name, pool="a", cpu="8", labels={HOST: name})
+    stage.pod("web-0", pool="a", cpu="10m", labels=WEB, node="one")
+    stage.pod("other", pool="a", cpu="1", node="two")
+    stage.until(lambda: stage.node_of("web-0") == "one" and stage.node_of("other") == "two")
+    stage.pod("plain", pool="a", cpu="10m", labels=WEB)
+    stage.goes(plain="one")
+    stage.pod("p", pool="a", cpu="10m", labels=WEB, spread=PREFERRED)
+    stage.goes(p="two")
+
+
+def test_preference_keeps_no_pod_waiting(stage: Stage) -> None:
+    stage.pools("a")
+    stage.node("east", pool="a", cpu="4", labels={HOST: "east"})
+    for name in ("first", "second", "third"):
+        stage.pod(name, pool="a", labels=WEB, spread=PREFERRED)
+    stage.goes(first="east", second="east", third="east")
+
+
+def test_pod_of_another_pool_counts_in_a_zone_of_both(stage: Stage) -> None:
+    stage.pools("a", "b", disableBorrowing=True)
+    stage.node("of-b", pool="b", labels={"zone": "east"})
+    stage.pod("there", pool="b", labels=WEB, node="of-b")
+    stage.until(lambda: stage.node_of("there") == "of-b")
+    stage.node("east", pool="a", cpu="4", labels={"zone": "east"})
+    stage.node("west", pool="a", cpu="1", labels={"zone": "west"})
+    stage.pod("first", pool="a", cpu="1", labels=WEB, spread=OVER_ZONES)
+    stage.goes(first="west")
+    stage.pod("second", pool="a", labels=WEB, spread=OVER_ZONES)
     stage.goes(second="east")
 
 

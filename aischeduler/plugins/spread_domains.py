@@ -1,0 +1,65 @@
+"""What the filter and the scores of PodTopologySpread share: the nodes that count, and the pods by domain.
+
+Invariant: the numbers of pods are those of now, trials included; what depends on nodes and pools is kept by version.
+"""
+
+import numpy as np
+
+from aischeduler.framework.node_view import NodeView
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.topology_spread import TopologySpreadConstraint
+from aischeduler.plugins.node_affinity import NodeAffinity
+from aischeduler.plugins.taint_toleration import TaintToleration
+from aischeduler.state.domain_counts import DomainCounts
+from aischeduler.state.label_index import Mask, Rows
+from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_counts import PodCount
+
+
+class KeptCounts:
+    """The counts by domain of some constraints, and the versions of the nodes and pools with which they were made."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._versions = _versions(nodes)
+        self._counts: list[PodCount] = []
+
+    def is_of(self, nodes: NodeTable) -> bool:
+        """Return whether what is kept still holds: nodes and pools are as they were, and no count began anew."""
+        return self._versions == _versions(nodes) and all(nodes.pod_counts.of(one.by) is one for one in self._counts)
+
+    def follow(
+        self, one: TopologySpreadConstraint, of_row: Rows, nodes: NodeTable, counted: Mask | None
+    ) -> DomainCounts:
+        """Return the pods of a constraint by these domains."""
+        if one.selector is None:
+            return DomainCounts(of_row, {}, {}, counted)
+        count = nodes.pod_counts.of(one.selector)
+        self._counts.append(count)
+        return count.follow(of_row, counted)
+
+
+def counted_rows(
+    spec: PodSpec, constraints: tuple[TopologySpreadConstraint, ...], nodes: NodeTable, *, every_key: bool = True
+) -> list[Mask]:
+    """Return for each constraint a mask over all rows, True where pods on the row count.
+
+    The node passes the policies of the constraint and, with `every_key`, has the labels of all of them.
+    """
+    labelled = nodes.alive.copy()
+    for one in constraints if every_key else ():
+        labelled &= nodes.labels.having_key(one.topology_key)
+    at = NodeView(nodes, np.arange(nodes.width, dtype=np.intp))
+    matching, tolerated = NodeAffinity().filter(spec, at), TaintToleration().filter(spec, at)
+    found = []
+    for one in constraints:
+        counted = labelled
+        if one.honors_affinity and matching is not None:
+            counted = counted & matching
+        if one.honors_taints and tolerated is not None:
+            counted = counted & tolerated
+        found.append(counted)
+    return found
+
+
+def _versions(nodes: NodeTable) -> tuple[int, int, int]:
+    return nodes.static_version, nodes.pool_version, nodes.width
