@@ -22,6 +22,7 @@ CACHES: Final = frozenset(
         "Runner._states",
         "Runner._trial",
         "Runner._in_trial",
+        "ImageIndex._sums",
         "LabelIndex._numbers",
         "PodCount._domains",
         "PodCount._followed",

@@ -1,8 +1,8 @@
 """A snapshot: the objects of a cluster at one time, as the engine is told them, in memory and as lines of a file.
 
 Invariants:
-- An object is kept as a value of `model`, so a file has nothing that scheduling does not read: no environment, image,
-  argument, secret or unread annotation.
+- An object is kept as a value of `model`, so a file has nothing that scheduling does not read: no environment, no name
+  of an image, no argument, secret or unread annotation.
 - The first line is the header, the last one has the number of objects: a file that is cut off is refused.
 - The lines of a snapshot give the same snapshot again.
 """

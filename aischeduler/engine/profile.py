@@ -7,9 +7,11 @@ from aischeduler.model.names import DEFAULT_POOL, GPU_DEFAULT, GPU_TYPE_LABELS, 
 from aischeduler.model.pool import GroupRule, MakeRoom, Pool
 from aischeduler.plugins.gangs import Gangs
 from aischeduler.plugins.gpu_type import GpuType
+from aischeduler.plugins.image_locality import ImageLocality
 from aischeduler.plugins.inter_pod_affinity import InterPodAffinity
 from aischeduler.plugins.machine_group import MachineGroup
 from aischeduler.plugins.node_affinity import NodeAffinity, NodeAffinityNames
+from aischeduler.plugins.node_declared_features import NodeDeclaredFeatures
 from aischeduler.plugins.node_fragmentation import NodeFragmentation
 from aischeduler.plugins.node_ports import NodePorts
 from aischeduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
@@ -65,8 +67,8 @@ def default_profile(
         gates=(SchedulingGates(),),
         filters=(NodeAffinityNames(), NodeUnschedulable(), taints, affinity, MachineGroup(), cards, NodePorts(), fit),
         scores=(taints, affinity, cards, NodeFragmentation(gpu_resources), fit, NodeResourcesBalancedAllocation()),
-        cross_row=(evenness, pods),
-        cross_scores=(evenness, pods),
+        cross_row=(evenness, pods, NodeDeclaredFeatures()),
+        cross_scores=(evenness, pods, ImageLocality()),
         units=Gangs(),
     )
     return Profile(scheduler_name, gpu_resources, plugins, preemption, gpu_type_labels=gpu_type_labels)

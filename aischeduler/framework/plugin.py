@@ -94,7 +94,7 @@ class PreFilterState(Protocol):
 
 
 class CrossRowFilter(Protocol):
-    """A filter whose answer for a row depends on pods on other rows. It runs after all other filters.
+    """A filter whose answer for a row depends on pods on other rows, or that is asked last. It follows all others.
 
     It counts assigned pods by `counts`; what it returns changes only with these counts, and with
     labels, taints and pools of nodes. Nothing of it is kept with the results of other filters.

@@ -51,6 +51,8 @@ class ContainerPart(Struct, rename="camel", gc=False):
     restart_policy: str | None = None
     resources: Raw = ABSENT
     ports: Raw = ABSENT
+    image: Raw = ABSENT
+    restart_policy_rules: Raw = ABSENT
 
 
 class Gate(Struct, gc=False):
@@ -170,6 +172,8 @@ class PodSpecPart(Struct, rename="camel", gc=False):
     topology_spread_constraints: Raw = ABSENT
     resource_claims: list[Present] | None = None
     volumes: Raw = ABSENT
+    host_network: bool | None = None
+    host_users: bool | None = None
     scheduling_group: SchedulingGroupPart | None = None
     workload_ref: WorkloadRefPart | None = None
 
@@ -201,6 +205,8 @@ class PodStatus(Struct, rename="camel", gc=False):
     conditions: Raw = ABSENT
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+    allocated_resources: Raw = ABSENT
+    resources: Raw = ABSENT
 
 
 class PodDocument(Struct, gc=False):
@@ -272,11 +278,13 @@ class NodeSpecPart(Struct, gc=False):
     taints: list[TaintPart] | None = None
 
 
-class NodeStatus(Struct, gc=False):
+class NodeStatus(Struct, rename="camel", gc=False):
     """The status of a node."""
 
     allocatable: Raw = ABSENT
     capacity: Raw = ABSENT
+    images: Raw = ABSENT
+    declared_features: Raw = ABSENT
 
 
 class NodeDocument(Struct, gc=False):

@@ -29,6 +29,7 @@ from aischeduler.kube.api_types import (
 )
 from aischeduler.kube.decode_constraints import claims_used
 from aischeduler.kube.decode_gang import gang_claim
+from aischeduler.kube.decode_images import node_images
 from aischeduler.kube.decode_pod_affinity import read_selector
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import INVALID_LENGTH_MAX, decode_problem
@@ -121,6 +122,8 @@ def read_node(document: NodeDocument) -> Node:
         allocatable=allocatable,
         capacity=capacity,
         invalid="; ".join(filter(None, (problem, capacity_problem)))[:INVALID_LENGTH_MAX],
+        images=node_images(status.images) if status is not None else (),
+        features=_features(status.declared_features) if status is not None and status.declared_features else (),
     )
 
 
@@ -211,6 +214,14 @@ def _amounts(path: str, raw: bytes) -> tuple[dict[str, int], str]:
         except QuantityError as error:
             problems.append(str(error))
     return amounts, "; ".join(problems)
+
+
+def _features(raw: Raw) -> tuple[str, ...]:
+    """Return the features that a node declares; what cannot be decoded counts as none."""
+    try:
+        return tuple(sorted(set(msgspec.json.decode(raw, type=list[str] | None) or ())))
+    except UNREADABLE:
+        return ()
 
 
 def _pool_name(name: str) -> str:

@@ -3,12 +3,10 @@
 Invariants:
 - Equal bytes are parsed once; equal specs have equal keys, whatever their bytes are.
 - A field that cannot be decoded makes the spec invalid, and `invalid` names it; the other fields count.
-- The request of a bound pod is the maximum of its spec and the resources that the kubelet granted.
-
-Source: PodRequests in k8s.io/component-helpers/resource.
+- Requests are read by `decode_requests`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Final, TypeVar
@@ -17,8 +15,6 @@ import msgspec
 from msgspec import Raw
 
 from aischeduler.kube.api_types import (
-    ContainerPart,
-    ContainerStatus,
     ExpressionPart,
     NodeAffinityPart,
     NodeTermPart,
@@ -27,24 +23,23 @@ from aischeduler.kube.api_types import (
     PodSpecPart,
     PodStatus,
     PortPart,
-    Quantities,
-    ResourceRequests,
     SelectorPart,
     SpreadPart,
     TolerationPart,
 )
 from aischeduler.kube.decode_constraints import unsupported_constraints
+from aischeduler.kube.decode_features import needed_features
 from aischeduler.kube.decode_gang import GangParts, gang_parts
+from aischeduler.kube.decode_images import image_volumes, pod_images
 from aischeduler.kube.decode_placement import PlacementWishes, read_wishes, wishes_key
 from aischeduler.kube.decode_pod_affinity import AFFINITY, ANTI_AFFINITY, read_pod_affinity
+from aischeduler.kube.decode_requests import ALWAYS, Granted, PartReader, granted, granted_key
 from aischeduler.kube.decode_topology_spread import is_hard, spread_constraint
-from aischeduler.kube.errors import INVALID_LENGTH_MAX, decode_problem
 from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.meta_types import ABSENT, UNREADABLE, OwnerReference
 from aischeduler.model.pod import HostPort, PodSpec, Toleration
 from aischeduler.model.pod_affinity import NO_POD_AFFINITY, PodAffinity
-from aischeduler.model.quantity import QuantityError, shorten
-from aischeduler.model.resources import ContainerRequest, parse_resource_list, pod_request
+from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import (
     NAME_FIELD,
     Labels,
@@ -62,8 +57,6 @@ SPECS_MAX: Final = 20_000
 """How many specs are cached by their bytes; an evicted one is parsed again."""
 LABELS_AND_OWNERS_MAX: Final = 20_000
 """How many labels and owners are cached by their bytes."""
-ALWAYS: Final = "Always"
-"""The restart policy of a sidecar container."""
 
 T = TypeVar("T")
 LabelsAndOwner = tuple[Labels, bool, GangParts | None]
@@ -90,9 +83,9 @@ class SpecCache:
 
         `metadata` counts for spread constraints, and for annotations that say where the pod may run.
         """
-        granted = _granted(status) if spec.node_name and status is not None else []
+        grant = granted(spec, status)
         constraints = unsupported_constraints(spec)
-        key = _bytes_key(spec, granted, constraints)
+        key = _bytes_key(spec, grant, constraints)
         if spec.topology_spread_constraints:
             parts = (key, b"spread", spec.topology_spread_constraints, metadata.namespace.encode(), metadata.labels)
             key = _SEPARATOR.join(parts)
@@ -106,7 +99,7 @@ class SpecCache:
         found = self._specs.get(key)
         if found is None:
             reader = _Reader(read_wishes(metadata.annotations))
-            found = _keep(self._specs, SPECS_MAX, key, reader.spec(spec, granted, constraints, metadata))
+            found = _keep(self._specs, SPECS_MAX, key, reader.spec(spec, grant, constraints, metadata))
         return found
 
     def labels_and_owner(self, labels: Raw, owners: Raw) -> LabelsAndOwner:
@@ -143,54 +136,44 @@ def _owners(raw: Raw) -> list[OwnerReference]:
         return []
 
 
-def _granted(status: PodStatus) -> list[ContainerStatus]:
-    granted = [one for one in status.container_statuses or () if one.allocated_resources or one.resources]
-    if status.init_container_statuses:
-        granted += [one for one in status.init_container_statuses if one.allocated_resources or one.resources]
-    return granted
-
-
-def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus], constraints: tuple[Constraint, ...]) -> bytes:
+def _bytes_key(spec: PodSpecPart, found: Granted, constraints: tuple[Constraint, ...]) -> bytes:
     """Join all bytes that matter; JSON has no zero byte, so no two specs share a key."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else ABSENT
     parts: list[Raw | bytes] = [spec.resources, spec.overhead, spec.node_selector, affinity, spec.tolerations]
     for container in spec.containers or ():
-        parts += (container.resources, container.ports)
+        parts += (container.resources, container.ports, container.image)
     for container in spec.init_containers or ():
-        parts += (b"sidecar" if container.restart_policy == ALWAYS else b"init", container.resources, container.ports)
-    for one in granted:
-        parts += (b"granted " + one.name.encode(), one.allocated_resources, one.resources)
-    if granted:
-        parts += [c.name.encode() for c in (*(spec.containers or ()), *(spec.init_containers or ()))]
+        kind = b"sidecar" if container.restart_policy == ALWAYS else b"init"
+        parts += (kind, container.resources, container.ports, container.image)
+    parts += granted_key(spec, found)
+    parts += [b"image " + name.encode() for name in image_volumes(spec.volumes)]
+    parts += [b"needs " + name.encode() for name in needed_features(spec)]
     if constraints:
         parts += [b"unsupported", *(one.field.encode() for one in constraints)]
     return _SEPARATOR.join(parts)
 
 
-class _Reader:
+class _Reader(PartReader):
     """Decodes one spec and keeps the first problem."""
 
     def __init__(self, wishes: PlacementWishes) -> None:
-        self.problem, self._wishes = wishes.problem, wishes
+        super().__init__(wishes.problem)
+        self._wishes = wishes
 
     def spec(
         self,
         part: PodSpecPart,
-        granted: Iterable[ContainerStatus],
+        found: Granted,
         constraints: tuple[Constraint, ...],
         metadata: PodMetadata,
     ) -> PodSpec:
         spread, evenness = self.topology_spread(part, metadata) if part.topology_spread_constraints else ((), ())
-        by_name = {status.name: status for status in granted}
-        containers = self._containers("spec.containers", part.containers or (), by_name)
-        init_containers = self._containers("spec.initContainers", part.init_containers or (), by_name)
-        pod_level = self._requests("spec.resources", part.resources)
-        overhead = self._amounts("spec.overhead", self._json("spec.overhead", part.overhead, Quantities) or {})
+        request = self.request(part, found)
         required, preferred = self._affinity(part)
         pods = self._pod_affinity(part, metadata.namespace)
         spec = PodSpec(
             key=b"",
-            request=pod_request(containers, init_containers, pod_level, overhead),
+            request=request,
             node_selector=self._node_selector(part.node_selector),
             required=required,
             preferred=preferred,
@@ -204,6 +187,9 @@ class _Reader:
             gpu_types=self._wishes.gpu_types,
             gpu_type_required=self._wishes.gpu_type_required,
             machine_group=self._wishes.machine_group,
+            images=pod_images(part),
+            containers=len(part.containers or ()) + len(part.init_containers or ()),
+            features=needed_features(part),
         )
         return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
 
@@ -214,63 +200,23 @@ class _Reader:
         path, labels = "spec.topologySpreadConstraints", _labels(metadata.labels)
         required: list[TopologySpreadConstraint] = []
         preferred: list[TopologySpreadConstraint] = []
-        for index, one in enumerate(self._json(path, part.topology_spread_constraints, list[SpreadPart]) or ()):
+        for index, one in enumerate(self.json(path, part.topology_spread_constraints, list[SpreadPart]) or ()):
             field = f"{path}[{index}]"
-            selector = self._json(f"{field}.labelSelector", one.label_selector, SelectorPart)
+            selector = self.json(f"{field}.labelSelector", one.label_selector, SelectorPart)
             try:
                 found = spread_constraint(field, one, selector, metadata.namespace, labels)
             except SelectorError as error:
-                self._record(error)
+                self.record(error)
             else:
                 (required if is_hard(one) else preferred).append(found)
         return tuple(required), tuple(preferred)
 
-    def _record(self, problem: object) -> None:
-        self.problem = self.problem or str(problem)[:INVALID_LENGTH_MAX]
-
-    def _json(self, path: str, raw: Raw, kind: type[T]) -> T | None:
-        if not raw:
-            return None
-        try:
-            return msgspec.json.decode(raw, type=kind | None)
-        except UNREADABLE as error:
-            self._record(decode_problem(error, path))
-            return None
-
-    def _amounts(self, path: str, quantities: Quantities) -> dict[str, int]:
-        amounts: dict[str, int] = {}
-        for name, text in quantities.items():
-            try:
-                amounts.update(parse_resource_list(path, {name: str(text)}))
-            except QuantityError as error:
-                self._record(error)
-        return amounts
-
-    def _requests(self, path: str, raw: Raw) -> dict[str, int]:
-        resources = self._json(path, raw, ResourceRequests)
-        return self._amounts(f"{path}.requests", (resources and resources.requests) or {})
-
-    def _containers(
-        self, path: str, parts: Iterable[ContainerPart], granted: Mapping[str, ContainerStatus]
-    ) -> list[ContainerRequest]:
-        containers = []
-        for index, part in enumerate(parts):
-            requests = self._requests(f"{path}[{index}].resources", part.resources)
-            status = granted.get(part.name)
-            if status is not None:
-                where = f"status.containerStatuses[{part.name}]"
-                allocated = self._json(f"{where}.allocatedResources", status.allocated_resources, Quantities)
-                _raise_to(requests, self._amounts(f"{where}.allocatedResources", allocated or {}))
-                _raise_to(requests, self._requests(f"{where}.resources", status.resources))
-            containers.append(ContainerRequest(requests, sidecar=part.restart_policy == ALWAYS))
-        return containers
-
     def _node_selector(self, raw: Raw) -> tuple[tuple[str, str], ...]:
-        labels = self._json("spec.nodeSelector", raw, dict[str, str]) or {}
+        labels = self.json("spec.nodeSelector", raw, dict[str, str]) or {}
         return tuple(sorted(labels.items()))
 
     def _tolerations(self, raw: Raw) -> tuple[Toleration, ...]:
-        parts = self._json("spec.tolerations", raw, list[TolerationPart]) or ()
+        parts = self.json("spec.tolerations", raw, list[TolerationPart]) or ()
         return tuple(
             Toleration(one.key or "", one.operator or "Equal", one.value or "", one.effect or "") for one in parts
         )
@@ -279,7 +225,7 @@ class _Reader:
         sidecars = [part for part in spec.init_containers or () if part.restart_policy == ALWAYS]
         ports = set()
         for part in (*(spec.containers or ()), *sidecars):
-            for one in self._json(f"spec.containers[{part.name}].ports", part.ports, list[PortPart]) or ():
+            for one in self.json(f"spec.containers[{part.name}].ports", part.ports, list[PortPart]) or ():
                 if one.host_port:
                     ports.add(HostPort(one.protocol or "TCP", one.host_port, one.host_ip or "0.0.0.0"))  # noqa: S104 - the default of hostIP
         return tuple(sorted(ports))
@@ -289,7 +235,7 @@ class _Reader:
     ) -> tuple[tuple[NodeSelectorTerm, ...] | None, tuple[PreferredSchedulingTerm, ...]]:
         path = "spec.affinity.nodeAffinity"
         raw = part.affinity.node_affinity if part.affinity is not None else ABSENT
-        affinity = self._json(path, raw, NodeAffinityPart)
+        affinity = self.json(path, raw, NodeAffinityPart)
         if affinity is None:
             return None, ()
         required: tuple[NodeSelectorTerm, ...] | None = None
@@ -308,12 +254,12 @@ class _Reader:
     def _pod_affinity(self, part: PodSpecPart, namespace: str) -> PodAffinity:
         if part.affinity is None:
             return NO_POD_AFFINITY
-        near = self._json(AFFINITY, part.affinity.pod_affinity, PodAffinityPart)
-        apart = self._json(ANTI_AFFINITY, part.affinity.pod_anti_affinity, PodAffinityPart)
+        near = self.json(AFFINITY, part.affinity.pod_affinity, PodAffinityPart)
+        apart = self.json(ANTI_AFFINITY, part.affinity.pod_anti_affinity, PodAffinityPart)
         try:
             return read_pod_affinity(near, apart, namespace)
         except SelectorError as error:
-            self._record(error)
+            self.record(error)
             return NO_POD_AFFINITY
 
     def _term(self, path: str, part: NodeTermPart) -> NodeSelectorTerm:
@@ -329,15 +275,10 @@ class _Reader:
         for index, part in enumerate(parts):
             where, key, operator = f"{path}[{index}]", part.key or "", part.operator or ""
             if fields and (key != NAME_FIELD or operator not in (Operator.IN, Operator.NOT_IN)):
-                self._record(f"{where}: {shorten(f'{key} {operator}')} is not {NAME_FIELD} In or NotIn")
+                self.record(f"{where}: {shorten(f'{key} {operator}')} is not {NAME_FIELD} In or NotIn")
                 continue
             try:
                 found.append(node_requirement(where, key, operator, tuple(part.values or ())))
             except SelectorError as error:
-                self._record(error)
+                self.record(error)
         return tuple(found)
-
-
-def _raise_to(amounts: dict[str, int], others: Mapping[str, int]) -> None:
-    for name, amount in others.items():
-        amounts[name] = max(amounts.get(name, 0), amount)

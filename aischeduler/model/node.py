@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from aischeduler.model.images import NodeImage
 from aischeduler.model.resources import ResourceList
 
 NO_SCHEDULE: Final = "NoSchedule"
@@ -24,6 +25,7 @@ class Taint:
 class Node:
     """One node. Equal nodes are the same to every decision: heartbeats change nothing here.
 
+    `images` are those that it reports to have. `features` are the features that it declares, sorted.
     `invalid` names the fields that could not be read, whose amounts count as zero; else it is empty.
     """
 
@@ -35,3 +37,5 @@ class Node:
     allocatable: ResourceList = field(default_factory=dict)
     capacity: ResourceList = field(default_factory=dict)
     invalid: str = ""
+    images: tuple[NodeImage, ...] = ()
+    features: tuple[str, ...] = ()

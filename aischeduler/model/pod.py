@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from aischeduler.model.gang import GangClaim
+from aischeduler.model.images import ImageId
 from aischeduler.model.pod_affinity import NO_POD_AFFINITY, PodAffinity
 from aischeduler.model.resources import PodRequest
 from aischeduler.model.selectors import Labels, NodeSelectorTerm, PreferredSchedulingTerm
@@ -52,6 +53,8 @@ class PodSpec:
     a spec that has some is that of one namespace.
     `gpu_types` are the card types that the pod names, by their full names, the preferred first; without
     `gpu_type_required` other types will do too. `machine_group` is the group that it names, else empty.
+    `images` are those of its containers, init containers and image volumes, sorted; `containers` is the number of both
+    kinds of containers. `features` are those that a node must declare, sorted.
     `namespace` and `labels` are those of the pods, as far as terms of affinity read them; None where no term was met.
     Then pods that differ in them form classes of their own, and `origin` is the key without them; else it is empty.
     """
@@ -71,6 +74,9 @@ class PodSpec:
     gpu_types: tuple[str, ...] = ()
     gpu_type_required: bool = True
     machine_group: str = ""
+    images: tuple[ImageId, ...] = ()
+    containers: int = 1
+    features: tuple[str, ...] = ()
     namespace: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
     origin: bytes = b""

@@ -12,5 +12,6 @@ class Change(IntFlag):
     LABELS = 2
     TAINTS = 4
     CORDON = 8
+    FEATURES = 32
     JOINED = 16
     """The node is new."""

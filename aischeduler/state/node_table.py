@@ -5,13 +5,14 @@ Invariants:
 - A resource has a column of its own once a node offers it, or a pod on a row requests it. All other resources share
   one column of zeros: a pod that requests one fits nowhere, and leaves nothing behind.
 - `version` grows with every change; the change log has the rows that changed, so that readers read only those again.
-- `static_version` grows when labels, taints, cordons, rare types or the set of nodes change, from which masks are
-  built. `pool_version` grows when a node changes its pool.
+- `static_version` grows when labels, taints, cordons, features, rare types or the set of nodes change, from which masks
+  are built. `pool_version` grows when a node changes its pool. A change of images has a version of its own.
 - A node that is gone while pods still count on it stays as a stub, on which no pod can be placed.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.cards import Cards
 from aischeduler.state.change_log import ChangeLog, rows_since
+from aischeduler.state.image_index import ImageIndex
 from aischeduler.state.label_index import LabelIndex, Mask, RowIndex, Rows
 from aischeduler.state.node_change import Change
 from aischeduler.state.pod_counts import PodCounts
@@ -74,6 +76,9 @@ class NodeTable:
         self.pool: npt.NDArray[np.int32] = np.full(self.width, NO_POOL, dtype=np.int32)
         self.labels = LabelIndex(self.width)
         self.taints: RowIndex[Taint] = RowIndex(self.width)
+        self.features: RowIndex[str] = RowIndex(self.width)
+        """Declared feature -> rows."""
+        self.images = ImageIndex()
         self.port_rows: RowIndex[tuple[str, int]] = RowIndex(self.width)
         self.ports: dict[int, Counter[HostPort]] = {}
         self.pod_counts = PodCounts()
@@ -99,6 +104,11 @@ class NodeTable:
         if old == node:
             return row, Change.NONE
         before = old or Node(node.name)
+        if before.images != node.images:
+            self.images.change(row, before.images, node.images)
+            if old is not None and replace(old, images=node.images) == node:
+                self.nodes[row] = node
+                return row, Change.NONE
         change = self._static_change(row, before, node)
         if self._set_allocatable(row, node):
             change |= Change.ROOM
@@ -122,6 +132,7 @@ class NodeTable:
         if row is None or node is None:
             return None
         self._static_change(row, node, Node(name))
+        self.images.change(row, node.images, ())
         self._set_allocatable(row, Node(name))
         self.nodes[row] = None
         self.alive[row] = False
@@ -320,6 +331,12 @@ class NodeTable:
         if old.unschedulable != new.unschedulable:
             self.cordoned[row] = new.unschedulable
             change |= Change.CORDON
+        if old.features != new.features:
+            for feature in old.features:
+                self.features.drop(feature, row)
+            for feature in new.features:
+                self.features.put(feature, row)
+            change |= Change.FEATURES
         return change
 
     def _set_allocatable(self, row: int, node: Node) -> bool:
@@ -371,4 +388,5 @@ class NodeTable:
         self.labels.widen(self.width)
         self.taints.widen(self.width)
         self.port_rows.widen(self.width)
+        self.features.widen(self.width)
         self.static_version += 1

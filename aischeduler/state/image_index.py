@@ -1,0 +1,136 @@
+"""Which rows have which images, and how much of a pod's images each row has.
+
+Invariants:
+- An image has one size: that of the node that had it first, until no node has it.
+- A change of images is no change of rows: nothing but scores of images reads them, so that no other version grows.
+- A row costs four bytes per name of an image.
+
+Source: the image states of kube-scheduler's cache.
+"""
+
+from array import array
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from cachetools import LRUCache
+
+from aischeduler.model.images import ImageId, NodeImage
+from aischeduler.state.label_index import Mask
+
+SUMS_MAX: Final = 128
+"""The most sums that are kept; one that is dropped is made again on demand."""
+
+Sizes = npt.NDArray[np.int64]
+
+
+class _Image:
+    """An image: its size, the rows that have it, and the version of the index when they changed last."""
+
+    __slots__ = ("changed", "rows", "size_bytes")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes, self.rows, self.changed = size_bytes, array("i"), 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImageSums:
+    """How much of some images each row has, in bytes; an image that few nodes have counts less.
+
+    `least` and `most` are those of all nodes.
+    """
+
+    by_row: Sizes
+    least: int
+    most: int
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Sums with the versions for which they were checked, and what they were made from."""
+
+    version: tuple[int, int]
+    sources: tuple[object, ...]
+    sums: ImageSums
+
+
+class ImageIndex:
+    """The images of all rows. `version` grows with every change."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._images: dict[ImageId, _Image] = {}
+        self._sums: LRUCache[tuple[ImageId, ...], _Kept] = LRUCache(SUMS_MAX)
+
+    def change(self, row: int, old: tuple[NodeImage, ...], new: tuple[NodeImage, ...]) -> None:
+        """Replace the images of a row."""
+        before, after = _sizes(old), _sizes(new)
+        self.version += 1
+        for name in before:
+            if name not in after:
+                self._drop(name, row)
+        for name, size_bytes in after.items():
+            if name not in before:
+                self._put(name, row, size_bytes)
+            elif before[name] != size_bytes and len(self._images[name].rows) == 1:
+                self._images[name].size_bytes, self._images[name].changed = size_bytes, self.version
+
+    def __contains__(self, name: ImageId) -> bool:
+        return name in self._images
+
+    def rows(self, name: ImageId) -> list[int]:
+        """Return the rows that have an image, ascending."""
+        image = self._images.get(name)
+        return sorted(image.rows) if image is not None else []
+
+    def sums(self, images: tuple[ImageId, ...], alive: Mask, static_version: int) -> ImageSums | None:
+        """Return how much of these images each row has; None where no node has one.
+
+        `alive` are the rows with nodes, which change only with `static_version`.
+        """
+        version = (self.version, static_version)
+        kept = self._sums.get(images)
+        if kept is None or kept.version != version:
+            found = [self._images[name] for name in images if name in self._images]
+            sources = (int(np.count_nonzero(alive)), len(alive), *((id(one), one.changed) for one in found))
+            if kept is not None and kept.sources == sources:
+                kept.version = version
+            else:
+                kept = self._sums[images] = _Kept(version, sources, _sum(found, alive))
+        return kept.sums if kept.sums.most else None
+
+    def _put(self, name: ImageId, row: int, size_bytes: int) -> None:
+        image = self._images.get(name)
+        if image is None:
+            image = self._images[name] = _Image(size_bytes)
+        image.rows.append(row)
+        image.changed = self.version
+
+    def _drop(self, name: ImageId, row: int) -> None:
+        image = self._images[name]
+        place = int(np.flatnonzero(np.frombuffer(image.rows, dtype=np.intc) == row)[0])
+        image.rows[place] = image.rows[-1]
+        image.rows.pop()
+        image.changed = self.version
+        if not image.rows:
+            del self._images[name]
+
+
+def _sizes(images: tuple[NodeImage, ...]) -> dict[ImageId, int]:
+    """Return the size of each name; the first one counts."""
+    found: dict[ImageId, int] = {}
+    for image in images:
+        for name in image.names:
+            found.setdefault(name, image.size_bytes)
+    return found
+
+
+def _sum(images: list[_Image], alive: Mask) -> ImageSums:
+    """Add up the images: each with its size times the share of nodes that have it, cut to whole bytes."""
+    by_row: Sizes = np.zeros(len(alive), dtype=np.int64)
+    nodes = max(int(np.count_nonzero(alive)), 1)
+    for image in images:
+        by_row[np.array(image.rows, dtype=np.intp)] += int(image.size_bytes * (len(image.rows) / nodes))
+    of_nodes = by_row[alive]
+    return ImageSums(by_row, int(of_nodes.min(initial=np.iinfo(np.int64).max)), int(of_nodes.max(initial=0)))
