@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+AFFINITY_CONFLICT: Final = "pod affinity terms conflict"
+UNCOUNTED: Final = frozenset((AFFINITY_CONFLICT,))
+"""Reasons that lie in the pod alone, whatever nodes there are: kube-scheduler gives them no number."""
 MESSAGE_LENGTH_MAX: Final = 1024
 """The API server takes no longer note in an Event."""
 
@@ -24,6 +27,6 @@ class Diagnosis:
         """The message of the FailedScheduling event."""
         if not self.nodes:
             return "no nodes available to schedule pods"
-        parts = sorted(f"{count} {reason}" for reason, count in self.reasons.items())
+        parts = sorted(one if one in UNCOUNTED else f"{count} {one}" for one, count in self.reasons.items())
         text = f"0/{self.nodes} nodes are available: {', '.join(parts)}."
         return text if len(text) <= MESSAGE_LENGTH_MAX else text[: MESSAGE_LENGTH_MAX - 4] + " ..."
