@@ -118,7 +118,7 @@ class Plan:
     at_rest: bool = True
 
 
-def plan(copy: ClusterCopy, change: Change, scheduler_name: str) -> Plan:
+def plan(copy: ClusterCopy, change: Change) -> Plan:
     """Apply the change to the copy, let it come to rest, and return what happened; raises PlanError."""
     for name in change.without:
         if name not in copy.nodes:
@@ -126,13 +126,13 @@ def plan(copy: ClusterCopy, change: Change, scheduler_name: str) -> Plan:
     at_rest = copy.settle()
     notes, nodes = _meanwhile(copy), _pool_nodes(copy)
     copy.happened.clear()
-    units = _as_decided(copy, _apply(copy, change, scheduler_name))
+    units = _as_decided(copy, _apply(copy, change))
     at_rest = copy.settle() and at_rest
     uids = {pod.uid for unit in units for pod in unit.pods}
     askers = uids | {pod.uid for unit in units for pod in unit.others}
     after = _pool_nodes(copy)
     return Plan(
-        units=tuple(_unit_plan(copy, unit, scheduler_name) for unit in units),
+        units=tuple(_unit_plan(copy, unit) for unit in units),
         other_starts=tuple(one for one in copy.happened if isinstance(one, Bind) and one.pod.uid not in uids),
         other_evictions=tuple(one for one in copy.happened if isinstance(one, Evict) and _asker(one) not in askers),
         loan_changes=tuple(one for one in copy.happened if isinstance(one, LogLoanChange)),
@@ -146,11 +146,11 @@ def plan(copy: ClusterCopy, change: Change, scheduler_name: str) -> Plan:
     )
 
 
-def _apply(copy: ClusterCopy, change: Change, scheduler_name: str) -> list[Unit]:
+def _apply(copy: ClusterCopy, change: Change) -> list[Unit]:
     """Apply the change, and return the units with their pods as they came."""
     for event in change.events:
         copy.tell(_as_applied(copy, event))
-    drained = [_drain(copy, name, scheduler_name) for name in change.without]
+    drained = [_drain(copy, name) for name in change.without]
     units = _as_new([*drained, *change.units], int(copy.now))
     for unit in sorted(units, key=lambda unit: unit.kind != POD):
         for pod in unit.pods:
@@ -187,7 +187,7 @@ def _as_applied(copy: ClusterCopy, event: Event) -> Event:
     return PoolSeen(replace(event.pool, uid=before.uid, generation=before.generation + 1))
 
 
-def _drain(copy: ClusterCopy, node: str, scheduler_name: str) -> Unit:
+def _drain(copy: ClusterCopy, node: str) -> Unit:
     """Remove a node with its pods; return those that their controllers would make again for this scheduler."""
     there = [pod for pod in copy.pods.values() if pod.node_name == node]
     there.sort(key=lambda pod: (pod.namespace, pod.name, pod.uid))
@@ -195,7 +195,8 @@ def _drain(copy: ClusterCopy, node: str, scheduler_name: str) -> Unit:
     for pod in there:
         copy.tell(PodGone(pod.uid))
     copy.count_lost(there)
-    again = [pod for pod in there if pod.scheduler_name == scheduler_name and not (pod.guarded or pod.terminating)]
+    ours = copy.scheduler.cluster.ours
+    again = [pod for pod in there if ours(pod) and not (pod.guarded or pod.terminating)]
     others = len(there) - len(again)
     notes = (f"{others} other pod{'s' * (others != 1)} on it {'end' if others != 1 else 'ends'} with it",)
     return Unit(NODE, "", node, tuple(again), notes if others else ())
@@ -224,7 +225,7 @@ def _as_new(units: Iterable[Unit], now_seconds: int) -> list[Unit]:
     ]
 
 
-def _unit_plan(copy: ClusterCopy, unit: Unit, scheduler_name: str) -> UnitPlan:
+def _unit_plan(copy: ClusterCopy, unit: Unit) -> UnitPlan:
     uids = {pod.uid for pod in unit.pods}
     binds = {one.pod.uid: one for one in copy.happened if isinstance(one, Bind)}
     evicted = {one.victim.uid: one for one in copy.happened if isinstance(one, Evict)}
@@ -239,7 +240,7 @@ def _unit_plan(copy: ClusterCopy, unit: Unit, scheduler_name: str) -> UnitPlan:
             nodes[name] = now.node_name
             if bind is not None and bind.borrowed:
                 lenders[name] = bind.pool
-        elif pod.scheduler_name != scheduler_name:
+        elif not copy.scheduler.cluster.ours(pod):
             waits[name] = OTHER_SCHEDULER.format(pod.scheduler_name)
         else:
             waits[name] = copy.scheduler.why(pod.uid)

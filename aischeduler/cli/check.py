@@ -176,12 +176,12 @@ def _object_findings(
     if not conflicts:
         yield from overlapping(objects.pools)
     for template in objects.templates:
-        yield from wrong_scheduler(template, config.scheduler_name)
+        yield from wrong_scheduler(template, config.scheduler_names)
         yield from misplaced_names(template)
         if named or cluster:
             yield from unknown_pool(template, names)
     for template, pod in objects.pods:
-        if pod.scheduler_name != config.scheduler_name:
+        if pod.scheduler_name not in config.scheduler_names:
             continue
         yield from unsupported(template, pod, config.unsupported_constraints)
         if config.unsupported_constraints is ConstraintRule.HOLD:

@@ -168,16 +168,16 @@ def templates(document: Document) -> list[Template]:
     return [Template(document, f"{path}.", body, steps) for path, steps, body in found][:TEMPLATES_MAX]
 
 
-def wrong_scheduler(template: Template, scheduler_name: str) -> Iterator[Finding]:
-    """Find a schedulerName that is misspelt, or absent where the pods name a pool."""
+def wrong_scheduler(template: Template, names: tuple[str, ...]) -> Iterator[Finding]:
+    """Find a schedulerName that is misspelt, or absent where the pods name a pool; `names` are the right ones."""
     name = text_at(template.spec, "schedulerName")
-    if name == scheduler_name:
+    if name in names:
         return
-    if nearest(name, [scheduler_name], SCHEDULER_LIKENESS):
-        sentence = f"{shorten(name)} is the name of another scheduler; did you mean {scheduler_name}?"
+    if near := nearest(name, names, SCHEDULER_LIKENESS):
+        sentence = f"{shorten(name)} is the name of another scheduler; did you mean {near}?"
         yield template.finding("spec.schedulerName", sentence)
     elif template.pool and not name:
-        sentence = f"is missing, so the default scheduler of the cluster takes the pods; set it to {scheduler_name}"
+        sentence = f"is missing, so the default scheduler of the cluster takes the pods; set it to {names[0]}"
         yield template.finding("spec.schedulerName", sentence)
 
 

@@ -123,7 +123,8 @@ def _record(cluster: Cluster, snapshot: ClusterSnapshot, namespace: str, name: s
     if pod is None:
         raise NoExplanationError(Status.MISSING, f"there is no pod {where}, or it has finished")
     if not cluster.ours(pod):
-        text = f"the pod {where} belongs to the scheduler {pod.scheduler_name}, not to {cluster.profile.scheduler_name}"
+        ours = " or ".join(cluster.profile.names)
+        text = f"the pod {where} belongs to the scheduler {pod.scheduler_name}, not to {ours}"
         raise NoExplanationError(
             Status.NOT_OURS, text + (f"; it is on the node {pod.node_name}" if pod.node_name else "")
         )

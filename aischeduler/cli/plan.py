@@ -106,4 +106,4 @@ def _read_files(names: Sequence[str]) -> PlanInput:
 def _plan(given: PlanInput, snapshot: ClusterSnapshot, config: Config, variant: Variant, options: PlanOptions) -> Plan:
     honours_budgets = config.eviction is EvictionWay.EVICT
     copy = ClusterCopy(profile_of(config), snapshot, honours_budgets=honours_budgets)
-    return plan(copy, change_of(given, snapshot, variant, options.without), config.scheduler_name)
+    return plan(copy, change_of(given, snapshot, variant, options.without))

@@ -15,8 +15,10 @@ import msgspec
 import yaml
 
 from aischeduler.config.fields import fields
+from aischeduler.config.profiles import ProfileError, check_profiles
 from aischeduler.config.schema import Config
 from aischeduler.config.spelling import QUOTE_LENGTH_MAX, nearest, quoted, shown
+from aischeduler.config.struct_errors import listed, sentence
 
 FILE_BYTES_MAX: Final = 256 * 1024
 """A configuration has a few hundred bytes; a larger file is another file."""
@@ -27,6 +29,7 @@ _PLACE = re.compile(r" - at `\$\.?|`$")
 _IN_ITEM = re.compile(r"(.*) - at `(?:key` in `)?\$\.([A-Za-z]+)(\[[0-9]+\])(.*)`", re.DOTALL)
 _ITEM_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _ITEM_MISSING = re.compile(r"Object missing required field `(\w+)`")
+_IN_PROFILE = re.compile(r" - at `(?:key` in `)?\$\.profiles\[")
 _KEY_NO_STRING = re.compile(r"Expected `str` - at `key` in `\$\.?(.*)`", re.DOTALL)
 
 
@@ -70,9 +73,14 @@ def parse_config(source: str, text: bytes) -> Config:
 def read_config(document: Mapping[str, Any]) -> Config:
     """Read a configuration that was parsed from YAML; raises ConfigError with a sentence that names the field."""
     try:
-        return msgspec.convert(document, Config)
+        config = msgspec.convert(document, Config)
     except msgspec.ValidationError as error:
         raise ConfigError(_sentence(error, document)) from error
+    try:
+        check_profiles(config.profiles)
+    except ProfileError as error:
+        raise ConfigError(str(error)) from error
+    return config
 
 
 def _document(source: str, text: bytes) -> dict[str, Any]:
@@ -105,6 +113,8 @@ def yaml_problem(error: yaml.YAMLError | ValueError | RecursionError) -> str:
 def _sentence(error: msgspec.ValidationError, document: Mapping[str, Any]) -> str:
     """Turn a complaint of msgspec into a sentence: the field, what it must be, and what it is."""
     complaint = str(error)
+    if _IN_PROFILE.search(complaint):
+        return sentence(error, Config, document, "").replace(".profiles[", "profiles[", 1)
     if isinstance(error.__cause__, ValueError) and "[" not in complaint:  # of a `__post_init__`
         return f"{_PLACE.sub('', complaint[len(str(error.__cause__)) :])}.{error.__cause__}"
     item = _IN_ITEM.fullmatch(complaint)
@@ -142,11 +152,7 @@ def _unknown(name: str, parent: str) -> str:
 
 
 def _known(fields: list[str]) -> str:
-    return (
-        f"the fields are {', '.join(fields[:-1])} and {fields[-1]}"
-        if len(fields) > 1
-        else f"the only field is {fields[0]}"
-    )
+    return f"the fields are {listed(fields)}" if len(fields) > 1 else f"the only field is {fields[0]}"
 
 
 def _descriptions() -> dict[str, str]:

@@ -7,9 +7,20 @@ Invariants:
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
+
+from aischeduler.config.profiles import Profiles
+from aischeduler.config.section import (
+    SUBDOMAIN,
+    Boolean,
+    LabelKey,
+    OptionalName,
+    SchedulerName,
+    Section,
+    whole_number,
+)
 
 API_VERSION: Final = "config.resource.aibee.cn/v1alpha1"
 KIND: Final = "AiSchedulerConfiguration"
@@ -40,8 +51,6 @@ RELOADED: Final = {"reloaded": True}
 """Marks a field (`Meta.extra`) that a running scheduler reloads; other fields need a restart."""
 
 _PORT: Final = r"([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
-_SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
-_NAME_FORM: Final = "a name of lower-case letters, digits, '-' and '.', at most 253 characters"
 
 
 class LogFormat(StrEnum):
@@ -85,16 +94,7 @@ class ConstraintRule(StrEnum):
     """The pod is placed as if the constraint were absent, and gets a Warning event."""
 
 
-def _whole_number(least: int, most: int, extra: dict[str, Any] | None = None, of: str = "") -> Meta:
-    """Return the bounds of a whole number, with their description."""
-    return Meta(ge=least, le=most, description=f"a whole number {of}from {least} to {most}", extra=extra)
-
-
-SchedulerName = Annotated[str, Meta(pattern=rf"\A{_SUBDOMAIN}\Z", max_length=253, description=_NAME_FORM)]
-OptionalName = Annotated[str, Meta(pattern=rf"\A({_SUBDOMAIN})?\Z", max_length=253, description=_NAME_FORM)]
-GpuResource = Annotated[
-    str, Meta(pattern=rf"\A{_SUBDOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z", max_length=317)
-]
+GpuResource = Annotated[str, Meta(pattern=rf"\A{SUBDOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z", max_length=317)]
 GpuResources = Annotated[
     tuple[GpuResource, ...],
     Meta(
@@ -104,7 +104,7 @@ GpuResources = Annotated[
     ),
 ]
 GpuTypeLabel = Annotated[
-    str, Meta(pattern=rf"\A({_SUBDOMAIN}/)?[A-Za-z0-9][-A-Za-z0-9_.]*(\*[-A-Za-z0-9_.]*)?\Z", max_length=317)
+    str, Meta(pattern=rf"\A({SUBDOMAIN}/)?[A-Za-z0-9][-A-Za-z0-9_.]*(\*[-A-Za-z0-9_.]*)?\Z", max_length=317)
 ]
 GpuTypeLabels = Annotated[
     tuple[GpuTypeLabel, ...],
@@ -121,9 +121,6 @@ RareTypes = Annotated[
         description=f"a list of at most {RARE_TYPES_MAX} card types such as H200 or A100-80GB",
     ),
 ]
-LabelKey = Annotated[
-    str, Meta(pattern=rf"\A({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?\Z", max_length=317)
-]
 LabelValue = Annotated[str, Meta(pattern=r"\A([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?\Z", max_length=63)]
 GroupName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z", max_length=63)]
 HttpAddress = Annotated[
@@ -134,13 +131,8 @@ HttpAddress = Annotated[
         description=ADDRESS_FORM,
     ),
 ]
-Boolean = Annotated[bool, Meta(description="true or false")]
-ElectionSeconds = Annotated[int, _whole_number(1, 600, of="of seconds ")]
-BackoffSeconds = Annotated[int, _whole_number(1, BACKOFF_SECONDS_MAX, of="of seconds ")]
-
-
-class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A mapping in the file, or the whole file."""
+ElectionSeconds = Annotated[int, whole_number(1, 600, of="of seconds ")]
+BackoffSeconds = Annotated[int, whole_number(1, BACKOFF_SECONDS_MAX, of="of seconds ")]
 
 
 class BackoffConfig(Section, frozen=True):
@@ -168,8 +160,8 @@ class DefaultPool(Section, frozen=True):
 class EventsConfig(Section, frozen=True):
     """The rate limit of events: etcd keeps an event for an hour."""
 
-    per_second: Annotated[int, _whole_number(1, EVENTS_PER_SECOND_MAX, RELOADED)] = 50
-    burst: Annotated[int, _whole_number(1, EVENTS_BURST_MAX, RELOADED)] = 1000
+    per_second: Annotated[int, whole_number(1, EVENTS_PER_SECOND_MAX, RELOADED)] = 50
+    burst: Annotated[int, whole_number(1, EVENTS_BURST_MAX, RELOADED)] = 1000
 
 
 class LeaderElection(Section, frozen=True):
@@ -215,7 +207,7 @@ class LabelExpression(Section, frozen=True):
 class NamespaceSelector(Section, frozen=True):
     """Namespaces by their labels; all parts have to match."""
 
-    match_labels: Annotated[dict[LabelKey, LabelValue], Meta(max_length=SELECTOR_PARTS_MAX)] = {}
+    match_labels: Annotated[dict[LabelKey, LabelValue], Meta(max_length=SELECTOR_PARTS_MAX)] = {}  # noqa: RUF012 - msgspec copies it
     match_expressions: Annotated[tuple[LabelExpression, ...], Meta(max_length=SELECTOR_PARTS_MAX)] = ()
 
 
@@ -245,7 +237,7 @@ class Logging(Section, frozen=True):
 
     format: Annotated[LogFormat, Meta(description="json or console", extra=RELOADED)] = LogFormat.JSON
     level: Annotated[LogLevel, Meta(description="debug, info, warning or error", extra=RELOADED)] = LogLevel.INFO
-    value_length_max: Annotated[int, _whole_number(LOG_VALUE_LENGTH_MIN, LOG_VALUE_LENGTH_MAX, RELOADED)] = 2000
+    value_length_max: Annotated[int, whole_number(LOG_VALUE_LENGTH_MIN, LOG_VALUE_LENGTH_MAX, RELOADED)] = 2000
 
 
 class Http(Section, frozen=True):
@@ -257,7 +249,8 @@ class Http(Section, frozen=True):
 class Config(Section, frozen=True):
     """The whole file; an empty file is `Config()`.
 
-    - `scheduler_name`: the `spec.schedulerName` of the pods to schedule.
+    - `scheduler_name`: the `spec.schedulerName` of the pods to schedule, and the name of the Lease.
+    - `profiles`: the plugins by scheduler name; further names are scheduled too.
     - `bind_in_flight`: the most Bindings that wait for an answer at one time.
     - `request_timeout_seconds`: the timeout of every request except lists, watches and renewals of the Lease.
     - `gpu_resources`: the node resources that count as GPUs, in the table and in placement.
@@ -272,8 +265,9 @@ class Config(Section, frozen=True):
     api_version: Annotated[Literal["config.resource.aibee.cn/v1alpha1"], Meta(description=API_VERSION)] = API_VERSION
     kind: Annotated[Literal["AiSchedulerConfiguration"], Meta(description=KIND)] = KIND
     scheduler_name: SchedulerName = "ai-scheduler"
-    bind_in_flight: Annotated[int, _whole_number(1, BIND_IN_FLIGHT_MAX, RELOADED)] = 128
-    request_timeout_seconds: Annotated[int, _whole_number(1, REQUEST_SECONDS_MAX, RELOADED, "of seconds ")] = 30
+    profiles: Profiles = ()
+    bind_in_flight: Annotated[int, whole_number(1, BIND_IN_FLIGHT_MAX, RELOADED)] = 128
+    request_timeout_seconds: Annotated[int, whole_number(1, REQUEST_SECONDS_MAX, RELOADED, "of seconds ")] = 30
     gpu_resources: GpuResources = ("nvidia.com/gpu",)
     gpu_type_labels: GpuTypeLabels = (
         "nvidia.com/gpu.product",
@@ -294,3 +288,9 @@ class Config(Section, frozen=True):
     leader_election: Annotated[LeaderElection, Meta(description="a mapping such as enabled: true")] = LeaderElection()
     logging: Annotated[Logging, Meta(description="a mapping such as level: debug")] = Logging()
     http: Annotated[Http, Meta(description="a mapping with the key address")] = Http()
+
+    @property
+    def scheduler_names(self) -> tuple[str, ...]:
+        """The scheduler names of the pods to schedule: the own name first, then those of other profiles."""
+        others = (one.scheduler_name for one in self.profiles if one.scheduler_name)
+        return tuple(dict.fromkeys((self.scheduler_name, *others)))

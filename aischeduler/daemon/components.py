@@ -12,11 +12,12 @@ from typing import Any, Final
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.config.load import ConfigError
+from aischeduler.config.profiles import ProfileError, with_names
 from aischeduler.config.schema import Config, ConstraintRule, EvictionWay, GroupRuleConfig
 from aischeduler.config.spelling import quoted
 from aischeduler.daemon.leadership import Leadership
 from aischeduler.daemon.watch_errors import WatchErrors
-from aischeduler.engine.profile import Profile, default_profile
+from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import watched_resources
 from aischeduler.kube.api_types import PodDocument
@@ -126,7 +127,7 @@ def build(client: Client, connections: ConnectionPool, context: Context) -> Comp
         Refresher(client, reflectors, timing, queue.put, log),
     )
     holds = config.unsupported_constraints is ConstraintRule.HOLD
-    volcano = VolcanoJobs(client, config.scheduler_name, timing, log)
+    volcano = VolcanoJobs(client, config.scheduler_names, timing, log)
     gangs = tuple(reflector(resource) for resource in gang_resources(specs.owners, volcano.pod_group_seen))
     specs.owners.listed = _listed(gangs)
     storage = (reflector(watched_resources.claims()), reflector(watched_resources.volumes())) if holds else ()
@@ -147,7 +148,14 @@ def _listed(gangs: tuple[Reflector[Any], ...]) -> dict[GangSource, Callable[[], 
 
 
 def profile_of(config: Config) -> Profile:
-    """Return the engine's profile for a configuration; raises ConfigError for a rare type that names no card."""
+    """Return the engine's profile for a configuration; raises ConfigError for what only its use shows to be wrong."""
+    try:
+        return with_profiles(_settings(config), with_names(config.profiles, config.scheduler_name))
+    except ProfileError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _settings(config: Config) -> Profile:
     switches = config.default_pool
     return replace(
         default_profile(

@@ -115,6 +115,10 @@ class Daemon:
             scheduler=self._config.scheduler_name,
             leader_election=self._config.leader_election.enabled,
         )
+        for profile in self._config.profiles:
+            if profile.percentage_of_nodes_to_score is not None:
+                name = profile.scheduler_name or self._config.scheduler_name
+                self._log.info("percentageOfNodesToScore has no effect: all nodes are looked at", profile=name)
         fence = self._leadership.fence
         connections = ConnectionPool(self._server, writes_max(self._config), fence=fence)
         try:

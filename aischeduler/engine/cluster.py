@@ -19,11 +19,12 @@ from aischeduler.engine.counters import Counters
 from aischeduler.engine.deferred_work import DeferredWork, Freshness, UnknownPools, Versions
 from aischeduler.engine.pod_classes import DividedSpecs
 from aischeduler.engine.pod_counting import count_again, interest_of, pods_on_rows
+from aischeduler.engine.pod_profiles import ProfiledSpecs
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.reservations import Reservations
 from aischeduler.engine.search_cache import Searches
 from aischeduler.framework.plugin import PlacementRequest
-from aischeduler.framework.runner import Runner
+from aischeduler.framework.profile_runners import make_runner
 from aischeduler.model.actions import Action, ReportPool
 from aischeduler.model.allocation import NO_ALLOCATION, allocation_of
 from aischeduler.model.names import DEFAULT_POOL
@@ -77,11 +78,11 @@ class Cluster:
 
     def __init__(self, profile: Profile, run: str) -> None:
         self.now, self.decisions = 0.0, 0
-        self.profile, self.queue_changes = profile, QueueChanges()
+        self.profile, self.queue_changes, self.profiled = profile, QueueChanges(), ProfiledSpecs(profile)
         self.nodes = NodeTable(Cards(profile.gpu_type_labels, profile.rare_types))
         self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)
         self.pools = PoolTable(self.nodes, profile.default_pool)
-        self.runner = Runner(profile.plugins, self.nodes)
+        self.runner = make_runner(profile.plugins, profile.others, self.nodes)
         self.records: dict[str, PodRecord] = {}
         self.naming: dict[str, dict[str, PodRecord]] = {}
         """Pool name -> the records of the pods that name it, by uid."""
@@ -93,11 +94,10 @@ class Cluster:
         self.units, self.gangs = Units(), GangTable()
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
         self.namespaces: Mapping[str, Labels] = self.nodes.pod_counts.namespaces
-        self.storage, self.divided = Storage(), DividedSpecs(profile.plugins)
+        self.storage, self.divided = Storage(), DividedSpecs()
         parts = self.pools, self.queues, self.claims, self.loans, self.runner
         self.borrowing = BorrowingContext(*parts, profile.preemption, self.unit_request)
-        self.counters, self.searches = Counters(), Searches()
-        self.reservations = Reservations(profile.plugins.reserves)
+        self.counters, self.searches, self.reservations = Counters(), Searches(), Reservations(profile)
         self.unsettled: OrderedDict[str, float] = OrderedDict()
         """Uid of an assumed pod -> when to read it if the watch has not shown it bound by then; in order of time."""
         self.victims: OrderedDict[str, Asked] = OrderedDict()
@@ -175,7 +175,7 @@ class Cluster:
 
     def gate_of(self, pod: Pod) -> str:
         """Return why a gate holds the pod; empty where none does."""
-        return next((reason for gate in self.profile.plugins.gates if (reason := gate.holds(pod))), "")
+        return next((reason for gate in self.profile.plugins_of(pod).gates if (reason := gate.holds(pod))), "")
 
     def forget_pool(self, name: str) -> None:
         """Drop everything of a pool that is gone; the default pool's decision returns the actions of its outbox."""
@@ -189,7 +189,7 @@ class Cluster:
 
     def ours(self, pod: Pod) -> bool:
         """Return whether this scheduler schedules the pod."""
-        return pod.scheduler_name == self.profile.scheduler_name
+        return pod.scheduler_name in self.profiled.names
 
     def pool_of(self, row: int) -> str:
         """Return the pool of a row; empty where the row is in none."""
@@ -198,7 +198,7 @@ class Cluster:
 
     def unit_name(self, pod: Pod) -> str:
         """Return the name of the pod's unit; empty where it has none."""
-        policy = self.profile.plugins.units
+        policy = self.profile.plugins_of(pod).units
         return policy.unit_of(pod) if policy is not None and self.ours(pod) else ""
 
     def row_changed(self, row: int, *, offers: bool = True) -> None:

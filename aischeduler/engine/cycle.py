@@ -18,6 +18,7 @@ from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.nominator import end_claim_of, renominate
 from aischeduler.engine.permits import delay, reserve, send, take_back
 from aischeduler.engine.pod_classes import take_class
+from aischeduler.engine.pod_profiles import take_profile
 from aischeduler.engine.propose import propose
 from aischeduler.engine.queueing_hints import count_saved, offer_ends
 from aischeduler.engine.units import form
@@ -96,6 +97,8 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
         return 1
     if record.offered != NOWHERE:
         cluster.withdraw(record)
+    if record.leads is None:
+        take_profile(cluster, record)
     if record.failed and _gated(cluster, record, now):
         return 1
     take_class(cluster, record)
@@ -149,8 +152,8 @@ def _gated(cluster: Cluster, record: PodRecord, now: float) -> bool:
 def _place(tried: Attempt, proposal: Place) -> Result:
     """Assume the pod on its row and add a Bind, unless a rule delays or vetoes it; so for each pod of its unit."""
     cluster, record = tried.cluster, tried.record
-    placements, plugins = _placements(tried, proposal), cluster.profile.plugins
-    verdicts = _reserve(cluster, placements) if plugins.reserves or plugins.permits else ()
+    placements = _placements(tried, proposal)
+    verdicts = _reserve(cluster, placements) if _binds_with_rules(cluster, placements) else ()
     if isinstance(verdicts, Vetoed):
         return _wait(tried, Wait(WaitFor.BACKOFF, verdicts.message))
     own = cluster.claims.of(record.pod.uid)
@@ -204,6 +207,12 @@ def _placements(tried: Attempt, proposal: Place | MakeRoom) -> Placed:
         row = cluster.nodes.rows[one.node]
         found.append((placed, AssignedPod(placed.pod, placed.pod.spec, row, one.allocation)))
     return tuple(found)
+
+
+def _binds_with_rules(cluster: Cluster, placements: Placed) -> bool:
+    """Return whether rules reserve for one of these pods, or may delay its Binding."""
+    plugins = (cluster.profile.plugins_of(record.pod) for record, _ in placements)
+    return any(one.reserves or one.permits for one in plugins)
 
 
 def _reserve(cluster: Cluster, placements: Placed) -> list[Delayed | None] | Vetoed:

@@ -30,7 +30,7 @@ ROLLED_BACK_AT_ONCE: Final = 16
 
 def note_start(cluster: Cluster, unit: Unit, members: UnitMembers, placed: list[PodRecord]) -> UnitMembers:
     """Note whether the unit has started, and how many of its pods on nodes may leave; return the members so."""
-    policy, units = cluster.profile.plugins.units, cluster.units
+    policy, units = cluster.profile.unit_policy, cluster.units
     assert policy is not None, "a policy has named the unit"
     spare = policy.spare(members) if placed else NONE_TO_SPARE
     if not placed:
@@ -53,7 +53,7 @@ def note_start(cluster: Cluster, unit: Unit, members: UnitMembers, placed: list[
 
 def gang_now(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> Gang | None:
     """Return the gang of the unit as it counts now: pods that are bound together start as the gang that was decided."""
-    policy = cluster.profile.plugins.units
+    policy = cluster.profile.unit_policy
     assert policy is not None, "a policy has named the unit"
     if unit.gang is not None and unit.binds:
         return unit.gang
@@ -65,7 +65,7 @@ def gang_now(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> Gang | N
 
 def note_whole(cluster: Cluster, unit: Unit | None) -> None:
     """Note that a unit has started, before one of its pods leaves a node."""
-    policy = cluster.profile.plugins.units
+    policy = cluster.profile.unit_policy
     if policy is None or unit is None or unit.started:
         return
     records = sorted(unit.members.values(), key=lambda record: record.pod.uid)

@@ -15,6 +15,7 @@ import numpy as np
 
 from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.pod_profiles import profiled
 from aischeduler.engine.queue_invariants import queue_faults
 from aischeduler.engine.recount import Faults, unequal
 from aischeduler.engine.summary import summarize
@@ -67,9 +68,11 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
         yield "I1", f"{uid}: waits in {record.queue} and counts on {cluster.nodes.names[record.row]}"
     if queue is None or not queue.holds(record):
         yield "I3", f"{uid}: waits in {record.queue}, whose queue does not have it"
-    held_by_gate = any(gate.holds(record.pod) for gate in cluster.profile.plugins.gates)
+    held_by_gate = any(gate.holds(record.pod) for gate in cluster.profile.plugins_of(record.pod).gates)
     if held_by_gate != (state is PodState.GATED) and (held_by_gate or not _gated_with_unit(cluster, record)):
         yield "I3", f"{uid}: {state.name} with the gates {record.pod.gates}"
+    if profiled(cluster, record.pod) is not record.pod and not record.broken:
+        yield "I3", f"{uid}: waits with the profile '{record.pod.spec.profile}', which is not its own"
     if record.borrower and (record.visited[:1] != (record.home,) or record.queue not in record.visited):
         yield "I3", f"{uid}: waits in {record.queue}, but its trip went to {record.visited}"
     if len(set(record.visited)) != len(record.visited):
@@ -152,7 +155,7 @@ def _running_faults(cluster: Cluster, record: PodRecord, counted: PodSpec) -> Fa
         yield "I5", f"{uid}: not found among the running pods of {cluster.nodes.names[record.row]}"
         return
     has = {name: running.table[name][slot].item() for name in running.table.dtype.names or ()}
-    ours = pod.scheduler_name == cluster.profile.scheduler_name
+    ours = pod.scheduler_name in cluster.profile.names
     evictable = ours and not pod.guarded and not pod.critical
     should = {
         "row": record.row,

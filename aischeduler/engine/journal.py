@@ -15,7 +15,8 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from aischeduler.engine.profile import Profile, default_profile
+from aischeduler.config.profiles import ProfileConfig, ProfileError
+from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, ReportInternalError
 from aischeduler.model.allocation import NO_ALLOCATION
@@ -47,6 +48,7 @@ class Header(msgspec.Struct, frozen=True):
     gpu_type_labels: tuple[str, ...] = GPU_TYPE_LABELS
     rare_types: tuple[str, ...] = ()
     machine_groups: tuple[GroupRule, ...] = ()
+    profiles: tuple[ProfileConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,11 @@ def new_scheduler(line: bytes) -> Scheduler:
     profile = default_profile(
         header.scheduler_name, header.gpu_resources, header.gpu_type_labels, preemption=header.preemption
     )
-    return Scheduler(replace(profile, **{name: getattr(header, name) for name in _SETTINGS}), header.run)
+    settings = replace(profile, **{name: getattr(header, name) for name in _SETTINGS})
+    try:
+        return Scheduler(with_profiles(settings, header.profiles), header.run)
+    except ProfileError as error:
+        raise JournalError(f"line 1: {error}") from error
 
 
 def _difference(number: int, call: Call, actions: list[Action]) -> Difference | None:

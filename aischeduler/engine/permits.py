@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import SETTLE_SECONDS
 from aischeduler.engine.pod_events import free_room
+from aischeduler.engine.pod_profiles import take_profile
 from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Action, Bind, ReportWaiting
 from aischeduler.model.pod import Pod
@@ -83,7 +84,7 @@ def _loan_forbidden(cluster: Cluster, record: PodRecord) -> Vetoed | None:
 def _permission(cluster: Cluster, pod: Pod, node: str, waited_seconds: float) -> Delayed | Vetoed | None:
     """Return the first veto, else the shortest delay, else None."""
     delay: Delayed | None = None
-    for rule in cluster.profile.plugins.permits:
+    for rule in cluster.profile.plugins_of(pod).permits:
         verdict = rule.permit(pod, node, waited_seconds)
         if isinstance(verdict, Vetoed):
             return Vetoed(f"{rule.name} does not permit the node {node}: {verdict.message}")
@@ -97,6 +98,7 @@ def take_back(cluster: Cluster, record: PodRecord, message: str, actions: list[A
     pool = cluster.pool_of(record.row)
     free_room(cluster, record)
     record.home = cluster.pools.home(record.pod.pool)
+    take_profile(cluster, record)
     cluster.queues[record.home].retry(record, cluster.now)
     record.message = message
     actions.append(ReportWaiting(record.pod, pool, record.home, message, record.decision))

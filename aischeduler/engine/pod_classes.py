@@ -1,8 +1,8 @@
 """The classes of pods: which pods are alike to every rule.
 
-The pods of one class have equal specs, without the requests of resources that the profile ignores. While a term of
-affinity is known, they also are of one namespace and have equal labels as far as terms read them, because a term of
-another pod may select one of them and not the other.
+The pods of one class have equal specs, with the profiles of `pod_profiles`. While a term of affinity is known, they are
+also of one namespace and have equal labels as far as terms read them, because a term of another pod may select one of
+them and not the other.
 
 Invariants:
 - A pod of another scheduler keeps the spec that was read. That of a pod on a row does not change its class.
@@ -10,7 +10,6 @@ Invariants:
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace as replace_struct
 
-from aischeduler.framework.plugin import Plugins, ResourceIgnoring
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
 
@@ -27,36 +25,15 @@ if TYPE_CHECKING:
 
 SPECS_MAX: Final = 20_000
 """The most divided specs that are kept; when there are more, all are made again."""
-WITHOUT_IGNORED: Final = b"/asked"
-"""What tells the key of a spec without ignored resources from that of the spec that was read."""
 CHANGED_AT_ONCE: Final = 256
 """The most parked pods that one decision puts into other classes."""
 
 
 class DividedSpecs:
-    """Specs divided by namespace and labels, and specs without ignored resources."""
+    """Specs divided by namespace and labels."""
 
-    def __init__(self, plugins: Plugins) -> None:
-        rules = [rule for rule in plugins.filters if isinstance(rule, ResourceIgnoring) and rule.ignores_any]
-        self._ignores: list[Callable[[str], bool]] = [rule.ignores for rule in rules]
-        self._asked: dict[bytes, PodSpec] = {}
+    def __init__(self) -> None:
         self._specs: dict[tuple[bytes, str, tuple[tuple[str, str], ...]], PodSpec] = {}
-
-    def asked(self, spec: PodSpec) -> PodSpec:
-        """Return the spec without the requests of ignored resources; the same one where it has none."""
-        if not self._ignores:
-            return spec
-        found = self._asked.get(spec.key)
-        if found is None:
-            if len(self._asked) >= SPECS_MAX:
-                self._asked.clear()
-            amounts = spec.request.amounts
-            counting = {name: amounts[name] for name in amounts if not any(ignores(name) for ignores in self._ignores)}
-            found = spec
-            if len(counting) < len(amounts):
-                found = replace(spec, key=spec.key + WITHOUT_IGNORED, request=replace(spec.request, amounts=counting))
-            self._asked[spec.key] = found
-        return found
 
     def of(self, spec: PodSpec, namespace: str, labels: tuple[tuple[str, str], ...]) -> PodSpec:
         """Return the spec of the pods of this namespace with these labels, from the spec that was read."""
@@ -73,9 +50,6 @@ class DividedSpecs:
 
 def classed(cluster: "Cluster", pod: Pod) -> Pod:
     """Return the pod with the spec of its class; what its terms read divides classes from now on."""
-    if cluster.ours(pod):
-        spec = cluster.divided.asked(pod.spec)
-        pod = pod if spec is pod.spec else replace_struct(pod, spec=spec)
     terms, carried = cluster.nodes.pod_counts.terms, pod.spec.pod_affinity.carried
     if carried and terms.learn(carried):
         _note_parked(cluster)

@@ -15,6 +15,7 @@ from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.gangs import note_whole
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.pod_classes import classed
+from aischeduler.engine.pod_profiles import profiled, take_profile
 from aischeduler.engine.units import gang_touched, stop_waiting
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.model.actions import ReportWaiting
@@ -29,7 +30,7 @@ REPORTED: Final = (BindRefusal.INVALID, BindRefusal.FORBIDDEN, BindRefusal.UNAVA
 
 def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
     """Handle a pod as it is now."""
-    pod = classed(cluster, pod)
+    pod = classed(cluster, profiled(cluster, pod))
     if pod.gang is not None and not pod.finished and not cluster.ours(pod):
         cluster.gangs.note_stranger(pod)
         gang_touched(cluster, pod.gang.key)
@@ -71,6 +72,7 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
     free_room(cluster, record)
     left(cluster, record)
     record.home = cluster.pools.home(record.pod.pool)
+    take_profile(cluster, record)
     queue = cluster.queues[record.home]
     match event.refusal:
         case BindRefusal.TAKEN | BindRefusal.HELD | BindRefusal.INVALID:
@@ -99,6 +101,7 @@ def free_room(cluster: Cluster, record: PodRecord) -> None:
 def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Add a pod to the queue of its home pool; it keeps its age and its backoff."""
     record.home = cluster.pools.home(record.pod.pool)
+    take_profile(cluster, record)
     record.visited = ()
     queue = cluster.queues[record.home]
     gate = cluster.gate_of(record.pod)

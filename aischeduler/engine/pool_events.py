@@ -90,10 +90,20 @@ def _change(cluster: Cluster, pool: Pool, now: float) -> None:
     if before is None:
         _rehome(cluster, pool.name, now)
         reword_all(cluster)
+    if pool.profile != ("" if before is None else before.profile) and cluster.profile.others:
+        _take_profiles(cluster, pool.name, now)
     rules_changed(cluster, () if before is None else before.machine_groups, pool.machine_groups)
     follow(cluster, moved, now)
     if before is not None and _terms(before) != _terms(pool):
         _reconsider(cluster, before, pool)
+
+
+def _take_profiles(cluster: Cluster, name: str, now: float) -> None:
+    """Have the waiting pods of this home pool judged by the profile that it names now."""
+    for record in tuple(cluster.records.values()):
+        if record.queue and record.home == name:
+            stop_waiting(cluster, record, now)
+            admit(cluster, record, now)
 
 
 def _remove(cluster: Cluster, name: str, now: float) -> None:

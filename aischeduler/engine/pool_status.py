@@ -14,6 +14,7 @@ from typing import Final
 
 from aischeduler.config.spelling import nearest
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.pod_profiles import unknown_profile
 from aischeduler.engine.summary import summarize
 from aischeduler.model.actions import (
     Condition,
@@ -66,6 +67,7 @@ _SPEC_FIELDS: Final = {
     "rare_types": "rareTypes",
     "lend_rare_types": "lendRareTypes",
     "machine_groups": "machineGroups",
+    "profile": "profile",
 }
 _NO_SPEC: Final = frozenset(("name", "uid", "generation", "invalid"))
 assert {field.name for field in fields(Pool)} == _SPEC_FIELDS.keys() | _NO_SPEC
@@ -142,21 +144,31 @@ def _state(cluster: Cluster) -> State:
 
 
 def _conditions(cluster: Cluster, pool: Pool, summary: PoolSummary) -> tuple[Condition, ...]:
-    accepted = _accepted(cluster, pool)
     ready = Condition(
         "Ready",
-        status=accepted.status,
-        reason=ConditionReason.SCHEDULING if accepted.status else ConditionReason.NOT_ACCEPTED,
-        message="The Pool takes part in scheduling." if accepted.status else SPEC_REFUSED,
+        status=not pool.invalid,
+        reason=ConditionReason.NOT_ACCEPTED if pool.invalid else ConditionReason.SCHEDULING,
+        message=SPEC_REFUSED if pool.invalid else "The Pool takes part in scheduling.",
     )
-    return (ready, accepted, _conflict(cluster, pool), _nodes_missing(cluster, pool, summary.nodes))
+    return (ready, _accepted(cluster, pool), _conflict(cluster, pool), _nodes_missing(cluster, pool, summary.nodes))
 
 
 def _accepted(cluster: Cluster, pool: Pool) -> Condition:
     if pool.invalid:
         return Condition(ACCEPTED, status=False, reason=ConditionReason.INVALID_SPEC, message=pool.invalid)
+    if unknown_profile(cluster, pool.profile):
+        message = _no_profile(cluster, pool.profile)
+        return Condition(ACCEPTED, status=False, reason=ConditionReason.INVALID_SPEC, message=message)
     message = "; ".join(("The spec is in force", *_remarks(cluster, pool)))
     return Condition(ACCEPTED, status=True, reason=ConditionReason.VALID, message=f"{message}.")
+
+
+def _no_profile(cluster: Cluster, name: str) -> str:
+    near = nearest(name, cluster.profile.names)
+    return (
+        f"spec.profile: the scheduler has no profile {name}{f' (did you mean {near}?)' if near else ''}; "
+        "its pods keep the profile of their schedulerName, and the rest of the spec is in force."
+    )
 
 
 def _remarks(cluster: Cluster, pool: Pool) -> Iterator[str]:

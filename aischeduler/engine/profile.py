@@ -1,32 +1,23 @@
-"""Profiles: the plugins and settings of one scheduler name."""
+"""The settings of a scheduler, and the plugins of its profiles: one for each scheduler name that it schedules."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
-from aischeduler.framework.plugin import Plugins
+from aischeduler.config.profiles import ProfileConfig, ProfileError
+from aischeduler.engine.plugin_registry import Cards, make_plugins
+from aischeduler.framework.plugin import Plugins, UnitPolicy
 from aischeduler.model.names import DEFAULT_POOL, GPU_DEFAULT, GPU_TYPE_LABELS, SCHEDULER_NAME
+from aischeduler.model.pod import Pod
 from aischeduler.model.pool import GroupRule, MakeRoom, Pool
-from aischeduler.plugins.gangs import Gangs
-from aischeduler.plugins.gpu_type import GpuType
-from aischeduler.plugins.image_locality import ImageLocality
-from aischeduler.plugins.inter_pod_affinity import InterPodAffinity
-from aischeduler.plugins.machine_group import MachineGroup
-from aischeduler.plugins.node_affinity import NodeAffinity, NodeAffinityNames
-from aischeduler.plugins.node_declared_features import NodeDeclaredFeatures
-from aischeduler.plugins.node_fragmentation import NodeFragmentation
-from aischeduler.plugins.node_ports import NodePorts
-from aischeduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from aischeduler.plugins.node_resources_fit import NodeResourcesFit
-from aischeduler.plugins.node_unschedulable import NodeUnschedulable
-from aischeduler.plugins.pod_topology_spread import PodTopologySpread
-from aischeduler.plugins.scheduling_gates import SchedulingGates
-from aischeduler.plugins.taint_toleration import TaintToleration
 from aischeduler.state.pod_records import Backoff
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The settings of one scheduler.
+    """The settings of one scheduler, and the plugins for pods of its own name.
 
+    `others` are the plugins for the pods of other scheduler names, and `profiles` the part of the configuration from
+    which they were made, in its order; empty where it has none.
     `gpu_resources` are the resource names that count as GPUs; without `preemption` no pod is evicted.
     `make_room` is that of pools without one. With `hold_unsupported`, pods with unsupported hard constraints are held.
     `default_pool` is the default pool while it has no object. `gpu_type_labels` are the labels of nodes that have the
@@ -45,6 +36,23 @@ class Profile:
     gpu_type_labels: tuple[str, ...] = GPU_TYPE_LABELS
     rare_types: tuple[str, ...] = ()
     machine_groups: tuple[GroupRule, ...] = ()
+    others: Mapping[str, Plugins] = field(default_factory=dict)
+    profiles: tuple[ProfileConfig, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The scheduler names of the pods that are scheduled, the own first; each is the name of a profile."""
+        return (self.scheduler_name, *self.others)
+
+    def plugins_of(self, pod: Pod) -> Plugins:
+        """Return the plugins of the pod's profile."""
+        return self.others[pod.spec.profile] if pod.spec.profile else self.plugins
+
+    @property
+    def unit_policy(self) -> UnitPolicy | None:
+        """The plugin that forms units, which is one for all profiles; None where no profile has it."""
+        found = (self.plugins, *self.others.values())
+        return next((one.units for one in found if one.units is not None), None)
 
     def first_room(self, pool: Pool) -> MakeRoom:
         """Return what a pod of this pool that fits on none of its nodes tries first."""
@@ -59,16 +67,26 @@ def default_profile(
     preemption: bool = True,
 ) -> Profile:
     """Return the profile of all built-in plugins, in kube-scheduler's order; those of its own come after affinity."""
-    fit = NodeResourcesFit(gpu_resources)
-    taints = TaintToleration()
-    affinity, cards = NodeAffinity(), GpuType(gpu_type_labels)
-    pods, evenness = InterPodAffinity(), PodTopologySpread()
-    plugins = Plugins(
-        gates=(SchedulingGates(),),
-        filters=(NodeAffinityNames(), NodeUnschedulable(), taints, affinity, MachineGroup(), cards, NodePorts(), fit),
-        scores=(taints, affinity, cards, NodeFragmentation(gpu_resources), fit, NodeResourcesBalancedAllocation()),
-        cross_row=(evenness, pods, NodeDeclaredFeatures()),
-        cross_scores=(evenness, pods, ImageLocality()),
-        units=Gangs(),
-    )
+    plugins = make_plugins(ProfileConfig(), "profiles[0]", Cards(gpu_resources, gpu_type_labels))
     return Profile(scheduler_name, gpu_resources, plugins, preemption, gpu_type_labels=gpu_type_labels)
+
+
+def with_profiles(profile: Profile, profiles: tuple[ProfileConfig, ...]) -> Profile:
+    """Return the profile with the plugins that the configuration says.
+
+    `profiles` have their names. Raises ProfileError, which names the path in the file.
+    """
+    if not profiles:
+        return profile
+    cards = Cards(profile.gpu_resources, profile.gpu_type_labels)
+    made = {one.scheduler_name: make_plugins(one, f"profiles[{index}]", cards) for index, one in enumerate(profiles)}
+    own = made.pop(profile.scheduler_name, profile.plugins)
+    _check_units(own, made)
+    return replace(profile, plugins=own, others=made, profiles=profiles)
+
+
+def _check_units(own: Plugins, others: Mapping[str, Plugins]) -> None:
+    """Refuse profiles that form units in different ways: a unit may have pods of several profiles."""
+    names = sorted({one.units.name for one in (own, *others.values()) if one.units is not None})
+    if len(names) > 1:
+        raise ProfileError(f"profiles: the plugin that forms units must be one for all, not {', '.join(names)}")

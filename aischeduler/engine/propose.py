@@ -328,6 +328,8 @@ def may_not_evict(cluster: Cluster, record: PodRecord) -> str:
     if cluster.pools.pools[record.home].disable_preemption:
         return f"switched off for the pool {record.home}"
     for one in record.together:
+        if not cluster.profile.plugins_of(one.pod).preempts:
+            return f"switched off in the profile {one.pod.spec.profile or cluster.profile.scheduler_name}"
         if not one.pod.preempts:
             return "not eligible due to preemptionPolicy=Never."
     return ""

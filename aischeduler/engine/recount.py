@@ -164,7 +164,7 @@ def on_nodes(cluster: Cluster) -> list[PodRecord]:
 def loan_of(cluster: Cluster, record: PodRecord) -> Loan | None:
     """Return the loan of a pod of this scheduler on a node of another pool; None for other pods."""
     lender, home = cluster.pool_of(record.row), home_of(cluster, record)
-    ours = record.pod.scheduler_name == cluster.profile.scheduler_name
+    ours = record.pod.scheduler_name in cluster.profile.names
     return (lender, home) if ours and lender and lender != home else None
 
 

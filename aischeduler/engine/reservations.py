@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from aischeduler.framework.plugin import Reserve
+from aischeduler.engine.profile import Profile
 from aischeduler.model.actions import Bind
 from aischeduler.model.pod import Pod
 from aischeduler.state.timers import Timers
@@ -12,7 +12,7 @@ from aischeduler.state.timers import Timers
 class Reservations:
     """The reservations and the delayed Bindings, by uid of the pod."""
 
-    rules: tuple[Reserve, ...]
+    profile: Profile
     kept: dict[str, tuple[Pod, str]] = field(default_factory=dict)
     """A placed pod for which rules reserved -> the pod and its node."""
     delayed: dict[str, tuple[Bind, float]] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Reservations:
     def reserve(self, pod: Pod, node: str) -> None:
         """Have the rules reserve for a pod."""
         self.kept[pod.uid] = (pod, node)
-        for rule in self.rules:
+        for rule in self.profile.plugins_of(pod).reserves:
             rule.reserve(pod, node)
 
     def release(self, uid: str) -> None:
@@ -31,7 +31,7 @@ class Reservations:
         self.end_delay(uid)
         kept = self.kept.pop(uid, None)
         if kept is not None:
-            for rule in reversed(self.rules):
+            for rule in reversed(self.profile.plugins_of(kept[0]).reserves):
                 rule.release(*kept)
 
     def end_delay(self, uid: str) -> None:

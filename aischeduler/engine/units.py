@@ -95,7 +95,7 @@ def _dissolve(cluster: Cluster, unit: Unit, now: float) -> None:
 
 def form(cluster: Cluster, unit: Unit) -> None:
     """Have the waiting pods of a unit wait as its policy says now."""
-    policy, now = cluster.profile.plugins.units, cluster.now
+    policy, now = cluster.profile.unit_policy, cluster.now
     assert policy is not None, "a policy has named the unit"
     records = sorted(unit.members.values(), key=lambda record: record.pod.uid)
     waiting = [record for record in records if record.state in WAITING and not cluster.gate_of(record.pod)]

@@ -260,7 +260,7 @@ class Permit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plugins:
-    """The plugins of a profile, in the order in which they are called."""
+    """The plugins of a profile, in the order in which they are called. Without `preempts` no pod makes room."""
 
     gates: tuple[Gate, ...]
     filters: tuple[Filter, ...]
@@ -270,3 +270,4 @@ class Plugins:
     reserves: tuple[Reserve, ...] = ()
     permits: tuple[Permit, ...] = ()
     units: UnitPolicy | None = None
+    preempts: bool = True

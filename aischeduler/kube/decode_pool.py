@@ -16,7 +16,13 @@ from aischeduler.config.spelling import shown
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.errors import INVALID_LENGTH_MAX
 from aischeduler.kube.meta_types import Metadata
-from aischeduler.kube.pool_schema import GROUP_RULES_MAX, POOLS_NAMED_MAX, RARE_TYPES_MAX
+from aischeduler.kube.pool_schema import (
+    GROUP_RULES_MAX,
+    POOLS_NAMED_MAX,
+    PROFILE_LENGTH_MAX,
+    PROFILE_PATTERN,
+    RARE_TYPES_MAX,
+)
 from aischeduler.kube.schema_types import (
     NAME_PATTERN,
     REQUIREMENTS_MAX,
@@ -40,6 +46,7 @@ from aischeduler.model.selectors import (
 )
 
 _NAME: Final = re.compile(NAME_PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
+_PROFILE: Final = re.compile(PROFILE_PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
 _RESOURCE: Final = re.compile(RESOURCE_PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -77,7 +84,15 @@ def _pool(metadata: Metadata, spec: Mapping[str, Any]) -> Pool:
         rare_types=_rare_types("spec.rareTypes", spec.get("rareTypes")),
         lend_rare_types=_switch("spec.lendRareTypes", spec.get("lendRareTypes")),
         machine_groups=_group_rules("spec.machineGroups", spec.get("machineGroups")),
+        profile=_profile("spec.profile", spec.get("profile")),
     )
+
+
+def _profile(path: str, value: Any) -> str:
+    name = _text(path, value)
+    if name and (len(name) > PROFILE_LENGTH_MAX or not _PROFILE.fullmatch(name)):
+        raise _FieldError(f"{path}: {shorten(name)} is not the name of a scheduler")
+    return name
 
 
 def _rare_types(path: str, value: Any) -> tuple[str, ...]:

@@ -44,12 +44,13 @@ _API_VERSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class EventMessage:
-    """The content of an Event."""
+    """The content of an Event; `controller` is the name of its sender, empty where that is the scheduler's own."""
 
     regarding: ObjectRef
     reason: EventReason
     action: str
     text: str
+    controller: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +67,19 @@ def scheduled(bind: Bind) -> EventMessage:
     text = f"Successfully assigned {pod.namespace}/{pod.name} to {bind.node}"
     if bind.borrowed:
         text += f" on loan from pool {bind.pool}, which may take the room back"
-    return EventMessage(_ref(pod), EventReason.SCHEDULED, "Binding", text)
+    return EventMessage(_ref(pod), EventReason.SCHEDULED, "Binding", text, pod.scheduler_name)
 
 
 def preempted(action: Evict) -> EventMessage:
     """Return the Event of an evicted pod."""
-    return EventMessage(_ref(action.victim), EventReason.PREEMPTED, "Preempting", action.message)
+    victim = action.victim
+    return EventMessage(_ref(victim), EventReason.PREEMPTED, "Preempting", action.message, victim.scheduler_name)
 
 
 def failed_scheduling(report: ReportWaiting) -> EventMessage:
     """Return the Event of a pending pod."""
-    return EventMessage(_ref(report.pod), EventReason.FAILED_SCHEDULING, "Scheduling", waiting_message(report))
+    text, sender = waiting_message(report), report.pod.scheduler_name
+    return EventMessage(_ref(report.pod), EventReason.FAILED_SCHEDULING, "Scheduling", text, sender)
 
 
 def waiting_message(report: ReportWaiting) -> str:
@@ -99,7 +102,7 @@ def event(message: EventMessage, number: int, sender: ReportingController, time_
         "kind": "Event",
         "metadata": {"name": f"{_name_prefix(about.name)}.{number:x}", "namespace": namespace},
         "eventTime": time_text,
-        "reportingController": sender.controller,
+        "reportingController": message.controller or sender.controller,
         "reportingInstance": sender.instance[:128],
         "action": message.action,
         "reason": message.reason,

@@ -35,6 +35,9 @@ RARE_TYPES_MAX: Final = 32
 """How many card types a pool may call rare."""
 GROUP_RULES_MAX: Final = 32
 """How many rules for machine groups a pool may have."""
+PROFILE_LENGTH_MAX: Final = 253
+PROFILE_PATTERN: Final = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+"""The name of a profile, which is that of a scheduler."""
 
 POOL_TEXT: Final = (
     "A Pool is a set of nodes that one business owns. Pods name their pool in the annotation "
@@ -103,6 +106,13 @@ def _spec() -> Schema:
             "machines free. Fragmentation: the one where the fewest free GPUs become useless to pods that ask for "
             "several. Absent: pods that ask for GPUs pack, all others spread.",
             enum=[str(placement) for placement in PlacementStrategy],
+        ),
+        profile=string(
+            "The profile of the scheduler's configuration whose plugins judge the pool's pods, by its schedulerName, "
+            "whichever schedulerName of the scheduler the pods have. Absent: the profile of the pod's schedulerName. A "
+            "profile that does not exist is reported in the condition Accepted and changes nothing. Example: batch.",
+            maxLength=PROFILE_LENGTH_MAX,
+            pattern=PROFILE_PATTERN,
         ),
     )
 

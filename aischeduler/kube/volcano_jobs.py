@@ -13,6 +13,7 @@ Source: phases of PodGroup, scheduling.volcano.sh/v1beta1; Job of batch.volcano.
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Collection
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -64,11 +65,11 @@ class _Job(Struct):
 
 
 class VolcanoJobs:
-    """The PodGroups of Volcano Jobs that wait to be admitted; `scheduler` is the name of this one."""
+    """The PodGroups of Volcano Jobs that wait to be admitted; `schedulers` are the names of this one."""
 
-    def __init__(self, client: Client, scheduler: str, timing: Timing, log: FilteringBoundLogger) -> None:
+    def __init__(self, client: Client, schedulers: Collection[str], timing: Timing, log: FilteringBoundLogger) -> None:
         self._client = client
-        self._scheduler = scheduler
+        self._schedulers = frozenset(schedulers)
         self._timing = timing
         self._log = log
         self._refusals = RefusalLog(log, timing.clock)
@@ -128,7 +129,7 @@ class VolcanoJobs:
             return False
         templates = [task.template for task in spec.tasks or () if task.template is not None]
         names = [spec.scheduler_name, *(one.spec.scheduler_name for one in templates if one.spec is not None)]
-        return self._scheduler in names
+        return not self._schedulers.isdisjoint(names)
 
 
 def _job_of(document: PodGroupDocument) -> str:

@@ -57,6 +57,8 @@ class PodSpec:
     kinds of containers. `features` are those that a node must declare, sorted.
     `namespace` and `labels` are those of the pods, as far as terms of affinity read them; None where no term was met.
     Then pods that differ in them form classes of their own, and `origin` is the key without them; else it is empty.
+    `profile` names the plugins that judge the pods; empty is those of the scheduler's own name. `read` is the spec that
+    was read, where the profile has made another one of it.
     """
 
     key: bytes
@@ -80,6 +82,8 @@ class PodSpec:
     namespace: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
     origin: bytes = b""
+    profile: str = ""
+    read: "PodSpec | None" = None
 
     @property
     def own_key(self) -> bytes:

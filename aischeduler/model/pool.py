@@ -52,6 +52,7 @@ class Pool:
     scheduler's profile decides. `allowed_namespaces` None means all.
     `rare_types` are the full names of card types whose nodes in this pool are closed to pods that do not name them;
     with `lend_rare_types` they are lent to pods that do. `machine_groups` say who may name a group, in any pool.
+    `profile` names the profile whose plugins judge the pool's pods; empty leaves that to their scheduler names.
     `invalid` says why the spec is refused, with the field; such a Pool owns no nodes. `generation` is the version of
     the spec that the conditions describe.
     """
@@ -73,4 +74,5 @@ class Pool:
     rare_types: tuple[str, ...] = ()
     lend_rare_types: bool = False
     machine_groups: tuple[GroupRule, ...] = ()
+    profile: str = ""
     invalid: str = ""

@@ -205,7 +205,7 @@ def planned(
     """Return the plan of these objects."""
     documents = [Document("f.yaml", str(number), body) for number, body in enumerate(objects, 1)]
     change = change_of(plan_input(documents), snapshot, Variant(), without)
-    return plan(ClusterCopy(profile or default_profile(NAME), snapshot), change, NAME)
+    return plan(ClusterCopy(profile or default_profile(NAME), snapshot), change)
 
 
 def outcomes(made: Plan) -> dict[str, Outcome]:

@@ -10,7 +10,6 @@ from aischeduler.analysis.plan import Change, Plan, PlanError, Unit, UnitPlan, V
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import BudgetSeen, Event, NodeSeen, PodSeen, PoolSeen
-from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.node import Node
 from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.model.pool import Pool, ReclaimPolicy
@@ -41,7 +40,7 @@ def a_unit(*pods: Pod, kind: str = "Job", name: str = "new") -> Unit:
 
 
 def planned(snapshot: ClusterSnapshot, *units: Unit, **change: Any) -> Plan:
-    return plan(ClusterCopy(default_profile(), snapshot), Change(units, **change), SCHEDULER_NAME)
+    return plan(ClusterCopy(default_profile(), snapshot), Change(units, **change))
 
 
 def only(made: Plan) -> UnitPlan:
@@ -181,7 +180,7 @@ def test_budget_forbids_an_eviction_where_the_scheduler_asks_the_eviction_api(al
     low = a_pod("low", cpu="2", pool="a", node="n1", labels={"app": "x"})
     budget = DisruptionBudget("default", "b", "uid-b", selector, allowed)
     copy = ClusterCopy(default_profile(), a_snapshot(A, node_of("a", "n1"), low, budget), honours_budgets=True)
-    made = plan(copy, Change((a_unit(a_pod("p", cpu="2", pool="a", priority=9)),)), SCHEDULER_NAME)
+    made = plan(copy, Change((a_unit(a_pod("p", cpu="2", pool="a", priority=9)),)))
     assert only(made).verdict is verdict
 
 
@@ -192,7 +191,7 @@ def test_pods_of_a_drained_node_use_up_what_their_budget_allows() -> None:
     budget = DisruptionBudget("default", "b", "uid-b", label_selector("spec.selector", labels, ()), 1)
     snapshot = a_snapshot(A, node_of("a", "n1"), node_of("a", "n2"), lost, low, budget)
     copy = ClusterCopy(default_profile(), snapshot, honours_budgets=True)
-    assert only(plan(copy, Change(without=("n1",)), SCHEDULER_NAME)).verdict is Verdict.WAITS
+    assert only(plan(copy, Change(without=("n1",)))).verdict is Verdict.WAITS
 
 
 def test_budget_does_not_save_a_pod_where_the_scheduler_deletes() -> None:

@@ -9,7 +9,7 @@ from aischeduler.analysis.explanation import Explanation, PodUnit, RemedyKind, S
 from aischeduler.analysis.plan import UNIT, Change, Plan, Unit, UnitPlan, plan
 from aischeduler.analysis.plan import Verdict as Outcome
 from aischeduler.engine.self_check import digest
-from aischeduler.model.names import CLUSTER, SCHEDULER_NAME
+from aischeduler.model.names import CLUSTER
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
@@ -229,7 +229,7 @@ def planned(objects: tuple[Node | Pod | Pool, ...], *pods: Pod, without: tuple[s
     """Return the plan of plain pods, and of drained nodes."""
     snapshot = ClusterSnapshot(NOW, tuple(event_of(one) for one in objects))
     units = tuple(Unit("Pod", pod.namespace, pod.name, (pod,)) for pod in pods)
-    return plan(ClusterCopy(pair_profile(), snapshot), Change(units, without=without), SCHEDULER_NAME)
+    return plan(ClusterCopy(pair_profile(), snapshot), Change(units, without=without))
 
 
 def only(made: Plan) -> UnitPlan:

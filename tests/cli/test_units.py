@@ -21,7 +21,6 @@ from aischeduler.cli.plan_documents import Variant, change_of, plan_input
 from aischeduler.cli.plan_json import plan_json
 from aischeduler.cli.plan_table import print_plans
 from aischeduler.model.events import Event, NodeSeen, PodSeen
-from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod, replace
@@ -117,7 +116,7 @@ def planned(variant: Variant, *objects: Json) -> Plan:
     snapshot = ClusterSnapshot(0, (NodeSeen(a_node("n1", cpu="2")), NodeSeen(a_node("n2", cpu="2"))), ())
     documents = [Document("f.yaml", str(number), body) for number, body in enumerate(objects, 1)]
     change = change_of(plan_input(documents), snapshot, variant, ())
-    return plan(ClusterCopy(pair_profile(), snapshot), change, SCHEDULER_NAME)
+    return plan(ClusterCopy(pair_profile(), snapshot), change)
 
 
 def plans_printed(plans: list[tuple[Variant, Plan]]) -> list[str]:

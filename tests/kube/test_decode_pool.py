@@ -179,6 +179,12 @@ def test_rare_types_and_rules_of_groups_are_read() -> None:
     assert [(one.name, str(one.namespaces)) for one in found.machine_groups] == [("vision", "team=vision")]
 
 
+def test_profile_is_read() -> None:
+    assert decode_pool({"profile": "batch"}).profile == "batch"
+    refused = decode_pool({"profile": "Batch!"})
+    assert (refused.profile, refused.invalid) == ("", "spec.profile: 'Batch!' is not the name of a scheduler")
+
+
 def test_defaults_are_those_of_the_schema() -> None:
     spec = pool_schema()["properties"]["spec"]["properties"]
     defaults = {name: field["default"] for name, field in spec.items() if "default" in field}

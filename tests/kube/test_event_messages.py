@@ -2,7 +2,7 @@ import json
 
 from aischeduler.kube import event_messages
 from aischeduler.kube.event_messages import ReportingController
-from aischeduler.model.actions import Bind, ObjectRef, ReportWaiting, Warn
+from aischeduler.model.actions import Bind, Evict, EvictionCause, ObjectRef, ReportWaiting, Warn
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
@@ -74,3 +74,15 @@ def test_note_is_cut_to_1024_bytes_of_whole_characters() -> None:
     cut = event_messages.truncate("池" * 1000)
     assert len(cut.encode()) <= 1024
     assert cut.endswith("池 ...")
+
+
+def test_event_of_a_pod_is_reported_by_the_scheduler_name_of_the_pod() -> None:
+    pod, sender = a_pod("p", scheduler_name="batch"), ReportingController("ai-scheduler", "host-1")
+    evict = Evict(pod, "n1", "cpu", "cpu", EvictionCause.PREEMPTED, pod, "d-1")
+    for note in (
+        event_messages.scheduled(bound(pod)),
+        event_messages.failed_scheduling(ReportWaiting(pod, "cpu", "cpu", "m", "d-1")),
+        event_messages.preempted(evict),
+    ):
+        document = json.loads(event_messages.event(note, 1, sender, "T")[1])
+        assert (document["reportingController"], document["reportingInstance"]) == ("batch", "host-1")

@@ -44,7 +44,7 @@ class World:
     async def running(self) -> AsyncIterator[VolcanoJobs]:
         log = structlog.wrap_logger(self.lines, processors=[], wrapper_class=structlog.BoundLogger).bind()
         async with serving(self.script) as server, Client(server) as client:
-            jobs = VolcanoJobs(client, "ai-scheduler", self.waits.timing(), log)
+            jobs = VolcanoJobs(client, ("ai-scheduler",), self.waits.timing(), log)
             task = asyncio.create_task(jobs.run())
             try:
                 yield jobs

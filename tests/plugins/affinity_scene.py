@@ -57,7 +57,7 @@ class Scene:
 
     def __post_init__(self) -> None:
         plugins = Plugins((), (), (), (self.rule,), (self.rule,))
-        self.table, self._divided = NodeTable(), DividedSpecs(plugins)
+        self.table, self._divided = NodeTable(), DividedSpecs()
         self.counts = self.table.pod_counts
         self.counts.pods_on_rows = lambda: [(pod, self.table.rows[node], False) for pod, node in self.pods.values()]
         self.runner = Runner(plugins, self.table)

@@ -12,7 +12,7 @@ from aischeduler.cli.plan_documents import Variant, change_of, plan_input
 from aischeduler.engine.profile import default_profile
 from aischeduler.kube.cluster_lister import PRIORITY_CLASSES, resources
 from aischeduler.model.events import Event
-from aischeduler.model.names import POOL_KEY, SCHEDULER_NAME
+from aischeduler.model.names import POOL_KEY
 from tests.gang_objects import gang_labels, indexed_job_object
 from tests.objects import job_object, pod_object
 from tests.stage.stage import Stage
@@ -46,7 +46,7 @@ def planned(stage: Stage, *documents: Json, without: tuple[str, ...] = ()) -> li
     snapshot = snapshot_of(stage)
     given = plan_input([Document("f", str(number), body) for number, body in enumerate(documents, 1)])
     copy = ClusterCopy(default_profile(), snapshot)
-    made = plan(copy, change_of(given, snapshot, Variant(), without), SCHEDULER_NAME)
+    made = plan(copy, change_of(given, snapshot, Variant(), without))
     assert (made.notes, made.at_rest) == ((), True)
     return list(made.units)
 

@@ -1,0 +1,221 @@
+"""The plugin registry: makes the plugins of a profile from their names and arguments.
+
+Invariants:
+- A plugin runs at the points at which the profile enables it, in the order of `config.plugin_sets`.
+- Each profile has plugins of its own: an argument or a weight of one profile is not seen by another.
+- Arguments that a plugin does not take here are refused, with the path: none is dropped.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from aischeduler.config.entry_points import PluginError, load_factory
+from aischeduler.config.plugin_args import (
+    InterPodAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+)
+from aischeduler.config.plugin_sets import PointPlugins, named_plugins, plugins_by_point
+from aischeduler.config.plugin_table import KNOWN, MULTI_POINT, POINTS
+from aischeduler.config.profiles import ProfileConfig, ProfileError, arguments
+from aischeduler.framework.plugin import Plugins
+from aischeduler.model.scoring import ResourceWeight, ScoringStrategy, ShapePoint, StrategyType
+from aischeduler.plugins.gangs import Gangs
+from aischeduler.plugins.gpu_type import GpuType
+from aischeduler.plugins.image_locality import ImageLocality
+from aischeduler.plugins.inter_pod_affinity import InterPodAffinity
+from aischeduler.plugins.machine_group import MachineGroup
+from aischeduler.plugins.node_affinity import NodeAffinity, NodeAffinityNames
+from aischeduler.plugins.node_declared_features import NodeDeclaredFeatures
+from aischeduler.plugins.node_fragmentation import NodeFragmentation
+from aischeduler.plugins.node_ports import NodePorts
+from aischeduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from aischeduler.plugins.node_resources_fit import NodeResourcesFit
+from aischeduler.plugins.node_unschedulable import NodeUnschedulable
+from aischeduler.plugins.pod_topology_spread import PodTopologySpread
+from aischeduler.plugins.scheduling_gates import SchedulingGates
+from aischeduler.plugins.taint_toleration import TaintToleration
+
+
+class Cards(NamedTuple):
+    """What the configuration says of GPUs: the names of the resources, and the labels that have the types."""
+
+    resources: tuple[str, ...]
+    type_labels: tuple[str, ...]
+
+
+def _fit(args: NodeResourcesFitArgs, cards: Cards) -> NodeResourcesFit:
+    given, strategy = args.scoring_strategy, None
+    if given is not None:
+        ratio = given.requested_to_capacity_ratio
+        points = ratio.shape if ratio is not None else ()
+        strategy = ScoringStrategy(
+            StrategyType(given.type),
+            tuple(ResourceWeight(one.name, one.weight) for one in given.resources),
+            tuple(ShapePoint(one.utilization, one.score) for one in points),
+        )
+    ignored = frozenset(args.ignored_resources), frozenset(args.ignored_resource_groups)
+    return NodeResourcesFit(cards.resources, strategy, *ignored)
+
+
+def _names(args: NodeResourcesBalancedAllocationArgs) -> tuple[str, ...]:
+    return tuple(one.name for one in args.resources)
+
+
+def _inter_pod_affinity(args: InterPodAffinityArgs) -> InterPodAffinity:
+    ignores = args.ignore_preferred_terms_of_existing_pods
+    return InterPodAffinity(args.hard_pod_affinity_weight, ignores_preferences=ignores)
+
+
+Objects = tuple[object, ...]
+"""The objects of one plugin; each has the methods of one or more protocols of `framework.plugin`."""
+Factory = Callable[[Any, Cards], Objects]
+"""Makes a plugin from its arguments, which are its `KnownPlugin.args`; None where it takes none."""
+
+BUILT_IN: Final[Mapping[str, Factory]] = {
+    "SchedulingGates": lambda _, __: (SchedulingGates(),),
+    "NodeUnschedulable": lambda _, __: (NodeUnschedulable(),),
+    "TaintToleration": lambda _, __: (TaintToleration(),),
+    "NodeAffinity": lambda _, __: (NodeAffinityNames(), NodeAffinity()),
+    "MachineGroup": lambda _, __: (MachineGroup(),),
+    "GpuType": lambda _, cards: (GpuType(cards.type_labels),),
+    "NodePorts": lambda _, __: (NodePorts(),),
+    "NodeFragmentation": lambda _, cards: (NodeFragmentation(cards.resources),),
+    "NodeResourcesFit": lambda args, cards: (_fit(args or NodeResourcesFitArgs(), cards),),
+    "PodTopologySpread": lambda _, __: (PodTopologySpread(),),
+    "InterPodAffinity": lambda args, _: (_inter_pod_affinity(args or InterPodAffinityArgs()),),
+    "NodeResourcesBalancedAllocation": lambda args, _: (
+        NodeResourcesBalancedAllocation(_names(args or NodeResourcesBalancedAllocationArgs())),
+    ),
+    "ImageLocality": lambda _, __: (ImageLocality(),),
+    "NodeDeclaredFeatures": lambda _, __: (NodeDeclaredFeatures(),),
+    "Gangs": lambda _, __: (Gangs(),),
+}
+TAKES: Final[Mapping[str, frozenset[str]]] = {
+    name: frozenset(("*",))
+    for name in ("DefaultPreemption", "InterPodAffinity", "NodeResourcesFit", "NodeResourcesBalancedAllocation")
+}
+"""Plugin -> the fields of its arguments that it takes here, `*` for all; all others must have their defaults."""
+ENGINE: Final[Mapping[str, str]] = {
+    "PrioritySort": "the order of the queues; always on",
+    "NodeName": "a pod that has a node is never scheduled; always on",
+    "DefaultPreemption": "preemption and taking back lent room; it looks at all nodes",
+    "DefaultBinder": "the Binding; always on",
+}
+"""The plugins that the engine is itself, with what they are here."""
+_METHODS: Final[Mapping[str, tuple[str, ...]]] = {
+    "preEnqueue": ("holds", "unit_of"),
+    "preFilter": ("prefilter",),
+    "filter": ("filter", "prefilter"),
+    "preScore": ("prescore",),
+    "score": ("score", "prescore"),
+    "reserve": ("reserve",),
+    "permit": ("permit",),
+}
+"""Point -> the methods of which a plugin has one that extends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The profile whose plugins are made, and its path in the file."""
+
+    config: ProfileConfig
+    path: str
+    cards: Cards
+
+
+def make_plugins(config: ProfileConfig, path: str, cards: Cards) -> Plugins:
+    """Return the plugins of a profile; `path` names it in errors. Raises ProfileError."""
+    source = _Source(config, path, cards)
+    args = arguments(config, path)
+    made: dict[str, Objects] = {name: _made_by_others(source, name, args) for name in named_plugins(config)}
+
+    def extends(name: str, point: str) -> bool:
+        if name in KNOWN:
+            return point in KNOWN[name].points
+        return any(_extends(one, point) for one in made[name])
+
+    chosen = plugins_by_point(config, path, extends)
+    _refuse_missing(source, args)
+    for name in chosen.names:
+        if name in BUILT_IN:
+            made[name] = BUILT_IN[name](args.get(name), cards)
+    return _assembled(source, chosen, made)
+
+
+def _assembled(source: _Source, chosen: PointPlugins, made: Mapping[str, Objects]) -> Plugins:
+    """Put the objects into their places."""
+
+    def having(point: str, method: str) -> Iterator[Any]:
+        return (one for name in chosen.by_point[point] for one in made.get(name, ()) if hasattr(one, method))
+
+    for name, weight in chosen.weights.items():
+        for one in made.get(name, ()):
+            if hasattr(one, "weight") and weight != one.weight:
+                _set_weight(source, name, one, weight)
+    filters = sorted(having("filter", "filter"), key=lambda one: not isinstance(one, NodeAffinityNames))
+    units = tuple(having("preEnqueue", "unit_of"))
+    if len(units) > 1:
+        names = ", ".join(one.name for one in units)
+        raise ProfileError(f"{source.path}.plugins.preEnqueue: one plugin only may form units, not {names}")
+    return Plugins(
+        gates=tuple(having("preEnqueue", "holds")),
+        filters=tuple(filters),
+        scores=tuple(having("score", "score")),
+        cross_row=tuple(having("filter", "prefilter")),
+        cross_scores=tuple(having("score", "prescore")),
+        reserves=tuple(having("reserve", "reserve")),
+        permits=tuple(having("permit", "permit")),
+        units=units[0] if units else None,
+        preempts="DefaultPreemption" in chosen.by_point["postFilter"],
+    )
+
+
+def _set_weight(source: _Source, name: str, one: Any, weight: int) -> None:
+    try:
+        one.weight = weight
+    except AttributeError as error:
+        raise ProfileError(f"{source.path}: the weight of {name} cannot be set: {error}") from error
+
+
+def _extends(one: object, point: str) -> bool:
+    return any(hasattr(one, method) for method in _METHODS.get(point, ()))
+
+
+def _made_by_others(source: _Source, name: str, args: Mapping[str, Any]) -> Objects:
+    """Make a plugin of others; raises ProfileError with the path of its arguments, or of the profile."""
+    configs = source.config.plugin_config
+    number = next((index for index, one in enumerate(configs) if one.name == name), None)
+    where = f"{source.path}.plugins" if number is None else f"{source.path}.pluginConfig[{number}].args"
+    try:
+        one = load_factory(name)(dict(args.get(name, {})))
+    except PluginError as error:
+        raise ProfileError(f"{source.path}.plugins: {error}") from error
+    except Exception as error:  # whatever the constructor of foreign code raises
+        raise ProfileError(f"{where}: {name} refuses its arguments: {type(error).__name__}: {error}") from error
+    if not any(_extends(one, point) for point in POINTS):
+        raise ProfileError(f"{source.path}.plugins: {name} extends no point")
+    if not isinstance(getattr(one, "name", None), str):
+        raise ProfileError(f"{source.path}.plugins: {name} has no attribute `name`")
+    return (one,)
+
+
+def _refuse_missing(source: _Source, args: Mapping[str, Any]) -> None:
+    """Refuse plugins of kube-scheduler that are named and do not exist here, and arguments that are not taken."""
+    for point in (MULTI_POINT, *POINTS):
+        for index, one in enumerate(source.config.plugins.at(point).enabled):
+            if one.name in KNOWN and one.name not in BUILT_IN and one.name not in ENGINE:
+                where = f"{source.path}.plugins.{point}.enabled[{index}].name"
+                raise ProfileError(f"{where}: Ai-Scheduler does not have kube-scheduler's {one.name}")
+    for index, config in enumerate(source.config.plugin_config):
+        kind = KNOWN[config.name].args if config.name in KNOWN else None
+        given = args[config.name]
+        taken = TAKES.get(config.name, frozenset())
+        if kind is None or "*" in taken:
+            continue
+        default = kind()
+        for name, key in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True):
+            if key not in taken and getattr(given, name) != getattr(default, name):
+                where = f"{source.path}.pluginConfig[{index}].args.{key}"
+                raise ProfileError(f"{where}: Ai-Scheduler's {config.name} takes its default only")

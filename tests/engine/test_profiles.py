@@ -1,0 +1,233 @@
+"""Profiles: which plugins judge a pod, by its scheduler name or by its home pool."""
+
+import dataclasses
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from aischeduler.config.profiles import ProfileConfig, ProfileError, with_names
+from aischeduler.engine.journal import JournaledScheduler, replay
+from aischeduler.engine.plugin_registry import BUILT_IN, ENGINE
+from aischeduler.engine.profile import Profile, default_profile, with_profiles
+from aischeduler.framework.plugin import Delayed, Plugins, Vetoed
+from aischeduler.model.actions import Bind, Evict
+from aischeduler.model.events import NodeSeen, PodSeen, PoolGone
+from aischeduler.model.gang import GangSource
+from aischeduler.model.names import SCHEDULER_NAME
+from aischeduler.model.node import NO_SCHEDULE, Taint
+from aischeduler.model.pod import Pod
+from tests.build import a_node, a_pod, a_pool, replace
+from tests.engine.session import Session, binds, conditions, evictions, reports
+from tests.gangs import a_gang, member
+
+TAINTS = "schedulerName: blind, plugins: {filter: {disabled: [{name: TaintToleration}]}}"
+"""A profile whose pods may go to tainted nodes."""
+CALM = "schedulerName: calm, plugins: {postFilter: {disabled: [{name: DefaultPreemption}]}}"
+"""A profile whose pods evict nobody."""
+
+
+def profile_of(*texts: str) -> Profile:
+    documents: list[Any] = [yaml.safe_load(f"{{{text}}}") for text in texts]
+    profiles = msgspec.convert(documents, tuple[ProfileConfig, ...])
+    return with_profiles(default_profile(), with_names(profiles, SCHEDULER_NAME))
+
+
+def tainted() -> Session:
+    session = Session(profile=profile_of(TAINTS))
+    session.see(a_pool("a", labels={"pool": "a"}))
+    session.see(a_node("n", cpu="4", labels={"pool": "a"}, taints=(Taint("k", "v", NO_SCHEDULE),)))
+    return session
+
+
+def test_pod_is_judged_by_the_plugins_of_its_scheduler_name() -> None:
+    session = tainted()
+    session.see(a_pod("own", pool="a"), a_pod("blind", pool="a", scheduler_name="blind"))
+    actions = session.decide()
+    assert binds(actions) == {"blind": "n"}
+    assert "untolerated taint" in reports(actions)["own"]
+
+
+def test_pod_of_a_name_without_a_profile_belongs_to_another_scheduler() -> None:
+    session = tainted()
+    session.see(a_pod("foreign", pool="a", scheduler_name="deaf"))
+    assert (session.decide(), session.scheduler.waiting()["a"]) == ([], {})
+
+
+def test_equal_pods_of_two_profiles_are_two_classes() -> None:
+    session = tainted()
+    pods = [a_pod(f"{name}-{number}", pool="a", scheduler_name=name)
+            for number in range(3) for name in ("blind", "ai-scheduler")]  # fmt: skip
+    session.see(*pods)
+    assert set(binds(session.decide())) == {"blind-0", "blind-1", "blind-2"}
+
+
+def test_score_has_the_weight_of_the_profile() -> None:
+    scores = "{disabled: [{name: '*'}], enabled: [{name: NodeAffinity, weight: 9}]}"
+    profile = profile_of(f"schedulerName: full, plugins: {{score: {scores}}}", "schedulerName: ai-scheduler")
+    assert [(one.name, one.weight) for one in profile.others["full"].scores] == [("NodeAffinity", 9)]
+    assert {one.name: one.weight for one in profile.plugins.scores}["NodeAffinity"] == 2
+
+
+def test_pool_names_the_profile_of_its_pods() -> None:
+    session = tainted()
+    session.see(dataclasses.replace(a_pool("a", labels={"pool": "a"}), profile="blind"), a_pod("own", pool="a"))
+    assert binds(session.decide()) == {"own": "n"}
+
+
+def test_own_profile_that_a_pool_names_judges_pods_of_another_name() -> None:
+    session = tainted()
+    session.see(dataclasses.replace(a_pool("a", labels={"pool": "a"}), profile=SCHEDULER_NAME))
+    session.see(a_pod("blind", pool="a", scheduler_name="blind"))
+    assert "untolerated taint" in reports(session.decide())["blind"]
+
+
+def test_waiting_pods_take_the_profile_that_their_pool_names_later() -> None:
+    session = tainted()
+    session.see(a_pod("own", pool="a"))
+    assert binds(session.decide()) == {}
+    session.see(dataclasses.replace(a_pool("a", labels={"pool": "a"}), profile="blind"))
+    assert binds(session.decide(1.0)) == {"own": "n"}
+
+
+def test_waiting_pods_of_the_default_pool_take_the_profile_that_it_names_later() -> None:
+    session = Session(profile=profile_of(TAINTS))
+    session.see(a_node("n", cpu="4", taints=(Taint("k", "v", NO_SCHEDULE),)), a_pod("p"))
+    assert binds(session.decide()) == {}
+    session.see(dataclasses.replace(a_pool("default"), profile="blind"))
+    assert binds(session.decide(1.0)) == {"p": "n"}
+
+
+def test_waiting_pods_lose_the_profile_of_a_pool_that_is_gone() -> None:
+    session = Session(profile=profile_of(TAINTS))
+    session.see(dataclasses.replace(a_pool("b", labels={"pool": "b"}), profile="blind"))
+    session.see(a_node("n", cpu="4", taints=(Taint("k", "v", NO_SCHEDULE),)), a_pod("p", pool="b", cpu="8"))
+    session.decide()
+    session.tell(PoolGone("b"))
+    assert "1 node(s) had untolerated taint(s)" in reports(session.decide(1.0))["p"]
+
+
+def test_bound_pod_changes_its_profile_without_moving() -> None:
+    session = tainted()
+    session.see(a_pod("own", pool="a", node="n"))
+    session.see(dataclasses.replace(a_pool("a", labels={"pool": "a"}), profile="blind"))
+    session.see(a_pod("own", pool="a", node="n"))
+    (record,) = session.scheduler.cluster.records.values()
+    assert (record.pod.spec.profile, record.counted == record.pod.spec) == ("blind", True)
+
+
+def test_unknown_profile_is_reported_and_the_pods_keep_their_own() -> None:
+    session = tainted()
+    session.see(dataclasses.replace(a_pool("a", labels={"pool": "a"}), profile="blnd"))
+    session.see(a_pod("own", pool="a"), a_pod("blind", pool="a", scheduler_name="blind"))
+    session.decide()
+    assert binds(session.said) == {"blind": "n"}
+    found = conditions(session.said, "a")
+    assert found["Accepted"] == (
+        False,
+        (
+            "spec.profile: the scheduler has no profile blnd (did you mean blind?); its pods keep the profile of their "
+            "schedulerName, and the rest of the spec is in force."
+        ),
+    )
+    assert found["Ready"] == (True, "The Pool takes part in scheduling.")
+
+
+def test_profile_without_preemption_evicts_nobody() -> None:
+    session = Session(a_pool("a", labels={"pool": "a"}), a_node("n", cpu="1", labels={"pool": "a"}),
+                      profile=profile_of(CALM))  # fmt: skip
+    session.see(a_pod("low", pool="a", cpu="1", node="n"))
+    session.see(a_pod("high", pool="a", cpu="1", priority=9, scheduler_name="calm"))
+    actions = session.decide()
+    assert evictions(actions) == {}
+    assert "switched off in the profile calm" in reports(actions)["high"]
+    session.see(a_pod("other", pool="a", cpu="1", priority=9))
+    assert [one.victim.name for one in session.decide() if isinstance(one, Evict)] == ["low"]
+
+
+class Door:
+    """A rule that holds, reserves and vetoes, and notes the pods of which it is asked."""
+
+    name = "Door"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def holds(self, pod: Pod) -> str:
+        return "the door is shut" if pod.name == "held" else ""
+
+    def reserve(self, pod: Pod, node: str) -> None:
+        self.asked.append(f"reserve {pod.name}")
+
+    def release(self, pod: Pod, node: str) -> None:
+        self.asked.append(f"release {pod.name}")
+
+    def permit(self, pod: Pod, node: str, waited_seconds: float) -> Delayed | Vetoed | None:
+        return Vetoed("no entry")
+
+
+def test_gates_reservations_and_permits_are_those_of_the_profile() -> None:
+    profile, door = profile_of(TAINTS), Door()
+    plugins: Plugins = profile.others["blind"]
+    mine = dataclasses.replace(plugins, gates=(door,), reserves=(door,), permits=(door,))
+    session = Session(profile=dataclasses.replace(profile, others={"blind": mine}))
+    session.see(a_node("n", cpu="9"))
+    session.see(*(a_pod(f"{name}", scheduler_name="blind") for name in ("held", "sent")), a_pod("own"))
+    actions = session.decide()
+    assert binds(actions) == {"own": "n"}
+    assert session.scheduler.why("uid-held") == "the door is shut"
+    assert reports(actions)["sent"] == "Door does not permit the node n: no entry"
+    assert door.asked == ["reserve sent", "release sent"]
+
+
+def test_journal_replays_with_the_profiles_of_its_header() -> None:
+    lines: list[bytes] = []
+    scheduler = JournaledScheduler(profile_of(TAINTS), "run", lines.append)
+    scheduler.observe(NodeSeen(a_node("n", cpu="4", taints=(Taint("k", "v", NO_SCHEDULE),))), 1.0)
+    scheduler.observe(PodSeen(a_pod("p", scheduler_name="blind")), 1.0)
+    assert [one.node for one in scheduler.decide("default", 1.0, 8) if isinstance(one, Bind)] == ["n"]
+    assert replay(lines) is None
+    header = msgspec.json.decode(lines[0]) | {"profiles": []}
+    assert replay([msgspec.json.encode(header), *lines[1:]]) is not None, "without the profile the pod is foreign"
+
+
+def test_header_of_an_older_journal_has_no_profiles() -> None:
+    lines: list[bytes] = []
+    JournaledScheduler(default_profile(), "run", lines.append)
+    header = msgspec.json.decode(lines[0])
+    assert header.pop("profiles") == []
+    assert replay([msgspec.json.encode(header)]) is None
+
+
+def test_plugin_that_does_not_exist_here_is_refused_where_it_is_enabled() -> None:
+    with pytest.raises(ProfileError) as caught:
+        profile_of("plugins: {filter: {enabled: [{name: DynamicResources}]}}")
+    where = "profiles[0].plugins.filter.enabled[0].name"
+    assert str(caught.value) == f"{where}: Ai-Scheduler does not have kube-scheduler's DynamicResources"
+
+
+def test_argument_that_a_plugin_does_not_take_here_is_refused() -> None:
+    with pytest.raises(ProfileError) as caught:
+        profile_of("pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: 5}}]")
+    where = "profiles[0].pluginConfig[0].args.bindTimeoutSeconds"
+    assert str(caught.value) == f"{where}: Ai-Scheduler's VolumeBinding takes its default only"
+    assert profile_of("pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: 600}}]").profiles
+
+
+def test_default_profile_is_that_of_an_empty_profile() -> None:
+    names = [[one.name for one in found.filters + found.scores + found.cross_row]
+             for found in (default_profile().plugins, profile_of("").plugins)]  # fmt: skip
+    assert names[0] == names[1]
+
+
+def test_plugin_is_either_an_object_or_a_part_of_the_engine() -> None:
+    assert not BUILT_IN.keys() & ENGINE.keys()
+
+
+def test_pod_without_gang_plugin_starts_alone() -> None:
+    text = "schedulerName: loose, plugins: {multiPoint: {disabled: [{name: Gangs}]}}"
+    session = Session(a_node("n", cpu="9"), profile=profile_of(text))
+    gang = a_gang("g", 2, GangSource.LABELS)
+    session.see(replace(member(a_pod("loose"), gang), scheduler_name="loose"), member(a_pod("own"), gang))
+    assert binds(session.decide()) == {"loose": "n"}
