@@ -35,6 +35,7 @@ CACHES: Final = frozenset(
         "RowIndex._masks",
         "BudgetTable._covered",
         "PoolTable._sorted",
+        "ProfiledSpecs._specs",
     }
 )
 """Type and attribute."""

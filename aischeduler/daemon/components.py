@@ -22,7 +22,7 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import watched_resources
 from aischeduler.kube.api_types import PodDocument
 from aischeduler.kube.backoff import Timing
-from aischeduler.kube.binder import Binder, BinderOptions
+from aischeduler.kube.binder import Binder, BinderOptions, BindHooks
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.decode_pod_spec import SpecCache
@@ -88,7 +88,10 @@ class Components:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the components are built from; `on_internal_error` is called with each exception of the scheduler."""
+    """What the components are built from; `on_internal_error` is called with each exception of the scheduler.
+
+    `hooks` are what plugins do around Bindings, if any does something.
+    """
 
     config: Config
     timing: Timing
@@ -97,6 +100,7 @@ class Context:
     scheduler: Scheduler
     leadership: Leadership
     on_internal_error: OnInternalError
+    hooks: BindHooks | None = None
 
 
 def build(client: Client, connections: ConnectionPool, context: Context) -> Components:
@@ -116,7 +120,7 @@ def build(client: Client, connections: ConnectionPool, context: Context) -> Comp
     nodes = reflector(watched_resources.nodes())
     budgets = reflector(watched_resources.budgets())
     reader = PodReader(client, pods, specs)
-    binder_options = BinderOptions(config.bind_in_flight, context.scheduler, context.leadership.epoch)
+    binder_options = BinderOptions(config.bind_in_flight, context.scheduler, context.leadership.epoch, context.hooks)
     eviction_options = EvictionOptions(config.scheduler_name, config.eviction is EvictionWay.EVICT, time.time)
     reflectors = Reflectors(pods, nodes, pools, budgets, namespaces)
     workers = Workers(

@@ -27,6 +27,7 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler import __version__
 from aischeduler.config.schema import Config
 from aischeduler.daemon.answer_batching import batch_answers
+from aischeduler.daemon.bind_hooks import hooks_of
 from aischeduler.daemon.components import Components, Context, build, profile_of, writes_max
 from aischeduler.daemon.journal_file import JournalFile
 from aischeduler.daemon.leadership import elected
@@ -50,6 +51,7 @@ from aischeduler.kube.reporter import Reporter
 from aischeduler.kube.server_access import Server
 from aischeduler.model.events import Event
 from aischeduler.observability.metrics import Sources
+from aischeduler.observability.plugin_watch import PluginWatch
 from aischeduler.observability.telemetry import Telemetry
 
 CHECK_SECONDS: Final = 2.0
@@ -105,6 +107,8 @@ class Daemon:
         self._executor: Executor | None = None
         self._leadership = elected(server, config, self._timing, self._log)
         self._telemetry = Telemetry(self.scheduler, self._timing.clock, self._log, self._unready)
+        watch = PluginWatch(self._telemetry.recorder, self._timing.clock, self._log)
+        watch.watch(self.scheduler.cluster.profile)
 
     async def run(self) -> None:
         """Schedule until told to stop; raises AccessError where the API server cannot be used."""
@@ -148,8 +152,9 @@ class Daemon:
     async def _run(self, client: Client, connections: ConnectionPool, tasks: asyncio.TaskGroup) -> None:
         """Run all jobs until told to stop; then finish the requests in flight, end the jobs, and release the Lease."""
         on_error, timing = self._on_internal_error, self._timing
+        hooks = hooks_of(self.scheduler.cluster.profile, self._telemetry.recorder.plugin_errors, on_error)
         context = Context(
-            self._config, timing, self._log, self._event_queue, self.scheduler, self._leadership, on_error
+            self._config, timing, self._log, self._event_queue, self.scheduler, self._leadership, on_error, hooks
         )
         components = self.components = build(client, connections, context)
         components.apply(self._config)

@@ -40,6 +40,8 @@ class Counters:
         """Violations by the name of the invariant."""
         self.internal_errors: Counter[Step] = Counter()
         """Exceptions of the scheduler, by step."""
+        self.plugin_errors: Counter[str] = Counter()
+        """Exceptions of plugins, by name of the plugin."""
 
     def forget(self, pool: str) -> None:
         """Drop the counters of a pool."""

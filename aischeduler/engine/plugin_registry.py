@@ -19,6 +19,7 @@ from aischeduler.config.plugin_args import (
 from aischeduler.config.plugin_sets import PointPlugins, named_plugins, plugins_by_point
 from aischeduler.config.plugin_table import KNOWN, MULTI_POINT, POINTS
 from aischeduler.config.profiles import ProfileConfig, ProfileError, arguments
+from aischeduler.framework.per_node import NodeByNodeFilter, NodeByNodeScore
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.scoring import ResourceWeight, ScoringStrategy, ShapePoint, StrategyType
 from aischeduler.plugins.gangs import Gangs
@@ -98,7 +99,7 @@ TAKES: Final[Mapping[str, frozenset[str]]] = {
 }
 """Plugin -> the fields of its arguments that it takes here, `*` for all; all others must have their defaults."""
 ENGINE: Final[Mapping[str, str]] = {
-    "PrioritySort": "the order of the queues; always on",
+    "PrioritySort": "the order of the queues",
     "NodeName": "a pod that has a node is never scheduled; always on",
     "DefaultPreemption": "preemption and taking back lent room; it looks at all nodes",
     "DefaultBinder": "the Binding; always on",
@@ -112,8 +113,21 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "score": ("score", "prescore"),
     "reserve": ("reserve",),
     "permit": ("permit",),
+    "postFilter": ("post_filter",),
+    "queueSort": ("rank",),
+    "preBind": ("pre_bind",),
+    "postBind": ("post_bind",),
 }
 """Point -> the methods of which a plugin has one that extends it."""
+_NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "filter": ("static", "reasons", "helps"),
+    "prefilter": ("applies", "counts"),
+    "prescore": ("weight", "prefers", "scored"),
+    "score": ("static", "weight", "normalize", "reverse"),
+    "reserve": ("release",),
+    "unit_of": ("gang_of", "form", "spare", "had_started"),
+}
+"""Method -> what a plugin with it needs too; see the protocols."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +182,11 @@ def _assembled(source: _Source, chosen: PointPlugins, made: Mapping[str, Objects
         reserves=tuple(having("reserve", "reserve")),
         permits=tuple(having("permit", "permit")),
         units=units[0] if units else None,
+        post_filters=tuple(having("postFilter", "post_filter")),
+        queue_sort=next(having("queueSort", "rank"), None),
+        pre_binds=tuple(having("preBind", "pre_bind")),
+        post_binds=tuple(having("postBind", "post_bind")),
+        reads=tuple(sorted({key for objects in made.values() for one in objects for key in getattr(one, "reads", ())})),
         preempts="DefaultPreemption" in chosen.by_point["postFilter"],
     )
 
@@ -189,16 +208,30 @@ def _made_by_others(source: _Source, name: str, args: Mapping[str, Any]) -> Obje
     number = next((index for index, one in enumerate(configs) if one.name == name), None)
     where = f"{source.path}.plugins" if number is None else f"{source.path}.pluginConfig[{number}].args"
     try:
-        one = load_factory(name)(dict(args.get(name, {})))
+        one: Any = load_factory(name)(dict(args.get(name, {})))
     except PluginError as error:
         raise ProfileError(f"{source.path}.plugins: {error}") from error
     except Exception as error:  # whatever the constructor of foreign code raises
         raise ProfileError(f"{where}: {name} refuses its arguments: {type(error).__name__}: {error}") from error
-    if not any(_extends(one, point) for point in POINTS):
-        raise ProfileError(f"{source.path}.plugins: {name} extends no point")
+    if wrong := _wrong(one):
+        raise ProfileError(f"{source.path}.plugins: {name} {wrong}")
+    plain: list[object] = [NodeByNodeFilter(one)] if hasattr(one, "filter_node") else []
+    return (*plain, *([NodeByNodeScore(one)] if hasattr(one, "score_node") else []), one)
+
+
+def _wrong(one: Any) -> str:
+    """Return why an object is no plugin; empty where it is one."""
     if not isinstance(getattr(one, "name", None), str):
-        raise ProfileError(f"{source.path}.plugins: {name} has no attribute `name`")
-    return (one,)
+        return "has no attribute `name`"
+    for method, needed in _NEEDS.items():
+        missing = [attribute for attribute in needed if hasattr(one, method) and not hasattr(one, attribute)]
+        if missing:
+            return f"has {method} and no {missing[0]}"
+    scores = hasattr(one, "score") or hasattr(one, "score_node")
+    if scores and getattr(one, "normalize", False) and not getattr(one, "static", False):
+        return "has a score that is normalised and not static"
+    methods = ("filter_node", "score_node", *(method for methods in _METHODS.values() for method in methods))
+    return "" if any(hasattr(one, method) for method in methods) else "extends no point"
 
 
 def _refuse_missing(source: _Source, args: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.gangs import note_whole
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.pod_classes import classed
-from aischeduler.engine.pod_profiles import profiled, take_profile
+from aischeduler.engine.pod_profiles import profiled, ruled, take_profile
 from aischeduler.engine.units import gang_touched, stop_waiting
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.model.actions import ReportWaiting
@@ -187,6 +187,7 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
         admit(cluster, record, now)
 
 
-def _fate(cluster: Cluster, pod: Pod) -> tuple[bytes, str, int, bool, tuple[str, ...], str]:
-    """Return the fields of a pod that decide where it waits or may run."""
-    return (pod.spec.key, pod.pool, pod.priority, pod.preempts, pod.gates, cluster.unit_name(pod))
+def _fate(cluster: Cluster, pod: Pod) -> tuple[object, ...]:
+    """Return what decides where a pod waits or may run."""
+    unit = cluster.unit_name(pod)
+    return (pod.spec.key, pod.pool, pod.priority, pod.preempts, pod.gates, unit, *ruled(cluster, pod))

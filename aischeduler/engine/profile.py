@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from aischeduler.config.profiles import ProfileConfig, ProfileError
 from aischeduler.engine.plugin_registry import Cards, make_plugins
-from aischeduler.framework.plugin import Plugins, UnitPolicy
+from aischeduler.framework.plugin import Plugins, QueueSort, UnitPolicy
 from aischeduler.model.names import DEFAULT_POOL, GPU_DEFAULT, GPU_TYPE_LABELS, SCHEDULER_NAME
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import GroupRule, MakeRoom, Pool
@@ -49,6 +49,11 @@ class Profile:
         return self.others[pod.spec.profile] if pod.spec.profile else self.plugins
 
     @property
+    def queue_sort(self) -> QueueSort | None:
+        """The plugin that sorts the queues, which is one for all profiles; None where priorities do."""
+        return self.plugins.queue_sort
+
+    @property
     def unit_policy(self) -> UnitPolicy | None:
         """The plugin that forms units, which is one for all profiles; None where no profile has it."""
         found = (self.plugins, *self.others.values())
@@ -81,12 +86,15 @@ def with_profiles(profile: Profile, profiles: tuple[ProfileConfig, ...]) -> Prof
     cards = Cards(profile.gpu_resources, profile.gpu_type_labels)
     made = {one.scheduler_name: make_plugins(one, f"profiles[{index}]", cards) for index, one in enumerate(profiles)}
     own = made.pop(profile.scheduler_name, profile.plugins)
-    _check_units(own, made)
+    _check_common(own, made)
     return replace(profile, plugins=own, others=made, profiles=profiles)
 
 
-def _check_units(own: Plugins, others: Mapping[str, Plugins]) -> None:
-    """Refuse profiles that form units in different ways: a unit may have pods of several profiles."""
+def _check_common(own: Plugins, others: Mapping[str, Plugins]) -> None:
+    """Refuse profiles that sort the queues, or form units, in different ways: both have pods of several profiles."""
+    sorts = sorted({one.queue_sort.name if one.queue_sort else "PrioritySort" for one in (own, *others.values())})
+    if len(sorts) > 1:
+        raise ProfileError(f"profiles: the plugin that sorts the queues must be one for all, not {', '.join(sorts)}")
     names = sorted({one.units.name for one in (own, *others.values()) if one.units is not None})
     if len(names) > 1:
         raise ProfileError(f"profiles: the plugin that forms units must be one for all, not {', '.join(names)}")

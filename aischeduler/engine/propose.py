@@ -317,6 +317,8 @@ def _wait(look: _Look) -> Wait:
     if isinstance(found, NoLender):
         look.blocked += found.blocked
         look.clauses[BORROWING] = found.message
+    for plugin in cluster.profile.plugins_of(record.pod).post_filters:
+        look.clauses[f"{plugin.name}: "] = plugin.post_filter(record.pod, look.pool.name)
     waits_for = WaitFor.BACKOFF if isinstance(found, Lender) else WaitFor.ROOM
     return Wait(waits_for, look.message(look.clauses), look.search(), look.clauses.get(PREEMPTION, ""))
 

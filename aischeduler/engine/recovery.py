@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.counters import Result
 from aischeduler.engine.freshness import go_on
+from aischeduler.engine.plugin_errors import plugin_of
 from aischeduler.engine.pod_counting import recount_loans
 from aischeduler.engine.recount import can_come_true
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
@@ -36,6 +37,11 @@ INTERNAL_ERROR: Final = (
     "The log of the scheduler has the traceback. The pod is tried again."
 )
 """The message of the pod, the same after each failed attempt, so that there is one event."""
+PLUGIN_ERROR: Final = (
+    "internal error: the plugin {} failed when the scheduler tried to schedule this pod. "
+    "The log of the scheduler has the traceback. The pod is tried again."
+)
+"""The same where a plugin raised."""
 
 
 class Mark(Struct, frozen=True, gc=False):
@@ -82,6 +88,9 @@ def before_attempt(cluster: Cluster, record: PodRecord) -> Before:
 def internal_error(cluster: Cluster, doing: Doing, error: Exception) -> ReportInternalError:
     """Count an exception and return its report."""
     cluster.counters.internal_errors[doing.step] += 1
+    plugin = plugin_of(cluster.profile, error)
+    if plugin:
+        cluster.counters.plugin_errors[plugin] += 1
     text = "".join(traceback.format_exception(error, limit=-FRAMES_MAX))
     record = doing.record
     return ReportInternalError(
@@ -92,6 +101,7 @@ def internal_error(cluster: Cluster, doing: Doing, error: Exception) -> ReportIn
         decision="" if record is None else record.decision,
         error="".join(traceback.format_exception_only(error)).strip()[:ERROR_MAX],
         traceback=text[-TRACEBACK_MAX:],
+        plugin=plugin,
     )
 
 
@@ -283,15 +293,17 @@ def _enqueue(cluster: Cluster, record: PodRecord, *, gated: bool) -> None:
 
 def _tell(cluster: Cluster, record: PodRecord, before: Before, told: list[Action]) -> None:
     """Report the internal error to the pod, and clear its nominated node where it has no claim."""
+    plugin = next((one.plugin for one in told if isinstance(one, ReportInternalError)), "")
+    message = PLUGIN_ERROR.format(plugin) if plugin else INTERNAL_ERROR
     record.nominated, record.message = before.nominated, before.message
     home = record.home
     if cluster.claims.of(record.pod.uid) is None:
         if record.nominated or record.pod.nominated_node:
             told.append(Nominate(record.pod, "", home, record.decision))
         record.nominated = ""
-    if record.message != INTERNAL_ERROR:
-        record.message = INTERNAL_ERROR
-        told.append(ReportWaiting(record.pod, home, home, INTERNAL_ERROR, record.decision))
+    if record.message != message:
+        record.message = message
+        told.append(ReportWaiting(record.pod, home, home, message, record.decision))
 
 
 def mend(cluster: Cluster, before: Mark) -> None:

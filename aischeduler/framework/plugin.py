@@ -258,6 +258,48 @@ class Permit(Protocol):
         """Return what stops the Binding, None where nothing does; the pod has waited for it since it was placed."""
 
 
+class PostFilter(Protocol):
+    """A plugin that is told when no node of a pool fits a pod (PostFilter)."""
+
+    name: str
+
+    def post_filter(self, pod: Pod, pool: str) -> str:
+        """Return what the reason of the pod is to say beside why the pool's nodes do not fit; empty for nothing.
+
+        It is called whenever that reason is made, also for an explanation.
+        """
+
+
+class QueueSort(Protocol):
+    """A plugin that sorts the queues (QueueSort). It is one for all profiles.
+
+    Home pods stay before borrowers, and the time of creation decides between equal ranks.
+    """
+
+    name: str
+
+    def rank(self, pod: Pod) -> int:
+        """Return the place of the pod: smaller is tried first. It changes only with the pod."""
+
+
+class PreBind(Protocol):
+    """A plugin that prepares the Binding of a placed pod, in the daemon (PreBind)."""
+
+    name: str
+
+    async def pre_bind(self, pod: Pod, node: str) -> None:
+        """Prepare what the pod needs on the node; an exception refuses the Binding, and the pod is tried again."""
+
+
+class PostBind(Protocol):
+    """A plugin that is told of a Binding that succeeded, in the daemon (PostBind)."""
+
+    name: str
+
+    def post_bind(self, pod: Pod, node: str) -> None:
+        """Note that the pod was bound; an exception is logged."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plugins:
     """The plugins of a profile, in the order in which they are called. Without `preempts` no pod makes room."""
@@ -271,3 +313,9 @@ class Plugins:
     permits: tuple[Permit, ...] = ()
     units: UnitPolicy | None = None
     preempts: bool = True
+    post_filters: tuple[PostFilter, ...] = ()
+    queue_sort: QueueSort | None = None
+    pre_binds: tuple[PreBind, ...] = ()
+    post_binds: tuple[PostBind, ...] = ()
+    reads: tuple[str, ...] = ()
+    """The keys of labels of pods by which plugins tell pods apart; `PodSpec.marks` has them."""

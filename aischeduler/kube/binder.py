@@ -75,13 +75,24 @@ class AssumedPods(Protocol):
         """Say whether a node of this name exists."""
 
 
+class BindHooks(Protocol):
+    """What plugins do around a Binding; see `framework.plugin.PreBind` and `PostBind`."""
+
+    async def before(self, action: Bind) -> str:
+        """Prepare a Binding; return why it must not be sent, empty where it may."""
+
+    def after(self, action: Bind) -> None:
+        """Note that a pod was bound."""
+
+
 @dataclass(frozen=True, slots=True)
 class BinderOptions:
-    """How many Bindings may be in flight, what the engine assumes, and the epoch of the leader."""
+    """How many Bindings may be in flight, what the engine assumes, the epoch of the leader, and what plugins do."""
 
     in_flight: int
     engine: AssumedPods
     epoch: Callable[[], int | None] = no_epoch
+    hooks: BindHooks | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -194,7 +205,7 @@ class Binder:
                 self._grown.clear()
             pending = await self.work_queue.take()
             try:
-                outcome = await self._bind(pending)
+                outcome = await self._bind(pending) if self._options.hooks is None else await self._hooked(pending)
             except Exception as error:  # noqa: BLE001 - an error costs one Binding a read of its pod
                 self._on_internal_error("binder", error)
                 outcome = None
@@ -274,6 +285,19 @@ class Binder:
                         return unavailable(action, message)
                 case _:
                     assert_never(answer)
+
+    async def _hooked(self, pending: PendingBinding) -> Outcome | None:
+        """Return the outcome of a Binding that plugins prepare, and tell them of its success."""
+        action, hooks = pending.action, self._options.hooks
+        assert hooks is not None, "the caller has seen them"
+        if why := self._why_stale(pending):
+            return stale(action, why)
+        if refused := await hooks.before(action):
+            return unavailable(action, refused)
+        outcome = await self._bind(pending)
+        if isinstance(outcome, BindAccepted):
+            hooks.after(action)
+        return outcome
 
     def _why_stale(self, pending: PendingBinding) -> str:
         """Return why a Binding must not be sent any more; empty if it may be sent."""

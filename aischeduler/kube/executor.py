@@ -314,6 +314,12 @@ class Executor:
 
     def _log_internal_error(self, action: ReportInternalError) -> None:
         pod = _pod_fields(action.pod) if action.pod is not None else {}
+        plugin: dict[str, str | int] = {"plugin": action.plugin} if action.plugin else {}
+        if plugin:  # one that fails may do so for every pod
+            left_out = self._sampler.sample((action.plugin, action.step, action.error))
+            if left_out is None:
+                return
+            plugin["left_out"] = left_out
         self._log.error(
             "internal error",
             step=str(action.step),
@@ -321,6 +327,7 @@ class Executor:
             **pod,
             decision=action.decision,
             doing=action.doing,
+            **plugin,
             reason=action.error,
             exception=action.traceback,
         )

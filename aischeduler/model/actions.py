@@ -264,6 +264,7 @@ class ReportInternalError:
     """Log an exception of the scheduler itself with its `traceback`, of a long one the last part.
 
     `doing` describes the step in words, `pool` is the pool in whose loop it ran, `pod` the pod that it ran for, if any.
+    `plugin` is the plugin that raised, if one did.
     """
 
     step: Step
@@ -273,6 +274,7 @@ class ReportInternalError:
     decision: str
     error: str
     traceback: str
+    plugin: str = ""
 
 
 Action = (

@@ -57,8 +57,9 @@ class PodSpec:
     kinds of containers. `features` are those that a node must declare, sorted.
     `namespace` and `labels` are those of the pods, as far as terms of affinity read them; None where no term was met.
     Then pods that differ in them form classes of their own, and `origin` is the key without them; else it is empty.
-    `profile` names the plugins that judge the pods; empty is those of the scheduler's own name. `read` is the spec that
-    was read, where the profile has made another one of it.
+    `profile` names the plugins that judge the pods; empty is those of the scheduler's own name. `marks` are the labels
+    of the pods that plugins of the profile read, sorted. `read` is the spec that was read, where the profile has made
+    another one of it.
     """
 
     key: bytes
@@ -83,12 +84,17 @@ class PodSpec:
     labels: tuple[tuple[str, str], ...] = ()
     origin: bytes = b""
     profile: str = ""
+    marks: tuple[tuple[str, str], ...] = ()
     read: "PodSpec | None" = None
 
     @property
     def own_key(self) -> bytes:
         """The key of what the pod itself says: it does not change with the terms of other pods."""
         return self.origin or self.key
+
+    def mark(self, key: str) -> str:
+        """Return the value of a label of the pods that a plugin reads; empty where they have none."""
+        return next((value for name, value in self.marks if name == key), "")
 
 
 class Pod(Struct, frozen=True, gc=False):

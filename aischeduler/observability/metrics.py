@@ -126,6 +126,7 @@ class DaemonCollector(Collector):
             *_queues(pools, engine),
             *_decisions(pools, engine.counters),
             self._internal_errors(),
+            *self._plugins(),
             *self._shell(),
         ]
 
@@ -141,6 +142,15 @@ class DaemonCollector(Collector):
         counters = self._sources.engine.counters
         errors = {str(step): counters.internal_errors[step] for step in Step} | dict(self._recorder.internal_errors)
         return _counter("internal_errors", "Exceptions of the scheduler itself, by step", ("step",), _by(errors))
+
+    def _plugins(self) -> Iterator[Family]:
+        recorder = self._recorder
+        errors = self._sources.engine.counters.plugin_errors + recorder.plugin_errors
+        yield _counter("plugin_errors", "Exceptions of plugins", ("plugin",), _by(errors))
+        calls = recorder.plugin_calls
+        yield _counter("plugin_calls", "Calls of plugins of others", ("plugin",), _by(calls))
+        seconds = recorder.plugin_seconds
+        yield _counter("plugin_seconds", "Time in calls of plugins of others", ("plugin",), _by(seconds))
 
     def _shell(self) -> Iterator[Family]:
         sources = self._sources

@@ -91,6 +91,11 @@ class MetricsRecorder:
         self.labels = labels
         self.registry = CollectorRegistry()
         self.internal_errors: Counter[str] = Counter()
+        self.plugin_calls: Counter[str] = Counter()
+        self.plugin_seconds: dict[str, float] = {}
+        """Calls of plugins of others, and the time in them, by plugin."""
+        self.plugin_errors: Counter[str] = Counter()
+        """Exceptions of plugins in the shell, by plugin."""
         self._attempts = self._histogram(
             "scheduling_attempt_duration_seconds", "How long an attempt took", ("pool",), ATTEMPT_SECONDS
         )

@@ -22,7 +22,10 @@ DOUBLINGS_MAX: Final = 10
 """The most doublings of a backoff: the longest is reached by then."""
 
 OrderKey = tuple[bool, int, int, int, str]
-"""The queue order, smallest first: borrower, priority (negated), creation in unix seconds, arrival number, uid."""
+"""The queue order, smallest first: borrower, rank, creation in unix seconds, arrival number, uid.
+
+The rank is the negated priority, unless a plugin sorts the queues.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,8 @@ class PodRecord:
     """The lender and the home pool, while it is on loan."""
     unit: Unit | None = None
     """The unit to which it belongs, if that has a name."""
+    rank: int | None = None
+    """Its place by the plugin that sorts the queues; None where its priority says it."""
 
     @property
     def borrower(self) -> bool:
@@ -218,8 +223,10 @@ class PodRecord:
         """The position in the queue order."""
         pod, unit = self.pod, self.unit
         if unit is not None and unit.lead is self:
-            return (self.borrower, -unit.priority, unit.created_seconds, unit.arrival, pod.uid)
-        return (self.borrower, -pod.priority, pod.created_seconds, self.arrival, pod.uid)
+            rank = -unit.priority if self.rank is None else self.rank
+            return (self.borrower, rank, unit.created_seconds, unit.arrival, pod.uid)
+        rank = -pod.priority if self.rank is None else self.rank
+        return (self.borrower, rank, pod.created_seconds, self.arrival, pod.uid)
 
     @property
     def usable(self) -> bool:

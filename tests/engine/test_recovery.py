@@ -12,7 +12,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.counters import Result
 from aischeduler.engine.nominator import without
 from aischeduler.engine.profile import Profile, default_profile
-from aischeduler.engine.recovery import INTERNAL_ERROR
+from aischeduler.engine.recovery import PLUGIN_ERROR
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.actions import Action, Bind, ReportInternalError, Step
@@ -87,7 +87,7 @@ def test_exception_in_one_attempt_costs_no_other_pod_of_the_slice() -> None:
     session.see(a_pod("first", created=1), poisoned("bad", created=2), a_pod("last", created=3))
     said = session.scheduler.decide("default", 0.0, 512)
     assert binds(said) == {"first": "n", "last": "n"}
-    assert reports(said) == {"bad": INTERNAL_ERROR}
+    assert reports(said) == {"bad": PLUGIN_ERROR.format("Poison")}
 
 
 def test_exception_is_reported_with_pod_decision_and_traceback() -> None:
@@ -98,6 +98,7 @@ def test_exception_is_reported_with_pod_decision_and_traceback() -> None:
     assert error.decision == session.scheduler._cluster.records["uid-bad"].decision
     assert error.error == "ZeroDivisionError: a bug in a plugin"
     assert "in filter" in error.traceback
+    assert (error.plugin, session.scheduler.counters.plugin_errors) == ("Poison", {"Poison": 1})
     counters = session.scheduler.counters
     assert counters.internal_errors == {Step.ATTEMPT: 1}
     assert counters.attempts == {("default", Result.ERROR): 1}

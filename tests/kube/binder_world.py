@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from aischeduler.kube.binder import Binder, BinderOptions, Outcome
+from aischeduler.kube.binder import Binder, BinderOptions, BindHooks, Outcome
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import OnInternalError
 from aischeduler.model.actions import Bind
@@ -35,6 +35,7 @@ class World:
     """The errors that the next calls of the outcome callback raise."""
     answer_seconds: float = 0.03
     """How long the binder waits for an answer."""
+    hooks: BindHooks | None = None
 
     def hear(self, _action: Bind, outcome: Outcome, _seconds: float) -> None:
         if self.bugs:
@@ -52,9 +53,8 @@ class World:
     async def running(self, in_flight: int = 2) -> AsyncIterator[Binder]:
         async with serving(self.script) as server:
             connections = ConnectionPool(server, in_flight, answer_seconds=self.answer_seconds)
-            binder = Binder(
-                connections, self.read, self.waits.timing(), BinderOptions(in_flight, self.engine), self.failed
-            )
+            options = BinderOptions(in_flight, self.engine, hooks=self.hooks)
+            binder = Binder(connections, self.read, self.waits.timing(), options, self.failed)
             task = asyncio.create_task(binder.run(self.hear))
             try:
                 yield binder

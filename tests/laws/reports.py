@@ -21,7 +21,7 @@ def check_reports(cluster: Cluster) -> tuple[Violation, ...]:
             found.append(Violation("I13", f"{name}: its reported status is {told}, it is {summary}"))
         elif {c.type: c.status for c in told.conditions} != {
             "Ready": not pool.invalid,
-            "Accepted": not pool.invalid,
+            "Accepted": not pool.invalid and pool.profile in ("", *cluster.profile.names),
             "Conflict": conflict,
             "NodesMissing": selected == 0,
         }:

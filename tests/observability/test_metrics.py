@@ -74,6 +74,8 @@ def busy_world() -> World:
     world.reports.written, world.reports.dropped, world.reports.refused = 5, 1, 2
     world.reflectors["Pod"] = StillReflector(3, ReflectorCounts(lists=2, old_events=9, unreadable_objects=1))
     world.recorder.internal_errors["binder"] += 1
+    world.recorder.plugin_errors["Far"] += 1
+    world.recorder.plugin_calls["Far"], world.recorder.plugin_seconds["Far"] = 4, 0.5
     return world
 
 
@@ -252,6 +254,8 @@ def test_numbers_are_those_of_the_time_of_take() -> None:
     counters.attempts["gpu", Result.BOUND] = 8
     counters.net_saves["cpu"] = 9
     world.recorder.internal_errors["binder"] += 1
+    world.recorder.plugin_errors["Far"] += 1
+    world.recorder.plugin_calls["Far"], world.recorder.plugin_seconds["Far"] = 4, 0.5
     world.reports.written = 6
     world.engine.queues["gpu"]["active"] = 5
     text = encode(world.recorder.registry, Form.OPENMETRICS).decode()

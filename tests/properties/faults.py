@@ -37,6 +37,7 @@ MODULES: Final = (
         "node_events",
         "pod_classes",
         "pod_events",
+        "pod_profiles",
         "pod_warnings",
     ),
     *(
