@@ -13,8 +13,11 @@ from typing import Any, Final, NamedTuple
 from aischeduler.config.entry_points import PluginError, load_factory
 from aischeduler.config.plugin_args import (
     InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeExpression,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
+    NodeTerm,
 )
 from aischeduler.config.plugin_sets import PointPlugins, named_plugins, plugins_by_point
 from aischeduler.config.plugin_table import KNOWN, MULTI_POINT, POINTS
@@ -22,6 +25,13 @@ from aischeduler.config.profiles import ProfileConfig, ProfileError, arguments
 from aischeduler.framework.per_node import NodeByNodeFilter, NodeByNodeScore
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.scoring import ResourceWeight, ScoringStrategy, ShapePoint, StrategyType
+from aischeduler.model.selectors import (
+    NodeSelectorTerm,
+    PreferredSchedulingTerm,
+    Requirement,
+    SelectorError,
+    node_requirement,
+)
 from aischeduler.plugins.gangs import Gangs
 from aischeduler.plugins.gpu_type import GpuType
 from aischeduler.plugins.image_locality import ImageLocality
@@ -37,6 +47,9 @@ from aischeduler.plugins.node_unschedulable import NodeUnschedulable
 from aischeduler.plugins.pod_topology_spread import PodTopologySpread
 from aischeduler.plugins.scheduling_gates import SchedulingGates
 from aischeduler.plugins.taint_toleration import TaintToleration
+
+_REQUIRED: Final = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class Cards(NamedTuple):
@@ -60,6 +73,34 @@ def _fit(args: NodeResourcesFitArgs, cards: Cards) -> NodeResourcesFit:
     return NodeResourcesFit(cards.resources, strategy, *ignored)
 
 
+def _node_affinity(args: NodeAffinityArgs) -> NodeAffinity:
+    """Return the plugin with the added terms. Raises SelectorError for an expression that cannot be."""
+    added = args.added_affinity
+    if added is None:
+        return NodeAffinity()
+    required, preferred = (
+        added.required_during_scheduling_ignored_during_execution,
+        added.preferred_during_scheduling_ignored_during_execution,
+    )
+    terms = required.node_selector_terms if required is not None else ()
+    hard = tuple(_term(f"{_REQUIRED}.nodeSelectorTerms[{index}]", one) for index, one in enumerate(terms))
+    soft = (
+        PreferredSchedulingTerm(one.weight, _term(f"{_PREFERRED}[{index}].preference", one.preference))
+        for index, one in enumerate(preferred)
+    )
+    return NodeAffinity(hard if required is not None else None, tuple(soft))
+
+
+def _term(path: str, term: NodeTerm) -> NodeSelectorTerm:
+    def read(field: str, parts: tuple[NodeExpression, ...]) -> tuple[Requirement, ...]:
+        return tuple(
+            node_requirement(f"{path}.{field}[{index}]", one.key, one.operator, one.values)
+            for index, one in enumerate(parts)
+        )
+
+    return NodeSelectorTerm(read("matchExpressions", term.match_expressions), read("matchFields", term.match_fields))
+
+
 def _names(args: NodeResourcesBalancedAllocationArgs) -> tuple[str, ...]:
     return tuple(one.name for one in args.resources)
 
@@ -78,7 +119,7 @@ BUILT_IN: Final[Mapping[str, Factory]] = {
     "SchedulingGates": lambda _, __: (SchedulingGates(),),
     "NodeUnschedulable": lambda _, __: (NodeUnschedulable(),),
     "TaintToleration": lambda _, __: (TaintToleration(),),
-    "NodeAffinity": lambda _, __: (NodeAffinityNames(), NodeAffinity()),
+    "NodeAffinity": lambda args, _: (NodeAffinityNames(), _node_affinity(args or NodeAffinityArgs())),
     "MachineGroup": lambda _, __: (MachineGroup(),),
     "GpuType": lambda _, cards: (GpuType(cards.type_labels),),
     "NodePorts": lambda _, __: (NodePorts(),),
@@ -95,7 +136,13 @@ BUILT_IN: Final[Mapping[str, Factory]] = {
 }
 TAKES: Final[Mapping[str, frozenset[str]]] = {
     name: frozenset(("*",))
-    for name in ("DefaultPreemption", "InterPodAffinity", "NodeResourcesFit", "NodeResourcesBalancedAllocation")
+    for name in (
+        "DefaultPreemption",
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeResourcesFit",
+        "NodeResourcesBalancedAllocation",
+    )
 }
 """Plugin -> the fields of its arguments that it takes here, `*` for all; all others must have their defaults."""
 ENGINE: Final[Mapping[str, str]] = {
@@ -154,7 +201,10 @@ def make_plugins(config: ProfileConfig, path: str, cards: Cards) -> Plugins:
     _refuse_missing(source, args)
     for name in chosen.names:
         if name in BUILT_IN:
-            made[name] = BUILT_IN[name](args.get(name), cards)
+            try:
+                made[name] = BUILT_IN[name](args.get(name), cards)
+            except SelectorError as error:
+                raise ProfileError(f"{_args_path(source, name)}.{error}") from error
     return _assembled(source, chosen, made)
 
 
@@ -204,9 +254,7 @@ def _extends(one: object, point: str) -> bool:
 
 def _made_by_others(source: _Source, name: str, args: Mapping[str, Any]) -> Objects:
     """Make a plugin of others; raises ProfileError with the path of its arguments, or of the profile."""
-    configs = source.config.plugin_config
-    number = next((index for index, one in enumerate(configs) if one.name == name), None)
-    where = f"{source.path}.plugins" if number is None else f"{source.path}.pluginConfig[{number}].args"
+    where = _args_path(source, name)
     try:
         one: Any = load_factory(name)(dict(args.get(name, {})))
     except PluginError as error:
@@ -232,6 +280,13 @@ def _wrong(one: Any) -> str:
         return "has a score that is normalised and not static"
     methods = ("filter_node", "score_node", *(method for methods in _METHODS.values() for method in methods))
     return "" if any(hasattr(one, method) for method in methods) else "extends no point"
+
+
+def _args_path(source: _Source, name: str) -> str:
+    """Return the path of the arguments of a plugin, or of the plugins where it has none."""
+    configs = source.config.plugin_config
+    number = next((index for index, one in enumerate(configs) if one.name == name), None)
+    return f"{source.path}.plugins" if number is None else f"{source.path}.pluginConfig[{number}].args"
 
 
 def _refuse_missing(source: _Source, args: Mapping[str, Any]) -> None:

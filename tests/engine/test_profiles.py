@@ -215,6 +215,30 @@ def test_argument_that_a_plugin_does_not_take_here_is_refused() -> None:
     assert profile_of("pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: 600}}]").profiles
 
 
+ADDED = "requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [%s]}]}"
+
+
+def test_node_affinity_of_the_profile_counts_for_all_its_pods() -> None:
+    term = ADDED % "{key: disk, operator: In, values: [ssd]}"
+    session = Session(
+        profile=profile_of(f"pluginConfig: [{{name: NodeAffinity, args: {{addedAffinity: {{{term}}}}}}}]")
+    )
+    session.see(a_node("hdd", labels={"disk": "hdd"}), a_node("ssd", cpu="1", labels={"disk": "ssd"}))
+    session.see(a_pod("one"), a_pod("two"))
+    said = session.decide()
+    assert list(binds(said).values()) == ["ssd"]
+    assert "1 node(s) didn't match scheduler-enforced node affinity" in next(iter(reports(said).values()))
+
+
+def test_added_affinity_that_cannot_be_is_refused_with_its_path() -> None:
+    term = ADDED % "{key: disk, operator: Gt, values: [ssd]}"
+    with pytest.raises(ProfileError) as caught:
+        profile_of(f"pluginConfig: [{{name: NodeAffinity, args: {{addedAffinity: {{{term}}}}}}}]")
+    path = "profiles[0].pluginConfig[0].args.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    said = f"{path}.nodeSelectorTerms[0].matchExpressions[0].values: Gt takes exactly one integer"
+    assert str(caught.value) == said
+
+
 def test_default_profile_is_that_of_an_empty_profile() -> None:
     names = [[one.name for one in found.filters + found.scores + found.cross_row]
              for found in (default_profile().plugins, profile_of("").plugins)]  # fmt: skip
