@@ -1,7 +1,8 @@
 """Gangs: which pods start together, how many of them, and how many of those on nodes are more than that.
 
 Invariants:
-- Pods that are on nodes count. A gang that started whole, and of which some pods are left, takes what comes back.
+- Pods that are on nodes count; before the start, those that stay. A gang that started whole, and of which some pods are
+  left, takes what comes back.
 - The pods that are required come first: those that a role lacks, then by rank, age and name.
 - Pods that say different things of one gang count with the larger of them, so that no gang starts too small.
 
