@@ -38,6 +38,7 @@ class Feature(StrEnum):
     RESIZE = "resize"
     VOLUMES_BOUND = "volumes_bound"
     VOLUMES_UNUSABLE = "volumes_unusable"
+    VOLUMES_LATE = "volumes_late"
     VOLUME_ZONE = "volume_zone"
     READ_WRITE_ONCE_POD = "read_write_once_pod"
     CSI_LIMITS = "csi_limits"
@@ -83,6 +84,7 @@ OF_STATES: Final = frozenset(
         Feature.RESIZE,
         Feature.VOLUMES_BOUND,
         Feature.VOLUMES_UNUSABLE,
+        Feature.VOLUMES_LATE,
         Feature.VOLUME_ZONE,
         Feature.READ_WRITE_ONCE_POD,
         Feature.CSI_LIMITS,

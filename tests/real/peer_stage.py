@@ -19,6 +19,7 @@ from tests.controlplane.many import Request, send
 from tests.controlplane.plane import ControlPlane
 from tests.objects import Json, present, priority_class_object
 from tests.real.cluster import create_namespace
+from tests.real.peer_claims import SETTLE_SECONDS, UNPROTECTED, undo_late_claims, volumes_first, wait_for_claims
 from tests.real.peer_log import NO_SCORES, PeerLog
 from tests.real.peer_states import NAMESPACES, NEVER, PRIORITIES, RUNTIMES, State, pod_document
 from tests.real.peer_verdicts import Verdict, our_victims
@@ -38,6 +39,7 @@ PATHS: Final = {
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "PersistentVolume": "/api/v1/persistentvolumes",
     "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
     "CSINode": "/apis/storage.k8s.io/v1/csinodes",
 }
 SENTINELS: Final = "peer-sentinels"
@@ -75,7 +77,9 @@ class Stage:
 
     def put(self, state: State) -> None:
         """Create the objects of a state, and wait until both schedulers see the nodes."""
-        self._create(state.others)
+        for objects in volumes_first(state.others):
+            self._create(objects)
+        wait_for_claims(self._plane, state, _path)
         self._create(state.nodes[::-1])
         self._run(state.running)
         self._wait_for_budgets(state)
@@ -94,10 +98,9 @@ class Stage:
         for namespace in NAMESPACES:
             self._plane.api("DELETE", PATHS["Pod"].format(namespace), AT_ONCE)
         self._plane.api("DELETE", PATHS["Node"], AT_ONCE)
-        free: Json = {"metadata": {"finalizers": None}}
-        kept = [Request("PATCH", _path(one), free) for one in state.others if one["kind"] in PROTECTED]
-        send(self._plane.connect, kept)
         send(self._plane.connect, [Request("DELETE", _path(one), AT_ONCE) for one in state.others])
+        kept = [Request("PATCH", _path(one), UNPROTECTED) for one in state.others if one["kind"] in PROTECTED]
+        send(self._plane.connect, kept)
 
     def verdict(self, state: State, side: str, pod: Json) -> Verdict:
         """Create the pod for a scheduler, wait for its verdict, and put the state back."""
@@ -112,6 +115,10 @@ class Stage:
         self._until(lambda: key not in self._pods, f"the end of {key[1]}")
         if found.victims:
             self._replace(state, found.victims)
+        if undone := undo_late_claims(self._plane, state, twin, _path):
+            for objects in volumes_first(undone):
+                self._create(objects)
+            time.sleep(SETTLE_SECONDS)
         return found
 
     def sequence(self, side: str, pods: Sequence[Json]) -> dict[str, str]:

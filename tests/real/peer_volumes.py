@@ -1,8 +1,9 @@
 """The volumes of the states of the differential test: claims that are bound already, and what limits their use.
 
 Invariants:
-- The states write what the volume controllers would write, so that none of these needs to run.
-- A claim has its own volume. Each pod on a node may be there, as far as its volumes decide.
+- Claims that are bound name their volume; the volume names no claim, which the controller of volumes writes if it runs.
+- A bound claim has its own volume. Each pod on a node may be there, as far as its volumes decide.
+- A claim that waits for its first pod finds only volumes of its class, and no other claim finds these.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ VOLUMES: Final = frozenset(
     {
         Feature.VOLUMES_BOUND,
         Feature.VOLUMES_UNUSABLE,
+        Feature.VOLUMES_LATE,
         Feature.VOLUME_ZONE,
         Feature.READ_WRITE_ONCE_POD,
         Feature.CSI_LIMITS,
@@ -25,6 +27,7 @@ VOLUMES: Final = frozenset(
     }
 )
 CLAIMS_OF_A_FEATURE: Final = 4
+SIZES: Final = ("1Gi", "2Gi", "5Gi")
 
 
 def add_volumes(
@@ -40,6 +43,8 @@ def add_volumes(
                     objects += _bound(claim, _namespace(chance, running), _affinity(chance, nodes), {})
                 case Feature.VOLUMES_UNUSABLE:
                     objects += _unusable(claim, _namespace(chance, running), number)
+                case Feature.VOLUMES_LATE:
+                    objects += _late(chance, claim, _namespace(chance, running), nodes, f"{name}-late")
                 case Feature.VOLUME_ZONE:
                     zone = chance.choice(("a", "b", "c", "a__b"))
                     objects += _bound(claim, _namespace(chance, running), {}, {chance.choice(ZONE_LABELS): zone})
@@ -49,6 +54,8 @@ def add_volumes(
                     objects += _limited(chance, claim, running)
                 case _:
                     _add_disk(chance, running)
+    if Feature.VOLUMES_LATE in features:
+        objects.insert(0, _storage_class(f"{name}-late"))
     if Feature.CSI_LIMITS in features:
         objects += [
             _csi_node(node["metadata"]["name"], chance.randint(1, 3)) for node in nodes if chance.random() < 0.8
@@ -99,28 +106,24 @@ def _bound(
 ) -> list[Json]:
     """Return a claim and its volume on a file server."""
     source = {"nfs": {"server": "files.example", "path": "/data"}}
-    return [_volume(claim, namespace, source | affinity, labels, modes), _claim(claim, namespace, modes)]
+    return [_volume(claim, source | affinity, labels, modes), _claim(claim, namespace, modes)]
 
 
-def _volume(claim: str, namespace: str, fields: Json, labels: Mapping[str, str], modes: str) -> Json:
+def _volume(claim: str, fields: Json, labels: Mapping[str, str], modes: str) -> Json:
     spec = {
         "accessModes": [modes],
         "capacity": {"storage": "1Gi"},
-        "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": claim},
         **fields,
     }
     metadata = {"name": f"pv-{claim}", **present(labels=dict(labels))}
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
 
 
-def _claim(claim: str, namespace: str, modes: str, *, bound: bool = True, volume: str = "") -> Json:
-    marks = {f"pv.kubernetes.io/{mark}": "yes" for mark in ("bind-completed", "bound-by-controller") if bound}
-    spec = {
-        "accessModes": [modes],
-        "storageClassName": "",
-        "resources": {"requests": {"storage": "1Gi"}},
-        **present(volumeName=volume or (f"pv-{claim}" if bound else "")),
-    }
+def _claim(claim: str, namespace: str, modes: str, **given: Json | str) -> Json:
+    """Return a claim, bound to its own volume unless other fields of its spec are given."""
+    spec: Json = {"accessModes": [modes], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
+    spec |= given or {"volumeName": f"pv-{claim}"}
+    marks = {"pv.kubernetes.io/bind-completed": "yes"} if "volumeName" in spec else {}
     metadata = {"name": claim, "namespace": namespace, **present(annotations=marks)}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
@@ -132,18 +135,35 @@ def _affinity(chance: Random, nodes: Sequence[Json]) -> Json:
         case 0:
             return {}
         case 1:
-            expression = {"key": ZONE_LABELS[0], "operator": "In", "values": [chance.choice("abc")]}
+            return _only_on(ZONE_LABELS[0], [chance.choice("abc")])
         case _:
-            few = chance.sample(names, chance.randint(1, 3))
-            expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": few}
-    return {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}}
+            return _only_on("kubernetes.io/hostname", chance.sample(names, chance.randint(1, 3)))
 
 
 def _unusable(claim: str, namespace: str, number: int) -> list[Json]:
     """Return a claim without a volume: never bound, or bound to one that does not exist."""
     if number % 2:
-        return [_claim(claim, namespace, "ReadWriteOnce", bound=False)]
-    return [_claim(claim, namespace, "ReadWriteOnce", volume=f"pv-none-{claim}")]
+        return [_claim(claim, namespace, "ReadWriteOnce", resources=_storage(100))]
+    return [_claim(claim, namespace, "ReadWriteOnce", volumeName=f"pv-none-{claim}")]
+
+
+def _late(chance: Random, claim: str, namespace: str, nodes: Sequence[Json], storage: str) -> list[Json]:
+    """Return a claim that waits for its first pod, and a volume that it or another one may get."""
+    fields = {"local": {"path": "/data"}, "storageClassName": storage, "capacity": {"storage": chance.choice(SIZES)}}
+    few = chance.sample([node["metadata"]["name"] for node in nodes], chance.randint(1, 3))
+    volume = _volume(claim, fields | _only_on("kubernetes.io/hostname", few), {}, "ReadWriteOnce")
+    resources = _storage(chance.choice((1, 2, 4, 9)))
+    return [volume, _claim(claim, namespace, "ReadWriteOnce", storageClassName=storage, resources=resources)]
+
+
+def _storage(gibibytes: int) -> Json:
+    return {"requests": {"storage": f"{gibibytes}Gi"}}
+
+
+def _only_on(key: str, values: list[str]) -> Json:
+    """Return the node affinity of a volume."""
+    expression = {"key": key, "operator": "In", "values": values}
+    return {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}}
 
 
 def _once(chance: Random, claim: str, running: Sequence[Json]) -> list[Json]:
@@ -162,7 +182,13 @@ def _limited(chance: Random, claim: str, running: Sequence[Json]) -> list[Json]:
     if user is not None:
         use_claim(user, claim)
     fields = {"csi": {"driver": DRIVER, "volumeHandle": claim}}
-    return [_volume(claim, namespace, fields, {}, "ReadWriteMany"), _claim(claim, namespace, "ReadWriteMany")]
+    return [_volume(claim, fields, {}, "ReadWriteMany"), _claim(claim, namespace, "ReadWriteMany")]
+
+
+def _storage_class(name: str) -> Json:
+    """Return a class whose claims wait for the first pod, and whose volumes exist already."""
+    fields = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, **fields}
 
 
 def _csi_node(name: str, limit: int) -> Json:
