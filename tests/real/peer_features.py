@@ -62,6 +62,7 @@ COMPARED: Final = frozenset(
         Feature.SPREAD_MIN_DOMAINS,
         Feature.SPREAD_POLICIES,
         Feature.SPREAD_MATCH_LABEL_KEYS,
+        Feature.SPREAD_SOFT,
         Feature.AFFINITY_REQUIRED,
         Feature.ANTI_AFFINITY_REQUIRED,
         Feature.AFFINITY_PREFERRED,
@@ -70,8 +71,11 @@ COMPARED: Final = frozenset(
         Feature.MATCH_LABEL_KEYS,
         Feature.EXISTING_ANTI_AFFINITY,
         Feature.EXISTING_PREFERRED,
+        Feature.IMAGE_LOCALITY,
+        Feature.RESIZE,
         Feature.PREEMPTION,
         Feature.BUDGETS,
+        Feature.POD_LEVEL_RESOURCES,
     }
 )
 """The features of the probes. The others wait for their plugins."""
