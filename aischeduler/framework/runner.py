@@ -100,8 +100,10 @@ class Runner:
             return None
         crossing = self._prescored(ask)
         if (view.preferences or crossing) and feasible > 1:
-            candidates = rows[keys != INFEASIBLE]
-            keys = every[candidates]
+            candidates = rows
+            if feasible < len(rows):
+                fitting = keys != NO_KEY
+                candidates, keys = rows[fitting], keys[fitting]
             for weight, reverse, raw in view.preferences:
                 keys = keys + weight * NODES_MAX * normalized(raw[candidates], reverse=reverse)
             keys = keys + self._cross_scores(crossing, candidates)

@@ -33,10 +33,9 @@ class ImageLocality:
     def prefers(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the nodes differ in score: most images are small, or on all nodes."""
         sums = _sums(spec, nodes)
-        if sums is None:
+        if sums is None or sums.most <= LEAST_BYTES:
             return False
-        least, most = _score(np.array((sums.least, sums.most)), spec).tolist()
-        return bool(least != most)
+        return _scaled(sums.least, spec) != _scaled(sums.most, spec)
 
     def scored(self, spec: PodSpec) -> tuple[Counted, ...]:
         """Return nothing: no pods count."""
@@ -66,8 +65,14 @@ def _sums(spec: PodSpec, nodes: NodeTable) -> ImageSums | None:
     return nodes.images.sums(spec.images, nodes.alive, nodes.static_version) if spec.images else None
 
 
-def _score(sizes_bytes: Scores, spec: PodSpec) -> Scores:
-    """Scale sizes: `LEAST_BYTES` to 0, and what all containers may add to 100."""
+def _scaled(size_bytes: int, spec: PodSpec) -> int:
+    """Scale a size: `LEAST_BYTES` to 0, and what all containers may add to 100."""
     most = MOST_BYTES * spec.containers
-    scaled: Scores = SCORE_MAX * (np.clip(sizes_bytes, LEAST_BYTES, most) - LEAST_BYTES) // (most - LEAST_BYTES)
-    return scaled
+    return SCORE_MAX * (min(max(size_bytes, LEAST_BYTES), most) - LEAST_BYTES) // (most - LEAST_BYTES)
+
+
+def _score(sizes_bytes: Scores, spec: PodSpec) -> Scores:
+    """Scale the sizes of rows: there are few different ones, since images of a pod are on a row or not."""
+    sizes, places = np.unique(sizes_bytes, return_inverse=True)
+    scores: Scores = np.array([_scaled(size, spec) for size in sizes.tolist()], dtype=np.int64)[places]
+    return scores

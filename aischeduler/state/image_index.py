@@ -14,13 +14,12 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from cachetools import LRUCache
 
 from aischeduler.model.images import ImageId, NodeImage
 from aischeduler.state.label_index import Mask
 
 SUMS_MAX: Final = 128
-"""The most sums that are kept; one that is dropped is made again on demand."""
+"""The most sums that are kept; when there are more, all are made again."""
 
 Sizes = npt.NDArray[np.int64]
 
@@ -50,9 +49,10 @@ class ImageSums:
 class _Kept:
     """Sums with the versions for which they were checked, and what they were made from."""
 
-    version: tuple[int, int]
+    version: int
+    static_version: int
     sources: tuple[object, ...]
-    sums: ImageSums
+    sums: ImageSums | None
 
 
 class ImageIndex:
@@ -61,7 +61,7 @@ class ImageIndex:
     def __init__(self) -> None:
         self.version = 0
         self._images: dict[ImageId, _Image] = {}
-        self._sums: LRUCache[tuple[ImageId, ...], _Kept] = LRUCache(SUMS_MAX)
+        self._sums: dict[tuple[ImageId, ...], _Kept] = {}
 
     def change(self, row: int, old: tuple[NodeImage, ...], new: tuple[NodeImage, ...]) -> None:
         """Replace the images of a row."""
@@ -89,16 +89,18 @@ class ImageIndex:
 
         `alive` are the rows with nodes, which change only with `static_version`.
         """
-        version = (self.version, static_version)
         kept = self._sums.get(images)
-        if kept is None or kept.version != version:
+        if kept is None or kept.version != self.version or kept.static_version != static_version:
             found = [self._images[name] for name in images if name in self._images]
             sources = (int(np.count_nonzero(alive)), len(alive), *((id(one), one.changed) for one in found))
             if kept is not None and kept.sources == sources:
-                kept.version = version
+                kept.version, kept.static_version = self.version, static_version
             else:
-                kept = self._sums[images] = _Kept(version, sources, _sum(found, alive))
-        return kept.sums if kept.sums.most else None
+                if len(self._sums) >= SUMS_MAX:
+                    self._sums.clear()
+                sums = _sum(found, alive) if found else None
+                kept = self._sums[images] = _Kept(self.version, static_version, sources, sums)
+        return kept.sums
 
     def _put(self, name: ImageId, row: int, size_bytes: int) -> None:
         image = self._images.get(name)
