@@ -20,7 +20,7 @@ from tests.plugins.table import a_table, passing
         (HostPort("TCP", 80), HostPort("TCP", 81), True),
     ],
 )
-def test_a_port_is_taken_once_per_protocol_and_address(taken: HostPort, wanted: HostPort, free: bool) -> None:
+def test_n11_port_is_taken_once_per_protocol_and_address(taken: HostPort, wanted: HostPort, free: bool) -> None:
     table = a_table(a_node("n"), pods=(a_pod("r", host_ports=(taken,), node="n"),))
     assert (passing(NodePorts(), a_pod(host_ports=(wanted,)), table) == ["n"]) is free
 
@@ -47,7 +47,7 @@ def test_a_port_is_free_again_when_its_last_pod_is_gone() -> None:
         ((Toleration(TAINT_KEY, "Equal", "x", ""),), False),
     ],
 )
-def test_a_cordoned_node_takes_only_pods_that_tolerate_it(tolerations: tuple[Toleration, ...], passes: bool) -> None:
+def test_n12_cordoned_node_takes_only_pods_that_tolerate_it(tolerations: tuple[Toleration, ...], passes: bool) -> None:
     table = a_table(a_node("n", unschedulable=True))
     assert (passing(NodeUnschedulable(), a_pod(tolerations=tolerations), table) == ["n"]) is passes
 

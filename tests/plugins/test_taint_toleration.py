@@ -24,7 +24,7 @@ DEDICATED = a_taint("dedicated", "user1", "NoSchedule")
         ((Toleration("", "Exists", "", ""),), True),
     ],
 )
-def test_a_taint_excludes_pods_that_do_not_tolerate_it(toleration: tuple[Toleration, ...], passes: bool) -> None:
+def test_n4_taint_excludes_pods_that_do_not_tolerate_it(toleration: tuple[Toleration, ...], passes: bool) -> None:
     table = a_table(a_node("n", taints=(DEDICATED,)))
     assert (passing(TAINTS, a_pod(tolerations=toleration), table) == ["n"]) is passes
 
@@ -37,14 +37,30 @@ def test_no_execute_excludes_pods_too_and_the_reason_counts_nodes() -> None:
     assert reasons(TAINTS, a_pod(), table) == {REASON: 2}
 
 
-def test_prefer_no_schedule_excludes_no_pod() -> None:
+def test_n5_prefer_no_schedule_excludes_no_pod() -> None:
     assert passing(TAINTS, a_pod(), a_table(a_node("n", taints=(a_taint("x", "", PREFER_NO_SCHEDULE),)))) == ["n"]
 
 
-def test_fewer_untolerated_preferences_score_higher() -> None:
+def test_n2_fewer_untolerated_preferences_score_higher() -> None:
     prefer = [Taint(key, "", PREFER_NO_SCHEDULE) for key in "xy"]
     table = a_table(a_node("a"), a_node("b", taints=(prefer[0],)), a_node("c", taints=tuple(prefer)))
     assert scores(TAINTS, a_pod(), table) == [100, 50, 0]
+
+
+def test_n1_node_whose_preference_is_tolerated_scores_like_one_without() -> None:
+    foo = [Taint("foo", value, PREFER_NO_SCHEDULE) for value in ("bar", "blah")]
+    table = a_table(a_node("a", taints=(foo[0],)), a_node("b", taints=(foo[1],)))
+    assert scores(TAINTS, a_pod(tolerations=(Toleration("foo", "Equal", "bar", PREFER_NO_SCHEDULE),)), table) == [
+        100,
+        0,
+    ]
+
+
+def test_n3_only_preferences_count_in_the_score() -> None:
+    prefer = [Taint(key, "", PREFER_NO_SCHEDULE) for key in "xy"]
+    table = a_table(a_node("a"), a_node("b", taints=(DEDICATED,)), a_node("c", taints=tuple(prefer)))
+    tolerations = (tolerates("dedicated", effect="NoSchedule"), tolerates("x", effect="NoSchedule"))
+    assert scores(TAINTS, a_pod(tolerations=tolerations), table) == [100, 100, 0]
 
 
 def test_tolerations_of_other_effects_do_not_count_for_preferences() -> None:
