@@ -26,7 +26,9 @@ from aischeduler.framework.per_node import NodeByNodeFilter, NodeByNodeScore
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.scoring import ResourceWeight, ScoringStrategy, ShapePoint, StrategyType
 from aischeduler.model.selectors import (
+    NAME_FIELD,
     NodeSelectorTerm,
+    Operator,
     PreferredSchedulingTerm,
     Requirement,
     SelectorError,
@@ -98,6 +100,9 @@ def _term(path: str, term: NodeTerm) -> NodeSelectorTerm:
             for index, one in enumerate(parts)
         )
 
+    for index, one in enumerate(term.match_fields):
+        if one.key != NAME_FIELD or one.operator not in (Operator.IN, Operator.NOT_IN):
+            raise SelectorError(f"{path}.matchFields[{index}]: must be {NAME_FIELD} with In or NotIn")
     return NodeSelectorTerm(read("matchExpressions", term.match_expressions), read("matchFields", term.match_fields))
 
 

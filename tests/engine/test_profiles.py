@@ -11,9 +11,10 @@ from aischeduler.config.profiles import ProfileConfig, ProfileError, with_names
 from aischeduler.engine.journal import JournaledScheduler, replay
 from aischeduler.engine.plugin_registry import BUILT_IN, ENGINE
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
+from aischeduler.engine.scheduler import Scheduler
 from aischeduler.framework.plugin import Delayed, Plugins, Vetoed
 from aischeduler.model.actions import Bind, Evict
-from aischeduler.model.events import NodeSeen, PodSeen, PoolGone
+from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolGone, PoolSeen
 from aischeduler.model.gang import GangSource
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.node import NO_SCHEDULE, Taint
@@ -239,10 +240,17 @@ def test_added_affinity_that_cannot_be_is_refused_with_its_path() -> None:
     assert str(caught.value) == said
 
 
+def names_of(plugins: Plugins) -> list[list[str]]:
+    return [
+        [one.name for one in plugins.filters],
+        [one.name for one in plugins.scores],
+        [one.name for one in plugins.cross_row],
+        [one.name for one in plugins.cross_scores],
+    ]
+
+
 def test_default_profile_is_that_of_an_empty_profile() -> None:
-    names = [[one.name for one in found.filters + found.scores + found.cross_row]
-             for found in (default_profile().plugins, profile_of("").plugins)]  # fmt: skip
-    assert names[0] == names[1]
+    assert names_of(default_profile().plugins) == names_of(profile_of("").plugins)
 
 
 def test_plugin_is_either_an_object_or_a_part_of_the_engine() -> None:
@@ -255,3 +263,57 @@ def test_pod_without_gang_plugin_starts_alone() -> None:
     gang = a_gang("g", 2, GangSource.LABELS)
     session.see(replace(member(a_pod("loose"), gang), scheduler_name="loose"), member(a_pod("own"), gang))
     assert binds(session.decide()) == {"loose": "n"}
+
+
+def test_scoring_strategy_is_that_of_the_profile() -> None:
+    args = "{scoringStrategy: {type: MostAllocated, resources: [{name: cpu}]}}"
+    full = f"schedulerName: full, pluginConfig: [{{name: NodeResourcesFit, args: {args}}}]"
+    session = Session(a_node("empty", cpu="8"), a_node("used", cpu="8"), profile=profile_of(full))
+    session.see(a_pod("there", cpu="4", node="used", scheduler_name="other"))
+    session.see(a_pod("packs", cpu="1", scheduler_name="full"), a_pod("spreads", cpu="1"))
+    assert binds(session.decide()) == {"packs": "used", "spreads": "empty"}
+
+
+def test_resources_are_ignored_for_the_pods_of_the_profile_alone() -> None:
+    """The oracle of a session counts every request, so this engine is a plain one."""
+    lax = "schedulerName: lax, pluginConfig: [{name: NodeResourcesFit, args: {ignoredResourceGroups: [example.com]}}]"
+    scheduler, device = Scheduler(profile_of(lax), "run"), {"example.com/device": "1"}
+
+    def bound(now: float, *events: Event) -> set[str]:
+        found: set[str] = set()
+        for event in events:
+            scheduler.observe(event, now)
+        while pools := scheduler.ready(now):
+            for pool in pools:
+                found |= {one.pod.name for one in scheduler.decide(pool, now, 8) if isinstance(one, Bind)}
+        return found
+
+    pods = a_pod("lax", extended=device, scheduler_name="lax"), a_pod("own", extended=device)
+    assert bound(0.0, NodeSeen(a_node("n", cpu="8")), *map(PodSeen, pods)) == {"lax"}
+    assert "Insufficient example.com/device" in scheduler.why("uid-own")
+    assert bound(2.0, PoolSeen(dataclasses.replace(a_pool("default"), profile="lax"))) == {"own"}
+    third = PodSeen(a_pod("third", extended=device))
+    own = PoolSeen(dataclasses.replace(a_pool("default"), profile=SCHEDULER_NAME))
+    assert bound(4.0, third, own) == set(), "the request counts again, as it was read"
+
+
+def test_arguments_of_inter_pod_affinity_and_of_the_balance_are_those_of_the_profile() -> None:
+    profile = profile_of(
+        "pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 7}}, "
+        "{name: NodeResourcesBalancedAllocation, args: {resources: [{name: nvidia.com/gpu}, {name: cpu}]}}]"
+    )
+    found: tuple[Any, ...] = (*profile.plugins.scores, *profile.plugins.cross_scores)
+    rules = {one.name: one for one in found}
+    assert rules["InterPodAffinity"]._hard_weight == 7
+    assert rules["NodeResourcesBalancedAllocation"]._resources == ("nvidia.com/gpu", "cpu")
+
+
+def test_added_affinity_by_another_field_than_the_name_is_refused_with_its_path() -> None:
+    term = "{nodeSelectorTerms: [{matchFields: [{key: name, operator: In, values: [a]}]}]}"
+    added = f"{{requiredDuringSchedulingIgnoredDuringExecution: {term}}}"
+    with pytest.raises(ProfileError) as caught:
+        profile_of(f"pluginConfig: [{{name: NodeAffinity, args: {{addedAffinity: {added}}}}}]")
+    assert str(caught.value) == (
+        "profiles[0].pluginConfig[0].args.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution."
+        "nodeSelectorTerms[0].matchFields[0]: must be metadata.name with In or NotIn"
+    )
