@@ -71,6 +71,9 @@ def take_class(cluster: "Cluster", record: PodRecord) -> None:
             cluster.queues[one.queue].reclass(one, rename)
         else:
             rename()
+    claim = cluster.claims.of(record.pod.uid)
+    if claim is not None and any(room.spec.key != room.record.pod.spec.key for room in claim.rooms):
+        cluster.claims.renew(claim)
 
 
 def take_classes(cluster: "Cluster", pool: str) -> None:

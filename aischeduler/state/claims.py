@@ -7,7 +7,7 @@ Invariants:
   claimed room.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
@@ -131,6 +131,12 @@ class Claims:
         for room in claim.rooms:
             self._nodes.remove(room.assigned)  # first: if this raises, the row is known to have changed
         self.forget(claim)
+
+    def renew(self, claim: Claim) -> None:
+        """Let a claim be for the specs that its pods have now."""
+        rooms = tuple(replace(room, spec=room.record.pod.spec) for room in claim.rooms)
+        self.end(claim)
+        self.make(replace(claim, rooms=rooms))
 
     def forget(self, claim: Claim) -> None:
         """Remove a claim that no longer counts in the node table."""

@@ -3,6 +3,7 @@
 import pytest
 
 from aischeduler.model.events import NamespaceSeen, PodGone
+from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement, label_selector
@@ -205,3 +206,15 @@ def test_preferred_terms_of_both_sides_choose_the_domain() -> None:
         session.see(a_pod("wants", cpu="10m", memory="1Mi", node="far", pod_affinity=terms))
         session.see(a_pod("p", cpu="10m", memory="1Mi", labels=DB))
         assert binds(session.decide()) == {"p": node}
+
+
+def test_claim_follows_its_owner_into_another_class() -> None:
+    session = Session(a_node("n", cpu="2", labels={HOST: "n"}))
+    session.see(a_pod("low", cpu="2", node="n"), a_pod("high", cpu="2", priority=10, labels=DB))
+    assert nominations(session.decide()) == {"high": "n"}
+    session.see(guard("db-0", term(), node="elsewhere"))
+    cluster = session.scheduler._cluster
+    cluster.queues[DEFAULT_POOL].wake_at_once(cluster.records["uid-high"], session.now)
+    session.decide()
+    session.tell(PodGone("uid-low"))
+    assert binds(session.decide()) == {"high": "n"}
