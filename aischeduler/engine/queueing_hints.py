@@ -140,8 +140,13 @@ def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
 
 
 def would_be_helped(cluster: Cluster, record: PodRecord, pool: str) -> bool:
-    """Return whether an attempt from the queue of this pool would do more than wait for room, or for a refresh."""
-    return _helped(cluster, record, propose(cluster, record, pool, cluster.now, known=True))
+    """Return whether an attempt from the queue of this pool would do more than wait for room, or for a refresh.
+
+    Lenders whose own pods may take the room first are noted, as after an attempt.
+    """
+    proposal = propose(cluster, record, pool, cluster.now, known=True)
+    note_blocked(cluster, proposal.search.blocked)
+    return _helped(cluster, record, proposal)
 
 
 def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:

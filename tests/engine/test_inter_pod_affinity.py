@@ -218,3 +218,18 @@ def test_claim_follows_its_owner_into_another_class() -> None:
     session.decide()
     session.tell(PodGone("uid-low"))
     assert binds(session.decide()) == {"high": "n"}
+
+
+def two_pools(**lender: bool) -> Session:
+    """Return a lender with the node n, and a pool without nodes that decides first."""
+    session = Session(a_pool("lender", labels={"team": "lender"}, **lender), a_pool("home"))
+    session.see(a_node("n", cpu="4", labels={"team": "lender", HOST: "n"}))
+    return session
+
+
+def test_pod_borrows_once_the_pods_of_the_lender_that_came_with_its_companion_are_placed() -> None:
+    session = two_pools()
+    session.see(a_pod("guest", pool="home", pod_affinity=pod_affinity(required=(term(),))))
+    assert binds(session.decide()) == {}
+    session.see(a_pod("db-0", node="n", labels=DB, scheduler_name="other"), a_pod("own", pool="lender"))
+    assert binds(session.decide()) == {"guest": "n", "own": "n"}
