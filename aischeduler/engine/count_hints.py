@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.lending import NEVER_LOOKED
 from aischeduler.engine.propose import propose
 from aischeduler.engine.queueing_hints import would_be_helped
 from aischeduler.model.proposal import Place
@@ -38,7 +39,9 @@ def note_counts(cluster: Cluster) -> None:
 
 def check_counted(cluster: Cluster, pool: str, now: float) -> None:
     """Wake the pods of the next noted classes that an attempt would help."""
-    counted, queue = cluster.deferred.counted[pool], cluster.queues[pool]
+    counted, queue, relook = cluster.deferred.counted[pool], cluster.queues[pool], cluster.deferred.relook
+    if pool in relook:
+        relook[pool] = NEVER_LOOKED  # a class that kept room from borrowers may no longer fit there
     for key in list(counted)[:CHECKED_AT_ONCE]:
         del counted[key]
         alike = queue.queued_class(key)

@@ -233,3 +233,13 @@ def test_pod_borrows_once_the_pods_of_the_lender_that_came_with_its_companion_ar
     assert binds(session.decide()) == {}
     session.see(a_pod("db-0", node="n", labels=DB, scheduler_name="other"), a_pod("own", pool="lender"))
     assert binds(session.decide()) == {"guest": "n", "own": "n"}
+
+
+def test_pod_borrows_once_the_pod_that_kept_the_room_lacks_its_companion() -> None:
+    session = two_pools(disable_preemption=True)
+    session.see(a_pod("db-0", node="n", labels=DB, scheduler_name="other"))
+    session.see(a_pod("own", cpu="4", pool="lender", pod_affinity=pod_affinity(required=(term(),))))
+    session.see(a_pod("guest", pool="home"))
+    assert binds(session.decide()) == {}
+    session.see(a_pod("db-0", node="n", labels={"app": "web"}, scheduler_name="other"))
+    assert binds(session.decide()) == {"guest": "n"}

@@ -137,7 +137,7 @@ def _is_missed(cluster: Cluster, lender: str) -> bool:
     noted, counts = deferred.relook.get(lender), queue.counts()
     tried = counts[PodState.ACTIVE] + counts[PodState.BACKOFF]
     awaited = any(lender in work for work in (deferred.lending, deferred.affected, deferred.doubts.due))
-    looked_at_again = awaited or (noted is not None and (noted != queue.version or tried))
+    looked_at_again = awaited or (noted is not None and (noted != queue.version or tried or lender in deferred.counted))
     offered = lender in deferred.rows or any(cluster.pool_of(row) == lender for row in cluster.offers)
     return not looked_at_again and not offered
 
