@@ -114,6 +114,20 @@ def test_message_is_not_compared_only_where_a_pod_was_bound_beside_its_victims()
     assert differences(Verdict(), Verdict(message="0/2 nodes are available: 2 x.")) == ["other messages"]
 
 
+def test_pod_that_waits_for_pods_that_are_leaving_agrees_with_one_that_has_no_victims() -> None:
+    reasons = "0/2 nodes are available: 2 x."
+    ours = Verdict(
+        message=f"pool default: {reasons} preemption: nominated to node n1, waits for pods that are leaving."
+    )
+    clause = "preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
+    none = f"no new claims to deallocate, {clause}"
+    assert differences(ours, Verdict(message=f"{reasons} {none}")) == []
+    assert differences(ours, Verdict(message=f"0/2 nodes are available: 2 y. {none}")) == ["other messages"]
+    unhelpful = none.replace("No preemption victims found for incoming pod", "Preemption is not helpful for scheduling")
+    assert differences(ours, Verdict(message=f"{reasons} {unhelpful}")) == ["other messages"]
+    assert differences(ours, Verdict(message=reasons, nominated="n2", victims=("a",))) != []
+
+
 def test_report_of_a_disagreement_has_the_pod_all_objects_and_both_verdicts() -> None:
     state, probe = a_probe()
     tally = Tally()

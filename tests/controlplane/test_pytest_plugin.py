@@ -90,3 +90,16 @@ def test_selection_without_a_real_test_says_nothing_and_passes_in_ci(
     finished = run_pytest(tmp_path, *selection, CI="true")
     assert finished.returncode == 0, finished.stdout
     assert "1 passed" in finished.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3", "4"])
+def test_seed_leaves_half_of_the_real_tests_to_the_soak_but_none_that_runs_daily(seed: str) -> None:
+    suites = ("tests/real/test_peer_probes.py", "tests/real/test_bad_input.py")
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "real and not soak", *suites]
+    finished = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "AI_SCHEDULER_SEED": seed}, capture_output=True, text=True, check=False
+    )
+    assert "test_both_schedulers_give_random_pods_the_same_verdict[0]" in finished.stdout
+    assert "test_both_schedulers_give_random_pods_the_same_verdict[1]" not in finished.stdout
+    selected = finished.stdout.count("test_bad_input.py::")
+    assert 0 < selected < (ROOT / suites[1]).read_text().count("\ndef test_")

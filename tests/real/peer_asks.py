@@ -243,6 +243,7 @@ ASKS: Final[Mapping[Feature, Callable[[Draft], None]]] = {
     Feature.IMAGE_LOCALITY: _image_locality,
     Feature.POD_LEVEL_RESOURCES: _pod_level_resources,
     Feature.RESIZE: _of_state,
+    Feature.TERMINATING: _of_state,
     Feature.PREEMPTION: _preemption,
     Feature.BUDGETS: _preemption,
     **{feature: partial(_use_claim, feature) for feature in VOLUMES},

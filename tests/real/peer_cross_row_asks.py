@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.objects import Json
 from tests.real.peer_draft import PREFERRED, REQUIRED, Draft
-from tests.real.peer_states import APPS, KEYS, a_selector, a_term
+from tests.real.peer_states import APPS, KEYS, SELECTED, a_selector, a_term
 
 
 def _spread(draft: Draft, unsatisfiable: str) -> Json:
@@ -100,10 +100,8 @@ def _term_to_change(draft: Draft) -> Json:
 
 
 def namespace_selector(draft: Draft) -> None:
-    chance = draft.chance
-    by_team = {"matchLabels": {"team": chance.choice(("blue", "green"))}}
-    tiered = {"matchExpressions": [{"key": "tier", "operator": chance.choice(("Exists", "DoesNotExist"))}]}
-    _term_to_change(draft)["namespaceSelector"] = chance.choice(({}, by_team, tiered, {"matchLabels": {"team": "no"}}))
+    """Select namespaces; see the page on compatibility for selectors that match a namespace without labels."""
+    _term_to_change(draft)["namespaceSelector"] = draft.chance.choice(({}, *SELECTED))
 
 
 def match_label_keys(draft: Draft) -> None:

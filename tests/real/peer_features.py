@@ -36,6 +36,7 @@ class Feature(StrEnum):
     EXISTING_PREFERRED = "existing_preferred"
     IMAGE_LOCALITY = "image_locality"
     RESIZE = "resize"
+    TERMINATING = "terminating"
     VOLUMES_BOUND = "volumes_bound"
     VOLUMES_UNUSABLE = "volumes_unusable"
     VOLUMES_LATE = "volumes_late"
@@ -73,6 +74,7 @@ COMPARED: Final = frozenset(
         Feature.EXISTING_PREFERRED,
         Feature.IMAGE_LOCALITY,
         Feature.RESIZE,
+        Feature.TERMINATING,
         Feature.PREEMPTION,
         Feature.BUDGETS,
         Feature.POD_LEVEL_RESOURCES,
@@ -86,6 +88,7 @@ OF_STATES: Final = frozenset(
         Feature.EXISTING_ANTI_AFFINITY,
         Feature.EXISTING_PREFERRED,
         Feature.RESIZE,
+        Feature.TERMINATING,
         Feature.VOLUMES_BOUND,
         Feature.VOLUMES_UNUSABLE,
         Feature.VOLUMES_LATE,

@@ -10,7 +10,8 @@ Invariants:
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -66,6 +67,7 @@ class Stage:
             overhead = {"overhead": {"podFixed": {"cpu": cpu, "memory": memory}}}
             self._post("/apis/node.k8s.io/v1/runtimeclasses", runtime | overhead)
         self._pods: dict[Key, Json] = {}
+        self._gone_anyway: set[Key] = set()
         self._server = plane.connect()
         self._server.request("GET", "/api/v1/pods?watch=true&resourceVersion=0")
         self._stream = self._server.getresponse()
@@ -75,13 +77,26 @@ class Stage:
         self._stream.close()
         self._server.close()
 
-    def put(self, state: State) -> None:
+    @contextmanager
+    def holding(self, state: State) -> Iterator[None]:
+        """Create the objects of a state and wait until both schedulers see the nodes; at the end delete them."""
+        try:
+            self._put(state)
+            yield
+        finally:
+            self._clear(state)
+
+    def _put(self, state: State) -> None:
         """Create the objects of a state, and wait until both schedulers see the nodes."""
         for objects in volumes_first(state.others):
             self._create(objects)
         wait_for_claims(self._plane, state, _path)
         self._create(state.nodes[::-1])
         self._run(state.running)
+        going = [(_key(pod), _path(pod)) for pod in state.terminating]
+        send(self._plane.connect, [Request("DELETE", path, {}) for _, path in going])
+        self._until(lambda: len(self._leaving()) == len(going), f"{len(going)} terminating pods")
+        self._gone_anyway = {key for key, _ in going}
         self._wait_for_budgets(state)
         for side in SIDES:
             field = {"key": "metadata.name", "operator": "In", "values": [state.machines[0].name]}
@@ -93,8 +108,9 @@ class Stage:
             while not (found := self.verdict(state, side, pod)).node:
                 assert time.monotonic() < deadline, f"{side} does not see the nodes: {found}"
 
-    def clear(self, state: State) -> None:
+    def _clear(self, state: State) -> None:
         """Delete the objects of a state."""
+        self._gone_anyway = set()
         for namespace in NAMESPACES:
             self._plane.api("DELETE", PATHS["Pod"].format(namespace), AT_ONCE)
         self._plane.api("DELETE", PATHS["Node"], AT_ONCE)
@@ -179,8 +195,9 @@ class Stage:
         return found[0]
 
     def _leaving(self) -> list[str]:
-        """Return the names of the terminating pods."""
-        return sorted(name for (_, name), pod in self._pods.items() if "deletionTimestamp" in pod["metadata"])
+        """Return the names of the pods that terminate and did not when the state was put."""
+        leaving = {key for key, pod in self._pods.items() if "deletionTimestamp" in pod["metadata"]}
+        return sorted(name for _, name in leaving - self._gone_anyway)
 
     def _replace(self, state: State, names: tuple[str, ...]) -> None:
         """Replace terminating pods by new ones."""

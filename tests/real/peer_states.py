@@ -22,6 +22,13 @@ RACK: Final = "rack"
 KEYS: Final = (ZONE, HOSTNAME, RACK)
 FOO: Final = "example.com/foo"
 NAMESPACES: Final = {"peer-blue": {"team": "blue", "tier": "front"}, "peer-green": {"team": "green"}, "peer-red": {}}
+SELECTED: Final = (
+    {"matchLabels": {"team": "blue"}},
+    {"matchLabels": {"team": "green"}},
+    {"matchLabels": {"team": "none"}},
+    {"matchExpressions": [{"key": "tier", "operator": "Exists"}]},
+)
+"""Selectors of namespaces, of which none matches a namespace without labels."""
 APPS: Final = ("web", "db", "cache")
 VERSIONS: Final = ("1", "2")
 PRIORITIES: Final = {"peer-low": 10, "peer-middle": 100, "peer-high": 1_000, "peer-top": 10_000, "peer-never": 10_000}
@@ -41,6 +48,7 @@ TAINTS: Final = (
 )
 PORTS: Final = (8080, 9090)
 ADDRESSES: Final = ("", "127.0.0.1", "127.0.0.2")
+TERMINATING_SHARE: Final = 0.3
 NODES_MIN, NODES_MAX = 5, 11
 RUNNING_MAX, CROWDED_MAX = 5, 9
 """The most running pods that a node may get, and the same where pods are evicted."""
@@ -71,6 +79,8 @@ class State:
     running: tuple[Json, ...]
     others: tuple[Json, ...] = ()
     features: frozenset[Feature] = field(default_factory=frozenset)
+    terminating: tuple[Json, ...] = ()
+    """Those of the running pods that are deleted, and stay because there is no kubelet."""
 
     @property
     def nodes(self) -> list[Json]:
@@ -97,7 +107,8 @@ def a_state(chance: Random, name: str, features: frozenset[Feature]) -> State:
     if Feature.SPREAD_SYSTEM_DEFAULT in features:
         others += [_service(f"{name}-{app}", namespace, {"app": app}) for app in APPS[:2] for namespace in NAMESPACES]
     others += add_volumes(chance, name, [one.document for one in machines], running, features)
-    return State(name, tuple(machines), tuple(running), tuple(others), features)
+    going = [pod for pod in running if Feature.TERMINATING in features and chance.random() < TERMINATING_SHARE]
+    return State(name, tuple(machines), tuple(running), tuple(others), features, tuple(going))
 
 
 def running_pod(chance: Random, name: str, features: frozenset[Feature]) -> Json:
@@ -112,12 +123,12 @@ def running_pod(chance: Random, name: str, features: frozenset[Feature]) -> Json
         spec["priorityClassName"] = chance.choice(list(PRIORITIES)[:3])
     affinity: Json = {}
     if Feature.EXISTING_ANTI_AFFINITY in features and chance.random() < 0.12:
-        affinity["podAntiAffinity"] = required_terms(a_term(chance))
+        affinity["podAntiAffinity"] = required_terms(_term_of_running(chance))
     if Feature.EXISTING_PREFERRED in features and chance.random() < 0.4:
         kind = chance.choice(("podAffinity", "podAntiAffinity"))
-        affinity[kind] = affinity.get(kind, {}) | preferred_terms((chance.randint(1, 100), a_term(chance)))
+        affinity[kind] = affinity.get(kind, {}) | preferred_terms((chance.randint(1, 100), _term_of_running(chance)))
         if chance.random() < 0.4:
-            affinity["podAffinity"] = affinity.get("podAffinity", {}) | required_terms(a_term(chance))
+            affinity["podAffinity"] = affinity.get("podAffinity", {}) | required_terms(_term_of_running(chance))
     spec |= present(affinity=affinity)
     pod = pod_document(name, chance.choice(list(NAMESPACES)), some_labels(chance), spec)
     if Feature.RESIZE in features and chance.random() < 0.5:
@@ -182,6 +193,13 @@ def a_term(chance: Random) -> Json:
     if chance.random() < 0.5:
         term["namespaces"] = chance.sample(list(NAMESPACES), chance.randint(1, 2))
     return term
+
+
+def _term_of_running(chance: Random) -> Json:
+    """Return an affinity term of a running pod, which may select any namespaces."""
+    no_tier = {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}
+    selector = {"namespaceSelector": chance.choice(({}, no_tier, *SELECTED))} if chance.random() < 0.3 else {}
+    return a_term(chance) | selector
 
 
 def required_terms(*terms: Json) -> Json:

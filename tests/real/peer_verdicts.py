@@ -25,6 +25,9 @@ OUR_POOL: Final = f"pool {DEFAULT_POOL}: "
 WITHOUT_CLAIMS: Final = re.compile(r" (?:no new claims to deallocate|still not schedulable),?")
 NOMINATED: Final = re.compile(r" preemption: nominated to node \S+, waits for (\d+) evicted pods?\.?")
 """A clause of ours; kube-scheduler says nothing about a preemption that is under way."""
+LEAVING: Final = re.compile(r" preemption: nominated to node \S+, waits for pods that are leaving\.?$")
+"""A clause of ours; kube-scheduler searches victims beside pods that are leaving, and the states leave it none."""
+NO_VICTIMS: Final = re.compile(r" preemption: .* No preemption victims found for incoming pod.*$")
 REPORTS_MAX: Final = int(os.environ.get("AI_SCHEDULER_REPORTS", "5"))
 """How many disagreements are told in full."""
 
@@ -61,6 +64,9 @@ def differences(ours: Verdict, theirs: Verdict) -> list[str]:
     if ours.node:
         best = theirs.scores.best(theirs.node)
         return [] if ours.node in best else [f"{ours.node} is not among the best nodes {best}"]
+    if LEAVING.search(ours.message) and not theirs.victims:
+        same = LEAVING.sub("", ours.sentence).rstrip(". ") == NO_VICTIMS.sub("", theirs.sentence).rstrip(". ")
+        return [] if same else ["other messages"]
     found = []
     told = all(one.message for one in (ours, theirs)) or not (ours.nominated and theirs.nominated)
     if told and ours.sentence != theirs.sentence:

@@ -67,11 +67,10 @@ def test_both_schedulers_give_random_pods_the_same_verdict(
 ) -> None:
     tally = Tally()
     for play in a_round(number, random(f"round {number} of probes"), FEATURES):
-        stage.put(play.state)
-        for probe in play.probes:
-            ours, theirs = (stage.verdict(play.state, side, probe.pod) for side in (OURS, THEIRS))
-            tally.note(play.state, probe, ours, theirs)
-        stage.clear(play.state)
+        with stage.holding(play.state):
+            for probe in play.probes:
+                ours, theirs = (stage.verdict(play.state, side, probe.pod) for side in (OURS, THEIRS))
+                tally.note(play.state, probe, ours, theirs)
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         print(tally)
     assert tally.reports == [], tally.told()
@@ -84,9 +83,8 @@ def test_both_schedulers_give_random_pods_the_same_verdict(
 def test_fifty_pods_one_after_the_other_end_in_the_same_counts(stage: Stage, kind: Feature, number: int) -> None:
     name = f"{kind.replace('_', '-')}-{number}"
     played = a_sequence(random(f"sequence {name}"), name, kind)
-    stage.put(played.state)
-    placed = {side: stage.sequence(side, played.pods) for side in (OURS, THEIRS)}
-    stage.clear(played.state)
+    with stage.holding(played.state):
+        placed = {side: stage.sequence(side, played.pods) for side in (OURS, THEIRS)}
     told = "\n".join(f"{side}: {dict(sorted(found.items()))}" for side, found in placed.items())
     assert len(placed[OURS]) == len(placed[THEIRS]), f"{told}\n{played.state.nodes}"
     assert played.counts(placed[OURS]) == played.counts(placed[THEIRS]), f"{told}\n{played.state.nodes}"
