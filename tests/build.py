@@ -27,8 +27,8 @@ from aischeduler.model.selectors import (
     node_requirement,
 )
 from aischeduler.model.topology_spread import PodSelector, TopologySpreadConstraint
-from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
-from aischeduler.model.volumes import VolumeClaimUse
+from aischeduler.model.unsupported_constraints import Constraint
+from aischeduler.model.volumes import Disk, PodVolumes, VolumeClaimUse
 from aischeduler.state.assigned_pod import AssignedPod
 
 NOTHING: Mapping[str, str] = {}
@@ -70,6 +70,7 @@ def a_spec(
     gpu_types: tuple[str, ...] = (),
     gpu_type_required: bool = True,
     machine_group: str = "",
+    volumes: PodVolumes | None = None,
 ) -> PodSpec:
     """Return the scheduling part of a pod; specs that are equal have equal keys and no others do."""
     spec = PodSpec(
@@ -88,6 +89,7 @@ def a_spec(
         gpu_types=gpu_types,
         gpu_type_required=gpu_type_required,
         machine_group=machine_group,
+        volumes=volumes,
     )
     return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
 
@@ -108,6 +110,7 @@ class SpecFields(TypedDict, total=False):
     gpu_types: tuple[str, ...]
     gpu_type_required: bool
     machine_group: str
+    volumes: PodVolumes
 
 
 def a_pod(
@@ -133,11 +136,12 @@ def a_pod(
     started: int = 0,
     grace: int = 0,
     claims: tuple[VolumeClaimUse, ...] = (),
+    disks: tuple[Disk, ...] = (),
     **spec: Unpack[SpecFields],
 ) -> Pod:
     """Return a pod; `node` is where it is bound."""
-    using = tuple(Constraint(ConstraintKind.VOLUME_CLAIM, use.field) for use in claims)
-    spec["unsupported_constraints"] = (*spec.get("unsupported_constraints", ()), *using)
+    if claims or disks:
+        spec["volumes"] = PodVolumes(namespace, claims, disks)
     return Pod(
         uid=uid or f"uid-{name}",
         namespace=namespace,
@@ -156,7 +160,6 @@ def a_pod(
         guarded=guarded,
         started_seconds=started,
         grace_seconds=grace,
-        volume_claims=claims,
     )
 
 

@@ -36,6 +36,11 @@ CACHES: Final = frozenset(
         "BudgetTable._covered",
         "PoolTable._sorted",
         "ProfiledSpecs._specs",
+        "Storage.limits",
+        "Storage.nodes",
+        "Storage.tables",
+        "Storage.topology",
+        "VolumeUse.stale",
     }
 )
 """Type and attribute."""

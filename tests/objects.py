@@ -188,11 +188,13 @@ def present(**fields: Any) -> Json:
     return {name: value for name, value in fields.items() if value}
 
 
-def claim_object(name: str, *, namespace: str, volume: str = "") -> Json:
-    """Return a PersistentVolumeClaim without a class; `volume` is the name of its volume."""
+def claim_object(
+    name: str, *, namespace: str, volume: str = "", storage_class: str = "", mode: str = "ReadWriteMany"
+) -> Json:
+    """Return a PersistentVolumeClaim; `volume` is the name of its volume."""
     spec = {
-        "accessModes": ["ReadWriteMany"],
-        "storageClassName": "",
+        "accessModes": [mode],
+        "storageClassName": storage_class,
         "resources": {"requests": {"storage": "1Gi"}},
         **present(volumeName=volume),
     }
@@ -200,13 +202,34 @@ def claim_object(name: str, *, namespace: str, volume: str = "") -> Json:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
-def volume_object(name: str, *, node: str = "", labels: Mapping[str, str] = NOTHING) -> Json:
-    """Return a PersistentVolume on a file server; with a `node` it can be used only there."""
+def storage_class_object(name: str, *, provisioner: str = "kubernetes.io/no-provisioner", waits: bool = True) -> Json:
+    """Return a StorageClass; if it `waits`, its claims are bound for their first pod."""
+    mode = "WaitForFirstConsumer" if waits else "Immediate"
+    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+    return {**kind, "provisioner": provisioner, "volumeBindingMode": mode}
+
+
+def volume_object(
+    name: str,
+    *,
+    node: str = "",
+    labels: Mapping[str, str] = NOTHING,
+    storage_class: str = "",
+    mode: str = "ReadWriteMany",
+    claim: tuple[str, str] = ("", ""),
+) -> Json:
+    """Return a PersistentVolume on a file server; with a `node` it can be used only there.
+
+    `claim` is the namespace and name of the claim to which it belongs from the start.
+    """
     term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
     spec = {
-        "accessModes": ["ReadWriteMany"],
+        "accessModes": [mode],
         "capacity": {"storage": "1Gi"},
         "nfs": {"server": "files.example", "path": "/data"},
+        "persistentVolumeReclaimPolicy": "Retain",
+        **present(storageClassName=storage_class),
+        **present(claimRef={"namespace": claim[0], "name": claim[1]} if claim[1] else {}),
         **present(nodeAffinity={"required": {"nodeSelectorTerms": [term]}} if node else {}),
     }
     metadata = {"name": name, **present(labels=dict(labels))}

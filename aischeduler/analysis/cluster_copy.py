@@ -19,6 +19,7 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import (
     Action,
     Bind,
+    BindVolumes,
     CreatePool,
     Evict,
     ListPools,
@@ -44,10 +45,14 @@ from aischeduler.model.events import (
     PoolSeen,
     PoolsListed,
     Refreshed,
+    VolumeClaimSeen,
+    VolumeSeen,
+    VolumesWritten,
 )
 from aischeduler.model.node import Node
 from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.model.pool import Pool
+from aischeduler.model.volumes import ClaimRef, Volume, VolumeClaim, VolumeClaimKey
 
 ATTEMPTS_PER_DECISION: Final = 64
 LEAVING_SECONDS: Final = 2.0
@@ -73,6 +78,8 @@ class ClusterCopy:
         self.happened: list[Bind | Evict | Warn | LogLoanChange | ReportInternalError] = []
         self._honours_budgets = honours_budgets
         self._default_pool = profile.default_pool
+        self._claims: dict[VolumeClaimKey, VolumeClaim] = {}
+        self._volumes: dict[str, Volume] = {}
         self._budgets: dict[tuple[str, str], DisruptionBudget] = {}
         self._allowed: dict[tuple[str, str], int] = {}
         """How many more disruptions each budget allows."""
@@ -99,6 +106,10 @@ class ClusterCopy:
                 self.nodes.pop(name, None)
             case PoolSeen(pool):
                 self.pools[pool.name] = pool
+            case VolumeClaimSeen(claim):
+                self._claims[claim.key] = claim
+            case VolumeSeen(volume):
+                self._volumes[volume.name] = volume
             case BudgetSeen(budget):
                 key = (budget.namespace, budget.name)
                 self._budgets[key], self._allowed[key] = budget, budget.disruptions_allowed
@@ -163,6 +174,8 @@ class ClusterCopy:
             case Bind(pod, node):
                 self.happened.append(action)
                 self._change(pod, node_name=node, nominated_node="", started_seconds=int(self.now))
+            case BindVolumes():
+                self._bind_volumes(action)
             case Evict():
                 self._evict(action)
             case Nominate(pod, node):
@@ -185,6 +198,18 @@ class ClusterCopy:
                 self.happened.append(action)
             case _:
                 pass  # a report, which changes nothing
+
+    def _bind_volumes(self, action: BindVolumes) -> None:
+        """Bind each claim, as the volume controller and a provisioner without delay would."""
+        for choice in (write.choice for write in action.writes if not action.withdraw):
+            claim = self._claims[choice.claim]
+            name = choice.volume or f"new volume of {claim.namespace}/{claim.name}"
+            volume = self._volumes.get(name) or Volume(name, storage_class=claim.storage_class)
+            taken = replace(volume, claim=ClaimRef(*claim.key, claim.uid), available=False)
+            bound = replace(claim, volume=name, bound=True, selected_node=choice.node)
+            self._answers += [VolumeSeen(taken), VolumeClaimSeen(bound)]
+        versions = ("",) * len(action.writes)
+        self._answers.append(VolumesWritten(action.pod.uid, action.decision, versions))
 
     def _change(self, pod: Pod, **fields: str | int | bool) -> None:
         """Write fields of a pod as it is now, unless it is gone."""

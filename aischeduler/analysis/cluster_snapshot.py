@@ -24,6 +24,7 @@ from aischeduler.model.events import (
     NodeSeen,
     PodSeen,
     PoolSeen,
+    StorageSeen,
     VolumeClaimSeen,
     VolumeSeen,
 )
@@ -37,8 +38,9 @@ SEEN: Final[tuple[type[Event], ...]] = (
     PoolSeen,
     NodeSeen,
     BudgetSeen,
-    VolumeClaimSeen,
+    StorageSeen,
     VolumeSeen,
+    VolumeClaimSeen,
     GangSeen,
     PodSeen,
 )

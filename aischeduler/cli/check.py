@@ -32,7 +32,7 @@ from aischeduler.cli.check_pods import (
 )
 from aischeduler.cli.check_pools import overlapping, unknown_lenders
 from aischeduler.config.load import ConfigError, load_config, parse_config, read_config
-from aischeduler.config.schema import API_VERSION, KIND, Config, ConstraintRule
+from aischeduler.config.schema import API_VERSION, KIND, Config
 from aischeduler.daemon.components import profile_of
 from aischeduler.kube import watched_resources
 from aischeduler.kube.client import Client
@@ -184,8 +184,7 @@ def _object_findings(
         if pod.scheduler_name not in config.scheduler_names:
             continue
         yield from unsupported(template, pod, config.unsupported_constraints)
-        if config.unsupported_constraints is ConstraintRule.HOLD:
-            notes += unknown_claims(template, pod)
+        notes += unknown_claims(template, pod)
         if why := empty.refuses(pod):
             yield template.finding("spec", f"cannot run even when all nodes are empty: {why}")
 

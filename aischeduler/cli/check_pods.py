@@ -6,7 +6,7 @@ Invariants:
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -47,7 +47,6 @@ from aischeduler.model.names import (
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.quantity import shorten
-from aischeduler.model.unsupported_constraints import ConstraintKind
 
 DEPTH_MAX: Final = 12
 """How deep in an object a template may be."""
@@ -141,7 +140,8 @@ class EmptyCluster:
         by_namespace = home.allowed_namespaces is not None or bool(pod.spec.machine_group)
         if not self.nodes or pod.node_name or (by_namespace and pod.namespace not in self._namespaces):
             return ""
-        self._scheduler.observe(PodSeen(msgspec.structs.replace(pod, gates=())), 0.0)
+        spec = replace(pod.spec, volumes=None)  # the files do not show its volumes
+        self._scheduler.observe(PodSeen(msgspec.structs.replace(pod, spec=spec, gates=())), 0.0)
         bound = any(isinstance(action, Bind) for action in decide_all(self._scheduler, 0.0))
         why = "" if bound else self._scheduler.why(pod.uid)
         self._scheduler.observe(PodGone(pod.uid), 0.0)
@@ -215,22 +215,21 @@ def unknown_pool(template: Template, pools: tuple[str, ...]) -> Iterator[Finding
 
 
 def unsupported(template: Template, pod: Pod, rule: ConstraintRule) -> Iterator[Finding]:
-    """Find hard constraints that are not supported, except volume claims, which `unknown_claims` finds."""
+    """Find hard constraints that are not supported."""
     outcome = "wait" if rule is ConstraintRule.HOLD else "are placed as if it were absent"
     for one in pod.spec.unsupported_constraints:
-        if one.kind is not ConstraintKind.VOLUME_CLAIM:
-            sentence = f"is not supported by {SCHEDULER_NAME}, so the pods {outcome} (unsupportedConstraints: {rule})"
-            yield template.finding(one.field, sentence)
+        sentence = f"is not supported by {SCHEDULER_NAME}, so the pods {outcome} (unsupportedConstraints: {rule})"
+        yield template.finding(one.field, sentence)
 
 
 def unknown_claims(template: Template, pod: Pod) -> Iterator[Finding]:
     """Name every volume claim that the pods wait for; the files do not show whether it will be bound."""
-    rest = "bound to a volume that every node can use; the files do not show the volume"
+    rest = "bound, or its class binds it for its first pod; the files do not show that"
     for use in pod.volume_claims:
         claim = "the claim of each pod" if use.owned else f'persistentvolumeclaim "{use.name}"'
         yield template.finding(use.field, f"the pods wait until {claim} is {rest}")
     if items_at(mapping_at(template.document.body, "spec"), "volumeClaimTemplates"):
-        sentence = f"the pods wait until the claims of this template are {rest}"
+        sentence = f"the pods wait until each claim of this template is {rest}"
         yield Finding(template.document, "spec.volumeClaimTemplates", sentence)
 
 

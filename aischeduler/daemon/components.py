@@ -38,7 +38,9 @@ from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.refresher import Reflectors, Refresher
 from aischeduler.kube.reporter import REPORTS_IN_FLIGHT_MAX as REPORTS_IN_FLIGHT
 from aischeduler.kube.reporter import EventSource, Reporter
+from aischeduler.kube.storage_resources import storage_resources
 from aischeduler.kube.volcano_jobs import VolcanoJobs
+from aischeduler.kube.volume_binder import VOLUMES_IN_FLIGHT, VolumeBinder
 from aischeduler.kube.watched_resources import D, WatchedResource
 from aischeduler.model.card_types import TypeNameError, type_name
 from aischeduler.model.gang import GangSource
@@ -125,16 +127,16 @@ def build(client: Client, connections: ConnectionPool, context: Context) -> Comp
     reflectors = Reflectors(pods, nodes, pools, budgets, namespaces)
     workers = Workers(
         Binder(connections, reader.read, timing, binder_options, context.on_internal_error),
+        VolumeBinder(connections, timing, context.scheduler, context.on_internal_error),
         Evictor(connections, timing, eviction_options, context.on_internal_error),
         reports,
         reader,
         Refresher(client, reflectors, timing, queue.put, log),
     )
-    holds = config.unsupported_constraints is ConstraintRule.HOLD
     volcano = VolcanoJobs(client, config.scheduler_names, timing, log)
     gangs = tuple(reflector(resource) for resource in gang_resources(specs.owners, volcano.pod_group_seen))
     specs.owners.listed = _listed(gangs)
-    storage = (reflector(watched_resources.claims()), reflector(watched_resources.volumes())) if holds else ()
+    storage = tuple(reflector(resource) for resource in storage_resources())
     return Components(
         (namespaces, pools, nodes, budgets, *storage, *gangs, pods),
         pods,
@@ -203,8 +205,8 @@ def _group_rule(rule: GroupRuleConfig) -> GroupRule:
 
 
 def writes_max(config: Config) -> int:
-    """Return how many Bindings, evictions and reports may be in flight at once."""
-    return config.bind_in_flight + EVICTIONS_IN_FLIGHT + REPORTS_IN_FLIGHT
+    """Return how many Bindings, writes of volumes, evictions and reports may be in flight at once."""
+    return config.bind_in_flight + VOLUMES_IN_FLIGHT + EVICTIONS_IN_FLIGHT + REPORTS_IN_FLIGHT
 
 
 def _event_source(config: Config) -> EventSource:

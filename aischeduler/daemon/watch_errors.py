@@ -6,7 +6,7 @@ from structlog.typing import FilteringBoundLogger
 
 from aischeduler.daemon.leadership import Leadership
 from aischeduler.kube.errors import ApiError, RefusedError, ResourceNotServedError
-from aischeduler.kube.executor import object_fields
+from aischeduler.kube.log_fields import object_fields
 from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.reporter import Reporter
 from aischeduler.kube.watched_resources import UnreadableObject

@@ -48,7 +48,6 @@ from aischeduler.state.pool_table import PoolTable
 from aischeduler.state.rows_by_pool import NO_POOL
 from aischeduler.state.running_pods import RunningFacts, RunningPods
 from aischeduler.state.scheduling_queue import PoolQueue, QueueChanges
-from aischeduler.state.storage import Storage
 from aischeduler.state.timers import Timers
 from aischeduler.state.transitions import Transition, change_state
 from aischeduler.state.units import Units
@@ -94,7 +93,7 @@ class Cluster:
         self.units, self.gangs = Units(), GangTable()
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
         self.namespaces: Mapping[str, Labels] = self.nodes.pod_counts.namespaces
-        self.storage, self.divided = Storage(), DividedSpecs()
+        self.storage, self.divided = self.nodes.storage, DividedSpecs()
         parts = self.pools, self.queues, self.claims, self.loans, self.runner
         self.borrowing = BorrowingContext(*parts, profile.preemption, self.unit_request)
         self.counters, self.searches, self.reservations = Counters(), Searches(), Reservations(profile)
@@ -216,7 +215,7 @@ class Cluster:
     def versions(self) -> Versions:
         """Return the versions of everything that the reasons of waiting pods depend on."""
         nodes, running, pools = self.nodes.version, self.running.version, self.pools.version
-        return (nodes, running, pools, self.loans.version, self.queue_changes.version)
+        return (nodes, running, pools, self.loans.version, self.queue_changes.version, self.storage.version)
 
     def enroll(self, record: PodRecord) -> None:
         """Add a new record."""

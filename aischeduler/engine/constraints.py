@@ -1,26 +1,24 @@
-"""Unsupported hard constraints: this module alone decides which pods they hold, and why.
+"""Hard constraints that hold pods: those that are not supported, and claims that allow no node.
 
 Invariants:
 - A pod that kube-scheduler would place may be held; a pod whose placement may break its constraint is never placed.
-- Every reason names the field; a reason about a volume claim names the claim.
-- With `Ignore` in the configuration no pod is held.
+- Every reason names the field.
+- With `Ignore` in the configuration, constraints that are not supported hold no pod.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Final
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.deferred_work import Affected
 from aischeduler.engine.machine_groups import names_one_of
-from aischeduler.model.events import VolumeClaimGone, VolumeClaimSeen, VolumeGone, VolumeSeen
+from aischeduler.engine.volume_claims import unusable_claim
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import Pod
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
-from aischeduler.model.volumes import VolumeClaimUse
 from aischeduler.state.pod_records import PodRecord, PodState
-from aischeduler.state.storage import Storage
 
 RECHECKED: Final = (PodState.HELD, PodState.PARKED, PodState.NOMINATED)
 """The states of waiting pods that only an event moves."""
@@ -40,10 +38,14 @@ class Held:
 
 def held_by(cluster: Cluster, pod: Pod) -> Held | None:
     """Return the constraint that holds the pod; None where it may be tried."""
+    if pod.spec.volumes is not None:
+        why = unusable_claim(cluster.storage, pod)
+        if why:
+            return Held(ConstraintKind.VOLUME_CLAIM, f"{why}; the pod is held.")
     if not cluster.profile.hold_unsupported:
         return None
     if pod.spec.unsupported_constraints:
-        held = _unsupported(pod.spec.unsupported_constraints) or _unusable_claim(cluster.storage, pod)
+        held = _unsupported(pod.spec.unsupported_constraints)
         if held is not None:
             return held
     return None
@@ -58,23 +60,6 @@ def recheck_affected(cluster: Cluster, pool: str, affected: Affected) -> None:
     if affected.groups:
         named = [record for state in RECHECKED for record in queue.in_state(state)]
         recheck_later(cluster, (one for one in named if names_one_of(one, affected.groups)))
-
-
-def storage_changed(cluster: Cluster, event: VolumeClaimSeen | VolumeClaimGone | VolumeSeen | VolumeGone) -> None:
-    """Store a changed volume claim or volume, and recheck the waiting pods that use it."""
-    storage = cluster.storage
-    match event:
-        case VolumeClaimSeen(claim):
-            users = storage.see_claim(claim)
-        case VolumeClaimGone(namespace, name):
-            users = storage.forget_claim((namespace, name))
-        case VolumeSeen(volume):
-            users = storage.see_volume(volume)
-        case VolumeGone(name):
-            users = storage.forget_volume(name)
-        case _:
-            assert_never(event)
-    recheck_later(cluster, users)
 
 
 def recheck_later(cluster: Cluster, records: Iterable[PodRecord]) -> None:
@@ -102,39 +87,7 @@ def ignored(constraints: Iterable[Constraint]) -> str:
 
 
 def _unsupported(constraints: tuple[Constraint, ...]) -> Held | None:
-    found = [one for one in constraints if one.kind is not ConstraintKind.VOLUME_CLAIM]
-    return Held(found[0].kind, f"{_not_supported(found)}; the pod is held.") if found else None
-
-
-def _unusable_claim(storage: Storage, pod: Pod) -> Held | None:
-    """Return why the pod is held for its first claim that does not allow every node."""
-    for use in pod.volume_claims:
-        why = _unusable(storage, pod, use)
-        if why:
-            claim = f'{use.field}: persistentvolumeclaim "{use.name}"'
-            return Held(ConstraintKind.VOLUME_CLAIM, f"{claim} {why}; the pod is held.")
-    return None
-
-
-def _unusable(storage: Storage, pod: Pod, use: VolumeClaimUse) -> str:
-    claim = storage.claims.get((pod.namespace, use.name))
-    if claim is None:
-        return "not found"
-    if use.owned and claim.controller != pod.uid:
-        return "was not created for this pod"
-    if claim.terminating:
-        return "is being deleted"
-    if claim.lost:
-        return f'has lost its volume "{claim.volume}"'
-    if not claim.bound or not claim.volume:
-        return f"is not bound to a volume, and {SCHEDULER_NAME} does not bind claims"
-    volume = storage.volumes.get(claim.volume)
-    if volume is None:
-        return f'is bound to the persistentvolume "{claim.volume}", which does not exist'
-    if volume.tied_by:
-        tied = f'is bound to the persistentvolume "{claim.volume}", which {volume.tied_by} limits to some nodes'
-        return f"{tied}, and {SCHEDULER_NAME} does not support that"
-    return ""
+    return Held(constraints[0].kind, f"{_not_supported(constraints)}; the pod is held.") if constraints else None
 
 
 def _not_supported(constraints: Iterable[Constraint]) -> str:

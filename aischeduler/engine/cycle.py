@@ -16,7 +16,7 @@ from aischeduler.engine.evictions import evict
 from aischeduler.engine.freshness import await_fresh_view
 from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.nominator import end_claim_of, renominate
-from aischeduler.engine.permits import delay, reserve, send, take_back
+from aischeduler.engine.permits import reserve, send_or_delay, take_back
 from aischeduler.engine.pod_classes import take_class
 from aischeduler.engine.pod_profiles import take_profile
 from aischeduler.engine.propose import propose
@@ -178,11 +178,7 @@ def _place(tried: Attempt, proposal: Place) -> Result:
         change_state(one, Transition.PLACED)
         one.visited = ()
         bind = _bind(tried, one, assigned, proposal)
-        delayed = verdicts[at] if verdicts else None
-        if delayed is None:
-            send(cluster, bind, tried.actions)
-        else:
-            delay(cluster, bind, delayed)
+        send_or_delay(cluster, bind, verdicts[at] if verdicts else None, tried.actions)
     cluster.wake_alike(record, tried.now)
     unit = record.unit
     if unit is not None and unit.lead is record:  # its other pods wait for themselves once it is formed again

@@ -6,10 +6,8 @@ Invariants:
 """
 
 from functools import partial
-from typing import assert_never
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.constraints import storage_changed
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.freshness import go_on
 from aischeduler.engine.pod_counting import recount_loans
@@ -28,6 +26,8 @@ from aischeduler.engine.recovery import (
 )
 from aischeduler.engine.units import gang_changed
 from aischeduler.engine.unknown_pools import want_again
+from aischeduler.engine.volume_binding import volumes_answered
+from aischeduler.engine.volume_claims import storage_changed
 from aischeduler.model import events
 from aischeduler.model.actions import Action, Step
 from aischeduler.model.events import BindRefusal, Event
@@ -80,11 +80,15 @@ def _believe(cluster: Cluster, event: Event) -> None:
             _follow(cluster)
         case events.GangSeen() | events.GangGone():
             gang_changed(cluster, event)
-        case events.VolumeClaimSeen() | events.VolumeClaimGone() | events.VolumeSeen() | events.VolumeGone():
-            storage_changed(cluster, event)
-            _follow(cluster)
+        case events.VolumesWritten() | events.VolumesRefused():
+            volumes_answered(cluster, event)
         case _:
-            assert_never(event)
+            _store_storage(cluster, event)
+
+
+def _store_storage(cluster: Cluster, event: events.StorageEvent) -> None:
+    storage_changed(cluster, event)
+    _follow(cluster)
 
 
 def _store(cluster: Cluster, event: events.NodeSeen | events.NodeGone | events.PoolSeen | events.PoolGone) -> None:

@@ -196,6 +196,7 @@ def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
             ("I2", "is scored by", tuple(nodes.scored[:, row].tolist()), recount.scored(specs)),
             ("I2", "is sized as", sizes, recount.sizes(node)),
             ("I2", "has the taken ports", nodes.ports.get(row, {}), recount.ports(specs)),
+            ("I2", "has the used volumes", dict(cluster.storage.used.on.get(row, {})), recount.used_volumes(specs)),
         )
 
 
@@ -302,6 +303,7 @@ def sums_faults(cluster: Cluster) -> Faults:
         ("I5", "pods on nodes are", len(cluster.running), len(on_nodes)),
         ("I5", "pods that name a pool are", sum(len(pods) for pods in cluster.naming.values()), naming),
         ("I5", "pods that use claims are", cluster.storage.users(), recount.claim_users(cluster)),
+        ("I5", "the chosen volumes are", cluster.storage.chosen.all(), recount.chosen_volumes(cluster)),
         ("I5", "loans are", cluster.loans.pods(), loans),
         ("I5", "lent is", cluster.loans._lent, lent),
         ("I5", "borrowed is", cluster.loans._borrowed, borrowed),

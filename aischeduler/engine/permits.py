@@ -16,6 +16,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import SETTLE_SECONDS
 from aischeduler.engine.pod_events import free_room
 from aischeduler.engine.pod_profiles import take_profile
+from aischeduler.engine.volume_binding import await_volumes, begin_volumes
 from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Action, Bind, ReportWaiting
 from aischeduler.model.pod import Pod
@@ -44,20 +45,28 @@ def send(cluster: Cluster, bind: Bind, actions: list[Action]) -> None:
     actions.append(bind)
 
 
-def delay(cluster: Cluster, bind: Bind, verdict: Delayed) -> None:
-    """Keep the Bind of a placed pod until the rules permit it."""
-    cluster.reservations.delayed[bind.pod.uid] = (bind, cluster.now)
-    _ask_in(cluster, bind.pod.uid, verdict.seconds)
+def send_or_delay(cluster: Cluster, bind: Bind, verdict: Delayed | None, actions: list[Action]) -> None:
+    """Add the Bind of a placed pod to the actions, or keep it until the rules permit it and its volumes are bound."""
+    if verdict is None and bind.allocation.choices:
+        verdict = begin_volumes(cluster, bind, actions)
+    if verdict is None:
+        send(cluster, bind, actions)
+    else:
+        cluster.reservations.delayed[bind.pod.uid] = (bind, cluster.now)
+        _ask_in(cluster, bind.pod.uid, verdict.seconds)
 
 
 def ask_again(cluster: Cluster, actions: list[Action]) -> None:
     """Ask the rules about the delayed Bindings that are due, at most `ASKED_MAX`."""
-    due = cluster.reservations.asked_at.pop_due(cluster.now)
+    due = cluster.reservations.asked_at.pop_due(cluster.now, ASKED_MAX)
     for uid in due:
-        _ask_in(cluster, uid, 0.0)  # of those beyond the limit, and should a rule raise
-    for uid in due[:ASKED_MAX]:
+        _ask_in(cluster, uid, 0.0)  # should a rule raise
+    for uid in due:
         (bind, since), record = cluster.reservations.delayed[uid], cluster.records[uid]
-        verdict = _loan_forbidden(cluster, record) or _permission(cluster, record.pod, bind.node, cluster.now - since)
+        verdict: Delayed | Vetoed | None = _loan_forbidden(cluster, record)
+        if verdict is None and uid not in cluster.reservations.volumes:
+            verdict = _permission(cluster, record.pod, bind.node, cluster.now - since)
+        verdict = verdict or await_volumes(cluster, bind, actions)
         if isinstance(verdict, Delayed):
             _ask_in(cluster, uid, verdict.seconds)
         elif verdict is None:

@@ -46,9 +46,13 @@ from aischeduler.plugins.node_ports import NodePorts
 from aischeduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from aischeduler.plugins.node_resources_fit import NodeResourcesFit
 from aischeduler.plugins.node_unschedulable import NodeUnschedulable
+from aischeduler.plugins.node_volume_limits import NodeVolumeLimits
 from aischeduler.plugins.pod_topology_spread import PodTopologySpread
 from aischeduler.plugins.scheduling_gates import SchedulingGates
 from aischeduler.plugins.taint_toleration import TaintToleration
+from aischeduler.plugins.volume_binding import VolumeBinding
+from aischeduler.plugins.volume_restrictions import VolumeRestrictions
+from aischeduler.plugins.volume_zone import VolumeZone
 
 _REQUIRED: Final = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
@@ -130,6 +134,10 @@ BUILT_IN: Final[Mapping[str, Factory]] = {
     "NodePorts": lambda _, __: (NodePorts(),),
     "NodeFragmentation": lambda _, cards: (NodeFragmentation(cards.resources),),
     "NodeResourcesFit": lambda args, cards: (_fit(args or NodeResourcesFitArgs(), cards),),
+    "VolumeRestrictions": lambda _, __: (VolumeRestrictions(),),
+    "NodeVolumeLimits": lambda _, __: (NodeVolumeLimits(),),
+    "VolumeBinding": lambda _, __: (VolumeBinding(),),
+    "VolumeZone": lambda _, __: (VolumeZone(),),
     "PodTopologySpread": lambda _, __: (PodTopologySpread(),),
     "InterPodAffinity": lambda args, _: (_inter_pod_affinity(args or InterPodAffinityArgs()),),
     "NodeResourcesBalancedAllocation": lambda args, _: (

@@ -57,6 +57,15 @@ def book_rows(cluster: "Cluster", rows: list[int]) -> None:
         cluster.loans.count(loan, specs[key], pods)
 
 
+def recount_choices(cluster: "Cluster") -> None:
+    """Count again the volumes that were chosen for the claims of pods on rows."""
+    chosen = cluster.storage.chosen
+    chosen.clear()
+    for record in cluster.records.values():
+        for choice in record.allocation.choices if record.row != NOWHERE else ():
+            chosen.put(choice)
+
+
 def recount_loans(cluster: "Cluster") -> None:
     """Count all loans again."""
     cluster.loans.clear()

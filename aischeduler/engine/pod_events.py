@@ -11,6 +11,7 @@ Invariants:
 from typing import Final, assert_never
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.constraints import recheck_later
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.gangs import note_whole
 from aischeduler.engine.lending import limits_freed
@@ -91,8 +92,11 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
 
 
 def free_room(cluster: Cluster, record: PodRecord) -> None:
-    """Stop counting a pod on its node, and wake the pods that its room may help."""
+    """Stop counting a pod on its node, and wake the pods that its room, or its volumes, may help."""
+    allocation = record.allocation
     row = cluster.uncount(record)
+    if allocation.volumes is not None:
+        recheck_later(cluster, cluster.storage.released(allocation))
     cluster.nodes.release_stub(row)
     cluster.row_changed(row)
     limits_freed(cluster)

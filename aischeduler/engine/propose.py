@@ -19,6 +19,7 @@ from aischeduler.engine.messages import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.searches import find_lender, find_unit_victims, find_victims
 from aischeduler.engine.unknown_pools import is_known, unknown_pool_message
+from aischeduler.framework.allocating import allocation_on
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.model.allocation import allocation_of
 from aischeduler.model.pool import MakeRoom as RoomOrder
@@ -104,7 +105,7 @@ class _Look:
             return Place(own.node, found.feasible, displaced, self.search(), own.allocation, others)
         row, feasible = found
         displaced = self.others_on(lifted, {row}) if lifted else ()
-        allocation = allocation_of(self.record.pod.spec)
+        allocation = allocation_on(self.cluster.runner, self.record.pod.spec, row)
         return Place(self.cluster.nodes.names[row], feasible, displaced, self.search(), allocation)
 
     def split(self, pods: tuple[AssignedPod, ...]) -> tuple[Placement, tuple[Placement, ...]]:

@@ -17,7 +17,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.pool_summary import GPU
 from aischeduler.model.resources import ResourceList
-from aischeduler.model.volumes import VolumeClaimKey
+from aischeduler.model.volumes import VolumeChoice, VolumeClaimKey
 from aischeduler.state.claims import Claim
 from aischeduler.state.counted_pods import Counted, is_counted
 from aischeduler.state.domain_counts import DomainCounts
@@ -25,6 +25,7 @@ from aischeduler.state.loans import Loan
 from aischeduler.state.pod_counts import PodCount
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
 from aischeduler.state.requests import AMOUNT_MAX, requested
+from aischeduler.state.volume_use import Used
 
 Faults = Iterator[tuple[str, str]]
 """The name of an invariant, and what violates it."""
@@ -78,6 +79,20 @@ def sizes(node: Node | None) -> tuple[int, float, float]:
 def ports(specs: Iterable[PodSpec]) -> Counter[HostPort]:
     """Return how many pods take each host port."""
     return Counter(port for spec in specs for port in spec.host_ports)
+
+
+def used_volumes(specs: Iterable[PodSpec]) -> dict[Used, int]:
+    """Return how many pods use each claim and disk."""
+    used: Counter[Used] = Counter()
+    for volumes in (spec.volumes for spec in specs if spec.volumes is not None):
+        used.update(volumes.keys)
+        used.update(dict.fromkeys(volumes.disks, 1))
+    return dict(used)
+
+
+def chosen_volumes(cluster: Cluster) -> Counter[VolumeChoice]:
+    """Return how many pods on rows have each choice of a volume."""
+    return Counter(choice for record in cluster.records.values() for choice in record.allocation.choices)
 
 
 def counted_rows(cluster: Cluster, by: Counted) -> dict[int, int]:

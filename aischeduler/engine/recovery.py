@@ -20,7 +20,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.counters import Result
 from aischeduler.engine.freshness import go_on
 from aischeduler.engine.plugin_errors import plugin_of
-from aischeduler.engine.pod_counting import recount_loans
+from aischeduler.engine.pod_counting import recount_choices, recount_loans
 from aischeduler.engine.recount import can_come_true
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
 from aischeduler.model.names import DEFAULT_POOL
@@ -356,6 +356,8 @@ def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
             cluster.nodes.recount(row, (*pods, *claimed))
     cluster.nodes.pod_counts.apart = None
     cluster.nodes.pod_counts.recount()
+    cluster.storage.used.end_apart()
+    recount_choices(cluster)
 
 
 def _rebuild_queue(cluster: Cluster, pool: str) -> None:

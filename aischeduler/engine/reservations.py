@@ -5,7 +5,22 @@ from dataclasses import dataclass, field
 from aischeduler.engine.profile import Profile
 from aischeduler.model.actions import Bind
 from aischeduler.model.pod import Pod
+from aischeduler.model.volumes import VolumeWrite
 from aischeduler.state.timers import Timers
+
+
+@dataclass(slots=True)
+class VolumeWork:
+    """The volumes for which a Binding waits since the time `since`.
+
+    `versions` are those of the objects as they were written, None until then; `refused` says why they could not be.
+    """
+
+    decision: str
+    writes: tuple[VolumeWrite, ...]
+    since: float
+    versions: tuple[str, ...] | None = None
+    refused: str = ""
 
 
 @dataclass(slots=True)
@@ -19,6 +34,8 @@ class Reservations:
     """An assumed pod whose Binding rules delay -> its Bind, and since when."""
     asked_at: Timers = field(default_factory=Timers)
     """When rules are asked again about delayed Bindings."""
+    volumes: dict[str, VolumeWork] = field(default_factory=dict)
+    """An assumed pod whose Binding waits for volumes -> what is known of them."""
 
     def reserve(self, pod: Pod, node: str) -> None:
         """Have the rules reserve for a pod."""
@@ -36,5 +53,6 @@ class Reservations:
 
     def end_delay(self, uid: str) -> None:
         """Drop the delayed Binding of a pod, if it has one."""
+        self.volumes.pop(uid, None)
         if self.delayed.pop(uid, None) is not None:
             self.asked_at.drop(uid)

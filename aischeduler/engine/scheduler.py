@@ -15,7 +15,7 @@ from typing import Final, assert_never
 from aischeduler.engine import steps
 from aischeduler.engine.changed_rows import work_on_rows
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.constraints import recheck_some, storage_changed
+from aischeduler.engine.constraints import recheck_some
 from aischeduler.engine.count_hints import check_counted, note_counts
 from aischeduler.engine.counters import Counters
 from aischeduler.engine.cycle import SEARCH_COST, attempt
@@ -52,6 +52,7 @@ from aischeduler.engine.unknown_pools import (
     view_refreshed,
     want_again,
 )
+from aischeduler.engine.volume_binding import storage_seen, volumes_answered
 from aischeduler.model.actions import Action, ReportInternalError, Step
 from aischeduler.model.events import (
     BindRefused,
@@ -75,10 +76,14 @@ from aischeduler.model.events import (
     ReadAnswer,
     Refreshed,
     RefreshFailed,
+    StorageGone,
+    StorageSeen,
     VolumeClaimGone,
     VolumeClaimSeen,
     VolumeGone,
     VolumeSeen,
+    VolumesRefused,
+    VolumesWritten,
 )
 from aischeduler.model.names import CLUSTER, DEFAULT_POOL
 from aischeduler.model.node import Node
@@ -143,8 +148,10 @@ class Scheduler:
                 pool_gone(cluster, name, now)
             case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone() | GangSeen() | GangGone():
                 rule_changed(cluster, event)
-            case VolumeClaimSeen() | VolumeClaimGone() | VolumeSeen() | VolumeGone():
-                storage_changed(cluster, event)
+            case VolumeClaimSeen() | VolumeClaimGone() | VolumeSeen() | VolumeGone() | StorageSeen() | StorageGone():
+                storage_seen(cluster, event)
+            case VolumesWritten() | VolumesRefused():
+                volumes_answered(cluster, event)
             case BindRefused():
                 bind_refused(cluster, event, now)
             case EvictRefused():

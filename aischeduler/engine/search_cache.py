@@ -38,13 +38,11 @@ class Searches:
         self.made = 0
         self.bounds = EvictionCostBounds()
         """The lower bounds of eviction costs by row."""
-        self.victims: LRUCache[tuple[str, bytes], tuple[tuple[int, int], int, NoCandidate]] = LRUCache(SEARCHES_MAX)
+        self.victims: LRUCache[tuple[str, bytes], tuple[tuple[int, ...], int, NoCandidate]] = LRUCache(SEARCHES_MAX)
         """Pool and class -> versions, the highest priority without a candidate, and why there is none."""
         self.costs: LRUCache[tuple[str, bytes, int], KnownCosts] = LRUCache(COSTS_MAX)
         """Pool, class and priority -> the cost of eviction on each row of the pool for such a pod."""
         self.units: LRUCache[str, tuple[tuple[object, ...], Rows, UnitCandidate | NoCandidate]] = LRUCache(COSTS_MAX)
         """Unit of several pods -> what a search read of it and of the cluster, the rows, and what it found."""
-        self.lenders: LRUCache[tuple[bytes, tuple[str, ...]], tuple[tuple[int, int, int], NoLender]] = LRUCache(
-            SEARCHES_MAX
-        )
+        self.lenders: LRUCache[tuple[bytes, tuple[str, ...]], tuple[tuple[int, ...], NoLender]] = LRUCache(SEARCHES_MAX)
         """Class and visited pools, the home first -> versions, and why no pool lends."""

@@ -44,7 +44,7 @@ def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[
         with without(cluster, claims):
             preemptor = Preemptor(spec, priority)
             return choose_victims(preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
-    key, versions = (record.home, spec.key), (cluster.nodes.version, cluster.running.version)
+    key, versions = (record.home, spec.key), (*cluster.nodes.version_for(spec), cluster.running.version)
     known, keeps = cluster.searches.victims.get(key), not claims and not cluster.nodes.tentative
     if keeps and known is not None and known[0] == versions and priority <= known[1]:
         return known[2]
@@ -68,7 +68,7 @@ def find_unit_victims(
     """Search for rows and victims for the unit that the pod leads, as if these claims did not exist."""
     unit = record.leads
     assert unit is not None, "the pod leads a unit"
-    versions = (cluster.nodes.version, cluster.running.version, cluster.budgets.version, *_rules(cluster))
+    versions = (*_seen(cluster, record), cluster.running.version, cluster.budgets.version, *_rules(cluster))
     state = (versions, unit.pods, unit.required, unit.priority, unit.gang)
     known, keeps = cluster.searches.units.get(unit.name), not claims and not cluster.nodes.tentative
     if keeps and known is not None and known[1] is rows and known[0] == state:
@@ -119,6 +119,11 @@ def _found_by_bounds(cluster: Cluster, record: PodRecord, rows: Rows) -> Candida
     return BoundedSearch(preemptor, cluster.runner, cluster.running, cluster.budgets, bounds).cheapest(rows)
 
 
+def _seen(cluster: Cluster, record: PodRecord) -> tuple[int, ...]:
+    """Return the versions of all that filters read for a pod, or for the unit that it leads."""
+    return tuple(number for one in record.together for number in cluster.nodes.version_for(one.pod.spec))
+
+
 def _rules(cluster: Cluster) -> tuple[int, int]:
     return (cluster.nodes.static_version, cluster.budgets.version)
 
@@ -131,7 +136,7 @@ def _standing(cluster: Cluster, costs: EvictionCosts) -> KnownCosts:
 def find_lender(cluster: Cluster, record: PodRecord, visited: tuple[str, ...]) -> Lender | NoLender:
     """Search for a pool that lends to the pod, among those that it has not `visited`; the first visited is its home."""
     key = (record.pod.spec.key, visited)
-    versions = (cluster.nodes.version, cluster.pools.version, cluster.loans.version)
+    versions = (*_seen(cluster, record), cluster.pools.version, cluster.loans.version)
     known, keeps = cluster.searches.lenders.get(key), not cluster.nodes.tentative and record.leads is None
     if keeps and known is not None and known[0] == versions:
         return known[1]

@@ -25,6 +25,7 @@ from aischeduler.model.gang import Gang, Lack
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
+from aischeduler.model.volumes import VolumeChoice
 from aischeduler.state.counted_pods import Counted
 from aischeduler.state.gangs import GangTable
 from aischeduler.state.label_index import Mask
@@ -93,11 +94,20 @@ class PreFilterState(Protocol):
         """Return the reasons for rows that this filter refused: each text with its number of rows."""
 
 
-class CrossRowFilter(Protocol):
-    """A filter whose answer for a row depends on pods on other rows, or that is asked last. It follows all others.
+@runtime_checkable
+class VolumeChooser(Protocol):
+    """A `PreFilterState` that chooses volumes for the claims of a pod that is placed."""
 
-    It counts assigned pods by `counts`; what it returns changes only with these counts, and with
-    labels, taints and pools of nodes. Nothing of it is kept with the results of other filters.
+    def choices(self, row: int) -> tuple[VolumeChoice, ...]:
+        """Return what is chosen if the pod is placed on this row, which the filter passes."""
+
+
+class CrossRowFilter(Protocol):
+    """A filter whose answer for a row depends on more than the row. It runs after all other filters.
+
+    It counts assigned pods by `counts`; what it returns changes only with these counts, with labels, taints and pools
+    of nodes, and for a pod with volumes with the version of `NodeTable.storage`. Nothing of it is kept with the results
+    of other filters.
     """
 
     name: str

@@ -149,7 +149,7 @@ class Runner:
         """Return a mask as long as `rows`, True where every live filter passes now, cross-row filters included."""
         at = NodeView(self.nodes, rows)
         mask = _passing(self._live_filters, spec, at)
-        for one in self._prefiltered(spec):
+        for one in self.prefiltered(spec):
             mask = mask & one.state.filter(at)
         return mask
 
@@ -166,7 +166,7 @@ class Runner:
 
     def crosses_rows(self, spec: PodSpec) -> bool:
         """Return whether a row may fit or not because of pods on other rows."""
-        return bool(self.plugins.cross_row and self._prefiltered(spec))
+        return bool(self.plugins.cross_row and self.prefiltered(spec))
 
     def by_amounts(self, spec: PodSpec) -> bool:
         """Return whether amounts alone decide where the pod fits, so that `fits_using` may be called."""
@@ -190,7 +190,7 @@ class Runner:
         for resource, amount in spec.request.amounts.items():
             column = self.nodes.column(resource)
             could = could & (self.nodes.allocatable[column, rows] >= requested(amount))
-        for one in self._prefiltered(spec):
+        for one in self.prefiltered(spec):
             could = could & one.state.resolvable(NodeView(self.nodes, rows))
         return could
 
@@ -223,9 +223,10 @@ class Runner:
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
         if view.static_version != nodes.static_version:
             view, _ = self._view(ask)
-        if view.refusal is None or view.refusal[0] != nodes.version or view.refusal[1] is not rows:
+        version = nodes.version_for(ask.spec)
+        if view.refusal is None or view.refusal[0] != version or view.refusal[1] is not rows:
             filters = self._live_filters if view.static.take(rows).all() else self.plugins.filters
-            view.refusal = (nodes.version, rows, self.refusals(ask.spec, rows, filters))
+            view.refusal = (version, rows, self.refusals(ask.spec, rows, filters))
         return view.refusal[2]
 
     def refusals(self, spec: PodSpec, rows: Rows, filters: tuple[Filter, ...] | None = None) -> Diagnosis:
@@ -242,7 +243,7 @@ class Runner:
 
         A last filter that reads amounts comes with every row that is left: those that it passes count for nothing.
         """
-        left, crossing = NodeView(self.nodes, rows), self._prefiltered(spec)
+        left, crossing = NodeView(self.nodes, rows), self.prefiltered(spec)
         rules: list[Filter | CrossRowAnswer] = [*(self.plugins.filters if filters is None else filters), *crossing]
         for rule in rules:
             if rule is self._last_by_amounts and not crossing:
@@ -269,7 +270,7 @@ class Runner:
                 self._score(view.keys, view.static, ask, rows)
             view.behind, keys = NO_ROWS, view.keys
         view.version = nodes.version
-        crossing = self._prefiltered(ask.spec)
+        crossing = self.prefiltered(ask.spec)
         if crossing:
             keys = keys.copy()
             at = NodeView(nodes, np.arange(nodes.width, dtype=np.intp))
@@ -319,7 +320,7 @@ class Runner:
             self._in_trial[key] = keys, len(nodes.trial_rows)
         return keys
 
-    def _prefiltered(self, spec: PodSpec) -> list["CrossRowAnswer"]:
+    def prefiltered(self, spec: PodSpec) -> list["CrossRowAnswer"]:
         """Return the cross-row filters that apply to this class, with their states; almost none has one."""
         found: list[CrossRowAnswer] = []
         for rule in self.plugins.cross_row:

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Raw, Struct, field
 
-from aischeduler.kube.meta_types import ABSENT, LabelledMetadata, Metadata, OwnerReference
+from aischeduler.kube.meta_types import ABSENT, LabelledMetadata, Metadata
 from aischeduler.model.gang import GANG_KEY, GANG_SPAN_KEY, GANG_TIMEOUT_KEY, GANG_TOPOLOGY_KEY
 from aischeduler.model.names import GPU_TYPE_KEY, GPU_TYPE_POLICY_KEY, MACHINE_GROUP_KEY, POOL_KEY
 
@@ -124,20 +124,6 @@ class SpreadPart(Struct, rename="camel", gc=False):
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: list[str] | None = None
-
-
-class ClaimSourcePart(Struct, rename="camel", gc=False):
-    """The PersistentVolumeClaim that a volume names."""
-
-    claim_name: str = ""
-
-
-class VolumePart(Struct, rename="camel", gc=False):
-    """A volume of a pod, as far as it claims storage."""
-
-    name: str = ""
-    persistent_volume_claim: ClaimSourcePart | None = None
-    ephemeral: Present | None = None
 
 
 class SchedulingGroupPart(Struct, rename="camel", gc=False):
@@ -328,48 +314,3 @@ class NamespaceDocument(Struct, gc=False):
     """A namespace."""
 
     metadata: LabelledMetadata
-
-
-class OwnedMetadata(Metadata, rename="camel", gc=False):
-    """The metadata of a PersistentVolumeClaim."""
-
-    owner_references: list[OwnerReference] | None = None
-
-
-class ClaimSpecPart(Struct, rename="camel", gc=False):
-    """The spec of a PersistentVolumeClaim."""
-
-    volume_name: str | None = None
-
-
-class ClaimStatus(Struct, gc=False):
-    """The status of a PersistentVolumeClaim."""
-
-    phase: str | None = None
-
-
-class ClaimDocument(Struct, gc=False):
-    """A PersistentVolumeClaim."""
-
-    metadata: OwnedMetadata
-    spec: ClaimSpecPart | None = None
-    status: ClaimStatus | None = None
-
-
-class VolumeAffinityPart(Struct, gc=False):
-    """The node affinity of a volume: whether it has required terms."""
-
-    required: Present | None = None
-
-
-class VolumeSpecPart(Struct, rename="camel", gc=False):
-    """The spec of a PersistentVolume."""
-
-    node_affinity: VolumeAffinityPart | None = None
-
-
-class VolumeDocument(Struct, gc=False):
-    """A PersistentVolume."""
-
-    metadata: LabelledMetadata
-    spec: VolumeSpecPart | None = None

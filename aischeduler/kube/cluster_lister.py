@@ -26,6 +26,7 @@ from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.list_pager import pages, read_raw
 from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page, read_metadata
 from aischeduler.kube.pool_crd import NOT_INSTALLED
+from aischeduler.kube.storage_resources import storage_resources
 from aischeduler.kube.watched_resources import WatchedResource
 from aischeduler.model.events import Event
 
@@ -35,6 +36,11 @@ WITHOUT: Final = {
     "Namespace": "the answer lets no pod into a Pool with allowedNamespaces, or a machine group with rules",
     "PersistentVolumeClaim": "the answer holds every pod that uses a claim",
     "PersistentVolume": "the answer holds every pod that uses a claim",
+    "StorageClass": "the answer holds every pod with a claim that is bound for its first pod",
+    "CSINode": "the answer knows no limits of volumes per node",
+    "CSIDriver": "the answer takes every driver to have enough storage",
+    "CSIStorageCapacity": "the answer finds no storage where a driver tells how much is left",
+    "VolumeAttachment": "the answer counts only the volumes of pods",
     "PodGroup": "the answer holds every pod that names such a PodGroup",
     "Workload": "the answer holds every pod that names such a Workload",
     "JobSet": "the answer takes the pods of a JobSet for no gang",
@@ -87,8 +93,7 @@ def resources(owners: GangOwners | None = None) -> Sequence[WatchedResource[Any]
         watched_resources.pools(),
         watched_resources.nodes(),
         watched_resources.budgets(),
-        watched_resources.claims(),
-        watched_resources.volumes(),
+        *storage_resources(),
         *gang_resources(specs.owners),
         watched_resources.pods(specs),
     )

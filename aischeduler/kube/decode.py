@@ -1,13 +1,12 @@
-"""Convert API objects to model types: pods, nodes, PodDisruptionBudgets, namespaces, claims and volumes.
+"""Convert API objects to model types: pods, nodes, PodDisruptionBudgets and namespaces.
 
 Invariants:
 - A field that cannot be decoded never raises: `invalid` names it, and the other fields count.
 - No API object is kept: a pod becomes a small record that shares its spec with equal pods.
 - User text other than names is shortened and escaped.
 - A budget whose selector cannot be decoded protects nothing, and `budget_problem` says why.
-- A volume that restricts its nodes in any way is tied to nodes.
 
-Source: core/v1, policy/v1; kube-scheduler's VolumeBinding (node affinity) and VolumeZone (zone and region labels).
+Source: core/v1, policy/v1.
 """
 
 from functools import lru_cache
@@ -18,16 +17,13 @@ from msgspec import Raw, Struct
 
 from aischeduler.kube.api_types import (
     BudgetDocument,
-    ClaimDocument,
     NamespaceDocument,
     NodeDocument,
     PodDocument,
     PodStatus,
     Quantities,
     SelectorPart,
-    VolumeDocument,
 )
-from aischeduler.kube.decode_constraints import claims_used
 from aischeduler.kube.decode_gang import gang_claim
 from aischeduler.kube.decode_images import node_images
 from aischeduler.kube.decode_pod_affinity import read_selector
@@ -43,7 +39,6 @@ from aischeduler.model.pod import PENDING, Pod
 from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import parse_resource_list
 from aischeduler.model.selectors import LabelSelector, SelectorError
-from aischeduler.model.volumes import Volume, VolumeClaim
 
 AMOUNTS_MAX: Final = 20_000
 """How many resource lists of nodes are cached by their bytes; an evicted one is parsed again."""
@@ -51,14 +46,6 @@ DEFAULT_SCHEDULER: Final = "default-scheduler"
 NEVER: Final = "Never"
 """The preemptionPolicy of a pod that does not preempt."""
 SELECTOR = "spec.selector"
-BOUND: Final = "Bound"
-LOST: Final = "Lost"
-ZONE_LABELS: Final = (
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-)
 _NO_STATUS: Final = PodStatus()
 
 
@@ -96,7 +83,6 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         started_seconds=int(started.timestamp()) if started is not None else 0,
         nominated_node=status.nominated_node_name or "",
         grace_seconds=metadata.deletion_grace_period_seconds or 0,
-        volume_claims=claims_used(metadata.name, spec.volumes) if scheduling.unsupported_constraints else (),
         said_to_wait=bool(status.conditions) and not spec.node_name and _has_waiting_condition(status.conditions),
         gang=gang_claim(document, labels, parts, specs.owners)
         if (parts is not None and parts.lone_job not in specs.owners.plain_jobs)
@@ -158,30 +144,6 @@ def budget_problem(document: BudgetDocument) -> str:
 def read_namespace(document: NamespaceDocument) -> NamespaceSeen:
     """Return the namespace with its labels."""
     return NamespaceSeen(document.metadata.name, document.metadata.labels or {})
-
-
-def read_claim(document: ClaimDocument) -> VolumeClaim:
-    """Return the claim as its spec and status stand."""
-    metadata, spec, status = document.metadata, document.spec, document.status
-    phase = status.phase if status is not None else None
-    return VolumeClaim(
-        namespace=metadata.namespace,
-        name=metadata.name,
-        volume=(spec.volume_name if spec is not None else None) or "",
-        bound=phase == BOUND,
-        lost=phase == LOST,
-        terminating=metadata.deletion_timestamp is not None,
-        controller=next((owner.uid for owner in metadata.owner_references or () if owner.controller), ""),
-    )
-
-
-def read_volume(document: VolumeDocument) -> Volume:
-    """Return the volume and the field that ties it to nodes."""
-    spec, labels = document.spec, document.metadata.labels or {}
-    if spec is not None and spec.node_affinity is not None and spec.node_affinity.required is not None:
-        return Volume(document.metadata.name, "spec.nodeAffinity.required")
-    zone = next((label for label in ZONE_LABELS if label in labels), "")
-    return Volume(document.metadata.name, f"metadata.labels[{zone}]" if zone else "")
 
 
 def _has_waiting_condition(conditions: Raw) -> bool:

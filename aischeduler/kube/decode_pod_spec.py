@@ -34,6 +34,7 @@ from aischeduler.kube.decode_images import image_volumes, pod_images
 from aischeduler.kube.decode_placement import PlacementWishes, read_wishes, wishes_key
 from aischeduler.kube.decode_pod_affinity import AFFINITY, ANTI_AFFINITY, read_pod_affinity
 from aischeduler.kube.decode_requests import ALWAYS, Granted, PartReader, granted, granted_key
+from aischeduler.kube.decode_storage import decides, pod_volumes
 from aischeduler.kube.decode_topology_spread import is_hard, spread_constraint
 from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.meta_types import ABSENT, UNREADABLE, OwnerReference
@@ -100,7 +101,7 @@ class SpecCache:
         if found is None:
             reader = _Reader(read_wishes(metadata.annotations))
             found = _keep(self._specs, SPECS_MAX, key, reader.spec(spec, grant, constraints, metadata))
-        return found
+        return _with_volumes(found, spec, metadata) if decides(spec.volumes) else found
 
     def labels_and_owner(self, labels: Raw, owners: Raw) -> LabelsAndOwner:
         """Return the labels, whether a DaemonSet controls the pod, and what both say of its gang."""
@@ -112,6 +113,15 @@ class SpecCache:
             value = read, of_daemon_set, gang_parts(read, references)
             found = _keep(self._labels_and_owners, LABELS_AND_OWNERS_MAX, key, value)
         return found
+
+
+def _with_volumes(found: PodSpec, spec: PodSpecPart, metadata: PodMetadata) -> PodSpec:
+    """Return the spec with the pod's volumes, if some decide; it is not cached: other pods have other claims."""
+    volumes = pod_volumes(metadata.namespace, metadata.name, spec.volumes)
+    if volumes is None:
+        return found
+    key = blake2b(found.key + repr(volumes).encode(), digest_size=16).digest()
+    return replace(found, volumes=volumes, key=key)
 
 
 def _keep(cache: dict[bytes, T], limit: int, key: bytes, value: T) -> T:

@@ -22,14 +22,17 @@ from aischeduler.kube.errors import ApiError, OnInternalError, RefusedError
 from aischeduler.kube.event_messages import waiting_message
 from aischeduler.kube.eviction_writes import Evicted, EvictionOutcome, NotNeeded, lost_eviction
 from aischeduler.kube.evictor import Evictor
+from aischeduler.kube.log_fields import decision_fields, eviction_fields, object_fields, pod_fields, volume_fields
 from aischeduler.kube.log_sampler import LogSampler
 from aischeduler.kube.pod_reader import PodReader
 from aischeduler.kube.pod_writes import BindAccepted, settle, unavailable
 from aischeduler.kube.refresher import Refresher
 from aischeduler.kube.reporter import Reporter
+from aischeduler.kube.volume_binder import VolumeBinder
 from aischeduler.model.actions import (
     Action,
     Bind,
+    BindVolumes,
     Condition,
     CreatePool,
     Evict,
@@ -37,7 +40,6 @@ from aischeduler.model.actions import (
     LogLoanChange,
     LogPoolEdit,
     Nominate,
-    ObjectRef,
     ReadPod,
     ReadPool,
     Refresh,
@@ -47,7 +49,14 @@ from aischeduler.model.actions import (
     ReportWaiting,
     Warn,
 )
-from aischeduler.model.events import BindRefused, Event, EvictRefusal, EvictRefused
+from aischeduler.model.events import (
+    BindRefused,
+    Event,
+    EvictRefusal,
+    EvictRefused,
+    VolumesRefused,
+    VolumesWritten,
+)
 from aischeduler.model.pod import Pod
 
 SETTLERS: Final = 4
@@ -58,7 +67,8 @@ POOLS_REMEMBERED_MAX: Final = 1000
 """How many Pools have their last logged conditions remembered."""
 
 OtherAction = (
-    ReadPool
+    BindVolumes
+    | ReadPool
     | ListPools
     | Refresh
     | Warn
@@ -89,9 +99,10 @@ class Instruments:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """What carries out actions: Bindings, evictions, reports, reads of pods, and reads before an eviction."""
+    """What carries out actions: Bindings, volumes, evictions, reports, reads of pods, and reads before an eviction."""
 
     binder: Binder
+    volumes: VolumeBinder
     evictor: Evictor
     reporter: Reporter
     reader: PodReader
@@ -157,6 +168,9 @@ class Executor:
         match action:
             case Refresh() | ReadPool() | ListPools():
                 self._workers.refresher.submit(action)
+            case BindVolumes():
+                self._workers.volumes.submit(action)
+                self._log_volumes(action)
             case Warn():
                 self._workers.reporter.report_warning(action)
                 self._log_warning(action)
@@ -177,6 +191,7 @@ class Executor:
         """Carry out actions until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._workers.binder.run(self._bound), name="binder")
+            group.create_task(self._workers.volumes.run(self._volumes_written), name="volume binder")
             group.create_task(self._workers.evictor.run(self._evicted), name="evictor")
             reporting = self._workers.reporter.run(self._decisions_sent, self._on_internal_error)
             group.create_task(reporting, name="reporter")
@@ -197,10 +212,15 @@ class Executor:
                 self._emit(outcome)
                 self._on_outcome(action, str(refusal), seconds)
                 self._log.warning(
-                    "bind refused", **_decision_fields(action), node=node, refusal=str(refusal), reason=message
+                    "bind refused", **decision_fields(action), node=node, refusal=str(refusal), reason=message
                 )
             case _:
                 assert_never(outcome)
+
+    def _volumes_written(self, action: BindVolumes, outcome: VolumesWritten | VolumesRefused) -> None:
+        self._emit(outcome)
+        if isinstance(outcome, VolumesRefused):
+            self._log.warning("volumes refused", **volume_fields(action), reason=outcome.message)
 
     def _evicted(self, action: Evict, outcome: EvictionOutcome, seconds: float) -> None:
         match outcome:
@@ -212,7 +232,7 @@ class Executor:
             case EvictRefused(_, why, message):
                 self._emit(outcome)
                 self._on_outcome(action, str(why), seconds)
-                self._log.warning("evict refused", **_eviction_fields(action), refusal=str(why), reason=message)
+                self._log.warning("evict refused", **eviction_fields(action), refusal=str(why), reason=message)
             case _:
                 assert_never(outcome)
 
@@ -238,7 +258,7 @@ class Executor:
             )
             left_out = self._sampler.sample(status)
             if left_out is not None:
-                self._log.warning("pod not read", **_pod_fields(action.pod), reason=str(error), left_out=left_out)
+                self._log.warning("pod not read", **pod_fields(action.pod), reason=str(error), left_out=left_out)
         else:
             self.pod_read_failure = ""
             self._settle_eviction(action, pod)
@@ -253,7 +273,7 @@ class Executor:
         outcome = settle(action, pod, why) or unavailable(action, why)
         if isinstance(outcome, BindRefused):
             self._emit(outcome)
-            fields = {**_pod_fields(action.pod), "decision": action.decision, "node": action.node}
+            fields = {**pod_fields(action.pod), "decision": action.decision, "node": action.node}
             self._log.warning("bind refused", **fields, refusal=str(outcome.refusal), reason=outcome.message)
 
     def _settle_eviction(self, action: ReadPod, pod: Pod | None) -> None:
@@ -261,12 +281,12 @@ class Executor:
         refused = lost_eviction(action, pod)
         if refused is not None:
             self._emit(refused)
-            fields = {**_pod_fields(action.pod), "node": action.node, "decision": action.decision}
+            fields = {**pod_fields(action.pod), "node": action.node, "decision": action.decision}
             self._log.warning("evict refused", **fields, refusal=str(refused.why), reason=refused.message)
 
     def _log_bind(self, action: Bind) -> None:
         if self._log.is_enabled_for(logging.INFO):
-            fields: dict[str, Any] = {**_decision_fields(action), "node": action.node}
+            fields: dict[str, Any] = {**decision_fields(action), "node": action.node}
             count = action.feasible_nodes
             reason = f"best of {count} nodes that fit" if count > 1 else "the only node that fits"
             if action.borrowed:
@@ -274,18 +294,24 @@ class Executor:
                 reason += f", lent by pool {action.pool}"
             self._log.info("bind", **fields, reason=reason)
 
+    def _log_volumes(self, action: BindVolumes) -> None:
+        if self._log.is_enabled_for(logging.INFO):
+            volumes = [f"{one.choice.claim[1]}: {one.choice.volume or 'a new volume'}" for one in action.writes]
+            what = "the node is taken out of" if action.withdraw else "volumes are chosen for"
+            self._log.info("volumes", **volume_fields(action), reason=f"{what} the claims: {', '.join(volumes)}")
+
     def _log_evict(self, action: Evict) -> None:
         if self._log.is_enabled_for(logging.INFO):
-            self._log.info("evict", **_eviction_fields(action), reason=action.message)
+            self._log.info("evict", **eviction_fields(action), reason=action.message)
 
     def _log_waiting(self, action: ReportWaiting) -> None:
         if self._log.is_enabled_for(logging.INFO):
-            self._log.info("wait", **_decision_fields(action), reason=waiting_message(action))
+            self._log.info("wait", **decision_fields(action), reason=waiting_message(action))
 
     def _log_nominated(self, action: Nominate) -> None:
         if self._log.is_enabled_for(logging.INFO):
             what = "the node holds room for the pod" if action.node else "no node holds room for the pod"
-            fields = {**_pod_fields(action.pod), "pool": action.pool, "decision": action.decision, "node": action.node}
+            fields = {**pod_fields(action.pod), "pool": action.pool, "decision": action.decision, "node": action.node}
             self._log.info("nominated", **fields, reason=what)
 
     def _log_other(self, action: LogLoanChange | LogPoolEdit | ReportInternalError) -> None:
@@ -308,12 +334,12 @@ class Executor:
             else "after an edit the node belongs to the pod's own pool"
         )
         for pod in action.pods:
-            self._log.info(event, **_pod_fields(pod), **pools, node=pod.node_name, reason=reason)
+            self._log.info(event, **pod_fields(pod), **pools, node=pod.node_name, reason=reason)
         if not action.pods:
             self._log.info(event, **pools, pods=action.count, reason=reason)
 
     def _log_internal_error(self, action: ReportInternalError) -> None:
-        pod = _pod_fields(action.pod) if action.pod is not None else {}
+        pod = pod_fields(action.pod) if action.pod is not None else {}
         plugin: dict[str, str | int] = {"plugin": action.plugin} if action.plugin else {}
         if plugin:  # one that fails may do so for every pod
             left_out = self._sampler.sample((action.plugin, action.step, action.error))
@@ -357,37 +383,3 @@ class Executor:
             counts = {name: getattr(status, name) for name in ("min_member", "members", "placed", "running")}
             reason = action.gang.invalid or status.message
             self._log.info("gang status", **fields, phase=str(status.phase), **counts, reason=reason)
-
-
-def _decision_fields(action: Bind | ReportWaiting) -> dict[str, str]:
-    """Return the log fields that identify a decision."""
-    return {
-        **_pod_fields(action.pod),
-        "pool": action.pool,
-        "home_pool": action.home_pool,
-        "decision": action.decision,
-    }
-
-
-def _eviction_fields(action: Evict) -> dict[str, str]:
-    """Return the log fields of an eviction: the victim, and the pod it makes room for."""
-    by = action.beneficiary
-    benefit = {"beneficiary": f"{by.namespace}/{by.name}", "beneficiary_uid": by.uid} if by is not None else {}
-    return {
-        **_pod_fields(action.victim),
-        "pool": action.pool,
-        "home_pool": action.home_pool,
-        "node": action.node,
-        "decision": action.decision,
-        "cause": str(action.cause),
-        **benefit,
-    }
-
-
-def object_fields(about: ObjectRef) -> dict[str, str]:
-    """Return the log fields that identify an object."""
-    return {"kind": about.kind, "name": about.name, "namespace": about.namespace, "uid": about.uid}
-
-
-def _pod_fields(pod: Pod) -> dict[str, str]:
-    return {"pod": pod.name, "namespace": pod.namespace, "uid": pod.uid}

@@ -1,4 +1,4 @@
-"""The watched resources: path, decoders and events of pods, nodes, Pools, budgets, namespaces, claims and volumes.
+"""The watched resources: path, decoders and events of pods, nodes, Pools, budgets and namespaces.
 
 Invariants:
 - An observed object gives one event, and so does a deleted one.
@@ -13,22 +13,18 @@ import msgspec
 
 from aischeduler.kube.api_types import (
     BudgetDocument,
-    ClaimDocument,
     NamespaceDocument,
     NodeDocument,
     PodDocument,
     PoolDocument,
-    VolumeDocument,
 )
 from aischeduler.kube.backoff import RandomSource
 from aischeduler.kube.decode import (
     budget_problem,
     read_budget,
-    read_claim,
     read_namespace,
     read_node,
     read_pod,
-    read_volume,
 )
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.decode_pool import read_pool
@@ -45,10 +41,6 @@ from aischeduler.model.events import (
     PodSeen,
     PoolGone,
     PoolSeen,
-    VolumeClaimGone,
-    VolumeClaimSeen,
-    VolumeGone,
-    VolumeSeen,
 )
 from aischeduler.model.names import GROUP, VERSION
 
@@ -253,33 +245,5 @@ def namespaces() -> WatchedResource[NamespaceDocument]:
         object_decoder=msgspec.json.Decoder(NamespaceDocument),
         seen_event=read_namespace,
         gone_event=lambda _namespace, name, _uid: NamespaceGone(name),
-        rarely_changes=True,
-    )
-
-
-def claims() -> WatchedResource[ClaimDocument]:
-    """All PersistentVolumeClaims."""
-    return WatchedResource(
-        kind="PersistentVolumeClaim",
-        path="/api/v1/persistentvolumeclaims",
-        watch_event_decoder=msgspec.json.Decoder(WatchEvent[ClaimDocument]),
-        page_decoder=msgspec.json.Decoder(Page[ClaimDocument]),
-        object_decoder=msgspec.json.Decoder(ClaimDocument),
-        seen_event=lambda document: VolumeClaimSeen(read_claim(document)),
-        gone_event=lambda namespace, name, _uid: VolumeClaimGone(namespace, name),
-        rarely_changes=True,
-    )
-
-
-def volumes() -> WatchedResource[VolumeDocument]:
-    """All PersistentVolumes."""
-    return WatchedResource(
-        kind="PersistentVolume",
-        path="/api/v1/persistentvolumes",
-        watch_event_decoder=msgspec.json.Decoder(WatchEvent[VolumeDocument]),
-        page_decoder=msgspec.json.Decoder(Page[VolumeDocument]),
-        object_decoder=msgspec.json.Decoder(VolumeDocument),
-        seen_event=lambda document: VolumeSeen(read_volume(document)),
-        gone_event=lambda _namespace, name, _uid: VolumeGone(name),
         rarely_changes=True,
     )

@@ -16,6 +16,7 @@ from aischeduler.model.gang import Gang, GangStatus
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.model.selectors import LabelSelector
+from aischeduler.model.volumes import VolumeWrite
 
 
 class Bind(msgspec.Struct, frozen=True, gc=False):
@@ -40,6 +41,20 @@ class Bind(msgspec.Struct, frozen=True, gc=False):
     def borrowed(self) -> bool:
         """Return whether the node belongs to another pool than the pod's own."""
         return self.pool != self.home_pool
+
+
+class BindVolumes(msgspec.Struct, frozen=True, gc=False):
+    """Write what binds the unbound claims of a placed pod to volumes, or has volumes created for its node.
+
+    `VolumesWritten` or `VolumesRefused` is the answer. With `withdraw`, the node is taken out of the claims again for
+    which it is still selected, and there is no answer.
+    """
+
+    pod: Pod
+    node: str
+    decision: str
+    writes: tuple[VolumeWrite, ...]
+    withdraw: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +294,7 @@ class ReportInternalError:
 
 Action = (
     Bind
+    | BindVolumes
     | ReportWaiting
     | Evict
     | Nominate

@@ -16,6 +16,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
+from aischeduler.model.storage_objects import StorageObject
 from aischeduler.model.volumes import Volume, VolumeClaim
 
 
@@ -91,6 +92,24 @@ class BindRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumesWritten:
+    """What a `BindVolumes` of this decision asked for is written; `versions` are the new resource versions."""
+
+    uid: str
+    decision: str
+    versions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VolumesRefused:
+    """What a `BindVolumes` of this decision asked for could not be written, or only a part; `message` says why."""
+
+    uid: str
+    decision: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetSeen:
     """A PodDisruptionBudget as it is now."""
 
@@ -147,6 +166,22 @@ class VolumeGone:
     """No PersistentVolume of this name exists any more."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSeen:
+    """An object of storage.k8s.io as it is now."""
+
+    object: StorageObject
+
+
+@dataclass(frozen=True, slots=True)
+class StorageGone:
+    """No object of this kind and name exists any more; `kind` is the name of the type in `storage_objects`."""
+
+    kind: str
+    name: str
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +256,7 @@ class RefreshFailed:
     message: str
 
 
+StorageEvent = VolumeClaimSeen | VolumeClaimGone | VolumeSeen | VolumeGone | StorageSeen | StorageGone
 RuleEvent = BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone | GangSeen | GangGone
 ReadAnswer = PoolRead | PoolUnread | PoolsListed | Refreshed | RefreshFailed
 Event = (
@@ -238,9 +274,13 @@ Event = (
     | VolumeClaimGone
     | VolumeSeen
     | VolumeGone
+    | StorageSeen
+    | StorageGone
     | GangSeen
     | GangGone
     | BindRefused
+    | VolumesWritten
+    | VolumesRefused
     | EvictRefused
     | PoolRead
     | PoolUnread

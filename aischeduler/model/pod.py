@@ -12,7 +12,7 @@ from aischeduler.model.resources import PodRequest
 from aischeduler.model.selectors import Labels, NodeSelectorTerm, PreferredSchedulingTerm
 from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.model.unsupported_constraints import Constraint
-from aischeduler.model.volumes import VolumeClaimUse
+from aischeduler.model.volumes import PodVolumes, VolumeClaimUse
 
 PENDING: Final = "Pending"
 RUNNING: Final = "Running"
@@ -54,7 +54,8 @@ class PodSpec:
     `gpu_types` are the card types that the pod names, by their full names, the preferred first; without
     `gpu_type_required` other types will do too. `machine_group` is the group that it names, else empty.
     `images` are those of its containers, init containers and image volumes, sorted; `containers` is the number of both
-    kinds of containers. `features` are those that a node must declare, sorted.
+    kinds of containers. `features` are those that a node must declare, sorted. `volumes` are those that decide where
+    the pod may run, None where it has none.
     `namespace` and `labels` are those of the pods, as far as terms of affinity read them; None where no term was met.
     Then pods that differ in them form classes of their own, and `origin` is the key without them; else it is empty.
     `profile` names the plugins that judge the pods; empty is those of the scheduler's own name. `marks` are the labels
@@ -80,6 +81,7 @@ class PodSpec:
     images: tuple[ImageId, ...] = ()
     containers: int = 1
     features: tuple[str, ...] = ()
+    volumes: PodVolumes | None = None
     namespace: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
     origin: bytes = b""
@@ -105,7 +107,7 @@ class Pod(Struct, frozen=True, gc=False):
     `created_seconds` is its creationTimestamp and `started_seconds` its status.startTime, in unix seconds, 0 where
     absent; `gates` are the names of its scheduling gates. `preempts` is False for preemptionPolicy Never. `guarded`
     pods belong to a DaemonSet or mirror a static pod: evicting one frees no room. `nominated_node` is the field of
-    its status; `grace_seconds` is the grace period of a terminating pod. `volume_claims` are the claims that it uses.
+    its status; `grace_seconds` is the grace period of a terminating pod.
     `said_to_wait` is True where the pod has no node and its condition PodScheduled is False. `gang` is what it says of
     its gang, None where it says nothing.
     """
@@ -128,9 +130,13 @@ class Pod(Struct, frozen=True, gc=False):
     started_seconds: int = 0
     nominated_node: str = ""
     grace_seconds: int = 0
-    volume_claims: tuple[VolumeClaimUse, ...] = ()
     said_to_wait: bool = False
     gang: GangClaim | None = None
+
+    @property
+    def volume_claims(self) -> tuple[VolumeClaimUse, ...]:
+        """The claims that the pod uses."""
+        return self.spec.volumes.claims if self.spec.volumes is not None else ()
 
     @property
     def critical(self) -> bool:

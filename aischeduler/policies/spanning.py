@@ -56,7 +56,7 @@ def _place(unit: UnitRequest, runner: Runner, parts: Sequence[Rows]) -> tuple[As
                 found = next((one for one in best if one is not None), None)
                 if found is None:
                     break
-                placed.append(assigned(unit.pods[turn], unit.asks[turn], found[0]))
+                placed.append(assigned(unit.pods[turn], unit.asks[turn].spec, found[0], runner))
                 trial.place(placed[-1])
         if len(placed) == unit.required:
             return tuple(placed)

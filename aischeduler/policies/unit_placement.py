@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from aischeduler.framework.allocating import allocation_on
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
-from aischeduler.model.allocation import allocation_of
 from aischeduler.model.gang import TopologyLevel
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import Pod, PodSpec
@@ -194,7 +194,7 @@ def _one_by_one(
         if found is None:
             break
         feasible = feasible or found[1]
-        placed.append(assigned(unit.pods[turn], unit.asks[turn], found[0]))
+        placed.append(assigned(unit.pods[turn], unit.asks[turn].spec, found[0], runner))
         trial.place(placed[-1])
     return placed, feasible
 
@@ -227,7 +227,7 @@ def _search(unit: UnitRequest, runner: Runner, rows: Rows) -> list[AssignedPod] 
             tries -= 1
             if tries < 0:
                 return None
-            one = assigned(unit.pods[turn], asks[turn], row)
+            one = assigned(unit.pods[turn], asks[turn].spec, row, runner)
             with Trial(runner.nodes) as trial:
                 trial.place(one)
                 others = place_from(turn + 1)
@@ -238,9 +238,9 @@ def _search(unit: UnitRequest, runner: Runner, rows: Rows) -> list[AssignedPod] 
     return place_from(0)
 
 
-def assigned(pod: Pod, ask: PlacementRequest, row: int) -> AssignedPod:
-    """Return a pod on a row, with what it has for itself there."""
-    return AssignedPod(pod, ask.spec, row, allocation_of(ask.spec))
+def assigned(pod: Pod, spec: PodSpec, row: int, runner: Runner) -> AssignedPod:
+    """Return a pod on a row where it fits, with what it has for itself there."""
+    return AssignedPod(pod, spec, row, allocation_on(runner, spec, row))
 
 
 def refusals_beside(found: NotPlaced, spec: PodSpec, runner: Runner, rows: Rows) -> Diagnosis:

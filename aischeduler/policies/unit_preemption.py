@@ -29,7 +29,13 @@ from aischeduler.policies.preemption import (
     most_important_first,
     select_candidate,
 )
-from aischeduler.policies.unit_placement import UnitRequest, all_fit_after_departures, in_rank_order, rows_beside
+from aischeduler.policies.unit_placement import (
+    UnitRequest,
+    all_fit_after_departures,
+    assigned,
+    in_rank_order,
+    rows_beside,
+)
 from aischeduler.policies.unit_topology import closeness, row_capacity
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.disruption_budgets import BudgetTable
@@ -162,7 +168,7 @@ def _choose(
                 running.table["leaving"][slots] = True
                 victims.update(slots.tolist())
                 placed.append(AssignedPod(pod, ask.spec, found.row, allocation_of(ask.spec)))
-                trial.place(placed[-1])
+                trial.place(assigned(pod, ask.spec, found.row, runner))
         reprieve = _Reprieve(unit, runner, running, rows, placed)
         leave = most_important_first(running, sorted(reprieve.left_of(victims)))[::-1]
     uids = running.uids_of(leave)

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, assert_never
 import msgspec
 
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube import event_messages, gang_writes, pod_writes, pool_writes, watched_resources
+from aischeduler.kube import event_messages, gang_writes, pod_writes, pool_writes, volume_writes, watched_resources
 from aischeduler.kube.api_types import PodDocument
 from aischeduler.kube.backoff import RandomSource
 from aischeduler.kube.decode import read_pod
@@ -21,10 +21,12 @@ from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.eviction_writes import ConditionSet, Evicted, Eviction, NotNeeded, lost_eviction
 from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.meta_types import Metadata
+from aischeduler.kube.storage_resources import storage_resources
 from aischeduler.kube.watched_resources import WatchedResource
 from aischeduler.model.actions import (
     Action,
     Bind,
+    BindVolumes,
     CreatePool,
     Evict,
     ListPools,
@@ -40,7 +42,16 @@ from aischeduler.model.actions import (
     ReportWaiting,
     Warn,
 )
-from aischeduler.model.events import BindRefused, Event, EvictRefused, PoolRead, PoolsListed, Refreshed
+from aischeduler.model.events import (
+    BindRefused,
+    Event,
+    EvictRefused,
+    PoolRead,
+    PoolsListed,
+    Refreshed,
+    VolumesRefused,
+    VolumesWritten,
+)
 from aischeduler.model.gang import GangKey, GangPhase, GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.sandbox.api_server import ApiServer
@@ -109,8 +120,11 @@ class VirtualDaemon:
         self._pods = InProcessReflector(environment.server, watched_resources.pods(self._specs))
         self._pools = InProcessReflector(environment.server, watched_resources.pools())
         others = (watched_resources.namespaces(), watched_resources.nodes(), watched_resources.budgets())
-        storage = (watched_resources.claims(), watched_resources.volumes())
-        resources: tuple[WatchedResource[Any], ...] = (*others, *storage, *gang_resources(self._specs.owners))
+        resources: tuple[WatchedResource[Any], ...] = (
+            *others,
+            *storage_resources(),
+            *gang_resources(self._specs.owners),
+        )
         reflectors: tuple[InProcessReflector[Any], ...] = tuple(
             InProcessReflector(environment.server, one) for one in resources
         )
@@ -170,6 +184,12 @@ class VirtualDaemon:
                 self._environment.timers.put(
                     self._environment.now + self._network.bind_seconds, lambda: self._read_pools(action)
                 )
+            case BindVolumes():
+                when = self._environment.now + self._network.bind_seconds
+                self._environment.timers.put(when, lambda: self._bind_volumes(action))
+            case BindVolumes():
+                when = self._environment.now + self._network.bind_seconds
+                self._environment.timers.put(when, lambda: self._bind_volumes(action))
             case LogLoanChange() | LogPoolEdit() | ReportInternalError():
                 pass  # production logs these; here they are in `log`
             case _:
@@ -237,6 +257,21 @@ class VirtualDaemon:
         else:
             self._written_messages.pop(action.pod.uid, None)
             self._write_event(event_messages.scheduled(action))
+
+    def _bind_volumes(self, action: BindVolumes) -> None:
+        """Write the volumes of a pod, one after the other, as far as they are written."""
+        versions: list[str] = []
+        for write in action.writes if not self.stopped else ():
+            body = volume_writes.write_body(write, withdraw=action.withdraw)
+            response = self._send("PATCH", volume_writes.write_path(write.choice), body, MERGE)
+            answer = volume_writes.read_answer(response.status, _retry_after(response), response.body)
+            if not isinstance(answer, volume_writes.Written):
+                refused = VolumesRefused(action.pod.uid, action.decision, f"the API server answered {response.status}")
+                self._observe(() if action.withdraw else (refused,))
+                return
+            versions.append(answer.version)
+        if versions and not action.withdraw:
+            self._observe((VolumesWritten(action.pod.uid, action.decision, tuple(versions)),))
 
     def _evict_later(self, seconds: float, action: Evict, eviction: Eviction) -> None:
         self._environment.timers.put(self._environment.now + seconds, lambda: self._evict(action, eviction))

@@ -41,7 +41,7 @@ class ClassView:
         self.static: Mask = np.zeros(width, dtype=np.bool_)
         self.keys: npt.NDArray[np.int64] = np.full(width, INFEASIBLE, dtype=np.int64)
         self.preferences: tuple[tuple[int, bool, npt.NDArray[np.int64]], ...] = ()
-        self.refusal: tuple[int, Rows, Diagnosis] | None = None
+        self.refusal: tuple[tuple[int, int], Rows, Diagnosis] | None = None
         """Why no row of a pool fits: table version, the pool's rows, the diagnosis."""
         self.behind: frozenset[int] = NO_ROWS
         """The rows that were tentative when they were to be read: their keys are older than `version`."""

@@ -1,5 +1,6 @@
 """Members by group, and things that select pods by their labels."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
@@ -24,6 +25,23 @@ class Groups(dict[Group, dict[Member, Value]]):
             members.pop(member, None)
             if not members:
                 del self[group]
+
+
+class Tallies(dict[Group, Counter[Member]]):
+    """Group -> how often it has each member; a member or group that it has no longer is not kept."""
+
+    def add(self, group: Group, member: Member) -> None:
+        """Count a member of a group once more."""
+        self.setdefault(group, Counter())[member] += 1
+
+    def subtract(self, group: Group, member: Member) -> None:
+        """Undo `add`."""
+        members = self[group]
+        members[member] -= 1
+        if not members[member]:
+            del members[member]
+        if not members:
+            del self[group]
 
 
 class SelectorIndex(Generic[Member]):

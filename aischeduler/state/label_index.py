@@ -143,20 +143,24 @@ class LabelIndex:
                 numbers[self._pairs.rows((key, value))] = number
         return numbers
 
+    def rows_with(self, key: str, values: tuple[str, ...]) -> list[int]:
+        """Return the rows that have a label with one of these values, ascending."""
+        return sorted({row for value in values for row in self._pairs.rows((key, value))})
+
     def mask(self, requirement: Requirement) -> Mask:
         """Return a new mask of the rows whose labels satisfy the requirement."""
         match requirement.operator:
             case Operator.IN:
-                return self._any(requirement.key, requirement.values)
+                return self.any_of(requirement.key, requirement.values)
             case Operator.NOT_IN:
-                return ~self._any(requirement.key, requirement.values)
+                return ~self.any_of(requirement.key, requirement.values)
             case Operator.EXISTS:
                 return self._keys.mask(requirement.key).copy()
             case Operator.DOES_NOT_EXIST:
                 return ~self._keys.mask(requirement.key)
             case Operator.GT | Operator.LT:
                 values = self._values.get(requirement.key, {})
-                return self._any(requirement.key, tuple(value for value in values if requirement.compares(value)))
+                return self.any_of(requirement.key, tuple(value for value in values if requirement.compares(value)))
 
     def all_of(self, requirements: tuple[Requirement, ...]) -> Mask:
         """Return a new mask of the rows that satisfy every requirement; without requirements all rows do."""
@@ -165,7 +169,8 @@ class LabelIndex:
             mask &= self.mask(requirement)
         return mask
 
-    def _any(self, key: str, values: tuple[str, ...]) -> Mask:
+    def any_of(self, key: str, values: tuple[str, ...]) -> Mask:
+        """Return a new mask of the rows that have a label with one of these values."""
         mask = np.zeros(self._width, dtype=np.bool_)
         for value in values:
             if len(values) > FEW_VALUES:

@@ -31,6 +31,7 @@ from aischeduler.state.node_change import Change
 from aischeduler.state.pod_counts import PodCounts
 from aischeduler.state.requests import AMOUNT_MAX, Wanted, wanted_of
 from aischeduler.state.rows_by_pool import NO_POOL, PoolRows
+from aischeduler.state.storage import Storage
 
 Column = npt.NDArray[np.int64]
 
@@ -56,8 +57,7 @@ class NodeTable:
 
     def __init__(self, cards: Cards | None = None) -> None:
         self.width, self.cards = WIDTH_FIRST, cards or Cards()
-        self.rows: dict[str, int] = {}
-        self.names: list[str] = [""] * self.width
+        self.rows, self.names = dict[str, int](), [""] * self.width
         self.nodes: list[Node | None] = [None] * self.width
         self.columns: dict[str, int] = {name: i for i, name in enumerate(ALWAYS)}
         """Resource -> its own column."""
@@ -81,15 +81,13 @@ class NodeTable:
         self.images = ImageIndex()
         self.port_rows: RowIndex[tuple[str, int]] = RowIndex(self.width)
         self.ports: dict[int, Counter[HostPort]] = {}
-        self.pod_counts = PodCounts()
+        self.pod_counts, self.storage = PodCounts(), Storage()
         self.tentative: Counter[int] = Counter()
         """The rows that open trials changed: the versions and the change log tell nothing of these changes."""
         self.trial_rows: list[int] = []
         """The rows as the open trials changed them, or changed them back; another list once the last has ended."""
-        self.static_version = 0
-        self.pool_version = 0
-        self._pool_rows: dict[int, Rows] = {}
-        self._pool_rows_version = 0
+        self.static_version, self.pool_version = 0, 0
+        self._pool_rows, self._pool_rows_version = dict[int, Rows](), 0
         self._grouped: PoolRows | None = None
         self._grouped_version = -1
         self._changes: ChangeLog[int] = ChangeLog(CHANGES_PER_ROW * self.width)
@@ -150,22 +148,17 @@ class NodeTable:
             row = self._free.pop()
             self.rows[name] = row
             self.names[row] = name
+            self.storage.used.stale[row] = None
             self._rank_anew()
         return row
 
     def add(self, one: AssignedPod) -> None:
         """Add a pod to its row."""
-        self._sum_one(one.spec, one.row, 1)
-        self.touch(one.row)
-        if self.pod_counts.used or one.allocation is not NO_ALLOCATION:
-            self._share(one, 1, noted=True)
+        self._add(one, 1)
 
     def remove(self, one: AssignedPod) -> None:
         """Remove a pod from its row."""
-        self._sum_one(one.spec, one.row, -1)
-        self.touch(one.row)
-        if self.pod_counts.used or one.allocation is not NO_ALLOCATION:
-            self._share(one, -1, noted=True)
+        self._add(one, -1)
 
     def count_tentatively(self, pods: Sequence[AssignedPod], sign: int) -> None:
         """Add (1) or remove (-1) pods of one spec for a trial: no version changes."""
@@ -180,6 +173,8 @@ class NodeTable:
         for port in allocation.host_ports:
             self.ports.setdefault(row, Counter())[port] += 1
             self.port_rows.put((port.protocol, port.port), row)
+        if allocation.volumes is not None:
+            self.storage.take(allocation, row)
 
     def free(self, allocation: Allocation, row: int) -> None:
         """Undo `take`."""
@@ -192,17 +187,20 @@ class NodeTable:
                 self.port_rows.drop((port.protocol, port.port), row)
             if not counts:
                 del self.ports[row]
+        if allocation.volumes is not None:
+            self.storage.free(allocation, row)
 
     def recount(self, row: int, pods: Iterable[AssignedPod]) -> None:
-        """Let exactly these pods count on a row, and free the row if it is an empty stub; counts by selector stay."""
+        """Let exactly these pods count on a row; free an empty stub. Counts by selector and choices of volumes stay."""
         for port in self.ports.pop(row, ()):
             self.port_rows.drop((port.protocol, port.port), row)
+        self.storage.used.clear(row)
         self.used[:, row] = 0
         self.scored[:, row] = 0
         self.touch(row)
         for one in pods:
             self._sum_one(one.spec, row, 1)
-            self.take(one.allocation, row)
+            self.take(Allocation(one.allocation.host_ports, one.allocation.volumes), row)
         self.release_stub(row)
 
     def release_stub(self, row: int) -> None:
@@ -227,6 +225,10 @@ class NodeTable:
     def version(self) -> int:
         """Grows with every change."""
         return self._changes.version
+
+    def version_for(self, spec: PodSpec) -> tuple[int, int]:
+        """Return the version of all that filters read for a pod of this class."""
+        return self.version, self.storage.version if spec.volumes is not None else 0
 
     def changed_since(self, version: int) -> list[int] | None:
         """Return the rows that changed after this version, ascending; None where the changes are no longer kept."""
@@ -281,6 +283,13 @@ class NodeTable:
         """Return what is free on one row, by column; below zero where claims count beside pods that are leaving."""
         left: Column = self.allocatable[:, row] - self.used[:, row]
         return left
+
+    def _add(self, one: AssignedPod, sign: int) -> None:
+        self._sum_one(one.spec, one.row, sign)
+        self.touch(one.row)
+        if self.pod_counts.used or one.allocation is not NO_ALLOCATION:
+            self._share(one, sign, noted=True)
+            self.storage.version += one.allocation.volumes is not None
 
     def _share(self, one: AssignedPod, sign: int, *, noted: bool) -> None:
         """Count (1) a pod by selectors and take its allocation, or undo that (-1)."""
@@ -373,10 +382,8 @@ class NodeTable:
         self._changes.limit = CHANGES_PER_ROW * self.width
         assert self.width <= NODES_MAX, "more nodes than the table can hold"
         pad = ((0, 0), (0, self.width - old))
-        self.allocatable = np.pad(self.allocatable, pad)
-        self.capacity = np.pad(self.capacity, pad)
-        self.used = np.pad(self.used, pad)
-        self.scored = np.pad(self.scored, pad)
+        for name in ("allocatable", "capacity", "used", "scored"):
+            setattr(self, name, np.pad(getattr(self, name), pad))
         self.sized = np.pad(self.sized, pad[1])
         self.twice = np.pad(self.twice, pad, constant_values=np.inf)
         self.alive = np.pad(self.alive, pad[1])

@@ -305,6 +305,7 @@ class SpecTable:
         self.resources: dict[str, int] = {PODS: 0}
         self.amounts = np.zeros((SLOTS_FIRST, 1), dtype=np.int64)
         self._with_ports: set[int] = set()
+        self._with_volumes: set[int] = set()
         self._numbers: dict[bytes, int] = {}
         self._specs: dict[int, PodSpec] = {}
         self._pods: Counter[int] = Counter()
@@ -324,6 +325,7 @@ class SpecTable:
         if not self._pods[number]:
             del self._pods[number], self._numbers[self._specs.pop(number).key]
             self._with_ports.discard(number)
+            self._with_volumes.discard(number)
             self._free.append(number)
 
     def spec(self, number: int) -> PodSpec:
@@ -335,6 +337,10 @@ class SpecTable:
         wanted = {(port.protocol, port.port) for port in ports}
         ports_of = {n: {(port.protocol, port.port) for port in self.spec(n).host_ports} for n in self._with_ports}
         return np.array(sorted(number for number, used in ports_of.items() if used & wanted), dtype=np.intp)
+
+    def with_volumes(self) -> Slots:
+        """Return the numbers of the specs that have volumes, ascending."""
+        return np.array(sorted(self._with_volumes), dtype=np.intp)
 
     def _new(self, spec: PodSpec) -> int:
         if not self._free:
@@ -351,4 +357,6 @@ class SpecTable:
             self.amounts[number, column] = requested(amount)
         if spec.host_ports:
             self._with_ports.add(number)
+        if spec.volumes is not None:
+            self._with_volumes.add(number)
         return number

@@ -1,24 +1,70 @@
-"""The volume claims and volumes of the cluster, and the pods of this scheduler that use them.
+"""The objects of storage of the cluster, the pods of this scheduler that use them, and what pods on rows use.
 
-Invariant: `use` and `drop` come in pairs, so that a change of a claim or volume finds its pods without a search.
+Invariants:
+- `use` and `drop` come in pairs, so that a change of an object finds its pods without a search.
+- `version` grows with every change that may change where a pod with volumes may run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from aischeduler.model.volumes import Volume, VolumeClaim, VolumeClaimKey
+from aischeduler.model.allocation import Allocation
+from aischeduler.model.storage_objects import (
+    CsiDriver,
+    CsiNode,
+    StorageCapacity,
+    StorageClass,
+    StorageObject,
+    VolumeAttachment,
+)
+from aischeduler.model.volumes import DriverVolume, Volume, VolumeClaim, VolumeClaimKey
+from aischeduler.state.chosen_volumes import ChosenVolumes
+from aischeduler.state.class_volumes import ClassVolumes, suits
 from aischeduler.state.groups import Groups
 from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.volume_limits import VolumeLimits
+from aischeduler.state.volume_topology import VolumeTopology
+from aischeduler.state.volume_use import VolumeUse
+
+Fits = Callable[[VolumeClaim], bool]
 
 
 class Storage:
-    """The volume claims and volumes. A method that changes one returns the pods that use it."""
+    """Claims, volumes, classes and more. A method that changes one returns the pods that this may help or hinder.
+
+    `nodes` has the names of nodes whose limits or attachments changed, until they are read.
+    """
 
     def __init__(self) -> None:
         self.claims: dict[VolumeClaimKey, VolumeClaim] = {}
         self.volumes: dict[str, Volume] = {}
+        self.classes: dict[str, StorageClass] = {}
+        self.csi_nodes: dict[str, CsiNode] = {}
+        self.drivers: dict[str, CsiDriver] = {}
+        self.capacities: Groups[str, tuple[str, str], StorageCapacity] = Groups()
+        """Class -> namespace and name -> the capacity."""
+        self.attached: Groups[str, str, VolumeAttachment] = Groups()
+        """Node -> name -> the attachment."""
+        self.by_class: Groups[str, str, Volume] = Groups()
+        """Class -> name -> the volume."""
+        self._by_ref: Groups[VolumeClaimKey, str, None] = Groups()
+        """Claim -> the volumes that belong to a claim of this name."""
+        self.used, self.chosen = VolumeUse(), ChosenVolumes(self.claims)
+        self.limits, self.topology = VolumeLimits(), VolumeTopology()
+        self.version = 0
+        self.plugins_version = 0
+        """Grows where a CSI driver replaces an in-tree plugin on a node, or no longer does."""
+        self.nodes: dict[str, None] = {}
+        self.tables: dict[str, ClassVolumes] = {}
+        """Class -> its free volumes, once a pod asked for them."""
+        self._attachments: dict[str, VolumeAttachment] = {}
+        self._attachments_of: Groups[str, str, VolumeAttachment] = Groups()
+        """Volume -> name -> the attachment."""
+        self._capacity_keys: dict[tuple[str, str], StorageCapacity] = {}
         self._users: Groups[VolumeClaimKey, str, PodRecord] = Groups()
         self._claims_of: Groups[str, VolumeClaimKey, None] = Groups()
         """Volume -> the claims that name it."""
+        self._unbound: Groups[str, VolumeClaimKey, None] = Groups()
+        """Class -> the claims of it that pods use and that are not bound."""
 
     def users(self) -> dict[VolumeClaimKey, tuple[str, ...]]:
         """Return the uids of the pods that use each claim, sorted."""
@@ -28,22 +74,35 @@ class Storage:
         """Add a pod to the users of its claims."""
         for key in _keys(record):
             self._users.put(key, record.pod.uid, record)
+            self._note_unbound(key)
 
     def drop(self, record: PodRecord) -> None:
         """Remove a pod from the users of its claims."""
         for key in _keys(record):
             self._users.drop(key, record.pod.uid)
+            self._note_unbound(key)
+
+    def take(self, allocation: Allocation, row: int) -> None:
+        """Count what a pod on a row uses, and what was chosen for it; no version grows."""
+        if allocation.volumes is not None:
+            self.used.put(allocation.volumes, row)
+        for choice in allocation.choices:
+            self.chosen.put(choice)
+
+    def free(self, allocation: Allocation, row: int) -> None:
+        """Undo `take`."""
+        if allocation.volumes is not None:
+            self.used.drop(allocation.volumes, row)
+        for choice in allocation.choices:
+            self.chosen.drop(choice)
 
     def see_claim(self, claim: VolumeClaim) -> tuple[PodRecord, ...]:
         """Store a claim as it is now."""
         before = self.claims.get(claim.key)
+        self.claims[claim.key] = claim
         if before == claim:
             return ()
-        if before is not None:
-            self._claims_of.drop(before.volume, before.key)
-        self.claims[claim.key] = claim
-        if claim.volume:
-            self._claims_of.put(claim.volume, claim.key, None)
+        self._note_claim(before, claim)
         return self._using(claim.key)
 
     def forget_claim(self, key: VolumeClaimKey) -> tuple[PodRecord, ...]:
@@ -51,20 +110,209 @@ class Storage:
         before = self.claims.pop(key, None)
         if before is None:
             return ()
-        self._claims_of.drop(before.volume, before.key)
+        self._note_claim(before, None)
         return self._using(key)
 
     def see_volume(self, volume: Volume) -> tuple[PodRecord, ...]:
         """Store a volume as it is now."""
-        if self.volumes.get(volume.name) == volume:
-            return ()
+        before = self.volumes.get(volume.name)
+        if before is not None and before != volume:
+            self._take_out(before)
         self.volumes[volume.name] = volume
-        return tuple(self._using_volume(volume.name))
+        self.by_class.put(volume.storage_class, volume.name, volume)
+        if volume.claim is not None:
+            self._by_ref.put((volume.claim.namespace, volume.claim.name), volume.name, None)
+        if before == volume:
+            return ()
+        for name in {volume.storage_class, before.storage_class if before is not None else volume.storage_class}:
+            self._note_in_table(name, volume.name)
+        self._touch_users(volume.name)
+        may_take = volume.claim.is_to if volume.claim is not None else lambda _: volume.available
+        return (*self._using_volume(volume.name), *self._waiting_for(volume.storage_class, may_take))
 
     def forget_volume(self, name: str) -> tuple[PodRecord, ...]:
         """Remove a volume."""
-        known = self.volumes.pop(name, None) is not None
-        return tuple(self._using_volume(name)) if known else ()
+        before = self.volumes.pop(name, None)
+        if before is None:
+            return ()
+        self._take_out(before)
+        self._note_in_table(before.storage_class, name)
+        self._touch_users(name)
+        return tuple(self._using_volume(name))
+
+    def see(self, one: StorageObject) -> tuple[PodRecord, ...]:
+        """Store an object of storage.k8s.io as it is now."""
+        match one:
+            case StorageClass():
+                changed, self.classes[one.name] = self.classes.get(one.name) != one, one
+                return self._changed_class(one.name) if changed else ()
+            case CsiNode():
+                self._change_csi_node(one.name, one)
+                return ()
+            case CsiDriver():
+                changed, self.drivers[one.name] = self.drivers.get(one.name) != one, one
+                return self._changed_driver(one.name) if changed else ()
+            case StorageCapacity():
+                return self._see_capacity(one)
+            case VolumeAttachment():
+                before = self._attachments.get(one.name)
+                if before != one:
+                    self._detach(before)
+                    self._attachments[one.name] = one
+                    self.attached.put(one.node, one.name, one)
+                    self._attachments_of.put(one.volume, one.name, one)
+                    self._changed_node(one.node)
+                return ()
+
+    def forget(self, kind: str, namespace: str, name: str) -> tuple[PodRecord, ...]:
+        """Remove an object of storage.k8s.io; `kind` is the name of its type."""
+        match kind:
+            case StorageClass.__name__:
+                return self._changed_class(name) if self.classes.pop(name, None) is not None else ()
+            case CsiNode.__name__:
+                self._change_csi_node(name, None)
+            case CsiDriver.__name__:
+                return self._changed_driver(name) if self.drivers.pop(name, None) is not None else ()
+            case StorageCapacity.__name__:
+                before = self._capacity_keys.pop((namespace, name), None)
+                if before is not None:
+                    self.capacities.drop(before.storage_class, (namespace, name))
+                    self.version += 1
+            case VolumeAttachment.__name__:
+                self._detach(self._attachments.pop(name, None))
+        return ()
+
+    def table(self, name: str) -> tuple[ClassVolumes, bool]:
+        """Return the free volumes of a class, and whether their groups changed since the last call."""
+        table = self.tables.get(name)
+        if table is None:
+            table = self.tables[name] = ClassVolumes()
+            table.changed = dict.fromkeys(self.by_class.get(name, {}))
+        return table, table.catch_up(self.by_class.get(name, {}))
+
+    def node_of(self, kind: str, name: str) -> str:
+        """Return the node of a CSINode or an attachment; empty for another object, and for an unknown one."""
+        attachment = self._attachments.get(name) if kind == VolumeAttachment.__name__ else None
+        return name if kind == CsiNode.__name__ else attachment.node if attachment is not None else ""
+
+    def waits_for_consumer(self, claim: VolumeClaim) -> bool:
+        """Return whether an unbound claim is bound for the node of its pod."""
+        of = self.classes.get(claim.storage_class) if claim.storage_class else None
+        return of is not None and of.waits and not claim.volume
+
+    def own_volume(self, claim: VolumeClaim) -> Volume | None:
+        """Return a volume of its class that belongs to an unbound claim; None where none does."""
+        for name in sorted(self._by_ref.get(claim.key, ())):
+            one = self.volumes[name]
+            of_class = one.storage_class == claim.storage_class and one.claim is not None and one.claim.is_to(claim)
+            if of_class and suits(one, claim):
+                return one
+        return None
+
+    def driver_volume(self, key: VolumeClaimKey) -> DriverVolume | None:
+        """Return the volume of a claim as its driver knows it, or one to come; None where none counts."""
+        claim = self.claims.get(key)
+        if claim is None:
+            return None
+        volume = self.volumes.get(claim.volume) if claim.volume else None
+        if volume is not None:
+            return volume.driver
+        of = self.classes.get(claim.storage_class) if claim.storage_class else None
+        return DriverVolume(of.driver, f"\0{claim.namespace}/{claim.name}") if of is not None and of.driver else None
+
+    def released(self, allocation: Allocation) -> tuple[PodRecord, ...]:
+        """Return the pods that may be helped because a pod with this allocation left its row."""
+        found: dict[str, PodRecord] = {}
+        for key in allocation.volumes.keys if allocation.volumes is not None else ():
+            found.update(self._users.get(key, {}))
+        for choice in allocation.choices:
+            volume = self.volumes.get(choice.volume)
+            if volume is not None:
+                waiting = self._waiting_for(volume.storage_class, lambda _: True)
+                found.update((record.pod.uid, record) for record in waiting)
+        return tuple(found.values())
+
+    def _see_capacity(self, one: StorageCapacity) -> tuple[PodRecord, ...]:
+        key = (one.namespace, one.name)
+        before, self._capacity_keys[key] = self._capacity_keys.get(key), one
+        if before == one:
+            return ()
+        if before is not None:
+            self.capacities.drop(before.storage_class, key)
+        self.capacities.put(one.storage_class, key, one)
+        self.version += 1
+        grew = before is None or (one.limit_bytes or 0) > (before.limit_bytes or 0)
+        return tuple(self._waiting_for(one.storage_class, lambda _: True)) if grew else ()
+
+    def _changed_class(self, name: str) -> tuple[PodRecord, ...]:
+        self.version += 1
+        self.used.stale.update(dict.fromkeys(self.used.on))
+        return tuple(self._waiting_for(name, lambda _: True))
+
+    def _changed_driver(self, name: str) -> tuple[PodRecord, ...]:
+        self.version += 1
+        classes = [one.name for one in self.classes.values() if one.provisioner == name]
+        return tuple(record for one in classes for record in self._waiting_for(one, lambda _: True))
+
+    def _change_csi_node(self, name: str, now: CsiNode | None) -> None:
+        before = self.csi_nodes.pop(name, None)
+        if now is not None:
+            self.csi_nodes[name] = now
+        if before != now:
+            none = CsiNode(name)
+            self.plugins_version += (before or none).migrated != (now or none).migrated
+            self._changed_node(name)
+
+    def _changed_node(self, name: str) -> None:
+        self.version += 1
+        self.nodes[name] = None
+
+    def _detach(self, one: VolumeAttachment | None) -> None:
+        if one is not None:
+            self.attached.drop(one.node, one.name)
+            self._attachments_of.drop(one.volume, one.name)
+            self._changed_node(one.node)
+
+    def _note_claim(self, before: VolumeClaim | None, now: VolumeClaim | None) -> None:
+        if before is not None:
+            self._claims_of.drop(before.volume, before.key)
+            self._unbound.drop(before.storage_class, before.key)
+        if now is not None and now.volume:
+            self._claims_of.put(now.volume, now.key, None)
+        for one in (before, now):
+            if one is not None:
+                self.used.stale.update(dict.fromkeys(self.used.rows.get(one.key, ())))
+                self._note_unbound(one.key)
+        self.version += 1
+
+    def _note_unbound(self, key: VolumeClaimKey) -> None:
+        claim = self.claims.get(key)
+        if claim is not None and not claim.bound and key in self._users:
+            self._unbound.put(claim.storage_class, key, None)
+        elif claim is not None:
+            self._unbound.drop(claim.storage_class, key)
+
+    def _take_out(self, volume: Volume) -> None:
+        self.by_class.drop(volume.storage_class, volume.name)
+        if volume.claim is not None:
+            self._by_ref.drop((volume.claim.namespace, volume.claim.name), volume.name)
+
+    def _note_in_table(self, storage_class: str, volume: str) -> None:
+        if storage_class in self.tables:
+            self.tables[storage_class].changed[volume] = None
+
+    def _touch_users(self, volume: str) -> None:
+        self.version += 1
+        for key in self._claims_of.get(volume, {}):
+            self.used.stale.update(dict.fromkeys(self.used.rows.get(key, ())))
+        for one in self._attachments_of.get(volume, {}).values():
+            self.nodes[one.node] = None
+
+    def _waiting_for(self, storage_class: str, fits: Fits) -> Iterator[PodRecord]:
+        """Yield the pods with an unbound claim of this class that fits."""
+        for key in self._unbound.get(storage_class, {}):
+            if fits(self.claims[key]):
+                yield from self._using(key)
 
     def _using(self, key: VolumeClaimKey) -> tuple[PodRecord, ...]:
         return tuple(self._users.get(key, {}).values())

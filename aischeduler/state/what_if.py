@@ -8,7 +8,7 @@ Invariants:
 - Where an exception ends a trial, the changed rows count as changed, so that recovery counts them again.
 - A `Clearing` serves one preemptor on many rows at once: host ports that this pod does not use, and what only scores
   read, do not change. Inside, the filters are called, and the kept results of classes are not read. Each row is judged
-  as if pods had left that row alone; so counts by selector change apart.
+  as if pods had left that row alone; so counts by selector, and the use of volumes, change apart.
 """
 
 from collections.abc import Iterable, Sequence
@@ -97,17 +97,20 @@ class Clearing:
         self._columns = [nodes.column(resource) for resource in running.specs.resources]
         self._used = nodes.used[:, rows]
         self._specs_with_ports = running.specs.holding(asker.host_ports)
+        self._specs_with_volumes = running.specs.with_volumes() if asker.volumes is not None else ()
         self._ports: list[tuple[int, PodSpec, int]] = []
         """What was done with host ports: 1 or -1, the spec of the pod and its row."""
         self._apart = {selector: np.zeros(nodes.width, dtype=np.int64) for selector in counts}
 
     def __enter__(self) -> Self:
         self._nodes.pod_counts.apart = self._apart or None
+        self._nodes.storage.used.apart = {}
         return self
 
     def __exit__(self, *error: object) -> None:
         self._nodes.used[:, self._rows] = self._used
         self._nodes.pod_counts.apart = None
+        self._nodes.storage.used.end_apart()
         for sign, spec, row in reversed(self._ports):
             self._count_ports(spec, row, -sign)
 
@@ -128,6 +131,12 @@ class Clearing:
             count = self._nodes.pod_counts.of(selector)
             counted = np.array([uid in count for uid in self._running.uids_of(slots)], dtype=np.bool_)
             np.add.at(gone, row[counted], -sign)
+        if len(self._specs_with_volumes):
+            with_volumes = np.isin(number, self._specs_with_volumes)
+            for pod_row, pod_number in zip(row[with_volumes].tolist(), number[with_volumes].tolist(), strict=True):
+                volumes = specs.spec(pod_number).volumes
+                assert volumes is not None, "the spec has volumes"
+                self._nodes.storage.used.set_apart(volumes, pod_row, sign)
         if len(self._specs_with_ports):
             with_ports = np.isin(number, self._specs_with_ports)
             for pod_row, pod_number in zip(row[with_ports].tolist(), number[with_ports].tolist(), strict=True):

@@ -19,10 +19,12 @@ from aischeduler.model.events import (
     NodeSeen,
     PodSeen,
     PoolSeen,
+    StorageSeen,
     VolumeClaimSeen,
     VolumeSeen,
 )
 from aischeduler.model.selectors import Operator
+from aischeduler.model.storage_objects import StorageClass
 from aischeduler.model.volumes import Volume, VolumeClaim
 from tests.build import a_node, a_pod, a_pool, a_taint, a_term, expression, tolerates
 
@@ -33,8 +35,9 @@ SNAPSHOT = ClusterSnapshot(
         PoolSeen(a_pool("a", labels={"pool": "a"}, lending_limit={"cpu": 1000}, allowed_namespaces={"team": "a"})),
         NodeSeen(a_node("n1", cpu="4", labels={"pool": "a", "zone": "x"}, taints=(a_taint("closed"),))),
         BudgetSeen(DisruptionBudget("team", "b", "uid-b", None, 2, frozenset(("x",)))),
+        StorageSeen(StorageClass("fast", "csi.example", waits=True)),
+        VolumeSeen(Volume("v", (a_term(expression("zone", Operator.IN, "x")),))),
         VolumeClaimSeen(VolumeClaim("team", "c", "v", bound=True)),
-        VolumeSeen(Volume("v", "spec.nodeAffinity.required")),
         PodSeen(
             a_pod(
                 "p1",
@@ -80,7 +83,7 @@ def test_file_that_ends_inside_a_line_names_the_line() -> None:
 
 
 def test_file_that_lacks_a_line_in_the_middle_is_refused() -> None:
-    with pytest.raises(SnapshotError, match="it has 6 objects and should have 7"):
+    with pytest.raises(SnapshotError, match="it has 7 objects and should have 8"):
         read_lines([*LINES[:3], *LINES[4:]])
 
 

@@ -53,7 +53,7 @@ def test_claim_is_no_finding_but_is_told_as_what_files_do_not_tell(
     assert (status, out) == (0, [])
     assert err[0] == (
         "1 Job/train: spec.template.spec.volumes[0].persistentVolumeClaim: the pods wait until persistentvolumeclaim "
-        '"data" is bound to a volume that every node can use; the files do not show the volume'
+        '"data" is bound, or its class binds it for its first pod; the files do not show that'
     )
 
 

@@ -20,6 +20,11 @@ CONTROLLERS = (
     "namespace-controller",
     "disruption-controller",
 )
+VOLUME_CONTROLLERS = (
+    "persistentvolume-binder-controller",
+    "persistentvolumeclaim-protection-controller",
+    "persistentvolume-protection-controller",
+)
 PEER_QPS = 5_000
 PEER_BURST = 10_000
 
@@ -114,6 +119,17 @@ def kube_controller_manager(binaries: Binaries, files: Files, ports: Ports) -> l
         "--kube-api-qps=2000",
         "--kube-api-burst=4000",
         "--concurrent-job-syncs=20",
+    ]
+
+
+def volume_controllers(binaries: Binaries, files: Files) -> list[str]:
+    """The controllers of claims and volumes, without a port of their own."""
+    return [
+        str(binaries.kube_controller_manager),
+        f"--kubeconfig={files.kubeconfig}",
+        "--secure-port=0",
+        "--leader-elect=false",
+        f"--controllers={','.join(VOLUME_CONTROLLERS)}",
     ]
 
 

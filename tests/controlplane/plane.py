@@ -126,6 +126,11 @@ class ControlPlane:
         """Return kube-scheduler with further flags, for use instead of the part; its log is `peer.log`."""
         return self._scheduler("peer", flags)
 
+    def volume_controllers(self) -> Part:
+        """Return the controllers of claims and volumes, which no other part has: other tests write what they would."""
+        command = commands.volume_controllers(self.binaries, self._files)
+        return self.program("volume-controllers", command, lambda: True)
+
     def stop(self, part: PartName) -> None:
         """Send SIGTERM and wait for the end; an API server with open watches needs up to a minute."""
         self._parts[part].stop()

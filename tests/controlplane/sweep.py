@@ -27,6 +27,8 @@ _DEFINED = (
 _CLUSTER_WIDE = (
     ("v1", "nodes"),
     ("v1", "persistentvolumes"),
+    ("storage.k8s.io/v1", "storageclasses"),
+    ("storage.k8s.io/v1", "csinodes"),
     ("resource.aibee.cn/v1alpha1", "pools"),
     ("node.k8s.io/v1", "runtimeclasses"),
 )

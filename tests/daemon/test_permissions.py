@@ -4,11 +4,12 @@ import asyncio
 
 from structlog.testing import capture_logs
 
-from aischeduler.config.schema import NO_ELECTION, Config, ConstraintRule
+from aischeduler.config.schema import NO_ELECTION, Config
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.gang_resources import gang_resources
-from tests.daemon.cluster import BUDGETS, CLAIMS, NAMESPACES, NODES, POOLS, VOLUMES
+from aischeduler.kube.storage_resources import storage_resources
+from tests.daemon.cluster import BUDGETS, CLAIMS, NAMESPACES, NODES, POOLS
 from tests.kube.api_objects import listing
 from tests.kube.scripted_server import Script, hang, reply, serving, status, until
 
@@ -20,18 +21,20 @@ def a_server() -> Script:
     """Return a server that lets the daemon list and watch everything except claims."""
     script = Script()
     script.always["get", "/version"] = lambda _: reply(200, {"major": "1", "minor": "36"})
-    for path in (*OTHERS, POOLS, VOLUMES, *(one.path for one in gang_resources(GangOwners()))):
+    others = (*gang_resources(GangOwners()), *storage_resources())
+    for path in (*OTHERS, POOLS, *(one.path for one in others)):
         script.always["get", path] = lambda _: reply(200, listing(version=10))
         script.always["watch", path] = lambda _: hang
     script.always["get", CLAIMS] = lambda _: status(403, "Forbidden", REFUSED)
     return script
 
 
-async def test_daemon_that_may_not_list_gangs_logs_each_kind_once_and_decides() -> None:
+async def test_daemon_that_may_not_list_gangs_or_objects_of_storage_logs_each_kind_once_and_decides() -> None:
     stop, script = asyncio.Event(), a_server()
     script.always["get", CLAIMS] = lambda _: reply(200, listing(version=10))
     script.always["watch", CLAIMS] = lambda _: hang
-    for one in gang_resources(GangOwners()):
+    not_needed = [one for one in (*gang_resources(GangOwners()), *storage_resources()) if not one.needed]
+    for one in not_needed:
         script.always["get", one.path] = lambda _: status(403, "Forbidden", REFUSED)
     with capture_logs() as lines:
         async with serving(script) as server, asyncio.timeout(10):
@@ -41,7 +44,7 @@ async def test_daemon_that_may_not_list_gangs_logs_each_kind_once_and_decides() 
             stop.set()
             await task
     told = [line["kind"] for line in lines if line["event"] == "permission missing"]
-    assert sorted(told) == sorted(one.kind for one in gang_resources(GangOwners()))
+    assert sorted(told) == sorted(one.kind for one in not_needed)
 
 
 async def test_daemon_that_may_not_list_claims_logs_it_and_decides_nothing() -> None:
@@ -57,16 +60,3 @@ async def test_daemon_that_may_not_list_claims_logs_it_and_decides_nothing() -> 
     told = next(line for line in lines if line["event"] == "permission missing")
     assert (told["kind"], told["log_level"]) == ("PersistentVolumeClaim", "warning")
     assert REFUSED in told["reason"]
-
-
-async def test_daemon_that_ignores_constraints_lists_no_claims() -> None:
-    stop, script = asyncio.Event(), a_server()
-    config = Config(leader_election=NO_ELECTION, unsupported_constraints=ConstraintRule.IGNORE)
-    async with serving(script) as server, asyncio.timeout(10):
-        daemon = Daemon(server, config, stop)
-        task = asyncio.create_task(daemon.run())
-        await daemon.deciding.wait()
-        stop.set()
-        await task
-    asked = {request.path.partition("?")[0] for request in script.requests}
-    assert asked & {CLAIMS, VOLUMES, *OTHERS} == set(OTHERS)

@@ -12,6 +12,7 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.daemon.startup import check_server
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import AccessError
+from aischeduler.kube.storage_resources import storage_resources
 from tests.kube.scripted_server import Script, Waits, hang, reply, serving, slam, status
 
 
@@ -52,6 +53,8 @@ async def test_daemon_ends_before_it_writes_anything_to_a_server_that_is_too_old
     async with serving(script) as server:
         for kind in ("pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"):
             script.always["get", f"/api/v1/{kind}"] = lambda _: hang
+        for one in storage_resources():
+            script.always["get", one.path] = lambda _: hang
         script.always["get", "/apis/policy/v1/poddisruptionbudgets"] = lambda _: hang
         script.always["get", "/apis/resource.aibee.cn/v1alpha1/pools"] = lambda _: hang
         async with asyncio.timeout(10):

@@ -220,9 +220,10 @@ def test_claim_follows_its_owner_into_another_class() -> None:
     assert binds(session.decide()) == {"high": "n"}
 
 
-def two_pools(**lender: bool) -> Session:
+def two_pools(*, disable_preemption: bool = False) -> Session:
     """Return a lender with the node n, and a pool without nodes that decides first."""
-    session = Session(a_pool("lender", labels={"team": "lender"}, **lender), a_pool("home"))
+    lender = a_pool("lender", labels={"team": "lender"}, disable_preemption=disable_preemption)
+    session = Session(lender, a_pool("home"))
     session.see(a_node("n", cpu="4", labels={"team": "lender", HOST: "n"}))
     return session
 

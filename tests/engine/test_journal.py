@@ -33,15 +33,20 @@ from aischeduler.model.events import (
     PoolUnread,
     Refreshed,
     RefreshFailed,
+    StorageGone,
+    StorageSeen,
     VolumeClaimGone,
     VolumeClaimSeen,
     VolumeGone,
     VolumeSeen,
+    VolumesRefused,
+    VolumesWritten,
 )
 from aischeduler.model.gang import Gang, GangClaim, GangKey, GangSource, TopologyLevel
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import NodeSelectorTerm, Operator, label_selector
+from aischeduler.model.storage_objects import StorageCapacity
 from aischeduler.model.volumes import Volume, VolumeClaim
 from tests.build import a_node, a_pod, a_pool, a_taint, expression, group_rule, tolerates
 
@@ -80,11 +85,15 @@ EVENTS: list[Event] = [
     NamespaceGone("default"),
     VolumeClaimSeen(VolumeClaim("default", "c", "v", bound=True)),
     VolumeClaimGone("default", "c"),
-    VolumeSeen(Volume("v", tied_by="spec.nodeAffinity")),
+    VolumeSeen(Volume("v", (NodeSelectorTerm((expression("zone", Operator.IN, "z1"),)),), {"a": "b"})),
     VolumeGone("v"),
+    StorageSeen(StorageCapacity("team", "c", "fast", label_selector("topology", {"zone": "z1"}, ()), 5)),
+    StorageGone("CsiNode", "n"),
     GangSeen(GANG),
     GangGone(GANG.key),
     BindRefused("uid-p", "n", BindRefusal.TAKEN, "no"),
+    VolumesWritten("uid-p", "run-1", ("7",)),
+    VolumesRefused("uid-p", "run-1", "no"),
     EvictRefused("uid-p", EvictRefusal.BUDGET, "no"),
     PoolRead("a", found=True),
     PoolUnread("a", "no rights"),

@@ -268,7 +268,7 @@ def test_node_that_goes_ends_the_claim_of_the_pair() -> None:
     [
         ("cycle", "propose"),
         ("cycle", "change_state"),
-        ("cycle", "send"),
+        ("cycle", "send_or_delay"),
         ("units", "offer_ends"),
         ("cycle", "renominate"),
     ],

@@ -21,6 +21,7 @@ from aischeduler.kube.pod_reader import PodReader
 from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.refresher import Reflectors, Refresher
 from aischeduler.kube.reporter import EventSource, Reporter
+from aischeduler.kube.volume_binder import VolumeBinder
 from aischeduler.model.actions import (
     Bind,
     Condition,
@@ -97,7 +98,8 @@ class World:
             reflectors = Reflectors(pods, *(Reflector(client, resource, handlers, timing) for resource in others))
             refresher = Refresher(client, reflectors, timing, self.events.append, log)
             binder = Binder(connections, reader.read, timing, BinderOptions(2, self.engine), broken)
-            workers = Workers(binder, evictor, reports, reader, refresher)
+            volumes = VolumeBinder(connections, timing, self.engine, broken)
+            workers = Workers(binder, volumes, evictor, reports, reader, refresher)
             instruments = Instruments(self.failed, lambda *ended: self.observed.append(ended), timing.clock)
             executor = Executor(workers, self.events.append, log, instruments)
             task = asyncio.create_task(executor.run())

@@ -30,11 +30,6 @@ def spread(**parts: Any) -> dict[str, Any]:
     ("spec", "fields"),
     [
         ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}]}, ("spec.resourceClaims",)),
-        ({"volumes": [SETTINGS, CLAIM]}, ("spec.volumes[1].persistentVolumeClaim",)),
-        (
-            {"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]},
-            ("spec.volumes[0].ephemeral",),
-        ),
     ],
 )
 def test_hard_constraint_that_no_plugin_checks_is_found_with_its_field(spec: Any, fields: tuple[str, ...]) -> None:
@@ -50,6 +45,7 @@ def test_hard_constraint_that_no_plugin_checks_is_found_with_its_field(spec: Any
         {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}},
         {"topologySpreadConstraints": [spread(whenUnsatisfiable="DoNotSchedule")], "resourceClaims": []},
         {"topologySpreadConstraints": None, "resourceClaims": None, "volumes": None},
+        {"volumes": [SETTINGS, CLAIM]},
         {"volumes": [SETTINGS, {"name": "tmp", "emptyDir": {}}, {"name": "volumeClaim"}]},
         {"volumes": "volumeClaim"},
         {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}]},
@@ -57,27 +53,6 @@ def test_hard_constraint_that_no_plugin_checks_is_found_with_its_field(spec: Any
 )
 def test_preferences_and_supported_constraints_are_not_found(spec: Any) -> None:
     assert fields_of(decode_pod(api_objects.pod(spec=spec)).spec) == ()
-
-
-def test_pods_that_differ_only_in_such_a_constraint_have_different_specs() -> None:
-    specs = SpecCache()
-    plain, claiming = (decode_pod(api_objects.pod(name, spec={"volumes": [one]}), specs) for name, one in PAIR.items())
-    assert [fields_of(one.spec) for one in (plain, claiming)] == [(), ("spec.volumes[0].persistentVolumeClaim",)]
-    assert plain.spec.key != claiming.spec.key
-
-
-PAIR = {"plain": SETTINGS, "claiming": CLAIM}
-
-
-def test_pods_of_a_stateful_set_share_their_spec_though_each_has_its_own_claim() -> None:
-    specs = SpecCache()
-    first, second = (
-        decode_pod(
-            api_objects.pod(spec={"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]}), specs
-        )
-        for name in ("data-0", "data-1")
-    )
-    assert first.spec is second.spec
 
 
 def test_required_anti_affinity_is_read_with_its_selectors_and_namespaces() -> None:

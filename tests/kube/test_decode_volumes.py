@@ -1,13 +1,40 @@
-"""Watched claims and volumes: their events, and the claims of a pod."""
+"""Watched claims, volumes and objects of storage: their events, and the volumes of a pod."""
 
 import json
 from typing import Any
 
 import pytest
 
-from aischeduler.kube import watched_resources
-from aischeduler.model.events import VolumeClaimGone, VolumeClaimSeen, VolumeGone, VolumeSeen
-from aischeduler.model.volumes import Volume, VolumeClaim, VolumeClaimUse
+from aischeduler.kube import storage_resources
+from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.watched_resources import WatchedResource
+from aischeduler.model.events import (
+    Event,
+    StorageGone,
+    StorageSeen,
+    VolumeClaimGone,
+    VolumeClaimSeen,
+    VolumeGone,
+    VolumeSeen,
+)
+from aischeduler.model.selectors import NodeSelectorTerm, Operator, Requirement, label_selector
+from aischeduler.model.storage_objects import (
+    CsiDriver,
+    CsiNode,
+    StorageCapacity,
+    StorageClass,
+    VolumeAttachment,
+)
+from aischeduler.model.volumes import (
+    ClaimRef,
+    Disk,
+    DiskKind,
+    DriverVolume,
+    PodVolumes,
+    Volume,
+    VolumeClaim,
+    VolumeClaimUse,
+)
 from tests.kube import api_objects
 from tests.kube.api_objects import line, listing
 from tests.kube.reflector_world import World
@@ -16,6 +43,10 @@ from tests.kube.test_decode import decode_pod
 
 CLAIMS = "/api/v1/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
+ZONE = "topology.kubernetes.io/zone"
+GIB = 2**30
+CLAIM = VolumeClaim("team", "data", uid="u-data")
+DISK = Volume("disk")
 
 
 def claim(*, version: int = 1, spec: Any = None, status: Any = None, **metadata: Any) -> dict[str, Any]:
@@ -23,80 +54,308 @@ def claim(*, version: int = 1, spec: Any = None, status: Any = None, **metadata:
     return {"kind": "PersistentVolumeClaim", "metadata": identity, "spec": spec, "status": status}
 
 
-def volume(*, version: int = 1, spec: Any = None, **labels: str) -> dict[str, Any]:
-    metadata = {"name": "disk", "uid": "u-disk", "resourceVersion": str(version), "labels": labels}
-    return {"kind": "PersistentVolume", "metadata": metadata, "spec": spec}
+def volume(*, version: int = 1, spec: Any = None, status: Any = None, labels: Any = None) -> dict[str, Any]:
+    metadata = {"name": "disk", "uid": "u-disk", "resourceVersion": str(version), "labels": labels or {}}
+    return {"kind": "PersistentVolume", "metadata": metadata, "spec": spec, "status": status}
+
+
+def read(resource: WatchedResource[Any], document: dict[str, Any]) -> Event:
+    (event,) = resource.read(json.dumps(document).encode())
+    return event
+
+
+def read_volume(**spec: Any) -> Volume:
+    event = read(storage_resources.volumes(), volume(spec=spec))
+    assert isinstance(event, VolumeSeen)
+    return event.volume
+
+
+def of_kind(kind: str) -> WatchedResource[Any]:
+    return next(one for one in storage_resources.storage_resources() if one.kind == kind)
+
+
+def one_of(key: str, *values: str) -> Requirement:
+    return Requirement(key, Operator.IN, values)
 
 
 async def test_claim_is_observed_as_it_is_created_bound_deleted_and_gone() -> None:
     world, bound = World(), {"spec": {"volumeName": "disk"}, "status": {"phase": "Bound"}}
+    done: dict[str, Any] = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
     world.script.on("get", CLAIMS, reply(200, listing(claim(status={"phase": "Pending"}), version=10)))
     world.script.on(
         "watch",
         CLAIMS,
         stream(
             line("MODIFIED", claim(version=11, **bound)),
-            line("MODIFIED", claim(version=12, deletionTimestamp="2026-01-02T03:04:05Z", **bound)),
-            line("MODIFIED", claim(version=13, spec={"volumeName": "disk"}, status={"phase": "Lost"})),
-            line("DELETED", claim(version=14)),
+            line("MODIFIED", claim(version=12, **bound, **done)),
+            line("MODIFIED", claim(version=13, deletionTimestamp="2026-01-02T03:04:05Z", **bound, **done)),
+            line("MODIFIED", claim(version=14, spec={"volumeName": "disk"}, status={"phase": "Lost"})),
+            line("DELETED", claim(version=15)),
         ),
     )
-    async with world.running(watched_resources.claims()):
-        await until(lambda: len(world.events) == 5)
+    async with world.running(storage_resources.claims()):
+        await until(lambda: len(world.events) == 6)
     assert world.events == [
-        VolumeClaimSeen(VolumeClaim("team", "data")),
-        VolumeClaimSeen(VolumeClaim("team", "data", volume="disk", bound=True)),
-        VolumeClaimSeen(VolumeClaim("team", "data", volume="disk", bound=True, terminating=True)),
-        VolumeClaimSeen(VolumeClaim("team", "data", volume="disk", lost=True)),
+        VolumeClaimSeen(CLAIM),
+        VolumeClaimSeen(VolumeClaim("team", "data", volume="disk", uid="u-data")),
+        VolumeClaimSeen(VolumeClaim("team", "data", volume="disk", bound=True, uid="u-data")),
+        VolumeClaimSeen(VolumeClaim("team", "data", volume="disk", bound=True, terminating=True, uid="u-data")),
+        VolumeClaimSeen(VolumeClaim("team", "data", volume="disk", lost=True, uid="u-data")),
         VolumeClaimGone("team", "data"),
     ]
 
 
-async def test_volume_is_observed_with_the_field_that_ties_it_to_nodes() -> None:
-    world = World()
-    affinity: Any = {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}
-    world.script.on("get", VOLUMES, reply(200, listing(volume(spec={"nodeAffinity": {}}), version=10)))
-    zoned = {"topology.kubernetes.io/zone": "z1"}
+async def test_volume_is_observed_as_it_is_available_taken_and_gone() -> None:
+    world, ref = World(), {"namespace": "team", "name": "data", "uid": "u-data"}
+    world.script.on("get", VOLUMES, reply(200, listing(volume(status={"phase": "Available"}), version=10)))
     world.script.on(
         "watch",
         VOLUMES,
         stream(
-            line("MODIFIED", volume(version=11, spec=affinity)),
-            line("MODIFIED", volume(version=12, **zoned)),
-            line("DELETED", volume(version=13)),
+            line("MODIFIED", volume(version=11, spec={"claimRef": ref}, status={"phase": "Bound"})),
+            line("DELETED", volume(version=12)),
         ),
     )
-    async with world.running(watched_resources.volumes()):
-        await until(lambda: len(world.events) == 4)
+    async with world.running(storage_resources.volumes()):
+        await until(lambda: len(world.events) == 3)
     assert world.events == [
-        VolumeSeen(Volume("disk")),
-        VolumeSeen(Volume("disk", "spec.nodeAffinity.required")),
-        VolumeSeen(Volume("disk", "metadata.labels[topology.kubernetes.io/zone]")),
+        VolumeSeen(Volume("disk", available=True)),
+        VolumeSeen(Volume("disk", claim=ClaimRef("team", "data", "u-data"))),
         VolumeGone("disk"),
     ]
 
 
-def test_claim_of_an_ephemeral_volume_has_the_uid_of_its_pod() -> None:
-    owners = [{"kind": "Pod", "uid": "u-other"}, {"kind": "Pod", "uid": "u-pod", "controller": True}]
-    resource = watched_resources.claims()
-    event = resource.seen_event(resource.object_decoder.decode(json.dumps(claim(ownerReferences=owners))))
-    assert event == VolumeClaimSeen(VolumeClaim("team", "data", controller="u-pod"))
+def test_claim_has_what_decides_which_volumes_fit() -> None:
+    spec = {
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "5Gi"}},
+        "accessModes": ["ReadWriteOnce"],
+        "volumeMode": "Block",
+        "volumeAttributesClassName": "gold",
+        "selector": {"matchLabels": {"disk": "ssd"}},
+    }
+    chosen = {"volume.kubernetes.io/selected-node": "n"}
+    event = read(storage_resources.claims(), claim(spec=spec, annotations=chosen))
+    assert event == VolumeClaimSeen(
+        VolumeClaim(
+            "team",
+            "data",
+            uid="u-data",
+            storage_class="fast",
+            request_bytes=5 * GIB,
+            access_modes=("ReadWriteOnce",),
+            block=True,
+            selector=label_selector("selector", {"disk": "ssd"}, ()),
+            attributes_class="gold",
+            selected_node="n",
+        )
+    )
+
+
+def test_class_of_an_old_claim_is_that_of_its_annotation() -> None:
+    old: dict[str, Any] = {"annotations": {"volume.beta.kubernetes.io/storage-class": ""}}
+    event = read(storage_resources.claims(), claim(spec={"storageClassName": "fast"}, **old))
+    assert event == VolumeClaimSeen(CLAIM)
+
+
+def test_claim_with_a_selector_that_cannot_be_read_takes_no_volume() -> None:
+    event = read(storage_resources.claims(), claim(spec={"selector": {"matchLabels": {"bad key": "x"}}}))
+    assert isinstance(event, VolumeClaimSeen)
+    assert event.claim.selector is not None
+    assert not event.claim.selector.matches({"bad key": "x"})
+
+
+def test_volume_has_its_node_affinity_class_size_and_modes() -> None:
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n"]}
+    found = read_volume(
+        nodeAffinity={"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
+        storageClassName="local",
+        capacity={"storage": "10Gi"},
+        accessModes=["ReadWriteOnce", "ReadOnlyMany"],
+        csi={"driver": "csi.example", "volumeHandle": "v-1"},
+    )
+    assert found == Volume(
+        "disk",
+        (NodeSelectorTerm((one_of("kubernetes.io/hostname", "n"),)),),
+        storage_class="local",
+        capacity_bytes=10 * GIB,
+        access_modes=("ReadWriteOnce", "ReadOnlyMany"),
+        driver=DriverVolume("csi.example", "v-1"),
+    )
+
+
+def test_volume_without_required_node_affinity_is_usable_everywhere() -> None:
+    assert [read_volume(), read_volume(nodeAffinity={})] == [DISK, DISK]
+    assert read_volume(nodeAffinity={"required": {"nodeSelectorTerms": []}}).affinity == ()
 
 
 @pytest.mark.parametrize(
-    ("volumes", "claims"),
+    ("source", "labels", "driver"),
     [
-        (None, ()),
-        ([{"name": "settings", "configMap": {"name": "volumeClaim"}}], ()),
+        ({"gcePersistentDisk": {"pdName": "d"}}, {ZONE: "us-a-1"}, "projects/UNSPECIFIED/zones/us-a-1/disks/d"),
+        ({"gcePersistentDisk": {"pdName": "d"}}, {}, "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"),
         (
-            [{"name": "a", "emptyDir": {}}, {"name": "b", "persistentVolumeClaim": {"claimName": "data-0"}}],
+            {"gcePersistentDisk": {"pdName": "d"}},
+            {ZONE: "us-a-1__us-a-2"},
+            "projects/UNSPECIFIED/regions/us-a/disks/d",
+        ),
+        ({"awsElasticBlockStore": {"volumeID": "vol-1"}}, {}, "vol-1"),
+        ({"awsElasticBlockStore": {"volumeID": "aws://z/vol-1"}}, {}, "vol-1"),
+        ({"azureDisk": {"diskURI": "/disks/d", "kind": "Managed"}}, {}, "/disks/d"),
+        ({"cinder": {"volumeID": "c-1"}}, {}, "c-1"),
+        ({"portworxVolume": {"volumeID": "p-1"}}, {}, "p-1"),
+        ({"azureDisk": {"diskURI": "/disks/d", "kind": "Dedicated"}}, {}, None),
+        ({"awsElasticBlockStore": {"volumeID": "aws://z/disk"}}, {}, None),
+        ({"nfs": {"server": "s", "path": "/"}}, {}, None),
+    ],
+)
+def test_disk_of_an_in_tree_plugin_is_known_as_its_driver_knows_it(
+    source: Any, labels: dict[str, str], driver: str | None
+) -> None:
+    event = read(storage_resources.volumes(), volume(spec=source, labels=labels))
+    assert isinstance(event, VolumeSeen)
+    assert (event.volume.driver.handle if event.volume.driver is not None else None) == driver
+
+
+def test_zone_of_an_in_tree_volume_is_that_of_its_driver_where_that_is_installed() -> None:
+    expression = {"key": ZONE, "operator": "In", "values": ["z1"]}
+    named = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    found = read_volume(awsElasticBlockStore={"volumeID": "v"}, nodeAffinity=named)
+    zone = "topology.ebs.csi.aws.com/zone"
+    assert (found.plugin, found.migrated) == ("kubernetes.io/aws-ebs", (NodeSelectorTerm((one_of(zone, "z1"),)),))
+    labelled = read(storage_resources.volumes(), volume(spec={"cinder": {"volumeID": "v"}}, labels={ZONE: "z2__z1"}))
+    assert isinstance(labelled, VolumeSeen)
+    term = NodeSelectorTerm((one_of("topology.cinder.csi.openstack.org/zone", "z1", "z2"),))
+    assert (labelled.volume.affinity, labelled.volume.migrated) == (None, (term,))
+
+
+def test_claim_of_an_ephemeral_volume_has_the_uid_of_its_pod() -> None:
+    owners = [{"kind": "Pod", "uid": "u-other"}, {"kind": "Pod", "uid": "u-pod", "controller": True}]
+    event = read(storage_resources.claims(), claim(ownerReferences=owners))
+    assert event == VolumeClaimSeen(VolumeClaim("team", "data", controller="u-pod", uid="u-data"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "found"),
+    [
+        (
+            "StorageClass",
+            {
+                "metadata": {"name": "x"},
+                "provisioner": "csi.example",
+                "volumeBindingMode": "WaitForFirstConsumer",
+                "allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}],
+            },
+            StorageClass("x", "csi.example", "csi.example", True, (NodeSelectorTerm((one_of("zone", "a", "b"),)),)),
+        ),
+        (
+            "StorageClass",
+            {"metadata": {"name": "x"}, "provisioner": "kubernetes.io/gce-pd", "volumeBindingMode": "Immediate"},
+            StorageClass("x", "kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+        ),
+        (
+            "CSINode",
+            {
+                "metadata": {
+                    "name": "x",
+                    "annotations": {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/a,kubernetes.io/b"},
+                },
+                "spec": {"drivers": [{"name": "d", "allocatable": {"count": 3}}, {"name": "without-limit"}]},
+            },
+            CsiNode("x", {"d": 3}, frozenset(("kubernetes.io/a", "kubernetes.io/b"))),
+        ),
+        ("CSINode", {"metadata": {"name": "x"}, "spec": {"drivers": []}}, CsiNode("x")),
+        ("CSIDriver", {"metadata": {"name": "x"}, "spec": {"storageCapacity": True}}, CsiDriver("x", True)),
+        ("CSIDriver", {"metadata": {"name": "x"}, "spec": {}}, CsiDriver("x")),
+        (
+            "CSIStorageCapacity",
+            {
+                "metadata": {"name": "x", "namespace": "ns"},
+                "storageClassName": "fast",
+                "nodeTopology": {"matchLabels": {"zone": "a"}},
+                "capacity": "10Gi",
+                "maximumVolumeSize": "5Gi",
+            },
+            StorageCapacity("ns", "x", "fast", label_selector("topology", {"zone": "a"}, ()), 5 * GIB),
+        ),
+        (
+            "CSIStorageCapacity",
+            {"metadata": {"name": "x", "namespace": "ns"}, "storageClassName": "fast", "capacity": "10Gi"},
+            StorageCapacity("ns", "x", "fast", None, 10 * GIB),
+        ),
+        (
+            "VolumeAttachment",
+            {
+                "metadata": {"name": "x"},
+                "spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "disk"}},
+            },
+            VolumeAttachment("x", "d", "n", "disk"),
+        ),
+    ],
+)
+def test_object_of_storage_is_observed(kind: str, document: dict[str, Any], found: Any) -> None:
+    resource = of_kind(kind)
+    assert read(resource, document) == StorageSeen(found)
+    assert resource.gone_event("ns", "x", "u") == StorageGone(type(found).__name__, "x", "ns")
+
+
+def test_attachment_of_a_volume_without_an_object_tells_nothing() -> None:
+    document = {"metadata": {"name": "x"}, "spec": {"attacher": "d", "nodeName": "n", "source": {}}}
+    assert of_kind("VolumeAttachment").read(json.dumps(document).encode()) == ()
+
+
+def test_only_claims_and_volumes_are_needed() -> None:
+    needed = [one.kind for one in storage_resources.storage_resources() if one.needed]
+    assert needed == ["PersistentVolume", "PersistentVolumeClaim"]
+
+
+DATA = {"name": "b", "persistentVolumeClaim": {"claimName": "data-0"}}
+RBD = {"monitors": ["m1", "m2"], "image": "i", "readOnly": True}
+
+
+@pytest.mark.parametrize(
+    ("volumes", "claims", "disks"),
+    [
+        (
+            [{"name": "a", "emptyDir": {}}, DATA],
             (VolumeClaimUse("spec.volumes[1].persistentVolumeClaim", "data-0"),),
+            (),
         ),
         (
             [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}],
             (VolumeClaimUse("spec.volumes[0].ephemeral", "p-scratch", owned=True),),
+            (),
+        ),
+        ([{"name": "a", "rbd": RBD}], (), (Disk(DiskKind.RBD, "rbd/i", True, ("m1", "m2")),)),
+        ([{"name": "a", "iscsi": {"iqn": "q"}}], (), (Disk(DiskKind.ISCSI, "q"),)),
+        (
+            [{"name": "a", "awsElasticBlockStore": {"volumeID": "v"}}],
+            (),
+            (Disk(DiskKind.EBS, "v", driver=DriverVolume("ebs.csi.aws.com", "v")),),
         ),
     ],
 )
-def test_pod_has_the_claims_of_its_volumes(volumes: Any, claims: tuple[VolumeClaimUse, ...]) -> None:
-    assert decode_pod(api_objects.pod("p", spec={"volumes": volumes})).volume_claims == claims
+def test_pod_has_the_claims_and_disks_of_its_volumes(
+    volumes: Any, claims: tuple[VolumeClaimUse, ...], disks: tuple[Disk, ...]
+) -> None:
+    found = decode_pod(api_objects.pod("p", spec={"volumes": volumes}))
+    assert found.spec.volumes == PodVolumes(found.namespace, claims, disks)
+    assert found.volume_claims == claims
+
+
+@pytest.mark.parametrize(
+    "volumes", [None, [{"name": "settings", "configMap": {"name": "volumeClaim"}}], "volumeClaim", [{"name": "rbd"}]]
+)
+def test_pod_whose_volumes_decide_nothing_has_none(volumes: Any) -> None:
+    assert decode_pod(api_objects.pod("p", spec={"volumes": volumes})).spec.volumes is None
+
+
+def test_pods_of_a_stateful_set_are_of_classes_of_their_own_because_each_has_its_own_claim() -> None:
+    specs = SpecCache()
+    first, second, again = (
+        decode_pod(api_objects.pod(spec={"volumes": [{**DATA, "persistentVolumeClaim": {"claimName": name}}]}), specs)
+        for name in ("data-0", "data-1", "data-0")
+    )
+    assert first.spec.key != second.spec.key
+    assert first.spec == again.spec
+    assert first.spec.request is second.spec.request

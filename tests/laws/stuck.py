@@ -53,7 +53,9 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
     first: dict[tuple[object, ...], PodRecord] = {}
     for name in sorted(cluster.queues):
         for record in sorted(cluster.queues[name].records(), key=lambda r: r.order):
-            if class_key(record) in deferred.counted.get(name, ()):
+            if class_key(record) in deferred.counted.get(name, ()) or record.pod.uid in deferred.rechecking.get(
+                name, ()
+            ):
                 continue
             chain = (record.home, record.pod.spec.key, record.pod.preempts)
             if record.leads is not None:

@@ -18,8 +18,8 @@ from aischeduler.plugins.inter_pod_affinity import InterPodAffinity
 from aischeduler.state.running_pods import RunningFacts, RunningPods
 from aischeduler.state.what_if import Clearing, Trial
 from tests import seeds
+from tests.affinity_oracle import AFFINITY, Reference
 from tests.build import a_node, a_pod, on_row, replace
-from tests.plugins.affinity_reference import AFFINITY, Reference
 from tests.plugins.affinity_scene import Scene, term
 
 PODS_MAX = 12

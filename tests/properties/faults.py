@@ -51,6 +51,9 @@ MODULES: Final = (
         "pool_status",
         "units",
         "queueing_hints",
+        "permits",
+        "volume_binding",
+        "volume_claims",
     ),
 )
 """Modules of the engine in which every call of a function of the engine or of a policy may raise."""

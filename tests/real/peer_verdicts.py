@@ -28,6 +28,12 @@ NOMINATED: Final = re.compile(r" preemption: nominated to node \S+, waits for (\
 LEAVING: Final = re.compile(r" preemption: nominated to node \S+, waits for pods that are leaving\.?$")
 """A clause of ours; kube-scheduler searches victims beside pods that are leaving, and the states leave it none."""
 NO_VICTIMS: Final = re.compile(r" preemption: .* No preemption victims found for incoming pod.*$")
+OUR_CLAIM: Final = re.compile(r"^spec\.volumes\[\d+\]\.\w+: (.*); the pod is held$")
+"""The reason of ours for a claim that allows no node."""
+THEIR_CLAIM: Final = re.compile(
+    r"^0/\d+ nodes are available: ((?:persistentvolume|pod has unbound immediate).*?)\.(?: preemption: .*| not found)?$"
+)
+"""That of kube-scheduler, which speaks of all nodes, and of a preemption that it cannot judge."""
 REPORTS_MAX: Final = int(os.environ.get("AI_SCHEDULER_REPORTS", "5"))
 """How many disagreements are told in full."""
 
@@ -48,7 +54,8 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The message as kube-scheduler writes it for a pod without device claims."""
-        return NOMINATED.sub("", WITHOUT_CLAIMS.sub("", self.message)).removeprefix(OUR_POOL).rstrip(". ")
+        text = NOMINATED.sub("", WITHOUT_CLAIMS.sub("", self.message)).removeprefix(OUR_POOL).rstrip(". ")
+        return THEIR_CLAIM.sub(r"\1", OUR_CLAIM.sub(r"\1", text))
 
 
 def our_victims(message: str) -> int | None:

@@ -29,6 +29,7 @@ SETTLE_SECONDS = 0.1
 """How much time passes in one `settle`."""
 
 PLACES: Mapping[str, tuple[str, str]] = {
+    "CSINode": ("/apis/storage.k8s.io/v1", "csinodes"),
     "ConfigMap": ("/api/v1", "configmaps"),
     "Event": ("/apis/events.k8s.io/v1", "events"),
     "Job": ("/apis/batch/v1", "jobs"),
@@ -44,9 +45,10 @@ PLACES: Mapping[str, tuple[str, str]] = {
     "PodGroup.scheduling.x-k8s.io": ("/apis/scheduling.x-k8s.io/v1alpha1", "podgroups"),
     "Pool": ("/apis/resource.aibee.cn/v1alpha1", "pools"),
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
+    "StorageClass": ("/apis/storage.k8s.io/v1", "storageclasses"),
 }
 
-CLUSTER_SCOPED = ("Namespace", "Node", "PersistentVolume", "Pool", "PriorityClass")
+CLUSTER_SCOPED = ("CSINode", "Namespace", "Node", "PersistentVolume", "Pool", "PriorityClass", "StorageClass")
 
 
 def kind_of(document: Json) -> str:

@@ -1,0 +1,102 @@
+"""Claims of pods that do not allow any node, and changes of the objects of storage.
+
+Invariants:
+- A claim, class or volume that was not seen holds the pod, and only that: nothing that cannot be undone follows.
+- The reason has kube-scheduler's words, after the path of the field.
+
+Source: PreFilter of kube-scheduler's VolumeRestrictions, VolumeBinding and VolumeZone, in this order.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.model.events import (
+    StorageEvent,
+    StorageGone,
+    StorageSeen,
+    VolumeClaimGone,
+    VolumeClaimSeen,
+    VolumeGone,
+    VolumeSeen,
+)
+from aischeduler.model.pod import Pod
+from aischeduler.model.storage_objects import CsiNode, VolumeAttachment
+from aischeduler.model.volumes import VolumeClaim, VolumeClaimUse
+from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.storage import Storage
+
+UNBOUND: str = "pod has unbound immediate PersistentVolumeClaims"
+
+
+def unusable_claim(storage: Storage, pod: Pod) -> str:
+    """Return why a claim of the pod allows no node, with the path of its field; empty where each allows some."""
+    uses = [(use, storage.claims.get((pod.namespace, use.name))) for use in pod.volume_claims]
+    rules: tuple[Callable[[Storage, Pod, VolumeClaimUse, VolumeClaim | None], str], ...]
+    rules = (_missing, _unusable, _unbound, _without_volume)
+    for rule in rules:
+        for use, claim in uses:
+            why = rule(storage, pod, use, claim)
+            if why:
+                return f"{use.field}: {why}"
+    return ""
+
+
+def storage_changed(cluster: Cluster, event: StorageEvent) -> tuple[PodRecord, ...]:
+    """Store a changed object of storage; return the pods that this may help or hinder."""
+    storage = cluster.storage
+    match event:
+        case VolumeClaimSeen(claim):
+            return storage.see_claim(claim)
+        case VolumeClaimGone(namespace, name):
+            return storage.forget_claim((namespace, name))
+        case VolumeSeen(volume):
+            return storage.see_volume(volume)
+        case VolumeGone(name):
+            return storage.forget_volume(name)
+        case StorageSeen(one):
+            users = storage.see(one)
+            if isinstance(one, CsiNode | VolumeAttachment):
+                _offer(cluster, one.name if isinstance(one, CsiNode) else one.node)
+            return users
+        case StorageGone(kind, name, namespace):
+            node = storage.node_of(kind, name)
+            users = storage.forget(kind, namespace, name)
+            _offer(cluster, node)
+            return users
+        case _:
+            assert_never(event)
+
+
+def _offer(cluster: Cluster, node: str) -> None:
+    """Offer the room of a node that may take more volumes."""
+    if cluster.nodes.has(node):
+        cluster.row_changed(cluster.nodes.rows[node])
+
+
+def _missing(storage: Storage, pod: Pod, use: VolumeClaimUse, claim: VolumeClaim | None) -> str:  # noqa: ARG001 - as the other rules
+    return f'persistentvolumeclaim "{use.name}" not found' if claim is None and not use.owned else ""
+
+
+def _unusable(storage: Storage, pod: Pod, use: VolumeClaimUse, claim: VolumeClaim | None) -> str:  # noqa: ARG001
+    if claim is None:
+        return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
+    if claim.lost:
+        return f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume "{claim.volume}"'
+    if claim.terminating:
+        return f'persistentvolumeclaim "{use.name}" is being deleted'
+    if use.owned and claim.controller != pod.uid:
+        whose = f"PVC {claim.namespace}/{claim.name} was not created for pod {pod.namespace}/{pod.name}"
+        return f"{whose} (pod is not owner)"
+    return ""
+
+
+def _unbound(storage: Storage, pod: Pod, use: VolumeClaimUse, claim: VolumeClaim | None) -> str:  # noqa: ARG001
+    waits = claim is not None and (claim.bound or storage.waits_for_consumer(claim))
+    return "" if waits else UNBOUND
+
+
+def _without_volume(storage: Storage, pod: Pod, use: VolumeClaimUse, claim: VolumeClaim | None) -> str:  # noqa: ARG001
+    if claim is None or use.owned or not claim.volume or claim.volume in storage.volumes:
+        return ""
+    return f'persistentvolume "{claim.volume}" not found'

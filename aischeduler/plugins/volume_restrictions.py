@@ -1,0 +1,102 @@
+"""VolumeRestrictions: a disk, or a claim for one pod, is not used by two pods.
+
+Source: kube-scheduler's VolumeRestrictions.
+"""
+
+from collections import Counter
+from typing import Final
+
+import numpy as np
+
+from aischeduler.framework.node_view import NodeView
+from aischeduler.framework.plugin import PreFilterState
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.volumes import ONE_POD, Disk, DiskKind, PodVolumes, VolumeClaimKey
+from aischeduler.state.counted_pods import Counted
+from aischeduler.state.label_index import Mask
+from aischeduler.state.node_table import NodeTable
+
+DISK_IN_USE: Final = "node(s) had no available disk"
+CLAIM_IN_USE: Final = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+KINDS: Final = frozenset((DiskKind.GCE_PD, DiskKind.EBS, DiskKind.ISCSI, DiskKind.RBD))
+"""The disks that only one pod of a node uses, but for reading."""
+
+
+class VolumeRestrictions:
+    """Filter nodes where a pod uses the same disk, and all nodes while another pod uses the same claim for one pod."""
+
+    name = "VolumeRestrictions"
+
+    def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
+        """Return whether the pod has such volumes."""
+        return spec.volumes is not None
+
+    def counts(self, spec: PodSpec) -> tuple[Counted, ...]:
+        """Return no selectors: what counts are claims and disks."""
+        return ()
+
+    def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
+        """Return the volumes that must not be used twice; their use is read when rows are asked for."""
+        version = nodes.storage.version
+        if isinstance(before, RestrictionsState) and before.version == version:
+            return before
+        assert spec.volumes is not None, "the pod has volumes"
+        return RestrictionsState(spec.volumes, nodes, version)
+
+
+class RestrictionsState:
+    """The disks and the claims for one pod that a class of pods uses."""
+
+    def __init__(self, volumes: PodVolumes, nodes: NodeTable, version: int) -> None:
+        self.version = version
+        self._used = nodes.storage.used
+        self._disks = [disk for disk in volumes.disks if disk.kind in KINDS]
+        names = dict.fromkeys((volumes.namespace, use.name) for use in volumes.claims if not use.owned)
+        claims = nodes.storage.claims
+        self._claims = [key for key in names if key in claims and ONE_POD in claims[key].access_modes]
+
+    def filter(self, at: NodeView) -> Mask:
+        """Return a mask of the rows on which no other pod stands in the way."""
+        mask = self._without_disks(at)
+        for key in self._claims:
+            mask = mask & self._unused(key, at)
+        return mask
+
+    def resolvable(self, at: NodeView) -> Mask:
+        """Return a mask of all rows: a pod that leaves frees its volumes."""
+        return np.ones(len(at), dtype=np.bool_)
+
+    def reasons(self, at: NodeView) -> Counter[str]:
+        """Count each row for its disks, else for its claims."""
+        free = self._without_disks(at)
+        claimed = free & ~self.filter(at)
+        return +Counter({DISK_IN_USE: int(np.count_nonzero(~free)), CLAIM_IN_USE: int(np.count_nonzero(claimed))})
+
+    def _without_disks(self, at: NodeView) -> Mask:
+        """Return a mask of the rows where no pod uses one of the disks."""
+        taken: set[int] = set()
+        for disk in self._disks:
+            for other in self._used.disks.get((disk.kind, disk.name), ()):
+                if conflict(disk, other):
+                    pods = self._used.rows[other]
+                    taken.update(row for row in pods if pods[row] > self._used.gone(other, row))
+        return ~np.isin(at.rows, list(taken)) if taken else np.ones(len(at), dtype=np.bool_)
+
+    def _unused(self, key: VolumeClaimKey, at: NodeView) -> Mask:
+        """Return a mask of the rows where no pod uses the claim; in a search, each row as if pods had left it alone."""
+        pods = self._used.rows.get(key)
+        if not pods:
+            return np.ones(len(at), dtype=np.bool_)
+        total = pods.total()
+        return np.isin(at.rows, [row for row in pods if self._used.gone(key, row) == total])
+
+
+def conflict(disk: Disk, other: Disk) -> bool:
+    """Return whether two pods of a node may not use these disks of one kind and name."""
+    if disk.kind is DiskKind.EBS:
+        return True
+    if disk.kind is DiskKind.RBD and not set(disk.monitors) & set(other.monitors):
+        return False
+    return not (disk.read_only and other.read_only)

@@ -1,0 +1,111 @@
+"""How many volumes of each CSI driver are attached to each node, and how many it can take.
+
+Invariants:
+- A volume counts once per node, however many pods there use it.
+- An attachment counts where no pod on the node uses its volume.
+- Rows are read again only where pods, claims, volumes, attachments or limits changed.
+
+Source: kube-scheduler's NodeVolumeLimits.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from aischeduler.model.volumes import Disk, DriverVolume, PodVolumes
+from aischeduler.state.label_index import Mask, Rows
+from aischeduler.state.volume_use import Used
+
+if TYPE_CHECKING:
+    from aischeduler.state.node_table import NodeTable
+    from aischeduler.state.storage import Storage
+
+Counts = npt.NDArray[np.int64]
+NO_LIMIT: Final = 2**40
+
+
+class VolumeLimits:
+    """The attached volumes by row and driver."""
+
+    def __init__(self) -> None:
+        self._width = 0
+        self._attached: dict[str, Counts] = {}
+        """Driver -> per row the number of attached volumes."""
+        self._limits: dict[str, Counts] = {}
+        self._volumes: dict[int, frozenset[DriverVolume]] = {}
+        """Row -> the volumes that pods there use."""
+        self._rows_with: dict[DriverVolume, set[int]] = {}
+
+    def fits(self, volumes: PodVolumes, rows: Rows, nodes: "NodeTable") -> Mask:
+        """Return a mask as long as `rows`, True where a pod with these volumes exceeds no limit."""
+        self._catch_up(nodes)
+        wanted = set(_volumes_of(volumes, nodes.storage))
+        mask = np.ones(len(rows), dtype=np.bool_)
+        for driver in {one.driver for one in wanted} & self._limits.keys():
+            new = np.zeros(len(rows), dtype=np.int64)
+            for one in wanted:
+                if one.driver == driver:
+                    new += ~np.isin(rows, list(self._rows_with.get(one, ())))
+            attached = self._attached.get(driver)
+            there = attached[rows] if attached is not None else 0
+            mask &= (new == 0) | (there + new <= self._limits[driver][rows])
+        return mask
+
+    def _catch_up(self, nodes: "NodeTable") -> None:
+        storage = nodes.storage
+        if self._width != nodes.width:
+            self._width = nodes.width
+            for kept in (self._attached, self._limits, self._volumes, self._rows_with):
+                kept.clear()
+            stale = dict.fromkeys(nodes.rows.values())
+        else:
+            stale = {**storage.used.stale, **{nodes.rows[name]: None for name in storage.nodes if name in nodes.rows}}
+        storage.used.stale, storage.nodes = {}, {}
+        for row in stale:
+            self._read(row, nodes)
+
+    def _read(self, row: int, nodes: "NodeTable") -> None:
+        storage, name = nodes.storage, nodes.names[row]
+        used = frozenset(_each(storage.used.left_on(row), storage))
+        before = self._volumes.pop(row, frozenset())
+        for one in before - used:
+            self._rows_with[one].discard(row)
+            if not self._rows_with[one]:
+                del self._rows_with[one]
+        for one in used - before:
+            self._rows_with.setdefault(one, set()).add(row)
+        if used:
+            self._volumes[row] = used
+        csi_node = storage.csi_nodes.get(name)
+        counts = Counter(one.driver for one in {*used, *_attachments(name, storage)})
+        self._write(self._attached, row, counts, 0)
+        self._write(self._limits, row, csi_node.limits if csi_node is not None else {}, NO_LIMIT)
+
+    def _write(self, columns: dict[str, Counts], row: int, values: Mapping[str, int], other: int) -> None:
+        for driver in values:
+            if driver not in columns:
+                columns[driver] = np.full(self._width, other, dtype=np.int64)
+        for driver, column in columns.items():
+            column[row] = values.get(driver, other)
+
+
+def _each(used: Iterable[Used], storage: "Storage") -> Iterator[DriverVolume]:
+    for one in used:
+        found = one.driver if isinstance(one, Disk) else storage.driver_volume(one)
+        if found is not None:
+            yield found
+
+
+def _volumes_of(volumes: PodVolumes, storage: "Storage") -> Iterator[DriverVolume]:
+    return _each((*volumes.keys, *volumes.disks), storage)
+
+
+def _attachments(node: str, storage: "Storage") -> Iterator[DriverVolume]:
+    """Yield the volumes that are attached to a node; those of in-tree plugins do not count."""
+    for one in storage.attached.get(node, {}).values():
+        volume = storage.volumes.get(one.volume)
+        if volume is not None and volume.driver is not None and not volume.plugin:
+            yield DriverVolume(one.driver, volume.driver.handle)

@@ -1,0 +1,87 @@
+"""The rows on which volumes can be used, by their node affinity.
+
+Invariant: what is kept holds for one version of labels, rows and replaced plugins.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from cachetools import LRUCache
+
+from aischeduler.model.selectors import NodeSelectorTerm, Operator
+from aischeduler.state.class_volumes import Affinity, ClassVolumes, GroupRows
+from aischeduler.state.label_index import Mask, Rows, term_mask
+
+if TYPE_CHECKING:
+    from aischeduler.state.node_table import NodeTable
+
+MASKS_MAX: Final = 128
+"""The most affinities whose masks are kept."""
+
+
+class VolumeTopology:
+    """The rows by affinity, kept until a label, a row or a replaced plugin changes."""
+
+    def __init__(self) -> None:
+        self._versions: tuple[int, ...] = ()
+        self._masks: LRUCache[Affinity, Mask] = LRUCache(MASKS_MAX)
+        self._replaced: dict[str, Rows] = {}
+        self._of_class: dict[str, GroupRows] = {}
+
+    def mask(self, affinity: Affinity, nodes: "NodeTable") -> Mask:
+        """Return a mask over all rows, True where the volume can be used; the caller must not change it."""
+        self._catch_up(nodes)
+        mask = self._masks.get(affinity)
+        if mask is None:
+            mask = self._masks[affinity] = _any_term(affinity.terms, nodes)
+            if affinity.plugin and affinity.migrated != affinity.terms:
+                rows = self._rows_that_replaced(affinity.plugin, nodes)
+                mask[rows] = _any_term(affinity.migrated, nodes)[rows]
+        return mask
+
+    def of_class(self, name: str, table: ClassVolumes, nodes: "NodeTable", *, changed: bool) -> GroupRows:
+        """Return the rows of each group of a class; its groups have `changed` since the last call."""
+        self._catch_up(nodes)
+        found = None if changed else self._of_class.get(name)
+        if found is None:
+            rows = [self._rows(affinity, nodes) for affinity in table.affinities]
+            groups = np.repeat(np.arange(len(rows)), [len(one) for one in rows])
+            every = np.concatenate(rows) if rows else np.zeros(0, dtype=np.intp)
+            found = self._of_class[name] = GroupRows(groups, every, nodes.width)
+        return found
+
+    def _catch_up(self, nodes: "NodeTable") -> None:
+        versions = (nodes.static_version, nodes.width, nodes.storage.plugins_version)
+        if versions != self._versions:
+            self._versions = versions
+            self._masks.clear()
+            self._replaced.clear()
+            self._of_class.clear()
+
+    def _rows(self, affinity: Affinity, nodes: "NodeTable") -> Rows:
+        """Return the rows of an affinity; the usual one of a local volume, one label of one value, is looked up."""
+        terms = affinity.terms
+        if terms is not None and len(terms) == 1 and not affinity.plugin and not terms[0].fields:
+            expressions = terms[0].expressions
+            if len(expressions) == 1 and expressions[0].operator is Operator.IN:
+                one = expressions[0]
+                return np.array(nodes.labels.rows_with(one.key, one.values), dtype=np.intp)
+        return np.flatnonzero(self.mask(affinity, nodes) & nodes.alive)
+
+    def _rows_that_replaced(self, plugin: str, nodes: "NodeTable") -> Rows:
+        rows = self._replaced.get(plugin)
+        if rows is None:
+            names = (one.name for one in nodes.storage.csi_nodes.values() if plugin in one.migrated)
+            found = sorted(nodes.rows[name] for name in names if name in nodes.rows)
+            rows = self._replaced[plugin] = np.array(found, dtype=np.intp)
+        return rows
+
+
+def _any_term(terms: tuple[NodeSelectorTerm, ...] | None, nodes: "NodeTable") -> Mask:
+    """Return a new mask of the rows that satisfy one of the terms; all rows where there is no affinity."""
+    if terms is None:
+        return np.ones(nodes.width, dtype=np.bool_)
+    mask = np.zeros(nodes.width, dtype=np.bool_)
+    for term in terms:
+        mask |= term_mask(term, nodes.labels, nodes.rows)
+    return mask
