@@ -51,6 +51,8 @@ class GangWorld(World):
         self.gangs: dict[GangKey, Gang] = {}
         self.whole: set[GangKey] = set()
         """The gangs that were whole, and of which a pod is still on a node, or sent to one."""
+        self._decided: dict[GangKey, int] = {}
+        """The gangs of which pods are on their way to nodes -> the minimum by which these were sent."""
         self._anew = False
         """Whether the scheduler is new and has not decided yet."""
         super().__init__(often=often)
@@ -89,17 +91,22 @@ class GangWorld(World):
         sent = {bind.pod.uid for bind in self.binds}
         for key, pods in self.members().items():
             on_nodes = [pod for pod in pods if pod.node_name]
-            gang = self.gang_of(pods[0])
-            if not on_nodes and sent.isdisjoint(pod.uid for pod in pods):
+            arrived, gang = sent.isdisjoint(pod.uid for pod in pods), self.gang_of(pods[0])
+            least = [self._decided[key]] if key in self._decided else []
+            least += [gang.min_member] if gang is not None else []
+            if not on_nodes and arrived:
                 self.whole.discard(key)
-            elif gang is not None and len(on_nodes) >= gang.min_member:
+            elif least and len(on_nodes) >= min(least):
                 self.whole.add(key)
+            if arrived:
+                self._decided.pop(key, None)
 
     def conclude(self, number: int, wish: BindRefusal | None) -> None:
         super().conclude(number, wish)
         self._follow()
 
     def restart_scheduler(self) -> None:
+        self._decided.clear()  # a new scheduler does not know it
         super().restart_scheduler()
         self._anew = True
 
@@ -124,6 +131,7 @@ class GangWorld(World):
             assert unit is not None
             placed = sum(one.counted is not None and not self._leaves(one.pod) for one in unit.members.values())
             least = unit.gang.min_member if unit.gang is not None else 0
+            self._decided[action.pod.gang.key] = least
             assert unit.started or placed >= least, f"{action.pod.uid} is bound as one of {placed} of {least}"
         if isinstance(action, Evict) and action.victim.gang is not None:
             self._check_loss(action)
