@@ -61,7 +61,7 @@ def namespace_seen(cluster: Cluster, name: str, labels: Labels) -> None:
     """Store a namespace as it is now; a pool may allow its pods now, or no longer."""
     before = cluster.namespaces.get(name)
     if before != labels:
-        cluster.nodes.pod_counts.namespace_changed(name, before, labels)
+        _count_namespace(cluster, name, labels)
         namespace_relabelled(cluster, name, before, labels)
     for pool in cluster.pools.names():
         allowed = cluster.pools.pools[pool].allowed_namespaces
@@ -71,7 +71,13 @@ def namespace_seen(cluster: Cluster, name: str, labels: Labels) -> None:
 
 def namespace_gone(cluster: Cluster, name: str) -> None:
     """Remove a namespace."""
-    cluster.nodes.pod_counts.namespace_changed(name, cluster.namespaces.get(name), None)
+    _count_namespace(cluster, name, None)
+
+
+def _count_namespace(cluster: Cluster, name: str, labels: Labels | None) -> None:
+    """Count the pods of a namespace by its labels; None is a namespace that is gone."""
+    if cluster.nodes.pod_counts.namespace_changed(name, cluster.namespaces.get(name), labels):
+        cluster.nodes.touch_counts()
 
 
 def _too_many(cluster: Cluster, name: str, now: float) -> bool:

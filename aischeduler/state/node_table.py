@@ -238,6 +238,10 @@ class NodeTable:
         """Note that a row changed."""
         self._changes.note(row)
 
+    def touch_counts(self) -> None:
+        """Note that pods count differently although no row changed: what was found before may not hold any more."""
+        self._changes.note(0)  # the version grows; reading one row again changes nothing
+
     def ranks(self) -> Column:
         """Return per row the position of its node in the order of names, which decides every tie."""
         if self._ranks is None:

@@ -192,8 +192,11 @@ class PodCounts:
         for count in tuple(self._counts.values()):
             self._restart(count)
 
-    def namespace_changed(self, name: str, before: Labels | None, after: Labels | None) -> None:
-        """Count the pods of a namespace by its labels after a change; None is a namespace that is not there."""
+    def namespace_changed(self, name: str, before: Labels | None, after: Labels | None) -> bool:
+        """Count the pods of a namespace by its labels after a change; None is a namespace that is not there.
+
+        Return whether something may count differently.
+        """
         counts = [one for one in self._counts.values() if depends_on_namespace(one.by, before, after)]
         for count in counts:
             self._note_changed(count.by)
@@ -207,6 +210,7 @@ class PodCounts:
             self.terms.namespaces_changed()
         for count in counts:
             self._restart(count)
+        return bool(counts)
 
     def _candidates(self, pod: Pod) -> Iterator[PodCount]:
         yield from self._index.candidates(pod.namespace, pod.labels)

@@ -244,3 +244,14 @@ def test_pod_borrows_once_the_pod_that_kept_the_room_lacks_its_companion() -> No
     assert binds(session.decide()) == {}
     session.see(a_pod("db-0", node="n", labels={"app": "web"}, scheduler_name="other"))
     assert binds(session.decide()) == {"guest": "n"}
+
+
+def test_pod_preempts_once_the_namespace_of_the_pod_that_it_needs_has_the_labels() -> None:
+    near = pod_affinity(required=(term(key="zone", among=selector(team="a")),))
+    session = Session(a_node("n", cpu="1", labels={"zone": "z"}), a_node("m", cpu="1", labels={"zone": "z"}))
+    session.see(a_pod("db-0", node="m", labels=DB), a_pod("low", node="n"))
+    session.see(a_pod("high", priority=10, pod_affinity=near))
+    session.tell(NamespaceSeen("default", {}))
+    assert evictions(session.decide()) == {}
+    session.tell(NamespaceSeen("default", {"team": "a"}))
+    assert list(evictions(session.decide())) == ["low"]
