@@ -20,6 +20,7 @@ _GATED = {
 }
 _MUTABLE = frozenset({"activeDeadlineSeconds", "tolerations", "schedulingGates", "containers", "initContainers"})
 _MUTABLE_WHILE_GATED = _MUTABLE | {"nodeSelector", "affinity"}
+_WHILE = "DuringSchedulingIgnoredDuringExecution"
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
 BACKOFF_LIMIT = 6
@@ -138,9 +139,27 @@ def _admit_priority(write: Write) -> None:
     spec.setdefault("preemptionPolicy", found.get("preemptionPolicy", "PreemptLowerPriority"))
 
 
+def _merge_label_keys(pod: JsonObject) -> None:
+    """Add the labels of a new pod that the terms of its affinity name to the selectors of these terms, in place."""
+    labels, affinity = pod["metadata"].get("labels") or {}, pod["spec"].get("affinity") or {}
+    parts = [affinity.get(kind) or {} for kind in ("podAffinity", "podAntiAffinity")]
+    terms = [term for part in parts for term in part.get(f"required{_WHILE}") or ()]
+    terms += [one["podAffinityTerm"] for part in parts for one in part.get(f"preferred{_WHILE}") or ()]
+    for term in terms:
+        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+            merged = [
+                {"key": key, "operator": operator, "values": [labels[key]]}
+                for key in term.get(field) or ()
+                if key in labels
+            ]
+            if merged and term.get("labelSelector") is not None:
+                term["labelSelector"].setdefault("matchExpressions", []).extend(merged)
+
+
 def _new_pod(write: Write) -> None:
     spec = write.obj["spec"]
     _fill_pod(spec)
+    _merge_label_keys(write.obj)
     _admit_priority(write)
     status: JsonObject = {"phase": "Pending"}
     if spec.get("schedulingGates"):

@@ -163,3 +163,28 @@ def test_pod_is_bound_once_its_namespace_is_one_that_is_not_excluded(stage: Stag
     stage.waits("p", EXISTING)
     stage.patch("Namespace", "guests", {"metadata": {"labels": {"team": "home"}}})
     stage.goes(p="n")
+
+
+def test_pods_keep_apart_from_those_of_their_own_release_alone(stage: Stage) -> None:
+    for name in ("n1", "n2"):
+        stage.node(name, labels={HOST: name})
+    apart = apart_from({"app": "db"}, matchLabelKeys=["release"])
+    stage.pod("old-0", labels={"app": "db", "release": "old"}, affinity=apart, on="n1")
+    stage.goes(**{"old-0": "n1"})
+    stage.pod("new-0", labels={"app": "db", "release": "new"}, affinity=apart, on="n1")
+    stage.goes(**{"new-0": "n1"})
+    stage.pod("old-1", labels={"app": "db", "release": "old"}, affinity=apart)
+    stage.goes(**{"old-1": "n2"})
+    stage.pod("old-2", labels={"app": "db", "release": "old"}, affinity=apart)
+    stage.waits("old-2", "2 node(s) didn't match pod anti-affinity rules")
+
+
+def test_pods_keep_apart_from_those_of_other_tenants_alone(stage: Stage) -> None:
+    stage.node("n", labels={HOST: "n"})
+    apart = apart_from({"app": "db"}, mismatchLabelKeys=["tenant"])
+    stage.pod("one", labels={"app": "db", "tenant": "one"}, affinity=apart)
+    stage.goes(one="n")
+    stage.pod("same", labels={"app": "db", "tenant": "one"}, affinity=apart)
+    stage.goes(same="n")
+    stage.pod("other", labels={"app": "db", "tenant": "two"}, affinity=apart)
+    stage.waits("other", "1 node(s) didn't match pod anti-affinity rules")
