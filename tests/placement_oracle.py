@@ -1,14 +1,15 @@
-"""A test oracle of labels: selectors, card types by the words of their names, and machine groups.
+"""A test oracle of labels and amounts: selectors, card types by the words of their names, machine groups.
 
 Invariants:
 - It uses no code of the product except values: a name means a card where all its words are among those of the card.
 - It knows one label of cards.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from aischeduler.model.node import Node
-from aischeduler.model.pod import PodSpec
+from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import GroupRule
 from aischeduler.model.selectors import Labels, LabelSelector, Requirement
 
@@ -56,6 +57,19 @@ def _holds(requirement: Requirement, labels: Labels) -> bool:
             return value is None
         case other:
             raise AssertionError(f"{other} is no operator of a label selector")
+
+
+def taken(spec: PodSpec) -> Counter[str]:
+    """Return what a pod takes of a node."""
+    return Counter({**spec.request.amounts, "pods": 1})
+
+
+def total_of(pods: Iterable[Pod]) -> Counter[str]:
+    """Return what these pods take together."""
+    total: Counter[str] = Counter()
+    for pod in pods:
+        total.update(taken(pod.spec))
+    return total
 
 
 def words(name: str) -> frozenset[str]:

@@ -30,8 +30,9 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import GroupRule, Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.model.topology_spread import PodSelector
+from tests.affinity_oracle import AFFINITY, Reference
 from tests.gang_oracle import GangOracle
-from tests.placement_oracle import is_rare, matches, may_name, suits
+from tests.placement_oracle import is_rare, matches, may_name, suits, taken, total_of
 
 DEFAULT = "default"
 CRITICAL = 2_000_000_000
@@ -150,8 +151,7 @@ class Oracle:
             yield "the type of its cards, or its machine group, is closed to the pod"
         if pool != home and self._is_kept(bind.node):
             yield f"{pool} does not lend nodes of this rare type"
-        if lacks := self._lacks(pod.spec, bind.node, self._on(bind.node)):
-            yield f"the node has too little {lacks}"
+        yield from self._refused(pod, bind.node, self._on(bind.node))
         if pool != home:
             yield from self._loan_refused(pod, pool)
         line = [other for other in self._waiting() if other.uid not in not_in_line]
@@ -178,8 +178,8 @@ class Oracle:
             (home.borrowing_limit, borrowed, "borrowingLimit"),
             (pool.lending_limit, lent, "lendingLimit"),
         ):
-            total = _sum([*running, pod])
-            over = [one for one in limit if one in _taken(pod.spec) and total[one] > limit[one]]
+            total = total_of([*running, pod])
+            over = [one for one in limit if one in taken(pod.spec) and total[one] > limit[one]]
             if over:
                 yield f"beyond the {name} of {over}"
 
@@ -223,8 +223,8 @@ class Oracle:
         if self._home(victim) == lender or pool.reclaim_policy.value != "Evict":
             return False
         lent = [pod for pod, owner in self._loans() if owner == lender and not self._leaves(pod)]
-        total = _sum(lent)
-        over = [one for one, most in pool.lending_limit.items() if total[one] > most and one in _taken(victim.spec)]
+        total = total_of(lent)
+        over = [one for one, most in pool.lending_limit.items() if total[one] > most and one in taken(victim.spec)]
         kept = self._is_kept(self._node_of(victim))
         return pool.disable_sharing or bool(pool.invalid) or bool(over) or kept
 
@@ -244,11 +244,11 @@ class Oracle:
             pool, there = self._pool_of(node), self._on(node)
             if pool == home:
                 stay = [one for one in there if not self._can_be_evicted(one) or not self._may_evict(pod, one, pool)]
-                if not self._lacks(pod.spec, node, there):
+                if not self._refused(pod, node, there):
                     yield f"have room on {node}"
-                elif not self._lacks(pod.spec, node, stay):
+                elif not self._refused(pod, node, stay):
                     yield f"have others evicted on {node}"
-            elif not self._lacks(pod.spec, node, there) and self._is_lent(node, pod):
+            elif not self._refused(pod, node, there) and self._is_lent(node, pod):
                 yield f"borrow {node} from {pool}"
 
     def _is_lent(self, node: str, pod: Pod) -> bool:
@@ -261,10 +261,12 @@ class Oracle:
     def _keeps(self, owner: Pod, node: str) -> bool:
         """Say whether a waiting pod of the lender keeps this node from being lent."""
         evicts = self._preemption and not self._pool(self._home(owner)).disable_preemption
-        there = self._on(node) if evicts else []
-        if not _is_modelled(owner.spec):
-            return True
-        return self._suits(owner.spec, node) and not self._lacks(owner.spec, node, there)
+        if not _is_modelled(owner.spec) or not self._suits(owner.spec, node):
+            return not _is_modelled(owner.spec)
+        if evicts:
+            return not self._refused(owner, node, self._on(node))
+        near = self._repels(owner, node, self._on(node)) != AFFINITY  # the pods from which it keeps away may leave
+        return near and not self._short(owner.spec, node, [])
 
     def _can_be_evicted(self, pod: Pod) -> bool:
         return self._is_ours(pod) and not (pod.guarded or pod.priority >= CRITICAL or self._leaves(pod))
@@ -353,13 +355,25 @@ class Oracle:
             if value is None or found[value] + one.selects_itself - fewest > one.max_skew:
                 yield one.topology_key
 
-    def _lacks(self, spec: PodSpec, node: str, there: Iterable[Pod]) -> str:
-        """Return what the node has too little of beside these pods; only what the pod asks for counts."""
-        used, has = _sum(there), self._nodes[node].allocatable
-        short = [one for one, amount in _taken(spec).items() if amount and used[one] + amount > has.get(one, 0)]
+    def _repels(self, pod: Pod, node: str, there: Iterable[Pod]) -> str:
+        """Return why the affinity of pods forbids the node beside these pods on it."""
+        others = ((one, self._node_of(one)) for one in self._pods.values())
+        placed = [*((one, on) for one, on in others if on != node), *((one, node) for one in there)]
+        labels = {name: one.labels for name, one in self._nodes.items()}
+        return Reference(labels, self._namespaces).verdicts(pod, placed)[node]
+
+    def _refused(self, pod: Pod, node: str, there: Iterable[Pod]) -> list[str]:
+        """Return why the pod may not be on the node beside these pods; only what the pod asks for counts."""
+        pods = list(there)
+        short = ", ".join(self._short(pod.spec, node, pods))
+        return [*filter(None, (short and f"the node has too little {short}", self._repels(pod, node, pods)))]
+
+    def _short(self, spec: PodSpec, node: str, there: list[Pod]) -> list[str]:
+        used, has = total_of(there), self._nodes[node].allocatable
+        short = [one for one, amount in taken(spec).items() if amount and used[one] + amount > has.get(one, 0)]
         ports = {port for pod in there for port in pod.spec.host_ports}
-        short += [f"evenness over {key}" for key in self._uneven(spec, node, list(there))]
-        return ", ".join([*short, *(f"port {port.port}" for port in spec.host_ports if port in ports)])
+        short += [f"evenness over {key}" for key in self._uneven(spec, node, there)]
+        return [*short, *(f"port {port.port}" for port in spec.host_ports if port in ports)]
 
     def _suits(self, spec: PodSpec, name: str) -> bool:
         """Say whether the pod may be on this node, whatever room there is; False where that is not modelled."""
@@ -376,14 +390,3 @@ def _selects(selector: PodSelector, pod: Pod) -> bool:
 
 def _is_modelled(spec: PodSpec) -> bool:
     return not spec.invalid and spec.required is None and not spec.tolerations
-
-
-def _taken(spec: PodSpec) -> Counter[str]:
-    return Counter({**spec.request.amounts, "pods": 1})
-
-
-def _sum(pods: Iterable[Pod]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for pod in pods:
-        total.update(_taken(pod.spec))
-    return total

@@ -16,7 +16,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from aischeduler.engine.journal import JournaledScheduler
 from aischeduler.engine.profile import default_profile
 from tests.checked_scheduler import CheckedScheduler
-from tests.properties.test_engine import SECONDS_OF_CALM, Engine, TakingBack
+from tests.properties.test_engine import Engine, TakingBack
+from tests.properties.wishes import SECONDS_OF_CALM
 from tests.properties.world import World
 
 CORPUS = Path(__file__).parent / "decisions.jsonl.xz"

@@ -1,4 +1,4 @@
-"""Nodes, pods and namespaces around the plugin InterPodAffinity, and terms in few words."""
+"""Nodes, pods and namespaces around the plugin InterPodAffinity."""
 
 from dataclasses import dataclass, field
 
@@ -10,39 +10,13 @@ from aischeduler.framework.plugin import PlacementRequest, Plugins
 from aischeduler.framework.runner import Runner
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import Pod
-from aischeduler.model.pod_affinity import PodAffinityTerm
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.model.selectors import Labels, LabelSelector, Requirement, label_requirement
+from aischeduler.model.selectors import Labels
 from aischeduler.plugins.inter_pod_affinity import InterPodAffinity
 from aischeduler.state.counted_pods import Interest
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import NodeTable
 from tests.build import a_node, on_row, replace
-
-
-def chosen(text: str) -> LabelSelector:
-    """Return a label selector of expressions as kubectl takes them, without values with commas: `a=1,b!=2,c,!d`."""
-    return LabelSelector(tuple(_expression(one) for one in text.split(",") if one))
-
-
-def _expression(text: str) -> Requirement:
-    if "!=" in text:
-        key, _, values = text.partition("!=")
-        return label_requirement("term", key, "NotIn", tuple(values.split("|")))
-    key, equals, values = text.partition("=")
-    if equals:
-        return label_requirement("term", key, "In", tuple(values.split("|")))
-    return label_requirement("term", text.lstrip("!"), "DoesNotExist" if text.startswith("!") else "Exists", ())
-
-
-def term(key: str, pods: str | None, *namespaces: str, among: str | None = None) -> PodAffinityTerm:
-    """Return a term about the pods that `pods` selects: of `namespaces` and those that `among` selects, or of default.
-
-    None as `pods` is a term without a selector.
-    """
-    named = namespaces if namespaces or among is not None else ("default",)
-    selected = None if pods is None else chosen(pods)
-    return PodAffinityTerm(key, selected, named, None if among is None else chosen(among))
 
 
 @dataclass

@@ -7,8 +7,9 @@ import pytest
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
 from aischeduler.plugins.inter_pod_affinity import AFFINITY, ANTI_AFFINITY, EXISTING
+from tests.affinity_terms import term
 from tests.build import a_pod, on_row, replace
-from tests.plugins.affinity_scene import Scene, term
+from tests.plugins.affinity_scene import Scene
 
 LAND = {
     "n1": {"host": "n1", "rack": "r1", "zone": "z1"},

@@ -19,8 +19,9 @@ from aischeduler.state.running_pods import RunningFacts, RunningPods
 from aischeduler.state.what_if import Clearing, Trial
 from tests import seeds
 from tests.affinity_oracle import AFFINITY, Reference
+from tests.affinity_terms import term
 from tests.build import a_node, a_pod, on_row, replace
-from tests.plugins.affinity_scene import Scene, term
+from tests.plugins.affinity_scene import Scene
 
 PODS_MAX = 12
 ASKERS = 3

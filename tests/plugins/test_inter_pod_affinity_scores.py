@@ -9,8 +9,9 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.plugins.inter_pod_affinity import InterPodAffinity
+from tests.affinity_terms import term
 from tests.build import a_pod, replace
-from tests.plugins.affinity_scene import Scene, term
+from tests.plugins.affinity_scene import Scene
 
 LAND = {"e1": {"land": "east"}, "w1": {"land": "west"}, "az": {"az": "az1"}}
 """Two nodes in two lands, and one that has another label."""

@@ -150,10 +150,10 @@ def breaking_profile(injector: Injector, profile: Profile) -> Profile:
         return tuple(BreakingPlugin(plugin, injector) for plugin in plugins)
 
     plugins = profile.plugins
-    parts = (plugins.gates, plugins.filters, plugins.scores, plugins.cross_row)
-    gates, filters, scores, cross_row = map(broken, parts)
+    parts = (plugins.gates, plugins.filters, plugins.scores, plugins.cross_row, plugins.cross_scores)
+    gates, filters, scores, cross_row, cross_scores = map(broken, parts)
     units = None if plugins.units is None else BreakingPlugin(plugins.units, injector)
-    return replace(profile, plugins=Plugins(gates, filters, scores, cross_row, units=units))
+    return replace(profile, plugins=Plugins(gates, filters, scores, cross_row, cross_scores, units=units))
 
 
 def break_engine(monkeypatch: pytest.MonkeyPatch, injector: Injector) -> None:

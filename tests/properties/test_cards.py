@@ -10,17 +10,8 @@ from tests import seeds
 from tests.build import a_pod, a_pool, group_rule, replace
 from tests.placement_oracle import GROUP, PRODUCT
 from tests.properties.playing import SHRINKING_SECONDS_MAX, play
-from tests.properties.test_engine import (
-    NAMESPACES,
-    NODES,
-    NUMBER,
-    PODS_MAX,
-    POOLS,
-    SHAPES,
-    ShapeFields,
-    TakingBack,
-    Wishes,
-)
+from tests.properties.test_engine import TakingBack
+from tests.properties.wishes import NAMESPACES, NODES, NUMBER, PODS_MAX, POOLS, SHAPES, ShapeFields, Wishes
 
 PRODUCTS = (
     "NVIDIA-A100-SXM4-80GB",

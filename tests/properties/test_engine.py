@@ -4,8 +4,6 @@ Hypothesis draws only numbers and names; the model turns them into objects, so t
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any, TypedDict
 
 import pytest
 from hypothesis import strategies as st
@@ -17,94 +15,32 @@ from aischeduler.model.actions import EvictionCause
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import BindRefusal, EvictRefusal
 from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.model.pod import CRITICAL_PRIORITY, HostPort
-from aischeduler.model.pool import MakeRoom, PlacementStrategy, ReclaimPolicy
+from aischeduler.model.pod import CRITICAL_PRIORITY
+from aischeduler.model.pod_affinity import pod_affinity
 from aischeduler.model.selectors import label_selector
 from aischeduler.state.pod_records import PodState
 from tests import seeds
-from tests.build import SpecFields, a_node, a_pod, a_pool, a_taint, replace, spread, tolerates
+from tests.build import a_node, a_pod, a_pool, a_taint, replace, spread
 from tests.properties.playing import SHRINKING_SECONDS_MAX, Days, play
+from tests.properties.wishes import (
+    HOST,
+    LABELS,
+    NAMESPACES,
+    NODES,
+    NUMBER,
+    PODS,
+    PODS_MAX,
+    POOLS,
+    SECONDS_OF_CALM,
+    SHAPES,
+    SIZES,
+    SPECS,
+    TERMS,
+    ShapeFields,
+    SizeFields,
+    Wishes,
+)
 from tests.properties.world import Timing, World
-
-Wishes = dict[str, Any]
-
-
-class ShapeFields(SpecFields, total=False):
-    cpu: str
-    memory: str
-    gpu: int
-    extended: Mapping[str, str]
-
-
-class SizeFields(TypedDict, total=False):
-    cpu: str
-    gpu: int
-    extended: Mapping[str, str]
-    pods: int
-
-
-NODES, POOLS, NAMESPACES = [f"n{i}" for i in range(5)], ["a", "b", "c"], ["default", "team"]
-NUMBER = st.integers(0, 30)
-PODS_MAX = 16
-"""The most pods at one time; a new pod ends the oldest one."""
-SECONDS_OF_CALM = 120.0
-
-SHAPES: list[ShapeFields] = [
-    {"cpu": "500m", "memory": "1Gi"},
-    {"cpu": "1", "memory": "1Gi"},
-    {"cpu": "2", "memory": "1Gi"},
-    {"cpu": "2", "memory": "1Gi"},
-    {"cpu": "1", "memory": "1Gi", "gpu": 1},
-    {"cpu": "1", "memory": "1Gi", "gpu": 2},
-    {"cpu": "1", "memory": "1Gi", "host_ports": (HostPort("TCP", 80),)},
-    {"cpu": "1", "memory": "1Gi", "tolerations": (tolerates("t"),)},
-    {"cpu": "1", "memory": "1Gi", "node_selector": {"disk": "ssd"}},
-    {"cpu": "4", "memory": "4Gi"},
-    {"cpu": "1", "memory": "1Gi", "extended": {"example.com/card": "1"}},
-    {"cpu": "1", "memory": str(2**63 - 1), "extended": {"example.com/made-up": "1"}},
-]
-NODE_LABELS = ("pool=a zone=x", "pool=b zone=x", "pool=c", "zone=y", "pool=a pool2=b zone=y", "pool=a zone=y disk=ssd")
-LABELS = [dict(pair.split("=") for pair in labels.split()) for labels in NODE_LABELS]
-SIZES: list[SizeFields] = [
-    {"cpu": "1"},
-    {"cpu": "2"},
-    {"cpu": "4"},
-    {"cpu": "4", "gpu": 2},
-    {"cpu": "4", "gpu": 1, "pods": 2},
-    {"cpu": "4", "extended": {"example.com/card": "2"}},
-]
-LIMITS = [None, None, None, {"cpu": 1000}, {"cpu": 2000, "memory": 2**31}, {"pods": 1}, {"nvidia.com/gpu": 1}]
-
-PODS = st.fixed_dictionaries(
-    {
-        "shape": st.sampled_from(range(len(SHAPES))),
-        "pool": st.sampled_from([*POOLS, *POOLS, "", "nowhere"]),
-        "priority": st.sampled_from([0, 0, 0, 5, 10]),
-        "copies": st.integers(1, 3),
-        "preempts": st.sampled_from([True, True, True, False]),
-        "gates": st.sampled_from([(), (), (), ("wait",)]),
-        "namespace": st.sampled_from(NAMESPACES),
-        "app": st.sampled_from(["x", "y"]),
-        "spread_over": st.sampled_from([(), (), (), (), (), ("zone",), ("zone", "disk")]),
-    }
-)
-SPECS = st.fixed_dictionaries(
-    {
-        "second": st.sampled_from([False, False, False, True]),
-        "disable_preemption": st.sampled_from([False, False, False, True]),
-        "disable_borrowing": st.sampled_from([False, False, False, True]),
-        "disable_sharing": st.sampled_from([False, False, False, True]),
-        "borrowing_pools": st.sampled_from([None, None, None, ("a",), ("b", DEFAULT_POOL), ()]),
-        "lending_limit": st.sampled_from(LIMITS),
-        "borrowing_limit": st.sampled_from(LIMITS),
-        "make_room": st.sampled_from([None, *MakeRoom]),
-        "reclaim_policy": st.sampled_from(ReclaimPolicy),
-        "allowed_namespaces": st.sampled_from([None, None, None, {"team": "yes"}]),
-        "placement": st.sampled_from([None, *PlacementStrategy]),
-        "invalid": st.sampled_from(["", "", "", "", "", "spec: broken"]),
-    }
-)
-
 
 PACES = {
     "quick": Timing(),
@@ -138,7 +74,9 @@ class Engine(Days):
         for pool in POOLS[:pools]:
             self.world.put(a_pool(pool, labels={"pool": pool}))
         for i, name in enumerate(NODES[:nodes]):
-            self.world.put(a_node(name, cpu=cpu, memory="8Gi", gpu=i % 3, pods=10, labels=LABELS[i % 4]))
+            self.world.put(
+                a_node(name, cpu=cpu, memory="8Gi", gpu=i % 3, pods=10, labels={**LABELS[i % 4], HOST: name})
+            )
         self.begin(cpu)
 
     def begin(self, cpu: str) -> None:
@@ -165,9 +103,12 @@ class Engine(Days):
         gates: tuple[str, ...],
         namespace: str,
         app: str,
+        terms: int | None,
         spread_over: tuple[str, ...],
     ) -> None:
         fields: ShapeFields = {**SHAPES[shape]}
+        if terms is not None:
+            fields["pod_affinity"] = pod_affinity(**TERMS[terms])
         fields["topology_spread"] = tuple(spread(key, app=app, namespace=namespace) for key in spread_over)
         for _ in range(copies):
             if len(self.world.pods) >= PODS_MAX:
@@ -189,8 +130,17 @@ class Engine(Days):
         uid = next(iter(self.world.pods))
         self.world.end_pod(uid, finished=bool(self.world.pods[uid].node_name))
 
-    @rule(shape=st.sampled_from(range(5)), node=st.sampled_from(NODES), kind=st.sampled_from(range(4)))
-    def a_pod_comes_that_others_placed(self, shape: int, node: str, kind: int) -> None:
+    @rule(
+        shape=st.sampled_from(range(5)),
+        node=st.sampled_from(NODES),
+        kind=st.sampled_from(range(4)),
+        app=st.sampled_from(["x", "y"]),
+        terms=st.sampled_from([None, None, *range(len(TERMS))]),
+    )
+    def a_pod_comes_that_others_placed(self, shape: int, node: str, kind: int, app: str, terms: int | None) -> None:
+        fields: ShapeFields = {**SHAPES[shape]}
+        if terms is not None:
+            fields["pod_affinity"] = pod_affinity(**TERMS[terms])
         pod = a_pod(
             self.world.next_pod_name(),
             node=node,
@@ -198,7 +148,8 @@ class Engine(Days):
             scheduler_name="default-scheduler" if kind < 2 else "ai-scheduler",
             guarded=kind == 1,
             priority=CRITICAL_PRIORITY if kind == 2 else 0,
-            **SHAPES[shape],
+            labels={"app": app},
+            **fields,
         )
         self.world.put(pod)
         self.world.go_on()
@@ -212,7 +163,7 @@ class Engine(Days):
     def a_node_changes(self, name: str, what: str, labels: dict[str, str], size: SizeFields) -> None:
         node = self.world.nodes.get(name)
         if node is None or what == "come":
-            self.world.put(a_node(name, labels=labels, memory="8Gi", **size))
+            self.world.put(a_node(name, labels={**labels, HOST: name}, memory="8Gi", **size))
         elif what == "go":
             self.world.end_node(name)
         elif what == "taint":
@@ -220,7 +171,7 @@ class Engine(Days):
         elif what == "cordon":
             self.world.put(replace(node, unschedulable=not node.unschedulable))
         elif what == "label":
-            self.world.put(replace(node, labels=labels))
+            self.world.put(replace(node, labels={**labels, HOST: name}))
         elif what == "size":
             sized = a_node(name, memory="8Gi", **size)
             self.world.put(replace(node, allocatable=sized.allocatable, capacity=sized.capacity))
@@ -316,17 +267,20 @@ class Engine(Days):
 
     @rule(
         number=NUMBER,
-        what=st.sampled_from(["pool", "gates", "again", "old", "waiting again"]),
+        what=st.sampled_from(["pool", "gates", "x", "y", "again", "old", "waiting again"]),
         pool=st.sampled_from([*POOLS, ""]),
     )
     def a_pod_changes(self, number: int, what: str, pool: str) -> None:
-        pods = [pod for _, pod in sorted(self.world.pods.items()) if bool(pod.node_name) or what in ("pool", "gates")]
+        waiting = ("pool", "gates", "x", "y")
+        pods = [pod for _, pod in sorted(self.world.pods.items()) if bool(pod.node_name) or what in waiting]
         if pods:
             pod = pods[number % len(pods)]
             if what == "pool":
                 self.world.put(replace(pod, pool=pool))
             elif what == "gates":
                 self.world.put(replace(pod, gates=()))
+            elif what in ("x", "y"):
+                self.world.put(replace(pod, labels={"app": what}))
             else:
                 self.world.tell_again(pod.uid, old=what == "old")
         self.world.go_on()

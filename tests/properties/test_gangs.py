@@ -16,19 +16,24 @@ from aischeduler.model.events import BindRefusal, Event, GangGone, GangSeen, Pod
 from aischeduler.model.gang import Gang, GangKey, GangSource, TopologyLevel
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
+from aischeduler.model.pod_affinity import pod_affinity
 from tests import seeds
+from tests.affinity_oracle import Reference
 from tests.build import a_pod
 from tests.gangs import a_gang, member
 from tests.properties.faults import BreakingWorld
 from tests.properties.playing import SHRINKING_SECONDS_MAX, play
-from tests.properties.test_engine import PODS_MAX, POOLS, SHAPES, TakingBack, Wishes, clauses
+from tests.properties.test_engine import TakingBack, clauses
 from tests.properties.test_exceptions import BreakingEngine, play_exceptions
+from tests.properties.wishes import PODS_MAX, POOLS, SHAPES, TERMS, ShapeFields, Wishes
 from tests.properties.world import World
 
 PLAIN = range(6)
-"""The shapes whose fit amounts alone decide."""
+"""The shapes whose fit amounts alone decide, but for affinity."""
 LATE = re.compile(r"^The gang .* did not start within \d+ s\. ")
 ZONE = TopologyLevel("zone", required=True)
+TOGETHER_OR_APART = (0, 2)
+"""The affinity of some gangs: their pods keep apart by host, or come together in a zone."""
 GANGS = st.fixed_dictionaries(
     {
         "shape": st.sampled_from(PLAIN),
@@ -40,6 +45,7 @@ GANGS = st.fixed_dictionaries(
         "span": st.sampled_from([False, False, True]),
         "close": st.sampled_from([False, False, False, True]),
         "timeout": st.sampled_from([0, 0, 30]),
+        "terms": st.sampled_from([None, None, None, None, None, None, *TOGETHER_OR_APART]),
     }
 )
 
@@ -185,9 +191,17 @@ class GangWorld(World):
         order = sorted(waiting, key=lambda pod: (pod.created_seconds, pod.uid))[: gang.min_member]
         zones = {node.labels.get("zone") for node in nodes} - {None} if gang.topology else {None}
         return any(
-            _packs([self._room(node) for node in nodes if zone in (None, node.labels.get("zone"))], order)
+            _packs(
+                {node.name: self._room(node) for node in nodes if zone in (None, node.labels.get("zone"))},
+                order,
+                [(pod, pod.node_name) for pod in self.pods.values() if pod.node_name],
+                self._reference(),
+            )
             for zone in zones
         )
+
+    def _reference(self) -> Reference:
+        return Reference({name: node.labels for name, node in self.nodes.items()}, self.namespaces)
 
     def _room(self, node: Node) -> dict[str, int]:
         """Return what is free on a node beside its pods and the room that others claim."""
@@ -206,15 +220,18 @@ def _take_off(room: dict[str, int], pod: Pod) -> None:
         room[resource] = room.get(resource, 0) - amount
 
 
-def _packs(rooms: list[dict[str, int]], pods: list[Pod]) -> bool:
-    """Return whether all pods fit into these rooms, by trying all."""
+def _packs(
+    rooms: dict[str, dict[str, int]], pods: list[Pod], placed: list[tuple[Pod, str]], reference: Reference
+) -> bool:
+    """Return whether all pods fit into these rooms beside those that are placed, by trying all."""
     if not pods:
         return True
     asked = pods[0].spec.request.taken
-    for number, room in enumerate(rooms):
-        if all(room.get(resource, 0) >= amount for resource, amount in asked.items()):
+    verdicts = reference.verdicts(pods[0], placed)
+    for node, room in rooms.items():
+        if not verdicts[node] and all(room.get(resource, 0) >= amount for resource, amount in asked.items()):
             left = {**room, **{resource: room.get(resource, 0) - amount for resource, amount in asked.items()}}
-            if _packs([*rooms[:number], left, *rooms[number + 1 :]], pods[1:]):
+            if _packs({**rooms, node: left}, pods[1:], [*placed, (pods[0], node)], reference):
                 return True
     return False
 
@@ -249,6 +266,7 @@ class GangEngine(TakingBack):
         span: bool,
         close: bool,
         timeout: int,
+        terms: int | None,
     ) -> None:
         self.made += 1
         source = GangSource.LABELS if labelled else GangSource.COSCHEDULING
@@ -257,13 +275,16 @@ class GangEngine(TakingBack):
         if not labelled:
             self.world.put_gang(gang)
         for _ in range(pods + extra):
-            self._member_comes(gang, shape, pool, priority)
+            self._member_comes(gang, shape, pool, priority, terms)
 
-    def _member_comes(self, gang: Gang, shape: int, pool: str, priority: int) -> None:
+    def _member_comes(self, gang: Gang, shape: int, pool: str, priority: int, terms: int | None = None) -> None:
         if len(self.world.pods) >= PODS_MAX:
             self._oldest_pod_ends()
         name, created = self.world.next_pod_name(), int(self.world.now)
-        pod = a_pod(name, pool=pool, priority=priority, labels={"app": "x"}, created=created, **SHAPES[shape])
+        fields: ShapeFields = {**SHAPES[shape]}
+        if terms is not None:
+            fields["pod_affinity"] = pod_affinity(**TERMS[terms])
+        pod = a_pod(name, pool=pool, priority=priority, labels={"app": "x"}, created=created, **fields)
         self.world.put(member(pod, gang))
 
     @rule(number=st.integers(0, 30), shape=st.sampled_from(PLAIN), priority=st.sampled_from([0, 5, 10]))

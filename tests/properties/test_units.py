@@ -12,8 +12,9 @@ from tests.build import a_pod
 from tests.pairs import PAIR, SPARE, Pairs, pair_profile
 from tests.properties.faults import BreakingWorld
 from tests.properties.playing import SHRINKING_SECONDS_MAX, play
-from tests.properties.test_engine import PODS_MAX, POOLS, SHAPES, TakingBack, Wishes
+from tests.properties.test_engine import TakingBack
 from tests.properties.test_exceptions import BreakingEngine, play_exceptions
+from tests.properties.wishes import PODS_MAX, POOLS, SHAPES, Wishes
 from tests.properties.world import World
 
 
