@@ -10,7 +10,8 @@ from aischeduler.model.names import DEFAULT_POOL, SCHEDULER_NAME
 from tests import seeds
 from tests.build import a_pool, replace
 from tests.properties.playing import SHRINKING_SECONDS_MAX, play
-from tests.properties.test_engine import NUMBER, POOLS, TakingBack
+from tests.properties.test_engine import TakingBack
+from tests.properties.wishes import NUMBER, POOLS
 from tests.properties.world import World
 
 NAMES = ["", "", SCHEDULER_NAME, "second", "third", "missing"]
