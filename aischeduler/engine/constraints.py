@@ -39,7 +39,7 @@ class Held:
 def held_by(cluster: Cluster, pod: Pod) -> Held | None:
     """Return the constraint that holds the pod; None where it may be tried."""
     if pod.spec.volumes is not None:
-        why = unusable_claim(cluster.storage, pod)
+        why = unusable_claim(cluster, pod)
         if why:
             return Held(ConstraintKind.VOLUME_CLAIM, f"{why}; the pod is held.")
     if not cluster.profile.hold_unsupported:

@@ -18,6 +18,7 @@ from aischeduler.config.plugin_args import (
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
     NodeTerm,
+    VolumeBindingArgs,
 )
 from aischeduler.config.plugin_sets import PointPlugins, named_plugins, plugins_by_point
 from aischeduler.config.plugin_table import KNOWN, MULTI_POINT, POINTS
@@ -136,7 +137,7 @@ BUILT_IN: Final[Mapping[str, Factory]] = {
     "NodeResourcesFit": lambda args, cards: (_fit(args or NodeResourcesFitArgs(), cards),),
     "VolumeRestrictions": lambda _, __: (VolumeRestrictions(),),
     "NodeVolumeLimits": lambda _, __: (NodeVolumeLimits(),),
-    "VolumeBinding": lambda _, __: (VolumeBinding(),),
+    "VolumeBinding": lambda args, _: (VolumeBinding((args or VolumeBindingArgs()).bind_timeout_seconds),),
     "VolumeZone": lambda _, __: (VolumeZone(),),
     "PodTopologySpread": lambda _, __: (PodTopologySpread(),),
     "InterPodAffinity": lambda args, _: (_inter_pod_affinity(args or InterPodAffinityArgs()),),
@@ -156,7 +157,7 @@ TAKES: Final[Mapping[str, frozenset[str]]] = {
         "NodeResourcesFit",
         "NodeResourcesBalancedAllocation",
     )
-}
+} | {"VolumeBinding": frozenset(("bindTimeoutSeconds",))}
 """Plugin -> the fields of its arguments that it takes here, `*` for all; all others must have their defaults."""
 ENGINE: Final[Mapping[str, str]] = {
     "PrioritySort": "the order of the queues",
@@ -245,6 +246,7 @@ def _assembled(source: _Source, chosen: PointPlugins, made: Mapping[str, Objects
         reserves=tuple(having("reserve", "reserve")),
         permits=tuple(having("permit", "permit")),
         units=units[0] if units else None,
+        volume_seconds=next((float(one.volume_seconds) for one in having("preBind", "volume_seconds")), None),
         post_filters=tuple(having("postFilter", "post_filter")),
         queue_sort=next(having("queueSort", "rank"), None),
         pre_binds=tuple(having("preBind", "pre_bind")),

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from aischeduler.config.profiles import ProfileConfig, ProfileError
 from aischeduler.engine.plugin_registry import Cards, make_plugins
@@ -11,9 +10,6 @@ from aischeduler.model.names import DEFAULT_POOL, GPU_DEFAULT, GPU_TYPE_LABELS, 
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import GroupRule, MakeRoom, Pool
 from aischeduler.state.pod_records import Backoff
-
-VOLUME_SECONDS: Final = 600.0
-"""How long a Binding waits for its volumes (bindTimeoutSeconds of kube-scheduler's VolumeBinding)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +22,7 @@ class Profile:
     `make_room` is that of pools without one. With `hold_unsupported`, pods with unsupported hard constraints are held.
     `default_pool` is the default pool while it has no object. `gpu_type_labels` are the labels of nodes that have the
     type of their cards, `rare_types` the full names of types that are rare in every pool, and `machine_groups` say who
-    may name a group, beside those of Pools. `volume_seconds` is how long a Binding waits for its volumes.
+    may name a group, beside those of Pools.
     """
 
     scheduler_name: str
@@ -36,7 +32,6 @@ class Profile:
     make_room: MakeRoom = MakeRoom.PREEMPT_THEN_BORROW
     hold_unsupported: bool = True
     backoff: Backoff = field(default_factory=Backoff)
-    volume_seconds: float = VOLUME_SECONDS
     default_pool: Pool = field(default_factory=lambda: Pool(DEFAULT_POOL))
     gpu_type_labels: tuple[str, ...] = GPU_TYPE_LABELS
     rare_types: tuple[str, ...] = ()

@@ -27,14 +27,17 @@ FAILED: Final = 'running PreBind plugin "VolumeBinding": '
 
 
 def begin_volumes(cluster: Cluster, bind: Bind, actions: list[Action]) -> Delayed | None:
-    """Have the volumes of a placed pod written; None where all its claims are bound since it was chosen for."""
+    """Have the volumes of a placed pod written; None where its claims are bound since, or its profile binds none."""
+    longest = cluster.profile.plugins_of(bind.pod).volume_seconds
+    if longest is None:
+        return None
     writes = tuple(_write(cluster, choice) for choice in bind.allocation.choices)
     work = VolumeWork(bind.decision, writes, cluster.now)
     if all(_is_bound(cluster, write.choice) for write in writes):
         return None
     cluster.reservations.volumes[bind.pod.uid] = work
     actions.append(BindVolumes(bind.pod, bind.node, bind.decision, writes))
-    return Delayed(LOOK_SECONDS)
+    return Delayed(min(LOOK_SECONDS, longest))
 
 
 def await_volumes(cluster: Cluster, bind: Bind, actions: list[Action]) -> Delayed | Vetoed | None:
@@ -55,10 +58,12 @@ def await_volumes(cluster: Cluster, bind: Bind, actions: list[Action]) -> Delaye
         missing = missing or version is None or not _is_shown(cluster, write.choice, version)
     if not missing:
         return None
-    if cluster.now - work.since < cluster.profile.volume_seconds:
-        return Delayed(LOOK_SECONDS)
+    longest = cluster.profile.plugins_of(bind.pod).volume_seconds or 0.0
+    left = work.since + longest - cluster.now
+    if left > 0:
+        return Delayed(min(LOOK_SECONDS, left))
     actions.append(BindVolumes(bind.pod, bind.node, bind.decision, work.writes, withdraw=True))
-    waited = f"its volumes are not bound after {cluster.profile.volume_seconds:g} s"
+    waited = f"its volumes are not bound after {longest:g} s"
     return Vetoed(f"{FAILED}binding volumes: context deadline exceeded: {waited}")
 
 

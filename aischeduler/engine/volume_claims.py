@@ -23,14 +23,21 @@ from aischeduler.model.events import (
 from aischeduler.model.pod import Pod
 from aischeduler.model.storage_objects import CsiNode, VolumeAttachment
 from aischeduler.model.volumes import VolumeClaim, VolumeClaimUse
+from aischeduler.plugins.volume_binding import VolumeBinding
 from aischeduler.state.pod_records import PodRecord
 from aischeduler.state.storage import Storage
 
 UNBOUND: str = "pod has unbound immediate PersistentVolumeClaims"
 
 
-def unusable_claim(storage: Storage, pod: Pod) -> str:
-    """Return why a claim of the pod allows no node, with the path of its field; empty where each allows some."""
+def unusable_claim(cluster: Cluster, pod: Pod) -> str:
+    """Return why a claim of the pod allows no node, with the path of its field; empty where each allows some.
+
+    So it is too where the profile of the pod does not have VolumeBinding.
+    """
+    storage = cluster.storage
+    if all(rule.name != VolumeBinding.name for rule in cluster.profile.plugins_of(pod).cross_row):
+        return ""
     uses = [(use, storage.claims.get((pod.namespace, use.name))) for use in pod.volume_claims]
     rules: tuple[Callable[[Storage, Pod, VolumeClaimUse, VolumeClaim | None], str], ...]
     rules = (_missing, _unusable, _unbound, _without_volume)

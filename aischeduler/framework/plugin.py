@@ -322,6 +322,8 @@ class Plugins:
     reserves: tuple[Reserve, ...] = ()
     permits: tuple[Permit, ...] = ()
     units: UnitPolicy | None = None
+    volume_seconds: float | None = None
+    """How long a Binding waits for its volumes (PreBind of VolumeBinding); None where it does not."""
     preempts: bool = True
     post_filters: tuple[PostFilter, ...] = ()
     queue_sort: QueueSort | None = None

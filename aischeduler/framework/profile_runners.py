@@ -84,6 +84,10 @@ class ProfileRunners(Runner):
         """See `Runner`."""
         return self._of[spec.profile].refused_for_now(spec, rows)
 
+    def prefiltered(self, spec: PodSpec) -> list[CrossRowAnswer]:
+        """See `Runner`."""
+        return self._of[spec.profile].prefiltered(spec)
+
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """See `Runner`."""
         return self._of[spec.profile].helps(spec, node)

@@ -21,6 +21,8 @@ from aischeduler.state.node_table import NodeTable
 NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE: Final = "node(s) did not have enough free storage"
+VOLUME_SECONDS: Final = 600
+"""The default of bindTimeoutSeconds."""
 VOLUME_GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 
@@ -28,6 +30,10 @@ class VolumeBinding:
     """Filter nodes by the volumes of claims: bound ones, and for claims that wait, existing ones and new ones."""
 
     name = "VolumeBinding"
+
+    def __init__(self, volume_seconds: int = VOLUME_SECONDS) -> None:
+        """Have a Binding wait for its volumes for this many seconds at most."""
+        self.volume_seconds = volume_seconds
 
     def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the pod has claims."""

@@ -210,10 +210,10 @@ def test_plugin_that_does_not_exist_here_is_refused_where_it_is_enabled() -> Non
 
 def test_argument_that_a_plugin_does_not_take_here_is_refused() -> None:
     with pytest.raises(ProfileError) as caught:
-        profile_of("pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: 5}}]")
-    where = "profiles[0].pluginConfig[0].args.bindTimeoutSeconds"
-    assert str(caught.value) == f"{where}: Ai-Scheduler's VolumeBinding takes its default only"
-    assert profile_of("pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: 600}}]").profiles
+        profile_of("pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List}}]")
+    where = "profiles[0].pluginConfig[0].args.defaultingType"
+    assert str(caught.value) == f"{where}: Ai-Scheduler's PodTopologySpread takes its default only"
+    assert profile_of("pluginConfig: [{name: PodTopologySpread, args: {defaultingType: System}}]").profiles
 
 
 ADDED = "requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [%s]}]}"
