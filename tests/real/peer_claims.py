@@ -8,12 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.controlplane.commands import CONTROLLERS
 from tests.controlplane.plane import ControlPlane
 from tests.objects import Json
 from tests.real.peer_states import State
 
-BINDER: Final = "persistentvolume-binder-controller"
 SETTLE_SECONDS: Final = 0.3
 WITHIN_SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.02
@@ -27,11 +25,11 @@ def volumes_first(objects: Sequence[Json]) -> tuple[list[Json], list[Json]]:
 
 
 def wait_for_claims(plane: ControlPlane, state: State, path: Callable[[Json], str]) -> None:
-    """Wait until the controller, if it runs, has said that each claim with a volume is bound, or that it is lost."""
+    """Wait until the controller has said that each claim with a volume is bound, or that it is lost."""
     volumes = {one["metadata"]["name"] for one in state.others if one["kind"] == "PersistentVolume"}
     named = [one for one in state.others if one["kind"] == "PersistentVolumeClaim" and "volumeName" in one["spec"]]
     deadline = time.monotonic() + WITHIN_SECONDS
-    for one in named if BINDER in CONTROLLERS else ():
+    for one in named:
         phase = "Bound" if one["spec"]["volumeName"] in volumes else "Lost"
         while (found := plane.api("GET", path(one)).body["status"])["phase"] != phase:
             assert time.monotonic() < deadline, f"{one['metadata']} is not {phase}: {found}"

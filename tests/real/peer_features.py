@@ -77,6 +77,7 @@ COMPARED: Final = frozenset(
         Feature.TERMINATING,
         Feature.VOLUMES_BOUND,
         Feature.VOLUMES_UNUSABLE,
+        Feature.VOLUMES_LATE,
         Feature.VOLUME_ZONE,
         Feature.READ_WRITE_ONCE_POD,
         Feature.CSI_LIMITS,

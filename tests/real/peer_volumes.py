@@ -1,7 +1,7 @@
 """The volumes of the states of the differential test: claims that are bound already, and what limits their use.
 
 Invariants:
-- Claims that are bound name their volume; the volume names no claim, which the controller of volumes writes if it runs.
+- Claims that are bound name their volume; the volume names no claim, which the controller of volumes writes.
 - A bound claim has its own volume. Each pod on a node may be there, as far as its volumes decide.
 - A claim that waits for its first pod finds only volumes of its class, and no other claim finds these.
 """

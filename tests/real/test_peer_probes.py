@@ -50,7 +50,16 @@ def peer(control_plane: ControlPlane) -> Iterator[Part]:
 
 
 @pytest.fixture(scope="module")
-def stage(control_plane: ControlPlane, peer: Part) -> Iterator[Stage]:
+def volumes(control_plane: ControlPlane) -> Iterator[None]:
+    """Run the controllers of claims and volumes."""
+    controllers = control_plane.volume_controllers()
+    controllers.start()
+    yield
+    controllers.kill()
+
+
+@pytest.fixture(scope="module")
+def stage(control_plane: ControlPlane, volumes: None, peer: Part) -> Iterator[Stage]:
     """Start both schedulers."""
     install(control_plane)
     stage = Stage(control_plane, peer.log)
