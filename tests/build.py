@@ -137,6 +137,7 @@ def a_pod(
     grace: int = 0,
     claims: tuple[VolumeClaimUse, ...] = (),
     disks: tuple[Disk, ...] = (),
+    controller: str = "",
     **spec: Unpack[SpecFields],
 ) -> Pod:
     """Return a pod; `node` is where it is bound."""
@@ -160,6 +161,7 @@ def a_pod(
         guarded=guarded,
         started_seconds=started,
         grace_seconds=grace,
+        controller=controller,
     )
 
 

@@ -24,6 +24,8 @@ CACHES: Final = frozenset(
         "Runner._in_trial",
         "ImageIndex._sums",
         "LabelIndex._numbers",
+        "PodCounts._by_label",
+        "PodSets._found",
         "PodCount._domains",
         "PodCount._followed",
         "NodeTable._wanted",

@@ -13,6 +13,7 @@ from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.eviction_writes import Eviction
 from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.gang_resources import gang_resources
+from aischeduler.kube.pod_set_resources import pod_set_resources
 from aischeduler.kube.storage_resources import storage_resources
 from aischeduler.model.actions import Bind, Evict, EvictionCause, ReportGang, ReportPool, ReportWaiting, Warn
 from aischeduler.model.event_reasons import ConditionReason, EventReason
@@ -88,6 +89,7 @@ def written_events() -> list[tuple[EventReason, str]]:
     watched = (watched_resources.pods(SpecCache()), watched_resources.nodes(), watched_resources.pools())
     others = (watched_resources.budgets(), watched_resources.namespaces())
     kinds = [one.kind for one in (*watched, *others)] + [one.kind for one in storage_resources()]
+    kinds += [one.kind for one in pod_set_resources()]
     kinds += sorted({one.kind.partition(".")[0] for one in gang_resources(GangOwners())})
     of_gangs = [note for report in GANG_REPORTS if (note := gang_writes.phase_event(report, None)) is not None]
     return [

@@ -23,6 +23,7 @@ from aischeduler.model.events import (
     NamespaceSeen,
     NodeSeen,
     PodSeen,
+    PodSetSeen,
     PoolSeen,
     StorageSeen,
     VolumeClaimSeen,
@@ -42,6 +43,7 @@ SEEN: Final[tuple[type[Event], ...]] = (
     VolumeSeen,
     VolumeClaimSeen,
     GangSeen,
+    PodSetSeen,
     PodSeen,
 )
 """The events of a snapshot, in the order in which the engine observes them at the start of the daemon."""

@@ -34,6 +34,7 @@ from aischeduler.kube.executor import Workers
 from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.pod_reader import PodReader
+from aischeduler.kube.pod_set_resources import pod_set_resources
 from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.refresher import Reflectors, Refresher
 from aischeduler.kube.reporter import REPORTS_IN_FLIGHT_MAX as REPORTS_IN_FLIGHT
@@ -138,7 +139,7 @@ def build(client: Client, connections: ConnectionPool, context: Context) -> Comp
     specs.owners.listed = _listed(gangs)
     storage = tuple(reflector(resource) for resource in storage_resources())
     return Components(
-        (namespaces, pools, nodes, budgets, *storage, *gangs, pods),
+        (namespaces, pools, nodes, budgets, *storage, *gangs, *map(reflector, pod_set_resources()), pods),
         pods,
         workers,
         (connections, client.connections),

@@ -44,6 +44,7 @@ from aischeduler.state.gangs import GangTable
 from aischeduler.state.loans import Loan, Loans
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState, Unit
+from aischeduler.state.pod_sets import PodSets
 from aischeduler.state.pool_table import PoolTable
 from aischeduler.state.rows_by_pool import NO_POOL
 from aischeduler.state.running_pods import RunningFacts, RunningPods
@@ -93,7 +94,7 @@ class Cluster:
         self.units, self.gangs = Units(), GangTable()
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
         self.namespaces: Mapping[str, Labels] = self.nodes.pod_counts.namespaces
-        self.storage, self.divided = self.nodes.storage, DividedSpecs()
+        self.storage, self.divided, self.pod_sets = self.nodes.storage, DividedSpecs(), PodSets()
         parts = self.pools, self.queues, self.claims, self.loans, self.runner
         self.borrowing = BorrowingContext(*parts, profile.preemption, self.unit_request)
         self.counters, self.searches, self.reservations = Counters(), Searches(), Reservations(profile)

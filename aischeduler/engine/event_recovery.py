@@ -24,7 +24,7 @@ from aischeduler.engine.recovery import (
     stay,
     take_out,
 )
-from aischeduler.engine.units import gang_changed
+from aischeduler.engine.rule_events import rule_changed
 from aischeduler.engine.unknown_pools import want_again
 from aischeduler.engine.volume_binding import volumes_answered
 from aischeduler.engine.volume_claims import storage_changed
@@ -78,8 +78,8 @@ def _believe(cluster: Cluster, event: Event) -> None:
         case events.BudgetSeen() | events.BudgetGone() | events.NamespaceSeen() | events.NamespaceGone():
             _store_rule(cluster, event)
             _follow(cluster)
-        case events.GangSeen() | events.GangGone():
-            gang_changed(cluster, event)
+        case events.GangSeen() | events.GangGone() | events.PodSetSeen() | events.PodSetGone():
+            rule_changed(cluster, event)
         case events.VolumesWritten() | events.VolumesRefused():
             volumes_answered(cluster, event)
         case _:

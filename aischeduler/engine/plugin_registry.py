@@ -18,6 +18,7 @@ from aischeduler.config.plugin_args import (
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
     NodeTerm,
+    PodTopologySpreadArgs,
     VolumeBindingArgs,
 )
 from aischeduler.config.plugin_sets import PointPlugins, named_plugins, plugins_by_point
@@ -35,6 +36,7 @@ from aischeduler.model.selectors import (
     SelectorError,
     node_requirement,
 )
+from aischeduler.model.topology_spread import DefaultConstraint
 from aischeduler.plugins.gangs import Gangs
 from aischeduler.plugins.gpu_type import GpuType
 from aischeduler.plugins.image_locality import ImageLocality
@@ -120,6 +122,24 @@ def _inter_pod_affinity(args: InterPodAffinityArgs) -> InterPodAffinity:
     return InterPodAffinity(args.hard_pod_affinity_weight, ignores_preferences=ignores)
 
 
+def _pod_topology_spread(args: PodTopologySpreadArgs) -> PodTopologySpread:
+    if args.defaulting_type == "System":
+        return PodTopologySpread()
+    return PodTopologySpread(
+        tuple(
+            DefaultConstraint(
+                one.topology_key,
+                one.max_skew,
+                hard=one.when_unsatisfiable == "DoNotSchedule",
+                min_domains=one.min_domains or 1,
+                honors_affinity=one.node_affinity_policy == "Honor",
+                honors_taints=one.node_taints_policy == "Honor",
+            )
+            for one in args.default_constraints
+        )
+    )
+
+
 Objects = tuple[object, ...]
 """The objects of one plugin; each has the methods of one or more protocols of `framework.plugin`."""
 Factory = Callable[[Any, Cards], Objects]
@@ -139,7 +159,7 @@ BUILT_IN: Final[Mapping[str, Factory]] = {
     "NodeVolumeLimits": lambda _, __: (NodeVolumeLimits(),),
     "VolumeBinding": lambda args, _: (VolumeBinding((args or VolumeBindingArgs()).bind_timeout_seconds),),
     "VolumeZone": lambda _, __: (VolumeZone(),),
-    "PodTopologySpread": lambda _, __: (PodTopologySpread(),),
+    "PodTopologySpread": lambda args, _: (_pod_topology_spread(args or PodTopologySpreadArgs()),),
     "InterPodAffinity": lambda args, _: (_inter_pod_affinity(args or InterPodAffinityArgs()),),
     "NodeResourcesBalancedAllocation": lambda args, _: (
         NodeResourcesBalancedAllocation(_names(args or NodeResourcesBalancedAllocationArgs())),
@@ -156,6 +176,7 @@ TAKES: Final[Mapping[str, frozenset[str]]] = {
         "NodeAffinity",
         "NodeResourcesFit",
         "NodeResourcesBalancedAllocation",
+        "PodTopologySpread",
     )
 } | {"VolumeBinding": frozenset(("bindTimeoutSeconds",))}
 """Plugin -> the fields of its arguments that it takes here, `*` for all; all others must have their defaults."""

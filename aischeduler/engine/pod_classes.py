@@ -2,11 +2,15 @@
 
 The pods of one class have equal specs, with the profiles of `pod_profiles`. While a term of affinity is known, they are
 also of one namespace and have equal labels as far as terms read them, because a term of another pod may select one of
-them and not the other.
+them and not the other. Pods that are spread by default are also alike in the Services that select them and in their
+controller.
 
 Invariants:
 - A pod of another scheduler keeps the spec that was read. That of a pod on a row does not change its class.
+- A pod that comes on a node is not scored any more: what it is spread among does not divide it.
 - When a term reads another label, waiting pods change their classes before they are tried, parked ones by decisions.
+- When a Service or a controller changes, waiting pods change their classes before they are tried; a parked pod that
+  leaves its class then wakes the next one of it.
 """
 
 from collections import OrderedDict
@@ -18,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace as replace_struct
 
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.topology_spread import DefaultSelector
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
 
 if TYPE_CHECKING:
@@ -30,21 +35,36 @@ CHANGED_AT_ONCE: Final = 256
 
 
 class DividedSpecs:
-    """Specs divided by namespace and labels."""
+    """Specs divided by namespace, labels and the pods among which they are spread by default."""
 
     def __init__(self) -> None:
-        self._specs: dict[tuple[bytes, str, tuple[tuple[str, str], ...]], PodSpec] = {}
+        self._specs: dict[tuple[bytes, str | None, tuple[tuple[str, str], ...], DefaultSelector | None], PodSpec] = {}
 
-    def of(self, spec: PodSpec, namespace: str, labels: tuple[tuple[str, str], ...]) -> PodSpec:
+    def of(
+        self,
+        spec: PodSpec,
+        namespace: str | None,
+        labels: tuple[tuple[str, str], ...],
+        default_selector: DefaultSelector | None = None,
+    ) -> PodSpec:
         """Return the spec of the pods of this namespace with these labels, from the spec that was read."""
-        key = (spec.own_key, namespace, labels)
+        if (spec.namespace, spec.labels, spec.default_selector) == (namespace, labels, default_selector):
+            return spec
+        key = (spec.own_key, namespace, labels, default_selector)
         found = self._specs.get(key)
         if found is None:
             if len(self._specs) >= SPECS_MAX:
                 self._specs.clear()
-            digest = blake2b(repr(key).encode(), digest_size=16).digest()
-            found = replace(spec, key=digest, namespace=namespace, labels=labels, origin=spec.own_key)
-            self._specs[key] = found
+            divided = namespace is not None or default_selector is not None
+            digest = blake2b(repr(key).encode(), digest_size=16).digest() if divided else spec.own_key
+            found = self._specs[key] = replace(
+                spec,
+                key=digest,
+                namespace=namespace,
+                labels=labels,
+                default_selector=default_selector,
+                origin=spec.own_key if divided else b"",
+            )
         return found
 
 
@@ -53,7 +73,7 @@ def classed(cluster: "Cluster", pod: Pod) -> Pod:
     terms, carried = cluster.nodes.pod_counts.terms, pod.spec.pod_affinity.carried
     if carried and terms.learn(carried):
         _note_parked(cluster)
-    if not terms.met or not cluster.ours(pod):
+    if not (terms.met or cluster.pod_sets) or not cluster.ours(pod):
         return pod
     record = cluster.records.get(pod.uid)
     if record is not None and record.row != NOWHERE and record.pod.spec.own_key == pod.spec.own_key:
@@ -63,10 +83,14 @@ def classed(cluster: "Cluster", pod: Pod) -> Pod:
 
 def take_class(cluster: "Cluster", record: PodRecord) -> None:
     """Put a pod, and the pods of the unit that it leads, into their classes as they are now."""
-    if not cluster.nodes.pod_counts.terms.met:
+    if not (cluster.nodes.pod_counts.terms.met or cluster.pod_sets or record.pod.spec.origin):
         return
-    for one in record.together:
-        rename = partial(_rename, cluster, one)
+    new = [(one, _divided(cluster, one.pod)) for one in record.together]
+    changed = [(one, pod) for one, pod in new if pod.spec.key != one.pod.spec.key]
+    if record.queue and any(pod.spec.default_selector != one.pod.spec.default_selector for one, pod in changed):
+        cluster.queues[record.queue].wake_next(record, cluster.now)  # those of the old class would wait for no pod
+    for one, pod in changed:
+        rename = partial(cluster.rename, one, pod)
         if one.queue:
             cluster.queues[one.queue].reclass(one, rename)
         else:
@@ -94,10 +118,13 @@ def _rename(cluster: "Cluster", record: PodRecord) -> None:
 
 
 def _divided(cluster: "Cluster", pod: Pod) -> Pod:
-    keys = cluster.nodes.pod_counts.terms.keys
-    labels = tuple((key, pod.labels[key]) for key in keys if key in pod.labels) if pod.labels else ()
-    spec = cluster.divided.of(pod.spec, pod.namespace, labels)
-    return pod if spec.key == pod.spec.key else replace_struct(pod, spec=spec)
+    terms = cluster.nodes.pod_counts.terms
+    keys = terms.keys if pod.labels else ()
+    labels = tuple((key, pod.labels[key]) for key in keys if key in pod.labels)
+    namespace = pod.namespace if terms.met else None
+    default_selector = cluster.pod_sets.default_of(pod) if not pod.node_name else None
+    spec = cluster.divided.of(pod.spec, namespace, labels, default_selector)
+    return pod if spec is pod.spec else replace_struct(pod, spec=spec)
 
 
 def _note_parked(cluster: "Cluster") -> None:

@@ -108,4 +108,8 @@ def _as_read(spec: PodSpec) -> PodSpec:
     """Return the spec as it was read, without its profile and without its class."""
     if spec.read is not None:
         return spec.read
-    return replace(spec, key=spec.origin, namespace=None, labels=(), origin=b"") if spec.origin else spec
+    return (
+        replace(spec, key=spec.origin, namespace=None, labels=(), default_selector=None, origin=b"")
+        if spec.origin
+        else spec
+    )

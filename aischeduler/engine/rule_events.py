@@ -1,4 +1,4 @@
-"""Handling of events about rules: disruption budgets, namespaces and gangs."""
+"""Handling of events about rules: disruption budgets, namespaces, gangs and sets of pods."""
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import budget_gone, budget_seen
@@ -11,6 +11,8 @@ from aischeduler.model.events import (
     GangSeen,
     NamespaceGone,
     NamespaceSeen,
+    PodSetGone,
+    PodSetSeen,
     RuleEvent,
 )
 
@@ -28,3 +30,7 @@ def rule_changed(cluster: Cluster, event: RuleEvent) -> None:
             namespace_gone(cluster, name)
         case GangSeen() | GangGone():
             gang_changed(cluster, event)
+        case PodSetSeen(pod_set):
+            cluster.pod_sets.see(pod_set)
+        case PodSetGone(kind, namespace, name):
+            cluster.pod_sets.forget((kind, namespace, name))

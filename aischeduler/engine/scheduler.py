@@ -10,7 +10,7 @@ Invariants:
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, assert_never
+from typing import Final
 
 from aischeduler.engine import steps
 from aischeduler.engine.changed_rows import work_on_rows
@@ -68,6 +68,8 @@ from aischeduler.model.events import (
     NodeSeen,
     PodGone,
     PodSeen,
+    PodSetGone,
+    PodSetSeen,
     PoolGone,
     PoolRead,
     PoolSeen,
@@ -146,7 +148,9 @@ class Scheduler:
                 pool_seen(cluster, pool, now)
             case PoolGone(name):
                 pool_gone(cluster, name, now)
-            case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone() | GangSeen() | GangGone():
+            case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
+                rule_changed(cluster, event)
+            case GangSeen() | GangGone() | PodSetSeen() | PodSetGone():
                 rule_changed(cluster, event)
             case VolumeClaimSeen() | VolumeClaimGone() | VolumeSeen() | VolumeGone() | StorageSeen() | StorageGone():
                 storage_seen(cluster, event)
@@ -156,10 +160,8 @@ class Scheduler:
                 bind_refused(cluster, event, now)
             case EvictRefused():
                 evict_refused(cluster, event, now)
-            case PoolRead() | PoolUnread() | PoolsListed() | Refreshed() | RefreshFailed():
-                self._observe_reads(event, now)
             case _:
-                assert_never(event)
+                self._observe_reads(event, now)
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
         """Try pods of this pool's queue up to the cost `limit`, or do the work of no pool; return the actions."""

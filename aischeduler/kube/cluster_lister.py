@@ -25,10 +25,12 @@ from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.list_pager import pages, read_raw
 from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page, read_metadata
+from aischeduler.kube.pod_set_resources import pod_set_resources
 from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.storage_resources import storage_resources
 from aischeduler.kube.watched_resources import WatchedResource
 from aischeduler.model.events import Event
+from aischeduler.model.pod_set import CONTROLLERS, SERVICE
 
 PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 WITHOUT: Final = {
@@ -45,6 +47,9 @@ WITHOUT: Final = {
     "Workload": "the answer holds every pod that names such a Workload",
     "JobSet": "the answer takes the pods of a JobSet for no gang",
     "Job": "the answer takes the pods of a Job for no gang",
+    **dict.fromkeys(
+        (SERVICE, *CONTROLLERS), "the answer may choose another node for pods that kube-scheduler spreads by default"
+    ),
     "PriorityClass": "a new pod with a priorityClassName counts with priority 0",
 }
 """What an answer is worth without a kind."""
@@ -95,6 +100,7 @@ def resources(owners: GangOwners | None = None) -> Sequence[WatchedResource[Any]
         watched_resources.budgets(),
         *storage_resources(),
         *gang_resources(specs.owners),
+        *pod_set_resources(),
         watched_resources.pods(specs),
     )
 

@@ -61,7 +61,7 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
     """Return the pod; `Pod.spec.invalid` names a malformed part."""
     metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS
     created, started, annotations = metadata.creation_timestamp, status.start_time, metadata.annotations
-    labels, of_daemon_set, parts = specs.labels_and_owner(metadata.labels, metadata.owner_references)
+    labels, of_daemon_set, parts, controller = specs.labels_and_owner(metadata.labels, metadata.owner_references)
     pool = (annotations is not None and annotations.pool) or labels.get(POOL_KEY)
     scheduling = specs.read(spec, status, metadata)
     return Pod(
@@ -90,6 +90,7 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         or spec.scheduling_group is not None
         or spec.workload_ref is not None
         else None,
+        controller=controller,
     )
 
 

@@ -40,6 +40,7 @@ from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.meta_types import ABSENT, UNREADABLE, OwnerReference
 from aischeduler.model.pod import HostPort, PodSpec, Toleration
 from aischeduler.model.pod_affinity import NO_POD_AFFINITY, PodAffinity
+from aischeduler.model.pod_set import controller_of
 from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import (
     NAME_FIELD,
@@ -60,8 +61,8 @@ LABELS_AND_OWNERS_MAX: Final = 20_000
 """How many labels and owners are cached by their bytes."""
 
 T = TypeVar("T")
-LabelsAndOwner = tuple[Labels, bool, GangParts | None]
-"""The labels of a pod, whether a DaemonSet controls it, and what both say of its gang."""
+LabelsAndOwner = tuple[Labels, bool, GangParts | None, str]
+"""The labels of a pod, whether a DaemonSet controls it, what both say of its gang, and its controller (`Pod`)."""
 _SEPARATOR = b"\0"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -104,13 +105,14 @@ class SpecCache:
         return _with_volumes(found, spec, metadata) if decides(spec.volumes) else found
 
     def labels_and_owner(self, labels: Raw, owners: Raw) -> LabelsAndOwner:
-        """Return the labels, whether a DaemonSet controls the pod, and what both say of its gang."""
+        """Return the labels, whether a DaemonSet controls the pod, what both say of its gang, and its controller."""
         key = _SEPARATOR.join((labels, owners))
         found = self._labels_and_owners.get(key)
         if found is None:
             read, references = _labels(labels), _owners(owners)
             of_daemon_set = any(owner.controller and owner.kind == "DaemonSet" for owner in references)
-            value = read, of_daemon_set, gang_parts(read, references)
+            controllers = (controller_of(one.kind, one.api_version, one.name) for one in references if one.controller)
+            value = read, of_daemon_set, gang_parts(read, references), next(controllers, "")
             found = _keep(self._labels_and_owners, LABELS_AND_OWNERS_MAX, key, value)
         return found
 

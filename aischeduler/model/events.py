@@ -14,6 +14,7 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.gang import Gang, GangKey
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
+from aischeduler.model.pod_set import PodSet
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.model.storage_objects import StorageObject
@@ -198,6 +199,22 @@ class GangGone:
     key: GangKey
 
 
+@dataclass(frozen=True, slots=True)
+class PodSetSeen:
+    """A Service, or a controller that makes pods, as it is now, with the pods that it selects."""
+
+    pod_set: PodSet
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetGone:
+    """No Service, or controller of this kind, of this name exists any more."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
 class EvictRefusal(StrEnum):
     """Why a victim was not evicted."""
 
@@ -257,7 +274,7 @@ class RefreshFailed:
 
 
 StorageEvent = VolumeClaimSeen | VolumeClaimGone | VolumeSeen | VolumeGone | StorageSeen | StorageGone
-RuleEvent = BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone | GangSeen | GangGone
+RuleEvent = BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone | GangSeen | GangGone | PodSetSeen | PodSetGone
 ReadAnswer = PoolRead | PoolUnread | PoolsListed | Refreshed | RefreshFailed
 Event = (
     PodSeen
@@ -278,6 +295,8 @@ Event = (
     | StorageGone
     | GangSeen
     | GangGone
+    | PodSetSeen
+    | PodSetGone
     | BindRefused
     | VolumesWritten
     | VolumesRefused

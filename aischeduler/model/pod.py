@@ -10,7 +10,7 @@ from aischeduler.model.images import ImageId
 from aischeduler.model.pod_affinity import NO_POD_AFFINITY, PodAffinity
 from aischeduler.model.resources import PodRequest
 from aischeduler.model.selectors import Labels, NodeSelectorTerm, PreferredSchedulingTerm
-from aischeduler.model.topology_spread import TopologySpreadConstraint
+from aischeduler.model.topology_spread import DefaultSelector, TopologySpreadConstraint
 from aischeduler.model.unsupported_constraints import Constraint
 from aischeduler.model.volumes import PodVolumes, VolumeClaimUse
 
@@ -57,7 +57,9 @@ class PodSpec:
     kinds of containers. `features` are those that a node must declare, sorted. `volumes` are those that decide where
     the pod may run, None where it has none.
     `namespace` and `labels` are those of the pods, as far as terms of affinity read them; None where no term was met.
-    Then pods that differ in them form classes of their own, and `origin` is the key without them; else it is empty.
+    `default_selector` has the pods among which a pod without spread constraints is spread by default; None where no
+    Service selects it, and no controller made it. Pods that differ in these three form classes of their own, and
+    `origin` is the key without them; else it is empty.
     `profile` names the plugins that judge the pods; empty is those of the scheduler's own name. `marks` are the labels
     of the pods that plugins of the profile read, sorted. `read` is the spec that was read, where the profile has made
     another one of it.
@@ -84,6 +86,7 @@ class PodSpec:
     volumes: PodVolumes | None = None
     namespace: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
+    default_selector: DefaultSelector | None = None
     origin: bytes = b""
     profile: str = ""
     marks: tuple[tuple[str, str], ...] = ()
@@ -109,7 +112,8 @@ class Pod(Struct, frozen=True, gc=False):
     pods belong to a DaemonSet or mirror a static pod: evicting one frees no room. `nominated_node` is the field of
     its status; `grace_seconds` is the grace period of a terminating pod.
     `said_to_wait` is True where the pod has no node and its condition PodScheduled is False. `gang` is what it says of
-    its gang, None where it says nothing.
+    its gang, None where it says nothing. `controller` is the controller that made it, as `ReplicaSet/web-7d4`, where it
+    is of a kind whose pods are spread by default.
     """
 
     uid: str
@@ -132,6 +136,7 @@ class Pod(Struct, frozen=True, gc=False):
     grace_seconds: int = 0
     said_to_wait: bool = False
     gang: GangClaim | None = None
+    controller: str = ""
 
     @property
     def volume_claims(self) -> tuple[VolumeClaimUse, ...]:

@@ -41,3 +41,44 @@ class TopologySpreadConstraint:
     min_domains: int = 1
     honors_affinity: bool = True
     honors_taints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultSelector:
+    """The pods of the Services that select a pod and of its controller: those among which it is spread by default."""
+
+    pods: PodSelector
+    selects_itself: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultConstraint:
+    """A constraint of the pods that have none themselves, but a `DefaultSelector`; `hard` ones are required.
+
+    The other fields are those of `TopologySpreadConstraint`.
+
+    Source: defaultConstraints in kube-scheduler's PodTopologySpreadArgs.
+    """
+
+    topology_key: str
+    max_skew: int
+    hard: bool = False
+    min_domains: int = 1
+    honors_affinity: bool = True
+    honors_taints: bool = False
+
+    def of(self, selector: DefaultSelector) -> TopologySpreadConstraint:
+        """Return the constraint of the pods that have this selector."""
+        return TopologySpreadConstraint(
+            self.topology_key,
+            self.max_skew,
+            selector.pods,
+            selector.selects_itself,
+            self.min_domains,
+            self.honors_affinity,
+            self.honors_taints,
+        )
+
+
+SYSTEM_DEFAULTS: Final = (DefaultConstraint(HOSTNAME, 3), DefaultConstraint(ZONE, 5))
+"""The constraints of kube-scheduler's `defaultingType: System`."""

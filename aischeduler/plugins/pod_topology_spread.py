@@ -8,6 +8,7 @@ Source: kube-scheduler's PodTopologySpread.
 
 from aischeduler.framework.plugin import PlacementRequest, PreFilterState, PreScoreState
 from aischeduler.model.pod import PodSpec
+from aischeduler.model.topology_spread import SYSTEM_DEFAULTS, DefaultConstraint, TopologySpreadConstraint
 from aischeduler.plugins.spread_filter import SpreadState
 from aischeduler.plugins.spread_scores import SpreadScores
 from aischeduler.state.counted_pods import Counted
@@ -15,35 +16,64 @@ from aischeduler.state.node_table import NodeTable
 
 
 class PodTopologySpread:
-    """Filter nodes by the constraints that a pod requires (`DoNotSchedule`), score them by those that it prefers."""
+    """Filter nodes by the constraints that a pod requires (`DoNotSchedule`), score them by those that it prefers.
+
+    A pod without constraints has the `defaults`, if a Service or its controller selects it. None are those of the
+    system, by which nodes without one of the labels are scored too.
+    """
 
     name = "PodTopologySpread"
     weight = 2
 
+    def __init__(self, defaults: tuple[DefaultConstraint, ...] | None = None) -> None:
+        chosen = SYSTEM_DEFAULTS if defaults is None else defaults
+        self._hard = tuple(one for one in chosen if one.hard)
+        self._soft = tuple(one for one in chosen if not one.hard)
+        self._every_key = defaults is not None
+
     def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the pod requires constraints."""
-        return bool(spec.topology_spread)
+        return bool(spec.topology_spread or (self._hard and spec.default_selector is not None))
 
     def counts(self, spec: PodSpec) -> tuple[Counted, ...]:
         """Return the selectors of the required constraints."""
-        return tuple(one.selector for one in spec.topology_spread if one.selector is not None)
+        return _selectors(self._required(spec))
 
     def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
         """Return the pods by domain."""
         if isinstance(before, SpreadState) and before.is_of(nodes):
             return before
-        return SpreadState(spec, spec.topology_spread, nodes)
+        return SpreadState(spec, self._required(spec), nodes)
 
     def prefers(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the pod prefers constraints."""
-        return bool(spec.spread_preferences)
+        return bool(spec.spread_preferences or (self._soft and spec.default_selector is not None))
 
     def scored(self, spec: PodSpec) -> tuple[Counted, ...]:
         """Return the selectors of the preferred constraints."""
-        return tuple(one.selector for one in spec.spread_preferences if one.selector is not None)
+        return _selectors(self._preferred(spec))
 
     def prescore(self, ask: PlacementRequest, nodes: NodeTable, before: PreScoreState | None) -> PreScoreState:
         """Return the pods by domain."""
         if isinstance(before, SpreadScores) and before.is_of(nodes):
             return before
-        return SpreadScores(ask.spec, ask.spec.spread_preferences, nodes)
+        every_key = self._every_key or ask.spec.default_selector is None
+        return SpreadScores(ask.spec, self._preferred(ask.spec), nodes, every_key=every_key)
+
+    def _required(self, spec: PodSpec) -> tuple[TopologySpreadConstraint, ...]:
+        return _constraints(spec, spec.topology_spread, self._hard)
+
+    def _preferred(self, spec: PodSpec) -> tuple[TopologySpreadConstraint, ...]:
+        return _constraints(spec, spec.spread_preferences, self._soft)
+
+
+def _constraints(
+    spec: PodSpec, own: tuple[TopologySpreadConstraint, ...], defaults: tuple[DefaultConstraint, ...]
+) -> tuple[TopologySpreadConstraint, ...]:
+    """Return the constraints of a class; one with constraints of its own has no default selector."""
+    selector = spec.default_selector
+    return own if selector is None else tuple(one.of(selector) for one in defaults)
+
+
+def _selectors(constraints: tuple[TopologySpreadConstraint, ...]) -> tuple[Counted, ...]:
+    return tuple(one.selector for one in constraints if one.selector is not None)

@@ -15,11 +15,13 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.plugins.spread_domains import KeptCounts, counted_rows
 from aischeduler.state.domain_counts import DomainCounts, Numbers
-from aischeduler.state.label_index import NO_VALUE, Mask
+from aischeduler.state.label_index import NO_VALUE, Mask, Rows
 from aischeduler.state.node_table import NodeTable
 
 REASON: Final = "node(s) didn't match pod topology spread constraints"
 MISSING_LABEL: Final = f"{REASON} (missing required label)"
+NO_MINIMUM: Final = 2**40
+"""The pods of the emptiest domain where a pool has none: every skew is below it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -93,41 +95,49 @@ class SpreadState(KeptCounts):
 
 
 class _Domains:
-    """The domains of one constraint, and for each pool those in which it has rows that count.
+    """The domains of one constraint, by pool: a pair is a pool and a domain in which it has rows with the label.
 
-    The pairs of pool and domain are sorted by pool; pools without pairs have the last place among the pools.
+    The pairs are sorted by pool. `_present` are those with rows that count; after the last pair follows one for rows
+    without the label.
     """
 
     def __init__(self, one: TopologySpreadConstraint, nodes: NodeTable, domains: DomainCounts, counted: Mask) -> None:
         self._constraint, self._counts, self._counted = one, domains, counted
-        rows, size = np.flatnonzero(counted), len(domains.pods)
-        pairs = np.unique(nodes.pool[rows].astype(np.int64) * size + domains.of_row[rows])
-        self._domain_of_pair = pairs % size
-        pools, self._starts, number = np.unique(pairs // size, return_index=True, return_counts=True)
-        self._too_few = np.append(number < one.min_domains, [True])
-        self._place = np.full(int(nodes.pool.max(initial=0)) + 2, len(pools), dtype=np.intp)
-        self._place[pools] = np.arange(len(pools))
+        rows, size = np.flatnonzero(nodes.alive & (domains.of_row != NO_VALUE)), len(domains.pods)
+        keys = nodes.pool[rows].astype(np.int64) * size + domains.of_row[rows]
+        pairs, of_row = np.unique(keys, return_inverse=True)
+        self._pairs = len(pairs)
+        self._pair: Rows = np.full(nodes.width, len(pairs), dtype=np.intp)
+        self._pair[rows] = of_row
+        self._domain = np.append(pairs % size, size - 1)
+        _, self._starts, self._place = np.unique(pairs // size, return_index=True, return_inverse=True)
+        self._present: Mask = np.zeros(len(pairs), dtype=np.bool_)
+        self._present[of_row[counted[rows]]] = True
+        self._too_few = self._sums(self._present) < one.min_domains
 
     def labelled(self, at: NodeView) -> Mask:
         """Return a mask of the rows that have the label."""
-        mask: Mask = self._counts.of_row[at.rows] != NO_VALUE
+        mask: Mask = self._pair.take(at.rows) != self._pairs
         return mask
 
     def filter(self, at: NodeView) -> Mask:
         """Return a mask of the rows in whose domain the pod would not exceed the skew, with claims and without."""
         pods, claims = self._counts.pods, self._counts.claims
-        mask = self.labelled(at) & self._even(at, pods)
+        mask = self._even(at, pods)
         return mask & self._even(at, pods + claims) if claims.any() else mask
 
     def _even(self, at: NodeView, pods_there: Numbers) -> Mask:
         """Return a mask of the rows that do not exceed the skew with this number of pods in each domain."""
         one, apart = self._constraint, at.nodes.pod_counts.apart
-        pods, fewest = self._pods_and_fewest(at, pods_there)
-        if apart is not None and one.selector in apart:
-            # Each row is judged as if pods had left that row alone. Where its domain has fewer than `fewest` then, it
-            # is the emptiest itself: the pod fits anyway, because maxSkew is 1 at least.
-            pods = pods - apart[one.selector][at.rows] * self._counted[at.rows]
-        within: Mask = pods + one.selects_itself - fewest <= one.max_skew
+        pods, fewest = self._pods_and_fewest(pods_there)
+        if apart is None or one.selector not in apart:
+            fits: Mask = pods + one.selects_itself - fewest <= one.max_skew
+            return fits.take(self._pair.take(at.rows))
+        # Each row is judged as if pods had left that row alone. Where its domain has fewer than `fewest` then, it is
+        # the emptiest itself: the pod fits anyway, because maxSkew is 1 at least.
+        pair = self._pair[at.rows]
+        left = pods[pair] - apart[one.selector][at.rows] * self._counted[at.rows]
+        within: Mask = left + one.selects_itself - fewest[pair] <= one.max_skew
         return within
 
     def skews(self, at: NodeView) -> Iterator[tuple[int, Skew]]:
@@ -135,22 +145,31 @@ class _Domains:
         one = self._constraint
         left = np.flatnonzero(self.labelled(at))
         for pods_there in (self._counts.pods, self._counts.pods + self._counts.claims) if len(left) else ():
-            view = NodeView(at.nodes, at.rows[left])
-            matching, fewest = self._pods_and_fewest(view, pods_there)
-            too_few = self._too_few[self._place[at.nodes.pool[view.rows]]]
-            uneven = matching + one.selects_itself - fewest > one.max_skew
-            parts = (left[uneven], view.rows[uneven], matching[uneven], fewest[uneven], too_few[uneven])
-            for place, row, there, least, few in zip(*(part.tolist() for part in parts), strict=True):
-                node = at.nodes.nodes[row]
+            pods, fewest = self._pods_and_fewest(pods_there)
+            pair = self._pair[at.rows[left]]
+            uneven = pods[pair] + one.selects_itself - fewest[pair] > one.max_skew
+            for place, of_row in zip(left[uneven].tolist(), pair[uneven].tolist(), strict=True):
+                node = at.nodes.nodes[at.rows[place]]
                 assert node is not None, "a row with a domain has a node"
-                numbers = (there, there + one.selects_itself, least, one.max_skew, one.min_domains if few else 0)
-                yield place, Skew(one.topology_key, node.labels[one.topology_key], *numbers)
+                there, few = int(pods[of_row]), bool(self._too_few[self._place[of_row]])
+                numbers = (there, there + one.selects_itself, int(fewest[of_row]), one.max_skew)
+                skew = Skew(one.topology_key, node.labels[one.topology_key], *numbers, one.min_domains if few else 0)
+                yield place, skew
             left = left[~uneven]
 
-    def _pods_and_fewest(self, at: NodeView, pods_there: Numbers) -> tuple[Numbers, Numbers]:
-        """Return for each row the pods in its domain, and those in the emptiest domain of its pool."""
-        emptiest = np.zeros(len(self._too_few), dtype=np.int64)
-        if len(self._starts):
-            emptiest[:-1] = np.minimum.reduceat(pods_there[self._domain_of_pair], self._starts)
+    def _pods_and_fewest(self, pods_there: Numbers) -> tuple[Numbers, Numbers]:
+        """Return for each pair the pods in its domain, and those in the emptiest domain of its pool.
+
+        A row without the label has no pods, and so few elsewhere that no pod fits.
+        """
+        pods = pods_there.take(self._domain)
+        fewest = np.full(len(pods), -NO_MINIMUM, dtype=np.int64)
+        if self._pairs:
+            emptiest = np.minimum.reduceat(np.where(self._present, pods[:-1], NO_MINIMUM), self._starts)
             emptiest[self._too_few] = 0
-        return pods_there[self._counts.of_row[at.rows]], emptiest[self._place[at.nodes.pool[at.rows]]]
+            fewest[:-1] = emptiest.take(self._place)
+        return pods, fewest
+
+    def _sums(self, present: Mask) -> Numbers:
+        """Return the number of these pairs by pool."""
+        return np.add.reduceat(present, self._starts, dtype=np.int64) if len(present) else np.zeros(0, dtype=np.int64)

@@ -4,6 +4,7 @@ Source: kube-scheduler's PodTopologySpread (PreScore, Score, NormalizeScore).
 """
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,8 @@ from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Scores
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.topology_spread import HOSTNAME, TopologySpreadConstraint
-from aischeduler.plugins.spread_domains import KeptCounts, counted_rows
+from aischeduler.plugins.spread_domains import KeptCounts, counted_rows, every_row
+from aischeduler.state.domain_counts import DomainCounts
 from aischeduler.state.label_index import NO_VALUE, Mask, Rows
 from aischeduler.state.node_table import NodeTable
 
@@ -35,35 +37,67 @@ class SpreadScores(KeptCounts):
         every_key: bool = True,
     ) -> None:
         super().__init__(nodes)
-        self._every_key = every_key
         masks = counted_rows(spec, constraints, nodes, every_key=every_key)
-        self._parts = []
+        self._parts: list[_Part] = []
+        scored = nodes.alive.copy()
         for one, mask in zip(constraints, masks, strict=True):
             by_row = one.topology_key == HOSTNAME
-            of_row = np.arange(nodes.width, dtype=np.intp) if by_row else _numbers(one.topology_key, nodes)
+            of_row = every_row(nodes.width) if by_row else _numbers(one.topology_key, nodes)
             domains = self.follow(one, of_row, nodes, None if by_row else mask)
-            labelled = nodes.labels.numbers(one.topology_key) != NO_VALUE
-            self._parts.append((one.max_skew, domains, labelled))
+            labelled = nodes.labels.having_key(one.topology_key)
+            everywhere = bool(labelled[nodes.alive].all())
+            self._parts.append(_Part(one.max_skew, domains, None if everywhere else labelled, by_row))
+            scored &= labelled
+        self._scored = scored if every_key and not scored[nodes.alive].all() else None
 
     def score(self, at: NodeView) -> Scores:
         """Return 100 and less for rows whose domains have more pods than the emptiest, 0 for rows not scored."""
-        labels = [labelled[at.rows] for _, _, labelled in self._parts]
-        scored: Mask = np.logical_and.reduce(labels) if self._every_key else np.ones(len(at), dtype=np.bool_)
-        result = np.zeros(len(at), dtype=np.int64)
-        if not scored.any():
-            return result
-        total = np.zeros(len(at), dtype=np.float64)
-        for (max_skew, domains, _), labelled in zip(self._parts, labels, strict=True):
-            domain = domains.of_row[at.rows]
-            present = np.zeros(len(domains.pods), dtype=np.bool_)
-            present[domain[scored]] = True
-            # With more domains, one has fewer pods: each pod counts for more, so that no constraint is drowned out.
-            weight = math.log(np.count_nonzero(present) + 2)
-            total += np.where(labelled, domains.pods[domain] * weight + (max_skew - 1), 0.0)
-        raw = _rounded(total)
-        least, most = int(raw[scored].min()), int(raw[scored].max())
-        result[scored] = SCORE_MAX * (most + least - raw[scored]) // most if most else SCORE_MAX
+        if self._scored is None:
+            return _normalized(self._raw(at.rows))
+        scored, result = self._scored.take(at.rows), np.zeros(len(at), dtype=np.int64)
+        rows = at.rows[scored]
+        if len(rows):
+            result[scored] = _normalized(self._raw(rows))
         return result
+
+    def _raw(self, rows: Rows) -> Scores:
+        """Return the sums of the constraints for rows that are scored: the more pods, the more."""
+        total: npt.NDArray[np.floating] | float = 0.0
+        for one in self._parts:
+            total = total + one.values(rows)
+        # Halves are rounded up, as Go does for numbers from 0. A sum is 0 or above 1: adding the half is exact.
+        return (np.asarray(total) + 0.5).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One constraint. `labelled` is None where every node has the label; `by_row` where each row is a domain."""
+
+    max_skew: int
+    domains: DomainCounts
+    labelled: Mask | None
+    by_row: bool
+
+    def values(self, rows: Rows) -> npt.NDArray[np.floating]:
+        """Return what the constraint adds to the sum of each row; nothing without the label."""
+        # With more domains, one has fewer pods: each pod counts for more, so that no constraint is drowned out.
+        pods, more = self.domains.pods, self.max_skew - 1
+        if self.by_row:
+            values = pods.take(rows) * math.log(len(rows) + 2) + more
+        else:
+            domain = self.domains.of_row.take(rows)
+            present = np.zeros(len(pods), dtype=np.bool_)
+            present[domain] = True
+            values = (pods * math.log(np.count_nonzero(present) + 2) + more).take(domain)
+        if self.labelled is not None:
+            values[~self.labelled.take(rows)] = 0.0
+        return values
+
+
+def _normalized(raw: Scores) -> Scores:
+    """Return 100 for the least of the sums, and less for the others; 100 where all are 0."""
+    least, most = int(raw.min()), int(raw.max())
+    return SCORE_MAX * (most + least - raw) // most if most else np.full_like(raw, SCORE_MAX)
 
 
 def _numbers(key: str, nodes: NodeTable) -> Rows:
@@ -72,10 +106,3 @@ def _numbers(key: str, nodes: NodeTable) -> Rows:
     if nodes.labels.values(key)[:1] == ("",):
         numbers = np.where(numbers == NO_VALUE, 0, numbers)
     return numbers
-
-
-def _rounded(total: npt.NDArray[np.float64]) -> Scores:
-    """Round halves up, as Go does for numbers from 0."""
-    whole = np.floor(total)
-    rounded: Scores = (whole + (total - whole >= 0.5)).astype(np.int64)
-    return rounded

@@ -21,6 +21,7 @@ from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.eviction_writes import ConditionSet, Evicted, Eviction, NotNeeded, lost_eviction
 from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.meta_types import Metadata
+from aischeduler.kube.pod_set_resources import pod_set_resources
 from aischeduler.kube.storage_resources import storage_resources
 from aischeduler.kube.watched_resources import WatchedResource
 from aischeduler.model.actions import (
@@ -124,6 +125,7 @@ class VirtualDaemon:
             *others,
             *storage_resources(),
             *gang_resources(self._specs.owners),
+            *pod_set_resources(),
         )
         reflectors: tuple[InProcessReflector[Any], ...] = tuple(
             InProcessReflector(environment.server, one) for one in resources

@@ -76,9 +76,7 @@ class NodeTable:
         self.pool: npt.NDArray[np.int32] = np.full(self.width, NO_POOL, dtype=np.int32)
         self.labels = LabelIndex(self.width)
         self.taints: RowIndex[Taint] = RowIndex(self.width)
-        self.features: RowIndex[str] = RowIndex(self.width)
-        """Declared feature -> rows."""
-        self.images = ImageIndex()
+        self.features, self.images = RowIndex[str](self.width), ImageIndex()
         self.port_rows: RowIndex[tuple[str, int]] = RowIndex(self.width)
         self.ports: dict[int, Counter[HostPort]] = {}
         self.pod_counts, self.storage = PodCounts(), Storage()
@@ -195,8 +193,7 @@ class NodeTable:
         for port in self.ports.pop(row, ()):
             self.port_rows.drop((port.protocol, port.port), row)
         self.storage.used.clear(row)
-        self.used[:, row] = 0
-        self.scored[:, row] = 0
+        self.used[:, row], self.scored[:, row] = 0, 0
         self.touch(row)
         for one in pods:
             self._sum_one(one.spec, row, 1)

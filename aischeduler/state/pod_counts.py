@@ -20,8 +20,9 @@ from aischeduler.model.topology_spread import PodSelector
 from aischeduler.state.carried_terms import EVERY_NAMESPACE, CarriedTerms
 from aischeduler.state.counted_pods import Counted, Interest, SelectedByTerms, depends_on_namespace, is_counted
 from aischeduler.state.domain_counts import DomainCounts
-from aischeduler.state.groups import SelectorIndex
+from aischeduler.state.groups import SelectorIndex, required_label
 from aischeduler.state.label_index import LabelIndex, Mask, Rows
+from aischeduler.state.pods_by_label import OnRow, PodsByLabel
 
 Gone = npt.NDArray[np.int64]
 
@@ -41,7 +42,7 @@ class PodCount:
         self.users = 0
         """How many known pods are interested in it."""
         self._domains: dict[str, DomainCounts] = {}
-        self._followed: WeakSet[DomainCounts] = WeakSet()
+        self._followed: WeakSet[DomainCounts] | None = None
         self._members: dict[str, tuple[int, bool]] = {}
 
     def __contains__(self, uid: str) -> bool:
@@ -57,12 +58,14 @@ class PodCount:
     def follow(self, of_row: Rows, counted: Mask | None = None) -> DomainCounts:
         """Return the pods by these domains; they are kept up to date, in trials too, as long as the caller has them."""
         domains = DomainCounts(of_row, self.rows, self.claimed, counted)
+        if self._followed is None:
+            self._followed = WeakSet()
         self._followed.add(domains)
         return domains
 
     def domains(self) -> list[DomainCounts]:
         """Return the pods by domain as they are kept, in no order; some may be of older labels."""
-        return [*self._domains.values(), *self._followed]
+        return [*self._domains.values(), *(self._followed or ())]
 
     def add(self, pod: Pod, row: int, *, claims: bool) -> bool:
         """Count a pod on a row; return whether it did not count yet."""
@@ -87,7 +90,7 @@ class PodCount:
             del numbers[row]
         for domains in self._domains.values():
             domains.change(row, by, claims=claims)
-        for domains in self._followed:
+        for domains in self._followed or ():
             domains.change(row, by, claims=claims)
 
 
@@ -95,7 +98,7 @@ class PodCounts:
     """All counts. `pods_on_rows` returns the pods that count on rows, their rows, and whether they own claims there."""
 
     def __init__(self) -> None:
-        self.pods_on_rows: Callable[[], Iterable[tuple[Pod, int, bool]]] = tuple
+        self.pods_on_rows: Callable[[], Iterable[OnRow]] = tuple
         self.namespaces: dict[str, Labels] = {}
         """The labels of the namespaces that were seen."""
         self.apart: dict[Counted, Gone] | None = None
@@ -107,6 +110,7 @@ class PodCounts:
         self.terms = CarriedTerms(self.namespaces)
         self._counts: dict[Counted, PodCount] = {}
         self._index: SelectorIndex[PodCount] = SelectorIndex()
+        self._by_label = PodsByLabel()
         self._specs: Counter[bytes] = Counter()
 
     @property
@@ -172,14 +176,18 @@ class PodCounts:
                     self._take_out(by)
                 del self._counts[by]
                 self._drop_index(count)
+        if not self._counts:
+            self._by_label.forget()  # pods that come while nothing is counted are not told
 
     def add(self, pod: Pod, row: int, *, claims: bool = False, noted: bool = True) -> bool:
         """Count a pod that came to a row; return whether it counts anywhere."""
+        self._by_label.add(pod, row, claims=claims)
         counts = [one for one in self._candidates(pod) if is_counted(one.by, pod, self.namespaces)]
         return self._note([one for one in counts if one.add(pod, row, claims=claims)], noted=noted)
 
     def remove(self, pod: Pod, *, noted: bool = True) -> bool:
         """Stop counting a pod that left its row; return whether it counted."""
+        self._by_label.remove(pod)
         return self._note([one for one in self._candidates(pod) if one.remove(pod.uid)], noted=noted)
 
     def change(self, before: Pod, after: Pod, row: int, *, claims: bool) -> bool:
@@ -189,6 +197,7 @@ class PodCounts:
 
     def recount(self) -> None:
         """Count all pods anew."""
+        self._by_label.forget()
         for count in tuple(self._counts.values()):
             self._restart(count)
 
@@ -248,10 +257,21 @@ class PodCounts:
         else:
             for namespace, selector in _indexed(by):
                 self._index.put(namespace, selector, count)
-        for pod, row, claims in self.pods_on_rows():
+        for pod, row, claims in self._may_count(by):
             if is_counted(by, pod, self.namespaces):
                 count.add(pod, row, claims=claims)
         return count
+
+    def _may_count(self, by: Counted) -> Iterable[OnRow]:
+        """Return the pods on rows that may count by this; where each has one of some labels, no others."""
+        places = () if isinstance(by, CarriedTerm) else _indexed(by)
+        found = [(namespace, required_label(selector)) for namespace, selector in places]
+        labels = [(namespace, label) for namespace, label in found if label is not None and namespace]
+        if not labels or len(labels) < len(found):
+            return self.pods_on_rows()
+        for _, (key, _) in labels:
+            self._by_label.learn(key, self.pods_on_rows())
+        return [one for namespace, label in labels for one in self._by_label.having(namespace, label)]
 
     def _drop_index(self, count: PodCount) -> None:
         if isinstance(count.by, CarriedTerm):

@@ -18,12 +18,14 @@ from aischeduler.model.events import (
     NamespaceSeen,
     NodeSeen,
     PodSeen,
+    PodSetSeen,
     PoolSeen,
     StorageSeen,
     VolumeClaimSeen,
     VolumeSeen,
 )
-from aischeduler.model.selectors import Operator
+from aischeduler.model.pod_set import PodSet
+from aischeduler.model.selectors import Operator, label_selector
 from aischeduler.model.storage_objects import StorageClass
 from aischeduler.model.volumes import Volume, VolumeClaim
 from tests.build import a_node, a_pod, a_pool, a_taint, a_term, expression, tolerates
@@ -38,6 +40,7 @@ SNAPSHOT = ClusterSnapshot(
         StorageSeen(StorageClass("fast", "csi.example", waits=True)),
         VolumeSeen(Volume("v", (a_term(expression("zone", Operator.IN, "x")),))),
         VolumeClaimSeen(VolumeClaim("team", "c", "v", bound=True)),
+        PodSetSeen(PodSet("ReplicaSet", "team", "web-7", label_selector("spec.selector", {"app": "web"}, ()))),
         PodSeen(
             a_pod(
                 "p1",
@@ -83,7 +86,7 @@ def test_file_that_ends_inside_a_line_names_the_line() -> None:
 
 
 def test_file_that_lacks_a_line_in_the_middle_is_refused() -> None:
-    with pytest.raises(SnapshotError, match="it has 7 objects and should have 8"):
+    with pytest.raises(SnapshotError, match="it has 8 objects and should have 9"):
         read_lines([*LINES[:3], *LINES[4:]])
 
 

@@ -17,6 +17,7 @@ _NAMESPACED = (
     ("policy/v1", "poddisruptionbudgets"),
     ("v1", "pods"),
     ("v1", "persistentvolumeclaims"),
+    ("v1", "services"),
 )
 _DEFINED = (
     ("scheduling.x-k8s.io/v1alpha1", "podgroups"),
@@ -57,7 +58,8 @@ class SweepError(Exception):
 def sweep(plane: Server, *, kept_pool: str = "") -> None:
     """Delete all objects of these kinds except `kept_pool`, and all PriorityClasses of tests; wait for the pods."""
     for version, plural in _NAMESPACED:
-        for namespace in sorted({item["metadata"]["namespace"] for item in _items(plane, version, plural)}):
+        namespaces = {item["metadata"]["namespace"] for item in _items(plane, version, plural)}
+        for namespace in sorted(namespaces - ({"default"} if plural == "services" else set())):  # there is kubernetes
             plane.api("DELETE", f"{_root(version)}/namespaces/{namespace}/{plural}", _AT_ONCE)
     for version, plural in _DEFINED:
         found = plane.api("GET", f"{_root(version)}/{plural}")

@@ -8,12 +8,14 @@ from aischeduler.config.schema import NO_ELECTION, Config
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.gang_resources import gang_resources
+from aischeduler.kube.pod_set_resources import pod_set_resources
 from aischeduler.kube.storage_resources import storage_resources
 from tests.daemon.cluster import BUDGETS, CLAIMS, NAMESPACES, NODES, POOLS
 from tests.kube.api_objects import listing
 from tests.kube.scripted_server import Script, hang, reply, serving, status, until
 
 OTHERS = ("/api/v1/pods", NODES, NAMESPACES, BUDGETS)
+OPTIONAL = (*gang_resources(GangOwners()), *storage_resources(), *pod_set_resources())
 REFUSED = 'persistentvolumeclaims is forbidden: User "me" cannot list resource "persistentvolumeclaims"'
 
 
@@ -21,19 +23,18 @@ def a_server() -> Script:
     """Return a server that lets the daemon list and watch everything except claims."""
     script = Script()
     script.always["get", "/version"] = lambda _: reply(200, {"major": "1", "minor": "36"})
-    others = (*gang_resources(GangOwners()), *storage_resources())
-    for path in (*OTHERS, POOLS, *(one.path for one in others)):
+    for path in (*OTHERS, POOLS, *(one.path for one in OPTIONAL)):
         script.always["get", path] = lambda _: reply(200, listing(version=10))
         script.always["watch", path] = lambda _: hang
     script.always["get", CLAIMS] = lambda _: status(403, "Forbidden", REFUSED)
     return script
 
 
-async def test_daemon_that_may_not_list_gangs_or_objects_of_storage_logs_each_kind_once_and_decides() -> None:
+async def test_daemon_that_may_not_list_gangs_services_or_objects_of_storage_logs_each_kind_once_and_decides() -> None:
     stop, script = asyncio.Event(), a_server()
     script.always["get", CLAIMS] = lambda _: reply(200, listing(version=10))
     script.always["watch", CLAIMS] = lambda _: hang
-    not_needed = [one for one in (*gang_resources(GangOwners()), *storage_resources()) if not one.needed]
+    not_needed = [one for one in OPTIONAL if not one.needed]
     for one in not_needed:
         script.always["get", one.path] = lambda _: status(403, "Forbidden", REFUSED)
     with capture_logs() as lines:

@@ -15,6 +15,8 @@ from aischeduler.model.events import (
     NamespaceGone,
     NamespaceSeen,
     PodGone,
+    PodSetGone,
+    PodSetSeen,
     PoolGone,
     VolumeClaimGone,
     VolumeClaimSeen,
@@ -22,6 +24,7 @@ from aischeduler.model.events import (
     VolumeSeen,
 )
 from aischeduler.model.pod import HostPort
+from aischeduler.model.pod_set import PodSet
 from aischeduler.model.selectors import label_selector
 from aischeduler.model.volumes import Volume, VolumeClaim
 from aischeduler.state.claims import Claim, Claims
@@ -32,6 +35,7 @@ from tests.engine.session import Session, evictions, fail_once
 
 BUG = "a bug in a step"
 BUDGET = DisruptionBudget("default", "b", "u", label_selector("spec.selector", {"app": "p"}, ()), disruptions_allowed=0)
+SERVICE = PodSet("Service", "default", "web", label_selector("spec.selector", {"app": "p"}, ()))
 CLAIM, VOLUME = VolumeClaim("default", "data"), Volume("pv")
 
 
@@ -50,6 +54,8 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, session: Session, step: str, event:
         ((NamespaceSeen("team", {}),), NamespaceGone("team"), "rule_changed", lambda c: c.namespaces == {}),
         ((BudgetSeen(BUDGET),), BudgetGone("default", "b"), "rule_changed", lambda c: not c.budgets.protects("uid-p")),
         ((), BudgetSeen(BUDGET), "rule_changed", lambda c: c.budgets.protects("uid-p")),
+        ((), PodSetSeen(SERVICE), "rule_changed", lambda c: bool(c.pod_sets)),
+        ((PodSetSeen(SERVICE),), PodSetGone(*SERVICE.key), "rule_changed", lambda c: not c.pod_sets),
         ((), VolumeClaimSeen(CLAIM), "storage_seen", lambda c: list(c.storage.claims.values()) == [CLAIM]),
         ((VolumeClaimSeen(CLAIM),), VolumeClaimGone(*CLAIM.key), "storage_seen", lambda c: not c.storage.claims),
         ((), VolumeSeen(VOLUME), "storage_seen", lambda c: list(c.storage.volumes.values()) == [VOLUME]),

@@ -26,6 +26,8 @@ from aischeduler.model.events import (
     NodeSeen,
     PodGone,
     PodSeen,
+    PodSetGone,
+    PodSetSeen,
     PoolGone,
     PoolRead,
     PoolSeen,
@@ -45,6 +47,7 @@ from aischeduler.model.events import (
 from aischeduler.model.gang import Gang, GangClaim, GangKey, GangSource, TopologyLevel
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import HostPort
+from aischeduler.model.pod_set import PodSet
 from aischeduler.model.selectors import NodeSelectorTerm, Operator, label_selector
 from aischeduler.model.storage_objects import StorageCapacity
 from aischeduler.model.volumes import Volume, VolumeClaim
@@ -91,6 +94,8 @@ EVENTS: list[Event] = [
     StorageGone("CsiNode", "n"),
     GangSeen(GANG),
     GangGone(GANG.key),
+    PodSetSeen(PodSet("Service", "default", "web", label_selector("spec.selector", {"app": "x"}, ()))),
+    PodSetGone("Service", "default", "web"),
     BindRefused("uid-p", "n", BindRefusal.TAKEN, "no"),
     VolumesWritten("uid-p", "run-1", ("7",)),
     VolumesRefused("uid-p", "run-1", "no"),

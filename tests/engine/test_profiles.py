@@ -14,11 +14,13 @@ from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.framework.plugin import Delayed, Plugins, Vetoed
 from aischeduler.model.actions import Bind, Evict
-from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolGone, PoolSeen
+from aischeduler.model.events import Event, NodeSeen, PodSeen, PodSetSeen, PoolGone, PoolSeen
 from aischeduler.model.gang import GangSource
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.node import NO_SCHEDULE, Taint
 from aischeduler.model.pod import Pod
+from aischeduler.model.pod_set import PodSet
+from aischeduler.model.selectors import label_selector
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, conditions, evictions, reports
 from tests.gangs import a_gang, member
@@ -214,6 +216,19 @@ def test_argument_that_a_plugin_does_not_take_here_is_refused() -> None:
     where = "profiles[0].pluginConfig[0].args.defaultingType"
     assert str(caught.value) == f"{where}: Ai-Scheduler's PodTopologySpread takes its default only"
     assert profile_of("pluginConfig: [{name: PodTopologySpread, args: {defaultingType: System}}]").profiles
+
+
+def test_default_constraints_of_the_profile_keep_pods_of_a_service_waiting() -> None:
+    rule = "{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}"
+    args = f"{{defaultingType: List, defaultConstraints: [{rule}]}}"
+    profile = profile_of(f"schedulerName: even, pluginConfig: [{{name: PodTopologySpread, args: {args}}}]")
+    session = Session(profile=profile)
+    session.tell(PodSetSeen(PodSet("Service", "default", "web", label_selector("selector", {"app": "web"}, ()))))
+    session.see(a_node("n1", cpu="9", labels={"zone": "a"}), a_node("n2", cpu="0", labels={"zone": "b"}))
+    session.see(*(a_pod(f"own-{number}", labels={"app": "web"}) for number in (1, 2)))
+    assert len(binds(session.decide())) == 2
+    session.see(a_pod("even", labels={"app": "web"}, scheduler_name="even"))
+    assert "topology spread constraints" in reports(session.decide())["even"]
 
 
 ADDED = "requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [%s]}]}"

@@ -29,6 +29,10 @@ PATHS = {
     "Workload": "/apis/scheduling.k8s.io/v1alpha1/workloads",
     "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/jobsets",
     "Job": "/apis/batch/v1/jobs",
+    "Service": "/api/v1/services",
+    "ReplicationController": "/api/v1/replicationcontrollers",
+    "ReplicaSet": "/apis/apps/v1/replicasets",
+    "StatefulSet": "/apis/apps/v1/statefulsets",
     "Pod": PODS,
     "PriorityClass": PRIORITY_CLASSES,
 }

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,14 +11,16 @@ from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PlacementRequest, Plugins
 from aischeduler.framework.runner import Runner
 from aischeduler.model.node import Node
+from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.model.topology_spread import HOSTNAME, TopologySpreadConstraint
+from aischeduler.model.topology_spread import HOSTNAME, DefaultConstraint, DefaultSelector, TopologySpreadConstraint
 from aischeduler.plugins.pod_topology_spread import PodTopologySpread
 from aischeduler.plugins.spread_scores import SpreadScores
 from aischeduler.state.node_table import NodeTable
 from tests.build import a_node, a_pod, on_row, spread
 
 FOO = {"app": "foo"}
+BY_SYSTEM = PodTopologySpread()
 ZONES = {"a": "zone1", "b": "zone1", "x": "zone2", "y": "zone2"}
 
 
@@ -31,18 +34,31 @@ def scored(
     nodes: list[Node], pods: Mapping[str, int], *rules: TopologySpreadConstraint, fit: str = "", claims: str = ""
 ) -> list[int]:
     """Return the scores of the nodes that fit, all without `fit`; `claims` is the node of an owner of a claim."""
+    names = fit or "".join(node.name for node in nodes)
+    return scores_of(a_pod(spread_preferences=rules).spec, nodes, pods, names, claims=claims)
+
+
+def scores_of(
+    spec: PodSpec,
+    nodes: list[Node],
+    pods: Mapping[str, int],
+    names: str,
+    *,
+    claims: str = "",
+    plugin: PodTopologySpread = BY_SYSTEM,
+) -> list[int]:
+    """Return the scores of the nodes of these names for a class."""
     table = NodeTable()
     for node in nodes:
         table.pool[table.see(node)[0]] = 0
-    plugin = PodTopologySpread()
-    runner, spec = Runner(Plugins((), (), (), cross_scores=(plugin,)), table), a_pod(spread_preferences=rules).spec
+    runner = Runner(Plugins((), (), (), cross_scores=(plugin,)), table)
     table.pod_counts.use(spec, runner.interest(spec))
     for name, number in pods.items():
         for one in range(number):
             table.add(on_row(a_pod(f"{name}-{one}", labels=FOO), table.rows[name]))
     if claims:
         table.pod_counts.add(a_pod("nominated", labels=FOO), table.rows[claims], claims=True)
-    rows = np.array([table.rows[name] for name in fit or [node.name for node in nodes]], dtype=np.intp)
+    rows = np.array([table.rows[name] for name in names], dtype=np.intp)
     assert plugin.prefers(spec, table)
     state = plugin.prescore(PlacementRequest(spec, PlacementStrategy.SPREAD), table, None)
     assert isinstance(state, SpreadScores)
@@ -93,6 +109,19 @@ def test_scores_are_those_of_kube_scheduler(
     expected: list[int],
 ) -> None:
     assert scored(nodes, pods, *rules, fit=fit) == expected
+
+
+def test_default_constraints_of_a_pod_of_a_service_score_as_constraints_of_its_own_do() -> None:
+    """T17 by default: nodes without a zone are scored by those of the system, and not by those of a list."""
+    selector = spread("zone", app="foo").selector
+    assert selector is not None
+    spec = replace(a_pod().spec, default_selector=DefaultSelector(selector, selects_itself=True))
+    pods, nodes = {"a": 4, "b": 3, "x": 2, "y": 1}, hosts("abxy")
+    by_host = PodTopologySpread((DefaultConstraint(HOSTNAME, 3),))
+    assert scores_of(spec, nodes, pods, "abxy", plugin=by_host) == [44, 66, 77, 100]
+    assert scores_of(spec, nodes, pods, "abxy") == [44, 66, 77, 100]
+    both = PodTopologySpread((DefaultConstraint(HOSTNAME, 3), DefaultConstraint("rack", 5)))
+    assert scores_of(spec, nodes, pods, "abxy", plugin=both) == [0, 0, 0, 0]
 
 
 def test_nodes_without_pods_have_100_each() -> None:

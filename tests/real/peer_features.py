@@ -64,6 +64,7 @@ COMPARED: Final = frozenset(
         Feature.SPREAD_POLICIES,
         Feature.SPREAD_MATCH_LABEL_KEYS,
         Feature.SPREAD_SOFT,
+        Feature.SPREAD_SYSTEM_DEFAULT,
         Feature.AFFINITY_REQUIRED,
         Feature.ANTI_AFFINITY_REQUIRED,
         Feature.AFFINITY_PREFERRED,

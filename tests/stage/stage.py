@@ -131,6 +131,12 @@ class Stage(Observations):
             document["spec"]["template"]["spec"]["priorityClassName"] = self._priority_class(priority)
         self.create(document)
 
+    def service(self, name: str, **selector: str) -> None:
+        """Create a Service for the pods with these labels."""
+        spec = {"clusterIP": "None", "selector": selector}
+        metadata = {"name": self.own(name), "namespace": self.own("ns")}
+        self.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+
     def budget(self, name: str, *, min_available: int, **labels: str) -> None:
         """Create a disruption budget for the pods with these labels, and wait until its status is up to date."""
         self.create(pdb_object(name, namespace=self.own("ns"), min_available=min_available, labels=labels))

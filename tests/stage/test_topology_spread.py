@@ -57,6 +57,21 @@ def test_pod_that_prefers_to_be_spread_goes_to_the_node_with_the_fewest_pods_of_
     stage.goes(p="two")
 
 
+def test_pod_of_a_service_is_spread_by_default(stage: Stage) -> None:
+    stage.pools("a")
+    for name in ("one", "two"):
+        stage.node(name, pool="a", cpu="8", labels={HOST: name})
+    for number in range(3):
+        stage.pod(f"web-{number}", pool="a", cpu="10m", labels=WEB, node="one")
+    stage.pod("other", pool="a", cpu="1", node="two")
+    stage.until(lambda: stage.node_of("web-2") == "one" and stage.node_of("other") == "two")
+    stage.service("web", **WEB)
+    stage.pod("of-none", pool="a", cpu="10m")
+    stage.goes(**{"of-none": "one"})
+    stage.pod("p", pool="a", cpu="10m", labels=WEB)
+    stage.goes(p="two")
+
+
 def test_preference_keeps_no_pod_waiting(stage: Stage) -> None:
     stage.pools("a")
     stage.node("east", pool="a", cpu="4", labels={HOST: "east"})

@@ -45,6 +45,7 @@ PLACES: Mapping[str, tuple[str, str]] = {
     "PodGroup.scheduling.x-k8s.io": ("/apis/scheduling.x-k8s.io/v1alpha1", "podgroups"),
     "Pool": ("/apis/resource.aibee.cn/v1alpha1", "pools"),
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
+    "Service": ("/api/v1", "services"),
     "StorageClass": ("/apis/storage.k8s.io/v1", "storageclasses"),
 }
 

@@ -1,0 +1,94 @@
+"""The Services and controllers that select pods, and the pods among which a pod is spread by default.
+
+Source: DefaultSelector in kube-scheduler's plugins: the selectors of all Services that select the pod, and that of its
+controller, taken together.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from aischeduler.model.pod import Pod
+from aischeduler.model.pod_set import REPLICATION_CONTROLLER, SERVICE, PodSet
+from aischeduler.model.selectors import Labels, LabelSelector, Requirement
+from aischeduler.model.topology_spread import DefaultSelector, PodSelector
+from aischeduler.state.groups import SelectorIndex
+
+FOUND_MAX: Final = 4096
+"""The most answers that are kept for one namespace."""
+
+Question = tuple[str, tuple[tuple[str, str], ...]]
+"""The controller and the labels of a pod."""
+
+
+class PodSets:
+    """The sets by kind, namespace and name. Where a namespace has none, `default_of` costs one look."""
+
+    def __init__(self) -> None:
+        self._sets: dict[tuple[str, str, str], PodSet] = {}
+        self._in: dict[str, dict[tuple[str, str, str], None]] = {}
+        """Namespace -> the keys of its sets."""
+        self._services: SelectorIndex[tuple[str, str, str]] = SelectorIndex()
+        self._found: dict[str, dict[Question, DefaultSelector | None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._sets)
+
+    def see(self, one: PodSet) -> None:
+        """Store a set as it is now."""
+        if self._sets.get(one.key) == one:
+            return
+        self.forget(one.key)
+        if one.selector is None:
+            return
+        self._sets[one.key] = one
+        self._in.setdefault(one.namespace, {})[one.key] = None
+        if one.kind == SERVICE:
+            self._services.put(one.namespace, one.selector, one.key)
+
+    def forget(self, key: tuple[str, str, str]) -> None:
+        """Remove a set, if it is there."""
+        one = self._sets.pop(key, None)
+        self._found.pop(key[1], None)
+        if one is None:
+            return
+        keys = self._in[one.namespace]
+        del keys[key]
+        if not keys:
+            del self._in[one.namespace]
+        if one.kind == SERVICE:
+            self._services.drop(one.namespace, one.selector, key)
+
+    def default_of(self, pod: Pod) -> DefaultSelector | None:
+        """Return the pods among which the pod is spread by default; None where there are none, or it says it itself."""
+        namespace, spec = pod.namespace, pod.spec
+        if namespace not in self._in or spec.topology_spread or spec.spread_preferences:
+            return None
+        question = (pod.controller, tuple(pod.labels.items()))
+        found = self._found.setdefault(namespace, {})
+        if question not in found:
+            if len(found) >= FOUND_MAX:
+                found.clear()
+            found[question] = self._default(namespace, pod.labels, pod.controller)
+        return found[question]
+
+    def _default(self, namespace: str, labels: Labels, controller: str) -> DefaultSelector | None:
+        equal = {one.key: one for service in self._selecting(namespace, labels) for one in service.requirements}
+        others: tuple[Requirement, ...] = ()
+        kind, _, name = controller.partition("/")
+        owner = self._sets.get((kind, namespace, name))
+        if owner is not None and owner.selector is not None:
+            if kind == REPLICATION_CONTROLLER:
+                equal.update((one.key, one) for one in owner.selector.requirements)
+            else:
+                others = owner.selector.requirements
+        if not equal and not others:
+            return None
+        every = sorted({*equal.values(), *others}, key=lambda one: (one.key, one.operator, one.values))
+        selector = LabelSelector(tuple(every))
+        return DefaultSelector(PodSelector(namespace, selector), selector.matches(labels))
+
+    def _selecting(self, namespace: str, labels: Labels) -> Iterator[LabelSelector]:
+        for key in self._services.candidates(namespace, labels):
+            selector = self._sets[key].selector
+            if selector is not None and selector.requirements and selector.matches(labels):
+                yield selector
