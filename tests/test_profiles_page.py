@@ -8,7 +8,7 @@ import pytest
 from aischeduler.config.load import parse_config
 from aischeduler.config.plugin_table import POINTS, TABLE, KnownPlugin
 from aischeduler.daemon.components import profile_of
-from aischeduler.engine.plugin_registry import BUILT_IN, ENGINE, TAKES
+from aischeduler.engine.plugin_registry import BUILT_IN, ENGINE
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "profiles.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
@@ -23,8 +23,7 @@ def here(plugin: KnownPlugin) -> str:
 def arguments(plugin: KnownPlugin) -> str:
     if plugin.args is None:
         return "none"
-    taken, keys = TAKES.get(plugin.name, frozenset()), plugin.args.__struct_encode_fields__
-    return ", ".join(f"`{key}`" + ("" if taken & {"*", key} else " (default only)") for key in keys)
+    return ", ".join(f"`{key}`" for key in plugin.args.__struct_encode_fields__)
 
 
 def row(plugin: KnownPlugin) -> str:

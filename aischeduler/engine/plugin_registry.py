@@ -3,7 +3,6 @@
 Invariants:
 - A plugin runs at the points at which the profile enables it, in the order of `config.plugin_sets`.
 - Each profile has plugins of its own: an argument or a weight of one profile is not seen by another.
-- Arguments that a plugin does not take here are refused, with the path: none is dropped.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -168,18 +167,6 @@ BUILT_IN: Final[Mapping[str, Factory]] = {
     "NodeDeclaredFeatures": lambda _, __: (NodeDeclaredFeatures(),),
     "Gangs": lambda _, __: (Gangs(),),
 }
-TAKES: Final[Mapping[str, frozenset[str]]] = {
-    name: frozenset(("*",))
-    for name in (
-        "DefaultPreemption",
-        "InterPodAffinity",
-        "NodeAffinity",
-        "NodeResourcesFit",
-        "NodeResourcesBalancedAllocation",
-        "PodTopologySpread",
-    )
-} | {"VolumeBinding": frozenset(("bindTimeoutSeconds",))}
-"""Plugin -> the fields of its arguments that it takes here, `*` for all; all others must have their defaults."""
 ENGINE: Final[Mapping[str, str]] = {
     "PrioritySort": "the order of the queues",
     "NodeName": "a pod that has a node is never scheduled; always on",
@@ -233,7 +220,7 @@ def make_plugins(config: ProfileConfig, path: str, cards: Cards) -> Plugins:
         return any(_extends(one, point) for one in made[name])
 
     chosen = plugins_by_point(config, path, extends)
-    _refuse_missing(source, args)
+    _refuse_missing(source)
     for name in chosen.names:
         if name in BUILT_IN:
             try:
@@ -325,21 +312,10 @@ def _args_path(source: _Source, name: str) -> str:
     return f"{source.path}.plugins" if number is None else f"{source.path}.pluginConfig[{number}].args"
 
 
-def _refuse_missing(source: _Source, args: Mapping[str, Any]) -> None:
-    """Refuse plugins of kube-scheduler that are named and do not exist here, and arguments that are not taken."""
+def _refuse_missing(source: _Source) -> None:
+    """Refuse plugins of kube-scheduler that are named and do not exist here."""
     for point in (MULTI_POINT, *POINTS):
         for index, one in enumerate(source.config.plugins.at(point).enabled):
             if one.name in KNOWN and one.name not in BUILT_IN and one.name not in ENGINE:
                 where = f"{source.path}.plugins.{point}.enabled[{index}].name"
                 raise ProfileError(f"{where}: Ai-Scheduler does not have kube-scheduler's {one.name}")
-    for index, config in enumerate(source.config.plugin_config):
-        kind = KNOWN[config.name].args if config.name in KNOWN else None
-        given = args[config.name]
-        taken = TAKES.get(config.name, frozenset())
-        if kind is None or "*" in taken:
-            continue
-        default = kind()
-        for name, key in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True):
-            if key not in taken and getattr(given, name) != getattr(default, name):
-                where = f"{source.path}.pluginConfig[{index}].args.{key}"
-                raise ProfileError(f"{where}: Ai-Scheduler's {config.name} takes its default only")

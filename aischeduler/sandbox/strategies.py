@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from aischeduler.model.quantity import QuantityError, canonical
 from aischeduler.sandbox.api_resources import CollectionName
@@ -141,19 +142,27 @@ def _admit_priority(write: Write) -> None:
 
 def _merge_label_keys(pod: JsonObject) -> None:
     """Add the labels of a new pod that the terms of its affinity name to the selectors of these terms, in place."""
-    labels, affinity = pod["metadata"].get("labels") or {}, pod["spec"].get("affinity") or {}
-    parts = [affinity.get(kind) or {} for kind in ("podAffinity", "podAntiAffinity")]
-    terms = [term for part in parts for term in part.get(f"required{_WHILE}") or ()]
-    terms += [one["podAffinityTerm"] for part in parts for one in part.get(f"preferred{_WHILE}") or ()]
+    labels, affinity = _mapping(pod["metadata"].get("labels")), _mapping(pod["spec"].get("affinity"))
+    parts = [_mapping(affinity.get(kind)) for kind in ("podAffinity", "podAntiAffinity")]
+    terms = [_mapping(term) for part in parts for term in _items(part.get(f"required{_WHILE}"))]
+    preferred = [_mapping(one) for part in parts for one in _items(part.get(f"preferred{_WHILE}"))]
+    terms += [_mapping(one.get("podAffinityTerm")) for one in preferred]
     for term in terms:
+        selector = term.get("labelSelector")
         for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
-            merged = [
-                {"key": key, "operator": operator, "values": [labels[key]]}
-                for key in term.get(field) or ()
-                if key in labels
-            ]
-            if merged and term.get("labelSelector") is not None:
-                term["labelSelector"].setdefault("matchExpressions", []).extend(merged)
+            keys = [key for key in _items(term.get(field)) if isinstance(key, str) and key in labels]
+            merged = [{"key": key, "operator": operator, "values": [labels[key]]} for key in keys]
+            if merged and isinstance(selector, dict) and isinstance(selector.get("matchExpressions", []), list):
+                selector.setdefault("matchExpressions", []).extend(merged)
+
+
+def _mapping(value: Any) -> JsonObject:
+    """Return a mapping as it is, and anything else as an empty one: the sandbox stores what it is given."""
+    return value if isinstance(value, dict) else {}
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _new_pod(write: Write) -> None:

@@ -74,9 +74,9 @@ class NodeTable:
         self.alive: Mask = np.zeros(self.width, dtype=np.bool_)
         self.cordoned: Mask = np.zeros(self.width, dtype=np.bool_)
         self.pool: npt.NDArray[np.int32] = np.full(self.width, NO_POOL, dtype=np.int32)
-        self.labels = LabelIndex(self.width)
+        self.labels, self.images = LabelIndex(self.width), ImageIndex()
         self.taints: RowIndex[Taint] = RowIndex(self.width)
-        self.features, self.images = RowIndex[str](self.width), ImageIndex()
+        self.features: RowIndex[str] = RowIndex(self.width)
         self.port_rows: RowIndex[tuple[str, int]] = RowIndex(self.width)
         self.ports: dict[int, Counter[HostPort]] = {}
         self.pod_counts, self.storage = PodCounts(), Storage()

@@ -7,12 +7,9 @@ import pytest
 from aischeduler.cli.app import main
 from tests.cli.test_check import CONFIG, a_job, a_node
 
-AFFINITY = (
-    "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: "
-    "[{labelSelector: {matchLabels: {app: a}}, topologyKey: kubernetes.io/hostname}]}}"
-)
+DEVICES = "resourceClaims: [{name: gpu, resourceClaimName: one}]"
 VOLUMES = "volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]"
-FIELD = "spec.template.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+FIELD = "spec.template.spec.resourceClaims"
 HOLD = "so the pods wait (unsupportedConstraints: Hold)"
 IGNORE = "so the pods are placed as if it were absent (unsupportedConstraints: Ignore)"
 
@@ -35,14 +32,14 @@ def job(*fields: str) -> str:
 def test_constraint_that_is_not_supported_is_named_with_what_becomes_of_the_pods(
     config: str, outcome: str, nodes: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, out, _ = checked(tmp_path, capsys, job(AFFINITY), *nodes, *([config] if config else []))
+    status, out, _ = checked(tmp_path, capsys, job(DEVICES), *nodes, *([config] if config else []))
     assert (status, out) == (1, [f"1 Job/train: {FIELD}: is not supported by ai-scheduler, {outcome}"])
 
 
 def test_constraint_of_a_pod_of_another_scheduler_is_no_finding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, out, _ = checked(tmp_path, capsys, job(AFFINITY).replace("schedulerName: ai-scheduler", ""))
+    status, out, _ = checked(tmp_path, capsys, job(DEVICES).replace("schedulerName: ai-scheduler", ""))
     assert (status, out) == (0, [])
 
 

@@ -210,14 +210,6 @@ def test_plugin_that_does_not_exist_here_is_refused_where_it_is_enabled() -> Non
     assert str(caught.value) == f"{where}: Ai-Scheduler does not have kube-scheduler's DynamicResources"
 
 
-def test_argument_that_a_plugin_does_not_take_here_is_refused() -> None:
-    with pytest.raises(ProfileError) as caught:
-        profile_of("pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List}}]")
-    where = "profiles[0].pluginConfig[0].args.defaultingType"
-    assert str(caught.value) == f"{where}: Ai-Scheduler's PodTopologySpread takes its default only"
-    assert profile_of("pluginConfig: [{name: PodTopologySpread, args: {defaultingType: System}}]").profiles
-
-
 def test_default_constraints_of_the_profile_keep_pods_of_a_service_waiting() -> None:
     rule = "{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}"
     args = f"{{defaultingType: List, defaultConstraints: [{rule}]}}"

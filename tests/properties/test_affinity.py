@@ -64,7 +64,7 @@ def test_random_days_with_affinity_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days_with_affinity() -> None:
-    play(AffinityEngine, seeds.number("affinity"), runs=12)
+    play(AffinityEngine, seeds.number("affinity"), runs=6)
 
 
 @pytest.mark.soak

@@ -47,7 +47,7 @@ def test_random_days_with_profiles_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days_with_profiles() -> None:
-    play(ProfileEngine, seeds.number("profiles"), runs=8)
+    play(ProfileEngine, seeds.number("profiles"), runs=4)
 
 
 @pytest.mark.soak

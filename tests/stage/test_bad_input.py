@@ -3,7 +3,7 @@
 import pytest
 
 from aischeduler.model.names import MARK_BORROWED, MARK_HOME_POOL, MARK_POOL
-from tests.objects import pool_object
+from tests.objects import pod_object, pool_object
 from tests.stage.stage import Stage
 
 
@@ -41,10 +41,10 @@ def test_many_unknown_pools_are_all_the_default_pool(stage: Stage) -> None:
 
 def test_pod_with_a_constraint_that_is_not_supported_waits_and_names_the_field(stage: Stage) -> None:
     stage.node("free")
-    apart = {"labelSelector": {"matchLabels": {"app": "m"}}, "topologyKey": "kubernetes.io/hostname"}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
-    stage.pod("p", affinity={"podAntiAffinity": required})
-    stage.waits("p", "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution is not supported")
+    document = pod_object("p", namespace=stage.own("ns"))
+    document["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "one"}]
+    stage.create(document)
+    stage.waits("p", "spec.resourceClaims is not supported")
     stage.pod("q")
     stage.goes(q="free")
     assert stage.node_of("p") == ""
