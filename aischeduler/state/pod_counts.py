@@ -48,6 +48,10 @@ class PodCount:
     def __contains__(self, uid: str) -> bool:
         return uid in self._members
 
+    def uids(self) -> Iterable[str]:
+        """Return the uids of the pods that count, in trials too."""
+        return self._members
+
     def by_domain(self, topology_key: str, labels: LabelIndex) -> DomainCounts:
         """Return the pods by value of this label of nodes, open trials included."""
         domains, numbers = self._domains.get(topology_key), labels.numbers(topology_key)

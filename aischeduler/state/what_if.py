@@ -12,7 +12,7 @@ Invariants:
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 
@@ -20,9 +20,12 @@ from aischeduler.model.allocation import allocation_of
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.counted_pods import Counted
-from aischeduler.state.label_index import Rows
+from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.running_pods import RunningPods, Slots
+
+FEW_SLOTS: Final = 64
+"""So many pods are looked up one by one."""
 
 
 class Trial:
@@ -101,6 +104,8 @@ class Clearing:
         self._ports: list[tuple[int, PodSpec, int]] = []
         """What was done with host ports: 1 or -1, the spec of the pod and its row."""
         self._apart = {selector: np.zeros(nodes.width, dtype=np.int64) for selector in counts}
+        self._members: dict[Counted, Mask] = {}
+        """What is counted -> a mask of the slots of its pods."""
 
     def __enter__(self) -> Self:
         self._nodes.pod_counts.apart = self._apart or None
@@ -128,9 +133,7 @@ class Clearing:
         for column, amounts in zip(self._columns, sign * specs.amounts[number].T, strict=True):
             np.add.at(used[column], row, amounts)
         for selector, gone in self._apart.items():
-            count = self._nodes.pod_counts.of(selector)
-            counted = np.array([uid in count for uid in self._running.uids_of(slots)], dtype=np.bool_)
-            np.add.at(gone, row[counted], -sign)
+            np.add.at(gone, row[self._counted(selector, slots)], -sign)
         if len(self._specs_with_volumes):
             with_volumes = np.isin(number, self._specs_with_volumes)
             for pod_row, pod_number in zip(row[with_volumes].tolist(), number[with_volumes].tolist(), strict=True):
@@ -143,6 +146,16 @@ class Clearing:
                 spec = specs.spec(pod_number)
                 self._count_ports(spec, pod_row, sign)
                 self._ports.append((sign, spec, pod_row))
+
+    def _counted(self, by: Counted, slots: Slots) -> Mask:
+        """Return which of the pods in these slots count."""
+        count = self._nodes.pod_counts.of(by)
+        if len(slots) <= FEW_SLOTS:
+            return np.array([uid in count for uid in self._running.uids_of(slots)], dtype=np.bool_)
+        if by not in self._members:
+            self._members[by] = np.zeros(len(self._running.table), dtype=np.bool_)
+            self._members[by][self._running.slots_of(count.uids())] = True
+        return self._members[by][slots]
 
     def _count_ports(self, spec: PodSpec, row: int, sign: int) -> None:
         count = self._nodes.take if sign > 0 else self._nodes.free
