@@ -17,6 +17,7 @@ from rich.console import Console
 
 from tests.bench.arena import MissingAssetsError, the_binaries
 from tests.bench.cases import (
+    affinity,
     backlog,
     burst,
     explaining,
@@ -36,7 +37,21 @@ from tests.bench.spec import Case
 from tests.bench.tables import print_case
 from tests.controlplane.part import PartError
 
-MODULES = (steps, scale, pathological, observing, proposing, restart, backlog, burst, tail, explaining, gangs, shapes)
+MODULES = (
+    steps,
+    scale,
+    pathological,
+    observing,
+    proposing,
+    restart,
+    backlog,
+    burst,
+    tail,
+    explaining,
+    gangs,
+    shapes,
+    affinity,
+)
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results" / "latest.json"
 ROUNDS_MAX = 50
