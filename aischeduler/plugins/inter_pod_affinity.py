@@ -28,6 +28,8 @@ SCORE_MAX: Final = 100
 HARD_WEIGHT: Final = 1
 """The default of hardPodAffinityWeight: what a required affinity of a pod on a node adds to a score."""
 
+Version = tuple[int, int, int]
+
 
 class InterPodAffinity:
     """Filter by required terms, of the pod and of pods on nodes; score by preferred terms, and by required affinity.
@@ -58,7 +60,9 @@ class InterPodAffinity:
         return tuple(selected_by(term) for _, term in spec.pod_affinity.preferred)
 
     def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
-        """Return the domains that matter."""
+        """Return the domains that matter; those of the last call as long as they are the same."""
+        if isinstance(before, AffinityState) and before.version == _version(nodes):
+            return before
         return AffinityState(spec, nodes)
 
     def prefers(self, spec: PodSpec, nodes: NodeTable) -> bool:
@@ -69,14 +73,16 @@ class InterPodAffinity:
         return own or any(one.kind is not CarriedKind.ANTI_AFFINITY for one in nodes.pod_counts.terms.selecting(spec))
 
     def prescore(self, ask: PlacementRequest, nodes: NodeTable, before: PreScoreState | None) -> PreScoreState:
-        """Return the domains that score, with their weights."""
+        """Return the domains that score, with their weights; those of the last call as long as they are the same."""
+        if isinstance(before, AffinityScores) and before.version == _version(nodes):
+            return before
         counts, labels, own = nodes.pod_counts, nodes.labels, ask.spec.pod_affinity.preferred
         weighted = [(weight, counts.of(selected_by(term)).by_domain(term.topology_key, labels)) for weight, term in own]
         for one in counts.terms.selecting(ask.spec) if own or not self._ignores_preferences else ():
             weight = one.weight * (self._hard_weight if one.kind is CarriedKind.AFFINITY else 1)
             if one.kind is not CarriedKind.ANTI_AFFINITY and weight:
                 weighted.append((weight, counts.of(one).by_domain(one.term.topology_key, labels)))
-        return AffinityScores(weighted)
+        return AffinityScores(weighted, _version(nodes))
 
 
 class AffinityState:
@@ -84,6 +90,7 @@ class AffinityState:
 
     def __init__(self, spec: PodSpec, nodes: NodeTable) -> None:
         counts, labels, own = nodes.pod_counts, nodes.labels, spec.pod_affinity
+        self.version = _version(nodes)
         self._near: list[DomainCounts] = []
         self._may_be_first = False
         if own.required:
@@ -130,8 +137,9 @@ class AffinityState:
         """
         if not self._near:
             return np.ones(len(at), dtype=np.bool_)
-        labelled = np.logical_and.reduce([domains.of_row[at.rows] >= 0 for domains in self._near])
-        mask: Mask = labelled & self._among(at, claims=False)
+        mask = self._among(at, claims=False)
+        for domains in {id(one): one for one in self._near}.values():
+            mask &= domains.of_row.take(at.rows) >= 0
         if any(domains.total_claims for domains in self._near):
             mask &= self._among(at, claims=True)
         return mask
@@ -139,13 +147,13 @@ class AffinityState:
     def _among(self, at: NodeView, *, claims: bool) -> Mask:
         """Return a mask of the rows with selected pods in every domain; where there are none at all, of all rows."""
         among = np.ones(len(at), dtype=np.bool_)
-        nowhere = np.full(len(at), self._may_be_first, dtype=np.bool_)
+        nowhere: Mask | bool = self._may_be_first
         for domains in self._near:
             total = domains.total + (domains.total_claims if claims else 0)
             there = domains.pods + domains.claims if claims else domains.pods
             gone = _gone(self._by, at, domains)
-            among &= there[domains.of_row[at.rows]] > gone
-            nowhere &= total <= gone
+            among &= _more(there, gone, domains, at)
+            nowhere = nowhere & (total <= gone)
         return among | nowhere
 
     @staticmethod
@@ -156,14 +164,15 @@ class AffinityState:
 class AffinityScores:
     """The weights of domains for one class."""
 
-    def __init__(self, weighted: list[tuple[int, DomainCounts]]) -> None:
+    def __init__(self, weighted: list[tuple[int, DomainCounts]], version: Version) -> None:
         self._weighted = weighted
+        self.version = version
 
     def score(self, at: NodeView) -> Scores:
         """Return 100 for the rows with the largest sum of weights, 0 for those with the smallest."""
         total: Scores = np.zeros(len(at), dtype=np.int64)
         for weight, domains in self._weighted:
-            total += weight * domains.pods[domains.of_row[at.rows]]
+            total += (weight * domains.pods).take(domains.of_row.take(at.rows))
         least, most = int(total.min()), int(total.max())
         if least == most:
             return np.zeros_like(total)
@@ -184,9 +193,14 @@ def _kept_from(term: PodAffinityTerm) -> SelectedByTerms:
 
 def _taken(by: Counted, domains: DomainCounts, at: NodeView) -> Mask:
     """Return a mask of the rows in whose domain such a pod is, or owns a claim."""
-    there = domains.pods + domains.claims
-    taken: Mask = there[domains.of_row[at.rows]] > _gone(by, at, domains)
-    return taken
+    return _more(domains.pods + domains.claims, _gone(by, at, domains), domains, at)
+
+
+def _more(there: Numbers, gone: Numbers | int, domains: DomainCounts, at: NodeView) -> Mask:
+    """Return a mask of the rows in whose domain there are more pods than those that are gone."""
+    of_row = domains.of_row.take(at.rows)
+    mask: Mask = (there > 0).take(of_row) if isinstance(gone, int) else there.take(of_row) > gone
+    return mask
 
 
 def _gone(by: Counted, at: NodeView, domains: DomainCounts) -> Numbers | int:
@@ -194,4 +208,9 @@ def _gone(by: Counted, at: NodeView, domains: DomainCounts) -> Numbers | int:
     apart = at.nodes.pod_counts.apart
     if apart is None or by not in apart:
         return 0
-    return np.where(domains.of_row[at.rows] >= 0, apart[by][at.rows], 0)
+    return np.where(domains.of_row.take(at.rows) >= 0, apart[by].take(at.rows), 0)
+
+
+def _version(nodes: NodeTable) -> Version:
+    """Return what grows where counts, labels or rows come or go, so that other domains may matter."""
+    return nodes.pod_counts.begun, nodes.labels.version, nodes.width

@@ -112,6 +112,8 @@ class PodCounts:
         self.changed_specs: dict[bytes, None] = {}
         """The keys of specs to which something counted differently that is not counted any more."""
         self.terms = CarriedTerms(self.namespaces)
+        self.begun = 0
+        """Grows where a count begins, begins anew or ends."""
         self._counts: dict[Counted, PodCount] = {}
         self._index: SelectorIndex[PodCount] = SelectorIndex()
         self._by_label = PodsByLabel()
@@ -180,6 +182,7 @@ class PodCounts:
                     self._take_out(by)
                 del self._counts[by]
                 self._drop_index(count)
+                self.begun += 1
         if not self._counts:
             self._by_label.forget()  # pods that come while nothing is counted are not told
 
@@ -256,6 +259,7 @@ class PodCounts:
     def _begin(self, by: Counted) -> PodCount:
         count = PodCount(by)
         self._counts[by] = count
+        self.begun += 1
         if isinstance(by, CarriedTerm):
             self.terms.add(by)
         else:
