@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.real.peer_features import COMPARED, Feature
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "compatibility.md").read_text()
-NOT_YET = "They are not compared yet"
+NOT_YET = "not compared yet"
 
 
 def named(text: str) -> set[str]:

@@ -4,7 +4,8 @@ Invariants:
 - Nodes are equal but for their labels and the number of pods that they take, so that no score leads elsewhere.
 - Which of several equal domains gets a pod is a matter of chance; how many pods the domains have at the end is not. So
   the nodes are the domains of soft constraints, which resources may outweigh in a zone of few nodes, and of affinity,
-  which leaves the choice to the resources. Affinity finds a pod from the start.
+  which leaves the choice to the resources. Affinity finds one pod from the start: pods that want each other draw the
+  next one to where they are, so that with two the first choice, which is a matter of chance, would decide all.
 """
 
 from collections import Counter
@@ -49,7 +50,7 @@ def a_sequence(chance: Random, name: str, kind: Feature) -> Sequence:
     running: list[Json] = []
     machines = tuple(_machine(chance, f"{name}-n{number:02d}") for number in range(chance.randint(4, 10)))
     for place, machine in enumerate(machines):
-        for _ in range(chance.choice((0, 0, 0, 1, 2)) or (kind is Feature.AFFINITY_REQUIRED and place == 0)):
+        for _ in range(place == 0 if kind is Feature.AFFINITY_REQUIRED else chance.choice((0, 0, 0, 1, 2))):
             document = _pod(f"{name}-r{len(running)}", {})
             document["spec"] |= {"nodeName": machine.name, "schedulerName": SCHEDULER_NAME}
             running.append(document)
