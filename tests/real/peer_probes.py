@@ -15,7 +15,7 @@ from tests.real.peer_features import OF_STATES, Feature
 from tests.real.peer_states import State, a_state
 
 STATES: Final = 16
-PROBES_OF_A_STATE: Final = 26
+PROBES_OF_A_STATE: Final = 28
 FURTHER: Final = (0, 1, 1, 2, 3)
 """How many features a probe may have beside the first."""
 EVICTING_SHARE: Final = 0.4

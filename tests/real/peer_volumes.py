@@ -167,8 +167,8 @@ def _only_on(key: str, values: list[str]) -> Json:
 
 
 def _once(chance: Random, claim: str, running: Sequence[Json]) -> list[Json]:
-    """Return a claim that one pod alone may use; most are in use."""
-    user = chance.choice(running) if running and chance.random() < 0.8 else None
+    """Return a claim that one pod alone may use; half of them are in use."""
+    user = chance.choice(running) if running and chance.random() < 0.5 else None
     if user is not None:
         use_claim(user, claim)
     namespace = user["metadata"]["namespace"] if user is not None else "peer-blue"
