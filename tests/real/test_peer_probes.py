@@ -63,13 +63,10 @@ def stage(control_plane: ControlPlane, volumes: None, peer: Part) -> Iterator[St
     """Start both schedulers."""
     install(control_plane)
     stage = Stage(control_plane, peer.log)
-    volumes = control_plane.volume_controllers()
-    volumes.start()
     with closing(stage), Daemon(control_plane) as daemon:
         daemon.start()
         peer.start()
         yield stage
-    volumes.kill()
     sweep(control_plane)
 
 
