@@ -30,6 +30,8 @@ THEIRS: Final = "theirs"
 SIDES: Final = {OURS: SCHEDULER_NAME, THEIRS: "default-scheduler"}
 AT_ONCE: Final = {"gracePeriodSeconds": 0}
 ANSWER_SECONDS: Final = 20.0
+BUDGET_SECONDS: Final = 60.0
+BUDGET_PATIENCE_SECONDS: Final = 3.0
 POLL_SECONDS: Final = 0.01
 QUIET_SECONDS: Final = 1.2
 """A sequence is over when no pod was bound for this long."""
@@ -216,13 +218,21 @@ class Stage:
         send(self._plane.connect, started)
 
     def _wait_for_budgets(self, state: State) -> None:
-        """Wait until the controller has counted the pods of each budget."""
+        """Wait until the controller has counted the pods of each budget.
+
+        After a conflict it counts again only later, or when the budget changes: a budget that is behind is changed.
+        """
         for budget in state.others:
             if budget["kind"] == "PodDisruptionBudget":
                 healthy = sum(_covers(budget, pod) for pod in state.running)
-                deadline = time.monotonic() + ANSWER_SECONDS
+                began = changed = time.monotonic()
                 while (found := self._plane.api("GET", _path(budget)).body["status"]).get("currentHealthy") != healthy:
-                    assert time.monotonic() < deadline, f"{budget['metadata']} counts {healthy} pods: {found}"
+                    now = time.monotonic()
+                    assert now < began + BUDGET_SECONDS, f"{budget['metadata']} counts {healthy} pods: {found}"
+                    if now > changed + BUDGET_PATIENCE_SECONDS:
+                        again = {"metadata": {"annotations": {"example.com/count-again": str(now)}}}
+                        send(self._plane.connect, [Request("PATCH", _path(budget), again)])
+                        changed = now
                     time.sleep(POLL_SECONDS)
 
     def _create(self, documents: Sequence[Json]) -> None:

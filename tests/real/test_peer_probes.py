@@ -29,6 +29,18 @@ ROUNDS = int(os.environ.get("AI_SCHEDULER_ROUNDS", "5"))
 PROBES_OF_A_FEATURE_MIN = 20
 FEATURES = frozenset(map(Feature, os.environ.get("AI_SCHEDULER_FEATURES", ",".join(COMPARED)).split(",")))
 """The features of the probes; the variable is for work on one of them."""
+VOLUMES = frozenset(
+    {
+        Feature.VOLUMES_BOUND,
+        Feature.VOLUMES_UNUSABLE,
+        Feature.VOLUMES_LATE,
+        Feature.VOLUME_ZONE,
+        Feature.READ_WRITE_ONCE_POD,
+        Feature.CSI_LIMITS,
+        Feature.DISKS,
+    }
+)
+"""The features of the soak only: kube-scheduler may try such a pod a second time before its first answer is read."""
 
 pytestmark = [pytest.mark.newest, pytest.mark.timeout(900)]
 CASES = [pytest.param(number, marks=pytest.mark.soak if number else pytest.mark.daily) for number in range(ROUNDS)]
@@ -74,8 +86,8 @@ def stage(control_plane: ControlPlane, volumes: None, peer: Part) -> Iterator[St
 def test_both_schedulers_give_random_pods_the_same_verdict(
     request: pytest.FixtureRequest, stage: Stage, number: int
 ) -> None:
-    tally = Tally()
-    for play in a_round(number, random(f"round {number} of probes"), FEATURES):
+    tally, features = Tally(), FEATURES if number else FEATURES - VOLUMES
+    for play in a_round(number, random(f"round {number} of probes"), features):
         with stage.holding(play.state):
             for probe in play.probes:
                 ours, theirs = (stage.verdict(play.state, side, probe.pod) for side in (OURS, THEIRS))
@@ -83,7 +95,7 @@ def test_both_schedulers_give_random_pods_the_same_verdict(
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         print(tally)
     assert tally.reports == [], tally.told()
-    assert set(tally.probes) == FEATURES
+    assert set(tally.probes) == features
     assert min(tally.probes.values()) >= PROBES_OF_A_FEATURE_MIN
 
 
