@@ -18,6 +18,7 @@ CACHES: Final = frozenset(
         "Cluster.divided",
         "Cluster.searches",
         "Runner._classes",
+        "Runner._interests",
         "Runner._scoring",
         "Runner._states",
         "Runner._trial",

@@ -80,6 +80,7 @@ class Runner:
         self._preferences = tuple(s for s in plugins.scores if s.normalize)
         self._live_scores = tuple(s for s in plugins.scores if not s.normalize)
         self._states: LRUCache[tuple[str, bytes], PreFilterState] = LRUCache(STATES_MAX)
+        self._interests: LRUCache[bytes, Interest] = LRUCache(16 * STATES_MAX)
         self._scoring: LRUCache[tuple[str, bytes], PreScoreState] = LRUCache(STATES_MAX)
         self._trial: tuple[list[int], int] = ([], 0)
         """The changes of the trials, and the version of the table, that `_in_trial` is about."""
@@ -155,13 +156,19 @@ class Runner:
 
     def interest(self, spec: PodSpec) -> Interest:
         """Return what cross-row filters and scores count for a pod of this class, and the terms that it carries."""
+        found = self._interests.get(spec.key)
+        if found is None:
+            found = self._interests[spec.key] = self._interest(spec)
+        return found
+
+    def _interest(self, spec: PodSpec) -> Interest:
         counts = tuple(dict.fromkeys(by for rule in self.plugins.cross_row for by in rule.counts(spec)))
         scored = tuple(dict.fromkeys(by for rule in self.plugins.cross_scores for by in rule.scored(spec)))
         return Interest(counts, scored, spec.pod_affinity.carried)
 
     def counts(self, spec: PodSpec) -> tuple[Counted, ...]:
         """Return what counts for the cross-row filters of this class now, each once."""
-        counts = dict.fromkeys(by for rule in self.plugins.cross_row for by in rule.counts(spec))
+        counts = self.interest(spec).counts
         return (*counts, *self.nodes.pod_counts.objecting(spec))
 
     def crosses_rows(self, spec: PodSpec) -> bool:
