@@ -7,7 +7,9 @@ import pytest
 from aischeduler.model.actions import Bind, Evict, EvictionCause, Nominate
 from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.pod import Pod
+from aischeduler.model.pod_affinity import pod_affinity
 from aischeduler.model.pool import ReclaimPolicy
+from tests.affinity_terms import term
 from tests.build import a_node, a_pod, a_pool
 from tests.pool_rules_oracle import Oracle
 
@@ -151,3 +153,33 @@ def test_pod_that_fits_nowhere_waits_with_a_reason() -> None:
     assert game(WAITS, full, b={"disable_sharing": True}).in_vain() == []
     assert game(WAITS, full, b={"lending_limit": {"cpu": 1999}}).in_vain() == []
     assert game(WAITS, full).in_vain(["waits", WAITS.uid]) == []
+
+
+DB = a_pod("db", pool="a", node="a1", labels={"app": "db"})
+NEAR = a_pod("near", pool="a", pod_affinity=pod_affinity(required=(term("pool", "app=db"),)))
+APART = a_pod("apart", pool="a", priority=1, pod_affinity=pod_affinity(anti_required=(term("pool", "app=db"),)))
+GUARD = a_pod("guard", pool="a", node="a1", pod_affinity=pod_affinity(anti_required=(term("pool", "app=web"),)))
+WEB = a_pod("web", pool="a", labels={"app": "web"})
+
+
+@pytest.mark.parametrize(
+    ("there", "pod", "why"),
+    [
+        (LOAN, NEAR, "node(s) didn't match pod affinity rules"),
+        (DB, APART, "node(s) didn't match pod anti-affinity rules"),
+        (GUARD, WEB, "node(s) didn't satisfy existing pods anti-affinity rules"),
+    ],
+    ids=["affinity", "anti-affinity", "of a pod there"],
+)
+def test_pod_is_not_bound_against_the_affinity_of_pods(there: Pod, pod: Pod, why: str) -> None:
+    assert game(there, pod).judge([bind(pod, "a1")]) == [f"{pod.name} is bound to a1: {why}"]
+    assert game(DB, NEAR, WEB).judge([bind(NEAR, "a1"), bind(WEB, "a1")]) == []
+
+
+def test_pod_whose_affinity_is_met_waits_in_vain() -> None:
+    alone = {"disable_borrowing": True}
+    assert game(NEAR, a=alone).in_vain() == []
+    assert game(DB, NEAR, a=alone).in_vain() == ["near waits and could have room on a1"]
+    assert game(DB, APART, a=alone).in_vain() == ["apart waits and could have others evicted on a1"]
+    assert game(GUARD, WEB, a=alone).in_vain() == []
+    assert game(GUARD, WEB).in_vain() == ["web waits and could borrow b1 from b"]
