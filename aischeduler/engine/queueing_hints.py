@@ -207,7 +207,7 @@ def offer_to_nominated(cluster: Cluster, room: RowRoom, checks: Checks) -> None:
         request = cluster.nodes.request(spec)
         checks.left -= 1
         try:
-            fits = not (request > free).any() and cluster.runner.passes(spec, room.rows)[0]
+            fits = not (request > free).any() and _fits_beside_claims(cluster, record, room)
             if record.leads is not None:
                 fits = isinstance(propose(cluster, record, room.pool, cluster.now, known=True), Place)
         except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
@@ -219,6 +219,13 @@ def offer_to_nominated(cluster: Cluster, room: RowRoom, checks: Checks) -> None:
             queue.wake_at_once(record, cluster.now)
         else:
             refused.add(spec.key)
+
+
+def _fits_beside_claims(cluster: Cluster, record: PodRecord, room: RowRoom) -> bool:
+    """Return whether a nominated pod fits on the row now; where pods elsewhere matter, its own claim does not."""
+    if cluster.runner.crosses_rows(record.pod.spec):
+        return isinstance(propose_on(cluster, record, room.pool, room.rows), Place)
+    return bool(cluster.runner.passes(record.pod.spec, room.rows)[0])
 
 
 def _fits_now(cluster: Cluster, alike: QueuedClass, room: RowRoom, free: Amounts, checks: Checks) -> bool:

@@ -255,3 +255,13 @@ def test_pod_preempts_once_the_namespace_of_the_pod_that_it_needs_has_the_labels
     assert evictions(session.decide()) == {}
     session.tell(NamespaceSeen("default", {"team": "a"}))
     assert list(evictions(session.decide())) == ["low"]
+
+
+def test_nominated_pods_that_belong_together_take_room_elsewhere_although_they_claim_room() -> None:
+    near = pod_affinity(required=(term(),))
+    session = Session(*(a_node(name, cpu="2", labels={HOST: name}) for name in ("n", "m")))
+    session.see(a_pod("low", cpu="2", node="n"), a_pod("other", cpu="2", node="m", priority=20))
+    session.see(*(a_pod(f"p-{number}", priority=10, labels=DB, pod_affinity=near) for number in range(2)))
+    assert nominations(session.decide()) == {"p-0": "n", "p-1": "n"}
+    session.tell(PodGone("uid-other"))
+    assert binds(session.decide()) == {"p-0": "m", "p-1": "m"}
