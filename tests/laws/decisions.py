@@ -31,14 +31,18 @@ def judge(cluster: Cluster, actions: Iterable[Action]) -> tuple[Violation, ...]:
 
 def _decision_faults(cluster: Cluster, actions: Iterable[Action]) -> Faults:
     """Check what one call of `decide` returned, before the next event."""
+    actions = list(actions)
+    binds = [action for action in actions if isinstance(action, Bind)]
     for action in actions:
         if isinstance(action, Bind):
-            yield from _bind_faults(cluster, action)
+            first = next(at for at, one in enumerate(binds) if one.decision == action.decision)
+            yield from _bind_faults(cluster, action, binds[first:])
         elif isinstance(action, Evict) and action.beneficiary is not None:
             yield from _evict_faults(cluster, action)
 
 
-def _bind_faults(cluster: Cluster, bind: Bind) -> Faults:
+def _bind_faults(cluster: Cluster, bind: Bind, since: list[Bind]) -> Faults:
+    """Check a Bind; `since` are those of its decision and of later ones."""
     uid, record = bind.pod.uid, cluster.records.get(bind.pod.uid)
     if record is None or record.state is not PodState.ASSUMED or cluster.nodes.names[record.row] != bind.node:
         yield "I1", f"{uid}: bound to {bind.node}, but not assumed there"
@@ -61,15 +65,15 @@ def _bind_faults(cluster: Cluster, bind: Bind) -> Faults:
     if (held := held_by(cluster, bind.pod)) is not None:
         yield "I14", f"{uid}: bound although its constraint holds it: {held.message}"
     if bind.home_pool != bind.pool:
-        yield from _loan_faults(cluster, bind, record)
+        yield from _loan_faults(cluster, bind, record, since)
 
 
 def _ports(record: PodRecord) -> tuple[HostPort, ...]:
     return record.counted.host_ports if record.counted is not None else ()
 
 
-def _loan_faults(cluster: Cluster, bind: Bind, record: PodRecord) -> Faults:
-    """Check a new loan against switches, limits, and the lender's own pods."""
+def _loan_faults(cluster: Cluster, bind: Bind, record: PodRecord, since: list[Bind]) -> Faults:
+    """Check a new loan against switches, limits, and the lender's own pods, as they were before the Binds `since`."""
     uid, home, lender = bind.pod.uid, cluster.pools.pools[bind.home_pool], cluster.pools.pools[bind.pool]
     if home.disable_borrowing or home.invalid:
         yield "I8", f"{uid}: borrows from {lender.name}, but {home.name} does not borrow"
@@ -87,7 +91,7 @@ def _loan_faults(cluster: Cluster, bind: Bind, record: PodRecord) -> Faults:
         if over:
             yield "I8", f"{uid}: {home.name} borrows from {lender.name} beyond its {kind} of {over}"
     with Trial(cluster.nodes) as trial:
-        trial.remove([record.assigned])
+        trial.remove([cluster.records[one.pod.uid].assigned for one in since])  # one may be what an own pod waited for
         wanting = _who_want(cluster, bind.pool, record.row)
     if wanting:
         yield "I8", f"{uid}: borrows {bind.node} of {lender.name}, which the pods {wanting} of the lender could use"

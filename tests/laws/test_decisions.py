@@ -3,9 +3,13 @@
 from dataclasses import replace
 
 from aischeduler.model.actions import Action, Evict
+from aischeduler.model.gang import GangSource
+from aischeduler.model.pod_affinity import pod_affinity
 from aischeduler.state.claims import Claim
+from tests.affinity_terms import term
 from tests.build import a_node, a_pod, a_pool
-from tests.engine.session import Session, evictions
+from tests.engine.session import Session, binds, evictions
+from tests.gangs import a_gang, member
 from tests.laws.decisions import judge
 
 
@@ -36,3 +40,13 @@ def test_pod_that_evicts_on_one_row_and_claims_another_by_one_decision_is_a_faul
     cluster.claims.make(Claim(claim.owner, (elsewhere,), claim.pool, (), 0.0))
     evicts = [action for action in second if isinstance(action, Evict)]
     assert [(found.name, found.message.partition(":")[0]) for found in judge(cluster, evicts)] == [("I7", "uid-old-2")]
+
+
+def test_pod_that_could_follow_a_borrower_once_it_is_there_is_no_reason_against_the_loan() -> None:
+    near = pod_affinity(required=(term("zone", "app=db"),))
+    session = Session(a_pool("lender", labels={"team": "a"}), a_pool("home"))
+    session.see(a_node("n", cpu="4", labels={"team": "a", "zone": "z"}), a_pod("own", pool="lender", pod_affinity=near))
+    assert binds(session.decide()) == {}
+    gang = a_gang("g", 2, GangSource.LABELS)
+    session.see(*(member(a_pod(f"db-{i}", pool="home", labels={"app": "db"}), gang) for i in range(2)))
+    assert binds(session.decide()) == {"db-0": "n", "db-1": "n", "own": "n"}
