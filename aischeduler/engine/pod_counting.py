@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.counted_pods import NO_INTEREST, Interest
 from aischeduler.state.loans import Loan
-from aischeduler.state.pod_records import NOWHERE, PodRecord
+from aischeduler.state.pod_records import NOWHERE, PodRecord, Unit
 
 if TYPE_CHECKING:
     from aischeduler.engine.cluster import Cluster
@@ -27,6 +27,15 @@ def count_again(cluster: "Cluster", before: Pod, record: PodRecord) -> None:
     row = room.row if room is not None else record.row
     if row != NOWHERE and cluster.nodes.pod_counts.change(before, record.pod, row, claims=room is not None):
         cluster.nodes.touch(row)
+
+
+def count_with_unit(cluster: "Cluster", unit: Unit) -> None:
+    """Count the pods of a unit that are on nodes with its priority; others may have a higher one than theirs now."""
+    for record in unit.members.values():
+        if record.counted is not None:
+            cluster.refresh(record)
+            cluster.row_changed(record.row)
+    cluster.units.reranked.pop(unit.name, None)
 
 
 def pods_on_rows(cluster: "Cluster") -> Iterator[tuple[Pod, int, bool]]:

@@ -20,7 +20,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.counters import Result
 from aischeduler.engine.freshness import go_on
 from aischeduler.engine.plugin_errors import plugin_of
-from aischeduler.engine.pod_counting import recount_choices, recount_loans
+from aischeduler.engine.pod_counting import count_with_unit, recount_choices, recount_loans
 from aischeduler.engine.recount import can_come_true
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
 from aischeduler.model.names import DEFAULT_POOL
@@ -309,6 +309,8 @@ def _tell(cluster: Cluster, record: PodRecord, before: Before, told: list[Action
 def mend(cluster: Cluster, before: Mark) -> None:
     """Count again what changed since, and wake nominated pods without a claim."""
     cluster.deferred.to_mend = False
+    for unit in tuple(cluster.units.reranked.values()):
+        count_with_unit(cluster, unit)
     nodes, running = cluster.nodes, cluster.running
     touched = (nodes.changed_since(before.nodes), running.changed_since(before.running))
     if touched[0] is None or touched[1] is None:

@@ -13,6 +13,7 @@ from typing import Final
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.gangs import count_overdue, gang_now, note_deadline, note_start, report
 from aischeduler.engine.nominator import end_claim_of
+from aischeduler.engine.pod_counting import count_with_unit
 from aischeduler.engine.queueing_hints import offer_ends
 from aischeduler.engine.recovery import Doing, internal_error
 from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
@@ -155,10 +156,8 @@ def _take_rank(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> None:
         _dissolve(cluster, unit, cluster.now)
     unit.priority, unit.created_seconds, unit.arrival = rank
     if unit.priority != before:
-        for record in records:
-            if record.counted is not None:
-                cluster.refresh(record)
-                cluster.row_changed(record.row)  # others may have a higher priority now
+        cluster.units.reranked[unit.name] = unit  # if this raises, the recovery completes it
+        count_with_unit(cluster, unit)
 
 
 def _of_one_pool(cluster: Cluster, unit: Unit, formed: Formed) -> Formed | Incomplete:

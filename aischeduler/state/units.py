@@ -20,6 +20,8 @@ class Units:
         self.by_name: dict[str, Unit] = {}
         self.stale: dict[str, Unit] = {}
         """The units that are to be formed again, the first that changed first."""
+        self.reranked: dict[str, Unit] = {}
+        """The units whose priority changed and whose pods on nodes do not all count with it yet: none between steps."""
         self.again = Timers()
         """When units are formed again whose policy raised."""
         self.deadlines = Timers()

@@ -281,6 +281,20 @@ def test_exception_costs_a_pair_one_attempt(monkeypatch: pytest.MonkeyPatch, mod
     assert sorted(binds(said)) == ["x-0", "x-1"]
 
 
+def test_exception_while_the_priority_of_a_pair_rises_leaves_none_of_its_pods_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = a_session(a_node("n", cpu="4"), one_of("x", "x-0"), one_of("x", "x-1"))
+    session.decide()
+    fail_once(monkeypatch, "units", "count_with_unit")
+    session.see(one_of("x", "x-2", priority=9))
+    session.decide()
+    session.see(a_pod("higher", cpu="4", priority=5))
+    assert evictions(session.decide(seconds=1)) == {}
+    session.see(a_pod("highest", cpu="4", priority=10))
+    assert sorted(evictions(session.decide(seconds=1))) == ["x-0", "x-1"]
+
+
 def test_third_pod_of_another_pool_waits_until_the_pair_has_started() -> None:
     session = a_lender_and_a_home(one_of("x", "x-0", pool="rich"), one_of("x", "x-1", pool="rich"))
     session.see(one_of("x", "x-2", pool="small"))
