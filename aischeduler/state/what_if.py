@@ -66,9 +66,10 @@ class Trial:
         try:
             for sign, pods in reversed(steps):
                 self.nodes.count_tentatively(pods, -sign)
-        except BaseException:
-            failed = True
-            raise
+        except Exception:
+            if not failed:  # else a step raised, perhaps before it changed anything; it is the one to tell
+                failed = True
+                raise
         finally:
             for one in (one for _, pods in steps for one in pods):
                 self.nodes.tentative[one.row] -= 1

@@ -1,11 +1,14 @@
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from aischeduler.model.pod import HostPort
+from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.running_pods import RunningFacts, RunningPods
-from aischeduler.state.what_if import Clearing
+from aischeduler.state.what_if import Clearing, Trial
 from tests.build import a_node, a_request, a_spec, on_row
 
 FACTS = RunningFacts(priority=0, borrower=False, evictable=True, leaving=False, started_seconds=1)
@@ -69,3 +72,25 @@ def test_everything_is_restored_even_after_a_failure(asker: object) -> None:
     assert np.array_equal(table.scored, scored)
     assert (table.version, table.ports) == (version, ports)
     assert table.port_rows.rows(("TCP", 80)) == sorted(rows.tolist())
+
+
+class FailingTable(NodeTable):
+    """A table whose first tentative count raises before it changes anything."""
+
+    failed = False
+
+    def count_tentatively(self, pods: Sequence[AssignedPod], sign: int) -> None:
+        if not self.failed:
+            self.failed = True
+            raise RuntimeError("a bug before the step")
+        super().count_tentatively(pods, sign)
+
+
+def test_step_that_raised_before_it_began_is_told_and_not_its_undoing() -> None:
+    table = FailingTable()
+    table.see(a_node("n0"))
+    version = table.version
+    with pytest.raises(RuntimeError, match="a bug before the step"), Trial(table) as trial:
+        trial.place(on_row(WEB, table.row("n0")))
+    assert table.tentative == {}
+    assert table.changed_since(version) == [table.row("n0")]  # the recovery counts it again
