@@ -167,10 +167,12 @@ class PoolQueue:
         if parked:
             self._unpark(record)
         self._count(record, -1)
-        change()
-        self._count(record, 1)
-        if parked:
-            self._put_parked(record)
+        try:
+            change()
+        finally:  # it waits, whatever its key is now
+            self._count(record, 1)
+            if parked:
+                self._put_parked(record)
 
     def remove(self, record: PodRecord) -> None:
         """Remove a pod, whatever its state."""

@@ -1,5 +1,7 @@
 """Queue rows Q1-Q8 of kube-scheduler's cases."""
 
+import pytest
+
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import Backoff, PodRecord, PodState
 from aischeduler.state.scheduling_queue import NET_SECONDS, PoolQueue, QueueChanges
@@ -218,3 +220,18 @@ def test_a_removed_pod_is_in_no_list() -> None:
     assert len(queue) == 0
     assert queue.next_wakeup() is None
     assert popped(queue, NET_SECONDS) == []
+
+
+def test_exception_while_a_parked_pod_changes_its_class_leaves_it_parked_and_counted() -> None:
+    queue, new = PoolQueue("q", NodeTable(), QueueChanges(), Backoff()), Arrivals()
+    record = new("p")
+    queue.park(record, 0)
+
+    def change() -> None:
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        queue.reclass(record, change)
+    assert queue.counts()[PodState.PARKED] == 1
+    assert queue.pending() == ((record.pod.spec, 1),)
+    assert queue.first_parked is record
