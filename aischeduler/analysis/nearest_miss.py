@@ -15,8 +15,8 @@ import numpy as np
 
 from aischeduler.analysis.explanation import Missing, MissingKind, NearestMiss, Refusal
 from aischeduler.engine.cluster import Cluster
+from aischeduler.framework.cross_rows import CrossRowAnswer
 from aischeduler.framework.node_view import NodeView
-from aischeduler.framework.runner import CrossRowAnswer
 from aischeduler.model.names import PODS
 from aischeduler.model.node import PREFER_NO_SCHEDULE, Node
 from aischeduler.model.pod import HostPort, PodSpec

@@ -97,7 +97,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
         return 1
     if record.offered != NOWHERE:
         cluster.withdraw(record)
-    if record.leads is None:
+    if not cluster.profiled.plain and record.leads is None:
         take_profile(cluster, record)
     if record.failed and _gated(cluster, record, now):
         return 1
@@ -153,7 +153,8 @@ def _place(tried: Attempt, proposal: Place) -> Result:
     """Assume the pod on its row and add a Bind, unless a rule delays or vetoes it; so for each pod of its unit."""
     cluster, record = tried.cluster, tried.record
     placements = _placements(tried, proposal)
-    verdicts = _reserve(cluster, placements) if _binds_with_rules(cluster, placements) else ()
+    ruled = cluster.reservations.ruled and _binds_with_rules(cluster, placements)
+    verdicts = _reserve(cluster, placements) if ruled else ()
     if isinstance(verdicts, Vetoed):
         return _wait(tried, Wait(WaitFor.BACKOFF, verdicts.message))
     own = cluster.claims.of(record.pod.uid)

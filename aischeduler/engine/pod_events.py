@@ -105,7 +105,8 @@ def free_room(cluster: Cluster, record: PodRecord) -> None:
 def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Add a pod to the queue of its home pool; it keeps its age and its backoff."""
     record.home = cluster.pools.home(record.pod.pool)
-    take_profile(cluster, record)
+    if not cluster.profiled.plain:
+        take_profile(cluster, record)
     record.visited = ()
     queue = cluster.queues[record.home]
     gate = cluster.gate_of(record.pod)

@@ -38,6 +38,8 @@ class ProfiledSpecs:
         every = {"": profile.plugins, **profile.others}
         self._ignores = {name: rules for name, plugins in every.items() if (rules := _ignoring(plugins))}
         self.divides = bool(profile.others or profile.plugins.reads or self._ignores)
+        self.plain = not self.divides and profile.queue_sort is None
+        """Whether `take_profile` changes nothing, which is so with built-in plugins and one profile."""
         self._specs: dict[tuple[bytes, str, Marks], PodSpec] = {}
 
     def of(self, spec: PodSpec, profile: str, marks: Marks) -> PodSpec:

@@ -36,6 +36,13 @@ class Reservations:
     """When rules are asked again about delayed Bindings."""
     volumes: dict[str, VolumeWork] = field(default_factory=dict)
     """An assumed pod whose Binding waits for volumes -> what is known of them."""
+    ruled: bool = field(init=False)
+    """Whether a rule of any profile reserves or permits."""
+
+    def __post_init__(self) -> None:
+        """Note whether there are rules at all."""
+        every = (self.profile.plugins, *self.profile.others.values())
+        self.ruled = any(one.reserves or one.permits for one in every)
 
     def reserve(self, pod: Pod, node: str) -> None:
         """Have the rules reserve for a pod."""

@@ -5,9 +5,10 @@ Invariant: every public method of `Runner` is here, and asks the runner of the p
 
 from collections.abc import Iterator, Mapping
 
+from aischeduler.framework.cross_rows import CrossRowAnswer
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Filter, PlacementRequest, Plugins
-from aischeduler.framework.runner import CrossRowAnswer, Runner
+from aischeduler.framework.runner import Runner
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.counted_pods import Counted, Interest

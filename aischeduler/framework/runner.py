@@ -10,19 +10,17 @@ Invariants:
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from cachetools import LRUCache
 
+from aischeduler.framework.cross_rows import CrossRowAnswer, CrossRows
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import (
     AmountFilter,
     Filter,
     PlacementRequest,
     Plugins,
-    PreFilterState,
     PreScoreState,
     Scores,
 )
@@ -44,24 +42,6 @@ FULL_PASS_SHARE: Final = 4
 """Where more than a quarter of the rows changed, one pass over all rows is faster."""
 CLASSES_IN_TRIAL_MAX: Final = 64
 """The most classes whose keys are kept while trials are open."""
-STATES_MAX: Final = 256
-"""The most classes whose state of cross-row filters is kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class CrossRowAnswer:
-    """A cross-row filter with its state for one class, which is asked like a filter."""
-
-    name: str
-    state: PreFilterState
-
-    def filter(self, spec: PodSpec, at: NodeView) -> Mask:  # noqa: ARG002 - asked like a filter
-        """Return a mask as long as `at`, True where a pod of the class may run."""
-        return self.state.filter(at)
-
-    def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:  # noqa: ARG002
-        """Return the reasons for rows that this filter refused."""
-        return self.state.reasons(at)
 
 
 class Runner:
@@ -79,9 +59,7 @@ class Runner:
         self._last_by_amounts = last[0] if last and isinstance(last[0], AmountFilter) else None
         self._preferences = tuple(s for s in plugins.scores if s.normalize)
         self._live_scores = tuple(s for s in plugins.scores if not s.normalize)
-        self._states: LRUCache[tuple[str, bytes], PreFilterState] = LRUCache(STATES_MAX)
-        self._interests: LRUCache[bytes, Interest] = LRUCache(16 * STATES_MAX)
-        self._scoring: LRUCache[tuple[str, bytes], PreScoreState] = LRUCache(STATES_MAX)
+        self._cross = CrossRows(plugins, nodes)
         self._trial: tuple[list[int], int] = ([], 0)
         """The changes of the trials, and the version of the table, that `_in_trial` is about."""
         self._in_trial: dict[tuple[bytes, PlacementStrategy], tuple[Column, int]] = {}
@@ -99,7 +77,7 @@ class Runner:
         feasible = int(np.count_nonzero(keys != NO_KEY))
         if not feasible:
             return None
-        crossing = self._prescored(ask)
+        crossing = self._cross.prescored(ask)
         if (view.preferences or crossing) and feasible > 1:
             candidates = rows
             if feasible < len(rows):
@@ -135,7 +113,7 @@ class Runner:
             raw = score.score(ask, at)
             if raw is not None:
                 keys = keys + score.weight * NODES_MAX * normalized(raw, reverse=score.reverse)
-        return candidates, keys + self._cross_scores(self._prescored(ask), candidates)
+        return candidates, keys + self._cross_scores(self._cross.prescored(ask), candidates)
 
     def feasible(self, ask: PlacementRequest) -> Mask:
         """Return a mask over all rows of the table, True where the pod passes every filter."""
@@ -150,30 +128,22 @@ class Runner:
         """Return a mask as long as `rows`, True where every live filter passes now, cross-row filters included."""
         at = NodeView(self.nodes, rows)
         mask = _passing(self._live_filters, spec, at)
-        for one in self.prefiltered(spec):
+        for one in self._cross.prefiltered(spec):
             mask = mask & one.state.filter(at)
         return mask
 
     def interest(self, spec: PodSpec) -> Interest:
         """Return what cross-row filters and scores count for a pod of this class, and the terms that it carries."""
-        found = self._interests.get(spec.key)
-        if found is None:
-            found = self._interests[spec.key] = self._interest(spec)
-        return found
-
-    def _interest(self, spec: PodSpec) -> Interest:
-        counts = tuple(dict.fromkeys(by for rule in self.plugins.cross_row for by in rule.counts(spec)))
-        scored = tuple(dict.fromkeys(by for rule in self.plugins.cross_scores for by in rule.scored(spec)))
-        return Interest(counts, scored, spec.pod_affinity.carried)
+        return self._cross.interest(spec)
 
     def counts(self, spec: PodSpec) -> tuple[Counted, ...]:
         """Return what counts for the cross-row filters of this class now, each once."""
-        counts = self.interest(spec).counts
+        counts = self._cross.interest(spec).counts
         return (*counts, *self.nodes.pod_counts.objecting(spec))
 
     def crosses_rows(self, spec: PodSpec) -> bool:
         """Return whether a row may fit or not because of pods on other rows."""
-        return bool(self.plugins.cross_row and self.prefiltered(spec))
+        return bool(self.plugins.cross_row and self._cross.prefiltered(spec))
 
     def by_amounts(self, spec: PodSpec) -> bool:
         """Return whether amounts alone decide where the pod fits, so that `fits_using` may be called."""
@@ -197,7 +167,7 @@ class Runner:
         for resource, amount in spec.request.amounts.items():
             column = self.nodes.column(resource)
             could = could & (self.nodes.allocatable[column, rows] >= requested(amount))
-        for one in self.prefiltered(spec):
+        for one in self._cross.prefiltered(spec):
             could = could & one.state.resolvable(NodeView(self.nodes, rows))
         return could
 
@@ -245,12 +215,12 @@ class Runner:
 
     def refused(
         self, spec: PodSpec, rows: Rows, filters: tuple[Filter, ...] | None = None
-    ) -> Iterator[tuple["Filter | CrossRowAnswer", NodeView]]:
+    ) -> Iterator[tuple[Filter | CrossRowAnswer, NodeView]]:
         """Yield each filter that refuses some of `rows`, with the rows that no filter before it refused.
 
         A last filter that reads amounts comes with every row that is left: those that it passes count for nothing.
         """
-        left, crossing = NodeView(self.nodes, rows), self.prefiltered(spec)
+        left, crossing = NodeView(self.nodes, rows), self._cross.prefiltered(spec)
         rules: list[Filter | CrossRowAnswer] = [*(self.plugins.filters if filters is None else filters), *crossing]
         for rule in rules:
             if rule is self._last_by_amounts and not crossing:
@@ -277,7 +247,7 @@ class Runner:
                 self._score(view.keys, view.static, ask, rows)
             view.behind, keys = NO_ROWS, view.keys
         view.version = nodes.version
-        crossing = self.prefiltered(ask.spec)
+        crossing = self._cross.prefiltered(ask.spec)
         if crossing:
             keys = keys.copy()
             at = NodeView(nodes, np.arange(nodes.width, dtype=np.intp))
@@ -327,27 +297,9 @@ class Runner:
             self._in_trial[key] = keys, len(nodes.trial_rows)
         return keys
 
-    def prefiltered(self, spec: PodSpec) -> list["CrossRowAnswer"]:
+    def prefiltered(self, spec: PodSpec) -> list[CrossRowAnswer]:
         """Return the cross-row filters that apply to this class, with their states; almost none has one."""
-        found: list[CrossRowAnswer] = []
-        for rule in self.plugins.cross_row:
-            if not rule.applies(spec, self.nodes):
-                continue
-            key = (rule.name, spec.key)
-            state = self._states[key] = rule.prefilter(spec, self.nodes, self._states.get(key))
-            found.append(CrossRowAnswer(rule.name, state))
-        return found
-
-    def _prescored(self, ask: PlacementRequest) -> list[tuple[int, PreScoreState]]:
-        """Return the weights and states of the cross-row scores by which rows may differ; almost no class has one."""
-        found: list[tuple[int, PreScoreState]] = []
-        for rule in self.plugins.cross_scores:
-            if not rule.prefers(ask.spec, self.nodes):
-                continue
-            key = (rule.name, ask.spec.key)
-            state = self._scoring[key] = rule.prescore(ask, self.nodes, self._scoring.get(key))
-            found.append((rule.weight, state))
-        return found
+        return self._cross.prefiltered(spec)
 
     def _cross_scores(self, crossing: list[tuple[int, PreScoreState]], rows: Rows) -> Column | int:
         """Return what these scores add to the keys of `rows`, which are all that fit."""

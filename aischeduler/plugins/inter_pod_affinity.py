@@ -47,7 +47,8 @@ class InterPodAffinity:
     def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the pod has required terms, or a pod objects to it."""
         own = spec.pod_affinity
-        return bool(own.required or own.anti_required or (nodes.pod_counts.terms and nodes.pod_counts.objecting(spec)))
+        selectable = spec.namespace is not None  # while there never was a term, no class has a namespace
+        return bool(own.required or own.anti_required or (selectable and nodes.pod_counts.objecting(spec)))
 
     def counts(self, spec: PodSpec) -> tuple[Counted, ...]:
         """Return the pods that the required terms select."""
@@ -68,7 +69,7 @@ class InterPodAffinity:
     def prefers(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the pod has preferred terms, or a term of a pod selects it."""
         own = bool(spec.pod_affinity.preferred)
-        if not nodes.pod_counts.terms or (self._ignores_preferences and not own):
+        if spec.namespace is None or (self._ignores_preferences and not own):
             return own
         return own or any(one.kind is not CarriedKind.ANTI_AFFINITY for one in nodes.pod_counts.terms.selecting(spec))
 

@@ -25,6 +25,7 @@ class NodeDeclaredFeatures:
     """Filter nodes by the features that they declare."""
 
     name = "NodeDeclaredFeatures"
+    by_class = True
 
     def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the pod needs a feature."""

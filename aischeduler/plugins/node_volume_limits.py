@@ -23,6 +23,7 @@ class NodeVolumeLimits:
     """Filter nodes by the number of attached volumes of each driver."""
 
     name = "NodeVolumeLimits"
+    by_class = True
 
     def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the pod has volumes that count."""

@@ -24,6 +24,7 @@ class PodTopologySpread:
 
     name = "PodTopologySpread"
     weight = 2
+    by_class = True
 
     def __init__(self, defaults: tuple[DefaultConstraint, ...] | None = None) -> None:
         chosen = SYSTEM_DEFAULTS if defaults is None else defaults

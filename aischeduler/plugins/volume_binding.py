@@ -30,6 +30,7 @@ class VolumeBinding:
     """Filter nodes by the volumes of claims: bound ones, and for claims that wait, existing ones and new ones."""
 
     name = "VolumeBinding"
+    by_class = True
 
     def __init__(self, volume_seconds: int = VOLUME_SECONDS) -> None:
         """Have a Binding wait for its volumes for this many seconds at most."""

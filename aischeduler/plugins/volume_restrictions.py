@@ -28,6 +28,7 @@ class VolumeRestrictions:
     """Filter nodes where a pod uses the same disk, and all nodes while another pod uses the same claim for one pod."""
 
     name = "VolumeRestrictions"
+    by_class = True
 
     def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the pod has such volumes."""

@@ -33,6 +33,7 @@ class VolumeZone:
     """Filter nodes by the zones of bound volumes; a node without any zone or region takes all."""
 
     name = "VolumeZone"
+    by_class = True
 
     def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the pod names claims; the claims of ephemeral volumes do not count."""

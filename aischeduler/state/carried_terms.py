@@ -37,9 +37,6 @@ class CarriedTerms:
         self._classes: dict[bytes, PodSpec] = {}
         self._by_label: Groups[tuple[str, str], bytes, None] = Groups()
 
-    def __bool__(self) -> bool:
-        return bool(self._terms)
-
     def add(self, term: CarriedTerm) -> None:
         """Add a term that the first pod carries."""
         self._terms[term] = None

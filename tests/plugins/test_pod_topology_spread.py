@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from aischeduler.framework.cross_rows import CrossRowAnswer
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Plugins
-from aischeduler.framework.runner import CrossRowAnswer, Runner
+from aischeduler.framework.runner import Runner
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.topology_spread import TopologySpreadConstraint
