@@ -30,6 +30,7 @@ from tests.bench.cases import (
     shapes,
     steps,
     tail,
+    volume_shapes,
 )
 from tests.bench.results import Machine, Results, save
 from tests.bench.rounds import play
@@ -50,6 +51,7 @@ MODULES = (
     explaining,
     gangs,
     shapes,
+    volume_shapes,
     affinity,
 )
 ROOT = Path(__file__).resolve().parents[2]

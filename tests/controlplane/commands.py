@@ -130,6 +130,8 @@ def volume_controllers(binaries: Binaries, files: Files) -> list[str]:
         "--secure-port=0",
         "--leader-elect=false",
         f"--controllers={','.join(VOLUME_CONTROLLERS)}",
+        "--kube-api-qps=2000",
+        "--kube-api-burst=4000",
     ]
 
 

@@ -3,7 +3,7 @@
 The pods wait before the scheduler starts. The rate is from the first Binding to the last, as a watcher sees them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -83,9 +83,11 @@ class Run:
     server_before: dict[str, float]
 
 
-def run_backlog(ground: Arena, pods: int, side: str) -> Measured:
-    """Let a side bind the waiting pods."""
+def run_backlog(ground: Arena, pods: int, side: str, prepare: Callable[[str], None] | None = None) -> Measured:
+    """Let a side bind the waiting pods; `prepare` creates what they need in their namespace."""
     namespace = ground.new_namespace()
+    if prepare is not None:
+        prepare(namespace)
     ground.create(namespace, side, pods)
     runner = ground.runner(side, namespace)
     with History(ground.plane) as history:
