@@ -81,7 +81,7 @@ def test_exceptions_cost_one_attempt_briefly(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_exceptions_cost_one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_exceptions(monkeypatch, runs=14)
+    play_exceptions(monkeypatch, runs=4, name="exceptions")
 
 
 @pytest.mark.soak
