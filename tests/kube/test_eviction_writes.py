@@ -72,6 +72,13 @@ def test_condition_of_a_loan_that_ends_names_the_lender() -> None:
     assert condition["message"] == "ai-scheduler: preempting because pool gpu no longer lends this room"
 
 
+def test_condition_of_a_gang_that_is_given_up_says_that_too_few_of_its_pods_are_on_nodes() -> None:
+    given_up = Evict(VICTIM, "n1", "gpu", "gpu", EvictionCause.GANG_NOT_WHOLE, None, "d-1")
+    write = Eviction(given_up, "ai-scheduler", honour_budgets=False).request(NOW)
+    (condition,) = json.loads(write.body)["status"]["conditions"]
+    assert condition["message"] == "ai-scheduler: preempting because too few pods of its gang are on nodes"
+
+
 def test_victim_with_the_condition_is_deleted_by_its_uid() -> None:
     eviction = marked()
     write = eviction.request(NOW)
