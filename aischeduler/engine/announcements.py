@@ -29,6 +29,7 @@ class Announcements:
         """Drop a pool that is gone."""
         self._pools.pop(pool, None)
 
-    def since(self, count: int, row: int, pools: tuple[str, ...]) -> bool:
-        """Return whether the row, or one of the pools, was announced after this count."""
-        return self._rows.get(row, 0) > count or any(self._pools.get(pool, 0) > count for pool in pools)
+    def since(self, count: int, rows: Iterable[int], pools: Iterable[str]) -> bool:
+        """Return whether one of the rows, or of the pools, was announced after this count."""
+        of_rows = any(self._rows.get(row, 0) > count for row in rows)
+        return of_rows or any(self._pools.get(pool, 0) > count for pool in pools)

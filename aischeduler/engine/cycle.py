@@ -20,7 +20,7 @@ from aischeduler.engine.permits import reserve, send_or_delay, take_back
 from aischeduler.engine.pod_classes import take_class
 from aischeduler.engine.pod_profiles import take_profile
 from aischeduler.engine.propose import propose
-from aischeduler.engine.queueing_hints import count_saved, offer_ends
+from aischeduler.engine.queueing_hints import Placed, count_saved, offer_ends
 from aischeduler.engine.units import form
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.framework.plugin import Delayed, Vetoed
@@ -170,7 +170,7 @@ def _place(tried: Attempt, proposal: Place) -> Result:
                 cluster.row_changed(row)
     if displaced:
         renominate(cluster, displaced, tried.now)
-    count_saved(cluster, tried.queue, record, cluster.nodes.rows[proposal.node])
+    count_saved(cluster, tried.queue, record, placements, free=True)
     for at, (one, assigned) in enumerate(placements):
         if one is not record:
             cluster.queues[one.queue].remove(one)
@@ -185,10 +185,6 @@ def _place(tried: Attempt, proposal: Place) -> Result:
     if unit is not None and unit.lead is record:  # its other pods wait for themselves once it is formed again
         unit.lead, unit.pods, unit.required = None, (), 0
     return Result.BOUND
-
-
-Placed = tuple[tuple[PodRecord, AssignedPod], ...]
-"""Pods, each with itself on its row."""
 
 
 def _placements(tried: Attempt, proposal: Place | MakeRoom) -> Placed:
@@ -243,11 +239,11 @@ def _bind(tried: Attempt, record: PodRecord, assigned: AssignedPod, proposal: Pl
 def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     """Claim the room of the victims, and evict them."""
     cluster, record, pool = tried.cluster, tried.record, tried.queue.pool
-    row = cluster.nodes.rows[proposal.node]
     end_claim_of(cluster, record, tried.now)
-    count_saved(cluster, tried.queue, record, row)
+    placements = _placements(tried, proposal)
+    placed = dict(placements)
+    count_saved(cluster, tried.queue, record, placements, free=False)
     displaced = _end_claims_of(cluster, proposal.displaced)
-    placed = dict(_placements(tried, proposal))
     rooms = tuple(
         ClaimedRoom(one, placed[one].spec, placed[one].row, placed[one].allocation) for one in record.together
     )

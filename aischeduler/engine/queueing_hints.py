@@ -8,7 +8,7 @@ Invariants:
   home pod of the lender can use the room, they wait.
 - One comparison excludes all classes that do not fit into the room.
 - The five-minute flush shows lost wake-ups: a pod counts as saved by it only where no event was about to help the pod
-  when it was flushed, and none announced the room that it gets until its attempt.
+  when it was flushed, none announced the room that it gets until its attempt, and no pod was about to leave that room.
 
 Source: kube-scheduler's QueueingHints, which check by plugin; here the filters check by row. The flush is that of
 kube-scheduler's unschedulable pods.
@@ -39,6 +39,7 @@ from aischeduler.engine.row_room import Checks, RowRoom
 from aischeduler.model.node import Node
 from aischeduler.model.proposal import Hold, Place, Proposal, Wait, WaitFor
 from aischeduler.policies.borrowing import wanted_by_home_pods
+from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.label_index import Rows
 from aischeduler.state.pod_records import NOWHERE, OrderKey, PodRecord, PodState
 from aischeduler.state.queued_class import QueuedClass
@@ -55,6 +56,9 @@ OFFERED_MAX: Final = 256
 """The most classes that may come before the nominated pods to which a row is offered."""
 VICTIMS_COST: Final = 4
 """The cost of a check whether a pod can use a row by eviction, in checks without one."""
+
+Placed = tuple[tuple[PodRecord, AssignedPod], ...]
+"""Pods, each with itself on its row."""
 
 
 def offer_ends(cluster: Cluster, record: PodRecord) -> None:
@@ -310,10 +314,16 @@ def flush_queue(cluster: Cluster, queue: PoolQueue, now: float) -> None:
         record.caught = cluster.announcements.count
 
 
-def count_saved(cluster: Cluster, queue: PoolQueue, record: PodRecord, row: int) -> None:
-    """Count the pod as saved if it gets this row only because of the flush."""
+def count_saved(cluster: Cluster, queue: PoolQueue, record: PodRecord, placed: Placed, *, free: bool) -> None:
+    """Count the pod, or the unit that it leads, as saved if it gets these rows only because of the flush.
+
+    It may claim a row that is not `free` where a requested eviction is not shown yet: that wakes it once it is shown.
+    """
     if record.caught is None:
         return
-    pools = (record.home, queue.pool)
-    if not cluster.deferred.concern(pools) and not cluster.announcements.since(record.caught, row, pools):
+    rows = [assigned.row for _, assigned in placed]
+    pools = (record.home, queue.pool, *map(cluster.pool_of, rows))
+    leaves = not free and any(one.pod.uid in cluster.victims for row in rows for one in cluster.on_row(row))
+    announced = cluster.announcements.since(record.caught, rows, pools)
+    if not cluster.deferred.concern(pools) and not announced and not leaves:
         cluster.counters.net_saves[queue.pool] += 1

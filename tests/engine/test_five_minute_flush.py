@@ -1,14 +1,27 @@
 """The five-minute flush counts exactly the pods whose wake-up was lost."""
 
-from aischeduler.model.events import PodGone
+from aischeduler.model.events import GangSeen, PodGone
+from aischeduler.model.gang import GangSource
+from aischeduler.model.pod import Pod
 from aischeduler.state.scheduling_queue import NET_SECONDS
-from tests.build import a_node, a_pod, a_pool
-from tests.engine.session import Session, binds
+from tests.build import a_node, a_pod, a_pool, replace
+from tests.engine.session import Session, binds, evictions, nominations
+from tests.gangs import a_gang, members
 
 
 def full(*, cpu: str) -> Session:
     """One node that one pod fills."""
     return Session(a_node("n", cpu=cpu), a_pod("big", cpu=cpu, node="n"))
+
+
+def forget(session: Session, pod: Pod) -> None:
+    """Park a new pod without a trial."""
+    session.see(pod)
+    queue = session.scheduler._cluster.queues["default"]
+    record = queue.pop()
+    assert record is not None
+    queue.park(record, session.now)
+    session.scheduler.closely = False  # or the watch would cry for it at once
 
 
 def net_is_cast(session: Session, pool: str) -> None:
@@ -20,12 +33,7 @@ def net_is_cast(session: Session, pool: str) -> None:
 def test_pod_that_no_event_spoke_of_is_saved_by_the_net() -> None:
     session = Session(a_node("n", cpu="4"))
     session.decide()
-    session.see(a_pod("forgotten", cpu="1"))
-    queue = session.scheduler._cluster.queues["default"]
-    record = queue.pop()
-    assert record is not None
-    queue.park(record, session.now)
-    session.scheduler.closely = False  # or the watch would cry for it at once
+    forget(session, a_pod("forgotten", cpu="1"))
     assert binds(session.decide(NET_SECONDS - 1)) == {}
     assert binds(session.decide(1)) == {"forgotten": "n"}
     assert session.scheduler.net_saves() == 1
@@ -73,3 +81,37 @@ def test_borrower_whose_lenders_own_pod_has_just_gone_is_not_saved_by_the_net() 
     session.tell(PodGone("uid-own"))
     assert binds(session.decide()) == {"guest": "n"}
     assert session.scheduler.net_saves() == 0
+
+
+def test_gang_one_of_whose_nodes_is_freed_after_the_net_caught_it_is_not_saved_by_it() -> None:
+    session = full(cpu="2")
+    session.see(a_node("free", cpu="2"), *members(a_gang("g", 2, GangSource.LABELS), 2))
+    session.decide()
+    net_is_cast(session, "default")
+    session.tell(PodGone("uid-big"))
+    assert binds(session.decide()).keys() == {"g-0", "g-1"}
+    assert session.scheduler.net_saves() == 0
+
+
+def with_victim(*pods: Pod, cpu: str) -> Session:
+    """Return a session in which half a gang, of 2 CPU, is evicted from the node at 61 s; these pods came at 0 s."""
+    half, lost = members("g", 2)
+    session = Session(a_node("n", cpu=cpu), replace(half, node_name="n", started_seconds=20))
+    session.see(replace(lost, spec=a_pod("large", cpu="64").spec, created_seconds=10), *pods)
+    session.tell(GangSeen(a_gang("g", 2)))
+    session.decide()
+    assert evictions(session.decide(61)) == {"g-0": "GangNotWhole"}
+    return session
+
+
+def test_pod_that_claims_room_of_a_pod_whose_eviction_is_not_shown_yet_is_not_saved_by_the_net() -> None:
+    session = with_victim(a_pod("waits", cpu="2"), cpu="2")
+    assert nominations(session.decide(NET_SECONDS - 61)) == {"waits": "n"}
+    assert session.scheduler.net_saves() == 0
+
+
+def test_pod_that_finds_free_room_beside_a_pod_whose_eviction_is_not_shown_yet_is_saved_by_the_net() -> None:
+    session = with_victim(cpu="3")
+    forget(session, a_pod("forgotten", cpu="1"))
+    assert binds(session.decide(NET_SECONDS)) == {"forgotten": "n"}
+    assert session.scheduler.net_saves() == 1
