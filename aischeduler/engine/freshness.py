@@ -28,6 +28,12 @@ def is_fresh(cluster: Cluster, pool: str, now: float) -> bool:
     return at is not None and now - at <= FRESH_SECONDS
 
 
+def was_refreshed(cluster: Cluster, pool: str, since: float) -> bool:
+    """Return whether the pool was refreshed since then, however long that was ago."""
+    at = cluster.freshness.refreshed_at.get(pool)
+    return at is not None and at >= since
+
+
 def await_fresh_view(cluster: Cluster, pool: str, record: PodRecord, now: float) -> list[Refresh]:
     """Have the pod tried again after a refresh of the pool; return the request, unless one is under way."""
     cluster.freshness.waiting.setdefault(pool, {})[record.pod.uid] = record

@@ -12,7 +12,7 @@ from typing import Final
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import evict
-from aischeduler.engine.freshness import await_to_roll_back, is_fresh
+from aischeduler.engine.freshness import await_to_roll_back, is_fresh, was_refreshed
 from aischeduler.framework.plugin import UnitMembers, UnitPolicy
 from aischeduler.model.actions import Action, EvictionCause, ObjectRef, ReportGang, Warn
 from aischeduler.model.event_reasons import EventReason
@@ -45,6 +45,7 @@ def note_start(cluster: Cluster, unit: Unit, members: UnitMembers, placed: list[
         spare = policy.spare(members) if placed else NONE_TO_SPARE
     if spare is not None or members.gang is None:
         units.unfinished.drop(unit.name)
+        unit.given_up = None
     elif unit.name not in units.unfinished:
         units.unfinished.set(unit.name, cluster.now + FINISH_SECONDS)
     cluster.running.set_spare(unit.number, spare if isinstance(spare, Spare) else NONE_TO_SPARE)
@@ -113,15 +114,29 @@ def roll_back_some(cluster: Cluster, actions: list[Action]) -> None:
         placed = sorted((one for one in unit.members.values() if one.counted is not None), key=lambda one: one.pod.uid)
         if unit.started or not placed or not cluster.profile.preemption:
             continue
-        pools = dict.fromkeys(cluster.pool_of(record.row) or DEFAULT_POOL for record in placed)
-        stale = [pool for pool in pools if not is_fresh(cluster, pool, cluster.now)]
-        for pool in stale:
-            actions += await_to_roll_back(cluster, pool, placed[0], cluster.now)
         units.unfinished.set(name, cluster.now + FINISH_SECONDS)
-        if not stale:
-            decision = cluster.next_decision()
-            victims = [record for record in placed if cluster.may_go(record)]
-            actions += [evict(cluster, record, None, decision, EvictionCause.GANG_NOT_WHOLE) for record in victims]
+        staying = [record for record in placed if not cluster.leaving(record.pod.uid)]
+        if staying:
+            _roll_back(cluster, unit, staying, actions)
+
+
+def _roll_back(cluster: Cluster, unit: Unit, staying: list[PodRecord], actions: list[Action]) -> None:
+    """Evict the pods in fresh pools, once every pool was refreshed since this began; have the others refreshed.
+
+    Where one refresh takes longer than another counts, the pods of the latter's pool follow after its next one.
+    """
+    if unit.given_up is None:
+        unit.given_up = cluster.now
+    pools = {record: cluster.pool_of(record.row) or DEFAULT_POOL for record in staying}
+    stale = [pool for pool in dict.fromkeys(pools.values()) if not is_fresh(cluster, pool, cluster.now)]
+    for pool in stale:
+        actions += await_to_roll_back(cluster, pool, staying[0], cluster.now)
+    if all(was_refreshed(cluster, pool, unit.given_up) for pool in stale):
+        decision = cluster.next_decision()
+        victims = [one for one in staying if pools[one] not in stale and cluster.may_go(one)]
+        actions += [evict(cluster, one, None, decision, EvictionCause.GANG_NOT_WHOLE) for one in victims]
+    if not stale:
+        unit.given_up = None
 
 
 def report(cluster: Cluster, unit: Unit, members: UnitMembers) -> None:

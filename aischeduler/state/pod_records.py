@@ -106,6 +106,8 @@ class Unit:
     """Whether it was formed before."""
     started: bool = False
     """Whether it was whole before, and some of its pods are still on nodes."""
+    given_up: float | None = None
+    """Since when it is given up while pools of its pods are refreshed for that; None where it is not."""
     overdue: frozenset[str] | None = None
     """The waiting pods with which it was not started within its timeout; None where it is in time."""
 

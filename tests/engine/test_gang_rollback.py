@@ -1,9 +1,10 @@
 """Gangs whose Bindings are refused again and again: what was bound is rolled back each time, and no pod twice."""
 
-from aischeduler.model.actions import Bind, Evict
-from aischeduler.model.events import BindRefusal, BindRefused, GangSeen, PodGone
+from aischeduler.engine.freshness import FRESH_SECONDS
+from aischeduler.model.actions import Bind, Evict, Refresh
+from aischeduler.model.events import BindRefusal, BindRefused, GangSeen, PodGone, Refreshed
 from aischeduler.model.gang import GangPhase
-from tests.build import a_pod
+from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions
 from tests.engine.test_gangs import nodes, shown
 from tests.gangs import a_gang, gang_statuses, member, members
@@ -85,3 +86,43 @@ def test_started_gang_is_kept_whose_new_pod_the_api_server_rejects() -> None:
     refuse(session, "again")
     session.decide()
     assert evictions(session.decide(seconds=61)) == {}
+
+
+def rolled_back_while_refreshes_take(seconds: dict[str, float]) -> dict[str, float]:
+    """Return when each pod of a half gang in the pools `a` and `b` is evicted, where their refreshes take so long.
+
+    A tenth of a second is a step. The refreshes of a pool whose pod is evicted came at most a second before.
+    """
+    session = Session(*(a_pool(pool, labels={"pool": pool}) for pool in seconds))
+    session.see(*(a_node(f"n-{pool}", cpu="2", labels={"pool": pool}) for pool in seconds))
+    session.tell(GangSeen(a_gang("g", 3, span=True)))
+    for pool in seconds:
+        on = a_pod(f"g-{pool}", cpu="2", node=f"n-{pool}", pool="a", created=10, started=20)
+        session.see(member(on, "g"))
+    session.see(member(a_pod("g-2", cpu="64", pool="a", created=10), "g"))
+    coming: dict[str, float] = {}
+    came: dict[str, float] = {}
+    evicted: dict[str, float] = {}
+    for step in range(1000):
+        session.now = now = step / 10
+        for pool in [pool for pool, at in coming.items() if at <= now]:
+            came[pool] = coming.pop(pool)
+            session.tell(Refreshed(pool))
+        while pools := session.scheduler.ready(now):
+            for action in [one for pool in pools for one in session.scheduler.decide(pool, now, 1)]:
+                if isinstance(action, Refresh):
+                    coming[action.pool] = now + seconds[action.pool]
+                elif isinstance(action, Evict):
+                    assert now - came[action.pool] <= FRESH_SECONDS
+                    evicted[action.victim.name] = now
+    return evicted
+
+
+def test_half_gang_in_two_pools_is_given_up_at_once_where_their_refreshes_are_quick() -> None:
+    assert rolled_back_while_refreshes_take({"a": 0.2, "b": 0.4}) == {"g-a": 60.4, "g-b": 60.4}
+
+
+def test_half_gang_in_two_pools_is_given_up_although_one_view_is_stale_when_the_other_comes() -> None:
+    evicted = rolled_back_while_refreshes_take({"a": 1.5, "b": 3.0})
+    assert evicted.keys() == {"g-a", "g-b"}
+    assert max(evicted.values()) < 60 + 3.0 + 1.5 + 0.3
