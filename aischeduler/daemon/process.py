@@ -152,7 +152,8 @@ class Daemon:
     async def _run(self, client: Client, connections: ConnectionPool, tasks: asyncio.TaskGroup) -> None:
         """Run all jobs until told to stop; then finish the requests in flight, end the jobs, and release the Lease."""
         on_error, timing = self._on_internal_error, self._timing
-        hooks = hooks_of(self.scheduler.cluster.profile, self._telemetry.recorder.plugin_errors, on_error)
+        errors, fence = self._telemetry.recorder.plugin_errors, self._leadership.fence
+        hooks = hooks_of(self.scheduler.cluster.profile, errors, on_error, fence)
         context = Context(
             self._config, timing, self._log, self._event_queue, self.scheduler, self._leadership, on_error, hooks
         )

@@ -171,7 +171,7 @@ ENGINE: Final[Mapping[str, str]] = {
     "PrioritySort": "the order of the queues",
     "NodeName": "a pod that has a node is never scheduled; always on",
     "DefaultPreemption": "preemption and taking back lent room; it looks at all nodes",
-    "DefaultBinder": "the Binding; always on",
+    "DefaultBinder": "the Binding; asked after all other plugins that bind",
 }
 """The plugins that the engine is itself, with what they are here."""
 _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -185,6 +185,7 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "postFilter": ("post_filter",),
     "queueSort": ("rank",),
     "preBind": ("pre_bind",),
+    "bind": ("bind",),
     "postBind": ("post_bind",),
 }
 """Point -> the methods of which a plugin has one that extends it."""
@@ -259,6 +260,8 @@ def _assembled(source: _Source, chosen: PointPlugins, made: Mapping[str, Objects
         queue_sort=next(having("queueSort", "rank"), None),
         pre_binds=tuple(having("preBind", "pre_bind")),
         post_binds=tuple(having("postBind", "post_bind")),
+        binds=tuple(having("bind", "bind")),
+        default_binds="DefaultBinder" in chosen.by_point["bind"],
         reads=tuple(sorted({key for objects in made.values() for one in objects for key in getattr(one, "reads", ())})),
         preempts="DefaultPreemption" in chosen.by_point["postFilter"],
     )

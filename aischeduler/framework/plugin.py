@@ -21,6 +21,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from aischeduler.framework.node_view import NodeView
+from aischeduler.model.binding_request import BindingRequest
 from aischeduler.model.gang import Gang, Lack
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
@@ -303,6 +304,18 @@ class PreBind(Protocol):
         """Prepare what the pod needs on the node; an exception refuses the Binding, and the pod is tried again."""
 
 
+class Bind(Protocol):
+    """A plugin that binds pods itself, in the daemon (Bind). DefaultBinder is asked last."""
+
+    name: str
+
+    async def bind(self, pod: Pod, node: str, request: BindingRequest) -> bool:
+        """Return True once the API server has the pod on the node; False, with nothing done, for Skip.
+
+        After an exception the pod is read: if it is on no node, it is tried again after its backoff.
+        """
+
+
 class PostBind(Protocol):
     """A plugin that is told of a Binding that succeeded, in the daemon (PostBind)."""
 
@@ -331,5 +344,8 @@ class Plugins:
     queue_sort: QueueSort | None = None
     pre_binds: tuple[PreBind, ...] = ()
     post_binds: tuple[PostBind, ...] = ()
+    binds: tuple[Bind, ...] = ()
+    default_binds: bool = True
+    """Whether DefaultBinder binds the pods that all `binds` leave to it."""
     reads: tuple[str, ...] = ()
     """The keys of labels of pods by which plugins tell pods apart; `PodSpec.marks` has them."""

@@ -5,6 +5,7 @@ Invariants:
 - After an unclear answer the pod is read until the outcome is known; no timeout decides. If the server answers and the
   outcome stays unknown, the Binding is in doubt and its task continues with the next one. A Binding in doubt is settled
   by a `ReadPod` action, or when the watch shows its pod.
+- A plugin that binds itself has one Binding each time; what its exception leaves open, the read pod tells.
 - A Binding is sent only while the engine assumes the pod by this decision, the node exists, and the decision is recent.
 - When the API server is overloaded, all tasks wait, together with the evictor and the reporter.
 - An internal error is reported. One before the outcome is treated as an unclear answer; if the callback fails, the next
@@ -38,6 +39,7 @@ from aischeduler.kube.pod_writes import (
 )
 from aischeduler.kube.work_queue import WorkQueue
 from aischeduler.model.actions import Bind, ReadPod
+from aischeduler.model.binding_request import BindingRequest
 from aischeduler.model.events import BindRefused
 from aischeduler.model.pod import Pod
 
@@ -76,10 +78,16 @@ class AssumedPods(Protocol):
 
 
 class BindHooks(Protocol):
-    """What plugins do around a Binding; see `framework.plugin.PreBind` and `PostBind`."""
+    """What plugins do around a Binding, or in its place; see `framework.plugin.PreBind`, `Bind` and `PostBind`."""
 
     async def before(self, action: Bind) -> str:
         """Prepare a Binding; return why it must not be sent, empty where it may."""
+
+    def may_bind(self, action: Bind) -> bool:
+        """Return whether a plugin may bind the pod itself."""
+
+    async def bind(self, action: Bind, request: BindingRequest) -> Outcome | Unknown | None:
+        """Let plugins bind the pod; return None where the binder is to send the Binding."""
 
     def after(self, action: Bind) -> None:
         """Note that a pod was bound."""
@@ -294,10 +302,26 @@ class Binder:
             return stale(action, why)
         if refused := await hooks.before(action):
             return unavailable(action, refused)
-        outcome = await self._bind(pending)
+        outcome = await (self._bound_by_plugin(pending, hooks) if hooks.may_bind(action) else self._bind(pending))
         if isinstance(outcome, BindAccepted):
             hooks.after(action)
         return outcome
+
+    async def _bound_by_plugin(self, pending: PendingBinding, hooks: BindHooks) -> Outcome | None:
+        """Return the outcome of a Binding that plugins may make; after an exception of one, the pod is read."""
+        action = pending.action
+        if why := self._why_stale(pending):  # what prepared it took its time
+            return stale(action, why)
+        path, body = binding(action, self._options.epoch())
+        answer = await hooks.bind(action, BindingRequest(path.decode(), body))
+        if answer is None:
+            return await self._bind(pending)
+        if not isinstance(answer, Unknown):
+            return answer
+        pod = await self._read_until_known(action, ExponentialBackoff(self._timing))
+        if isinstance(pod, _InDoubt):
+            return None
+        return settle(action, pod, answer.message) or unavailable(action, answer.message)
 
     def _why_stale(self, pending: PendingBinding) -> str:
         """Return why a Binding must not be sent any more; empty if it may be sent."""

@@ -63,6 +63,11 @@ class Broken:
     def score_node(self, pod, node):
         return self.bad if self.bad is not None else [][pod.request.amounts["cpu"]]
 
+class Agent:
+    name = "Agent"
+    def __init__(self, args): pass
+    async def bind(self, pod, node, request): return False
+
 class Nothing:
     name = "Nothing"
     def __init__(self, args): pass
@@ -84,7 +89,7 @@ class Nameless:
 
 fine = 3
 '''
-POINTS = ("Tiers", "Shortest", "Adviser", "Broken", "Nothing", "Half", "Scaled", "Nameless")
+POINTS = ("Tiers", "Shortest", "Adviser", "Broken", "Agent", "Nothing", "Half", "Scaled", "Nameless")
 
 
 @pytest.fixture
@@ -230,6 +235,24 @@ def test_plugin_that_does_not_bind_is_refused_at_bind(distribution: Path) -> Non
     with pytest.raises(ProfileError) as caught:
         enabled("Tiers", "bind")
     assert str(caught.value) == "profiles[0].plugins.bind.enabled[0].name: Tiers does not extend the point bind"
+
+
+@pytest.mark.parametrize("point", ["multiPoint", "bind"])
+def test_plugin_that_binds_is_asked_and_default_binder_after_it(distribution: Path, point: str) -> None:
+    plugins = enabled("Agent", point).plugins
+    assert ([one.name for one in plugins.binds], plugins.default_binds) == (["Agent"], True)
+
+
+def test_default_binder_can_be_replaced(distribution: Path) -> None:
+    chosen = {"disabled": [{"name": "DefaultBinder"}], "enabled": [{"name": "Agent"}]}
+    plugins = profile_of(plugins={"bind": chosen}).plugins
+    assert ([one.name for one in plugins.binds], plugins.default_binds) == (["Agent"], False)
+
+
+def test_without_any_plugin_that_binds_a_profile_is_refused(distribution: Path) -> None:
+    with pytest.raises(ProfileError) as caught:
+        profile_of(plugins={"bind": {"disabled": [{"name": "*"}]}})
+    assert str(caught.value) == "profiles[0].plugins.bind: one plugin must bind; DefaultBinder does"
 
 
 def test_names_of_installed_plugins_may_be_misspelt(distribution: Path) -> None:
