@@ -14,7 +14,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import evict
 from aischeduler.engine.freshness import await_to_roll_back, is_fresh, was_refreshed
 from aischeduler.framework.plugin import UnitMembers, UnitPolicy
-from aischeduler.model.actions import Action, EvictionCause, ObjectRef, ReportGang, Warn
+from aischeduler.model.actions import Action, EvictionCause, ReportGang, pod_warning
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.gang import Gang, GangPhase, GangSource, GangStatus
 from aischeduler.model.names import DEFAULT_POOL
@@ -179,7 +179,7 @@ def _warn(cluster: Cluster, unit: Unit, gang: Gang) -> None:
         pod = record.pod
         for reason, text in _problems(pod, unit, gang):
             if cluster.warned(f"{pod.uid}/{reason}", text):
-                cluster.say(record.home, Warn(ObjectRef("Pod", pod.name, pod.uid, pod.namespace), reason, text))
+                cluster.say(record.home, pod_warning(pod, reason, text))
 
 
 def _problems(pod: Pod, unit: Unit, gang: Gang) -> Iterator[tuple[EventReason, str]]:

@@ -8,7 +8,7 @@ Invariants:
 from aischeduler.config.spelling import nearest
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import ignored
-from aischeduler.model.actions import Action, ObjectRef, Warn
+from aischeduler.model.actions import Action, pod_warning
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import DEFAULT_POOL, GPU_TYPE_KEY, MACHINE_GROUP_KEY, POOL_KEY
 from aischeduler.model.pod import Pod
@@ -22,11 +22,11 @@ def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None
         known = cluster.unknown_pools.missing.get(pod.uid)
         missing = known is not None and known[0] == pod.pool not in cluster.pools.pools
         if missing and cluster.warned(pod.uid, pod.pool):
-            actions.append(_warning(pod, EventReason.UNKNOWN_POOL, _no_such_pool(pod.pool, cluster.pools.names())))
+            actions.append(pod_warning(pod, EventReason.UNKNOWN_POOL, _no_such_pool(pod.pool, cluster.pools.names())))
         if pod.spec.unsupported_constraints and not cluster.profile.hold_unsupported:
             message = ignored(pod.spec.unsupported_constraints)
             if cluster.warned(f"{pod.uid}/{EventReason.UNSUPPORTED_CONSTRAINT}", message):
-                actions.append(_warning(pod, EventReason.UNSUPPORTED_CONSTRAINT, message))
+                actions.append(pod_warning(pod, EventReason.UNSUPPORTED_CONSTRAINT, message))
         if pod.spec.gpu_types or pod.spec.machine_group:
             _warn_of_spelling(cluster, pod, actions)
 
@@ -40,13 +40,13 @@ def _warn_of_spelling(cluster: Cluster, pod: Pod, actions: list[Action]) -> None
     if wrong is not None:
         message = f"No node has the GPU type {wrong[0]} (annotation {GPU_TYPE_KEY}). Did you mean {wrong[1]}?"
         if cluster.warned(f"{pod.uid}/{EventReason.UNKNOWN_GPU_TYPE}", message):
-            actions.append(_warning(pod, EventReason.UNKNOWN_GPU_TYPE, message))
+            actions.append(pod_warning(pod, EventReason.UNKNOWN_GPU_TYPE, message))
     group, groups = spec.machine_group, nodes.labels.values(MACHINE_GROUP_KEY)
     meant = nearest(group, groups) if group and group not in groups else ""
     if meant:
         message = f"No node is in the machine group {group} (annotation {MACHINE_GROUP_KEY}). Did you mean {meant}?"
         if cluster.warned(f"{pod.uid}/{EventReason.UNKNOWN_MACHINE_GROUP}", message):
-            actions.append(_warning(pod, EventReason.UNKNOWN_MACHINE_GROUP, message))
+            actions.append(pod_warning(pod, EventReason.UNKNOWN_MACHINE_GROUP, message))
 
 
 def _no_such_pool(name: str, known: tuple[str, ...]) -> str:
@@ -54,7 +54,3 @@ def _no_such_pool(name: str, known: tuple[str, ...]) -> str:
     until = f"until it does, the pod belongs to the pool {DEFAULT_POOL}."
     hint = f" Did you mean {near}?" if near else ""
     return f'The Pool "{name}" does not exist (annotation or label {POOL_KEY}); {until}{hint}'
-
-
-def _warning(pod: Pod, reason: EventReason, message: str) -> Warn:
-    return Warn(ObjectRef("Pod", pod.name, pod.uid, pod.namespace), reason, message)

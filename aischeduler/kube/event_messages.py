@@ -71,9 +71,9 @@ def scheduled(bind: Bind) -> EventMessage:
 
 
 def preempted(action: Evict) -> EventMessage:
-    """Return the Event of an evicted pod."""
-    victim = action.victim
-    return EventMessage(_ref(victim), EventReason.PREEMPTED, "Preempting", action.message, victim.scheduler_name)
+    """Return the Event of an evicted pod; its sender is the scheduler of the pod that gets the room, if any does."""
+    sender = (action.beneficiary or action.victim).scheduler_name
+    return EventMessage(_ref(action.victim), EventReason.PREEMPTED, "Preempting", action.message, sender)
 
 
 def failed_scheduling(report: ReportWaiting) -> EventMessage:
@@ -90,7 +90,7 @@ def waiting_message(report: ReportWaiting) -> str:
 
 def warning(warn: Warn) -> EventMessage:
     """Return the Event of a warning."""
-    return EventMessage(warn.about, warn.reason, "Scheduling", warn.message)
+    return EventMessage(warn.about, warn.reason, "Scheduling", warn.message, warn.scheduler_name)
 
 
 def event(message: EventMessage, number: int, sender: ReportingController, time_text: str) -> tuple[bytes, bytes]:

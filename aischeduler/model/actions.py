@@ -179,11 +179,20 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Write a Warning event about an object, once."""
+    """Write a Warning event about an object, once.
+
+    `scheduler_name` is that of a pod, which reports its event; it is empty for other objects.
+    """
 
     about: ObjectRef
     reason: EventReason
     message: str
+    scheduler_name: str = ""
+
+
+def pod_warning(pod: Pod, reason: EventReason, message: str) -> Warn:
+    """Return the warning about a pod."""
+    return Warn(ObjectRef("Pod", pod.name, pod.uid, pod.namespace), reason, message, pod.scheduler_name)
 
 
 @dataclass(frozen=True, slots=True)

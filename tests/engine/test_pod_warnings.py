@@ -62,3 +62,10 @@ def test_one_warning_has_all_fields_beside_the_warning_of_an_unknown_pool() -> N
 
 def test_pod_without_such_constraints_has_no_warning() -> None:
     assert [one for one in Session(a_node("n"), a_pod("p")).decide() if isinstance(one, Warn)] == []
+
+
+def test_warning_about_a_pod_has_the_scheduler_name_of_the_pod() -> None:
+    profile = replace(default_profile(), others={"batch": default_profile().plugins})
+    pod = a_pod("p", pool="nowhere", scheduler_name="batch")
+    said = Session(a_node("n"), replace(pod, spec=replace(pod.spec, profile="batch")), profile=profile).decide()
+    assert [one.scheduler_name for one in said if isinstance(one, Warn)] == ["batch"]

@@ -2,7 +2,7 @@ import json
 
 from aischeduler.kube import event_messages
 from aischeduler.kube.event_messages import ReportingController
-from aischeduler.model.actions import Bind, Evict, EvictionCause, ObjectRef, ReportWaiting, Warn
+from aischeduler.model.actions import Bind, Evict, EvictionCause, ObjectRef, ReportWaiting, Warn, pod_warning
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
@@ -78,11 +78,25 @@ def test_note_is_cut_to_1024_bytes_of_whole_characters() -> None:
 
 def test_event_of_a_pod_is_reported_by_the_scheduler_name_of_the_pod() -> None:
     pod, sender = a_pod("p", scheduler_name="batch"), ReportingController("ai-scheduler", "host-1")
-    evict = Evict(pod, "n1", "cpu", "cpu", EvictionCause.PREEMPTED, pod, "d-1")
+    evict = Evict(pod, "n1", "cpu", "cpu", EvictionCause.LOAN_ENDED, None, "d-1")
     for note in (
         event_messages.scheduled(bound(pod)),
         event_messages.failed_scheduling(ReportWaiting(pod, "cpu", "cpu", "m", "d-1")),
         event_messages.preempted(evict),
+        event_messages.warning(pod_warning(pod, EventReason.UNKNOWN_POOL, "m")),
     ):
         document = json.loads(event_messages.event(note, 1, sender, "T")[1])
         assert (document["reportingController"], document["reportingInstance"]) == ("batch", "host-1")
+
+
+def test_event_of_a_preempted_pod_is_reported_by_the_scheduler_name_of_the_pod_that_gets_the_room() -> None:
+    victim, winner = a_pod("v", scheduler_name="batch"), a_pod("w", scheduler_name="serving")
+    note = event_messages.preempted(Evict(victim, "n1", "cpu", "cpu", EvictionCause.PREEMPTED, winner, "d-1"))
+    document = json.loads(event_messages.event(note, 1, ReportingController("ai-scheduler", "host-1"), "T")[1])
+    assert (document["regarding"]["name"], document["reportingController"]) == ("v", "serving")
+
+
+def test_event_about_a_node_is_reported_by_the_name_of_the_daemon() -> None:
+    note = event_messages.warning(Warn(ObjectRef("Node", "n1", "u"), EventReason.INVALID_NODE, "x"))
+    document = json.loads(event_messages.event(note, 1, ReportingController("ai-scheduler", "host-1"), "T")[1])
+    assert document["reportingController"] == "ai-scheduler"
