@@ -42,6 +42,11 @@ class Far:
             raise ValueError("bad")
         return ""
 
+    async def pre_bind(self, pod: Pod, node: str) -> None:
+        self._clock.now += self.seconds
+        if pod.name == "bad":
+            raise ValueError("bad")
+
 
 def watched(far: Far, clock: Clock) -> tuple[Profile, MetricsRecorder]:
     found, recorder = default_profile(), MetricsRecorder(PoolLabels())
@@ -50,7 +55,7 @@ def watched(far: Far, clock: Clock) -> tuple[Profile, MetricsRecorder]:
         gates=(*found.plugins.gates, far),
         filters=(*found.plugins.filters[:-1], NodeByNodeFilter(far), found.plugins.filters[-1]),
     )
-    profile = replace(found, plugins=plugins)
+    profile = replace(found, plugins=replace(plugins, pre_binds=(far,)))
     PluginWatch(recorder, clock, structlog.get_logger()).watch(profile)
     return profile, recorder
 
@@ -98,3 +103,83 @@ def test_exception_of_a_watched_plugin_passes_unchanged() -> None:
     with pytest.raises(ValueError, match="bad"):
         far.holds(a_pod("bad"))
     assert recorder.plugin_calls == {"Far": 1}
+
+
+def fails(far: Far, times: int) -> None:
+    for _ in range(times):
+        with pytest.raises(ValueError, match="bad"):
+            far.holds(a_pod("bad"))
+
+
+def test_plugin_that_keeps_failing_is_logged_once_a_minute_with_the_number_of_failures() -> None:
+    clock = Clock()
+    far = Far(clock, 0.0)
+    watched(far, clock)
+    with capture_logs() as lines:
+        fails(far, 6)
+        clock.now += 60.0
+        fails(far, 1)
+    assert [(line["event"], line["plugin"], line["method"], line["failures"], line["reason"]) for line in lines] == [
+        ("plugin keeps failing", "Far", "holds", 5, "ValueError('bad')"),
+        ("plugin keeps failing", "Far", "holds", 7, "ValueError('bad')"),
+    ]
+
+
+def test_plugin_that_fails_now_and_then_does_not_keep_failing() -> None:
+    clock = Clock()
+    far = Far(clock, 0.0)
+    watched(far, clock)
+    with capture_logs() as lines:
+        for _ in range(3):
+            fails(far, 4)
+            far.holds(a_pod("good"))
+    assert lines == []
+
+
+async def test_method_that_is_awaited_is_slow_after_seconds_and_its_exceptions_are_noted() -> None:
+    clock = Clock()
+    far = Far(clock, 5.0)
+    _, recorder = watched(far, clock)
+    with capture_logs() as lines:
+        await far.pre_bind(a_pod("p"), "n")
+        assert lines == [], "it holds up no pool"
+        far.seconds = 6.0
+        for _ in range(5):
+            with pytest.raises(ValueError, match="bad"):
+                await far.pre_bind(a_pod("bad"), "n")
+    assert [(line["event"], line["method"]) for line in lines] == [
+        ("plugin slow", "pre_bind"),
+        ("plugin keeps failing", "pre_bind"),
+    ]
+    assert (recorder.plugin_calls["Far"], recorder.plugin_seconds["Far"]) == (6, 35.0)
+
+
+def test_loop_over_nodes_of_a_plain_plugin_is_slow_where_no_call_is() -> None:
+    clock = Clock()
+    profile, recorder = watched(Far(clock, 0.01), clock)
+    with capture_logs() as lines:
+        session = Session(*(a_node(f"n{number}") for number in range(20)), profile=profile)
+        session.see(a_pod("p"))
+        session.decide()
+    slow = [(line["plugin"], line["method"], line["seconds"]) for line in lines if line["event"] == "plugin slow"]
+    assert slow == [("Far", "filter", pytest.approx(0.2))]
+    assert recorder.plugin_seconds["Far"] == pytest.approx(0.2), "the loop is not counted again"
+
+
+class Frozen:
+    """A gate without room for other methods."""
+
+    __slots__ = ()
+    name = "Frozen"
+
+    def holds(self, pod: Pod) -> str:
+        return ""
+
+
+def test_plugin_whose_methods_cannot_be_replaced_runs_unmeasured() -> None:
+    clock, found = Clock(), default_profile()
+    profile = replace(found, plugins=replace(found.plugins, gates=(Frozen(),)))
+    with capture_logs() as lines:
+        PluginWatch(MetricsRecorder(PoolLabels()), clock, structlog.get_logger()).watch(profile)
+    assert [(line["event"], line["plugin"]) for line in lines] == [("plugin not measured", "Frozen")]
+    assert binds(Session(a_node("n"), a_pod("p"), profile=profile).decide()) == {"p": "n"}
