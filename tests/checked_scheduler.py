@@ -69,6 +69,12 @@ class CheckedScheduler(Scheduler):
                 self._held_back[event.pool.name] = event
             else:
                 self.oracle.observe(self._as_counted(event))
+            self._note(event)
+        if self.closely and self.often:
+            self.look()
+
+    def _note(self, event: Event) -> None:
+        """Forget what the event ends."""
         match event:
             case BindRefused(uid) | PodGone(uid):
                 self._bound.pop(uid, None)
@@ -78,8 +84,6 @@ class CheckedScheduler(Scheduler):
                 self._evicted.pop(uid, None)
             case PoolGone(name):
                 self._held_back.pop(name, None)
-        if self.closely and self.often:
-            self.look()
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
         not_in_line = self._not_in_line()

@@ -35,6 +35,7 @@ from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, Perform, PoolLoops
 from aischeduler.daemon.shutdown import finish, newest_own_version, requests_in_flight
 from aischeduler.daemon.startup import check_server, wait_for_sync
 from aischeduler.engine.journal import JournaledScheduler
+from aischeduler.engine.plugin_errors import plugin_of
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.binder import Binder
@@ -245,7 +246,9 @@ class Daemon:
             kind = type(event).__name__  # the engine has counted the error
             left_out = self._sampler.sample((kind, type(error)))
             if left_out is not None:
-                self._log.error("event not processed", kind=kind, left_out=left_out, exc_info=error)
+                plugin = plugin_of(self.scheduler.cluster.profile, error)
+                named = {"plugin": plugin} if plugin else {}
+                self._log.error("event not processed", kind=kind, **named, left_out=left_out, exc_info=error)
 
     def _stand_by(self, perform: Perform) -> None:
         """Let the engine of a standby do what is due."""

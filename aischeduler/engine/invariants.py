@@ -9,6 +9,7 @@ Invariants:
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,7 +69,7 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
         yield "I1", f"{uid}: waits in {record.queue} and counts on {cluster.nodes.names[record.row]}"
     if queue is None or not queue.holds(record):
         yield "I3", f"{uid}: waits in {record.queue}, whose queue does not have it"
-    held_by_gate = any(gate.holds(record.pod) for gate in cluster.profile.plugins_of(record.pod).gates)
+    held_by_gate = _held_by_gate(cluster, record)
     if held_by_gate != (state is PodState.GATED) and (held_by_gate or not _gated_with_unit(cluster, record)):
         yield "I3", f"{uid}: {state.name} with the gates {record.pod.gates}"
     if profiled(cluster, record.pod) is not record.pod and not record.broken:
@@ -88,6 +89,13 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
         yield "claims", f"{uid}: nominated without a claim"
     if claims and (record.borrower or state not in (PodState.NOMINATED, PodState.ACTIVE, PodState.BACKOFF)):
         yield "claims", f"{uid}: {state.name} in {record.queue} with a claim"
+
+
+def _held_by_gate(cluster: Cluster, record: PodRecord) -> bool:
+    """Return whether a gate holds the pod; where a gate raises, whether the pod is gated."""
+    with suppress(Exception):  # a plugin of others: the next attempt asks it again, and reports the exception
+        return bool(cluster.gate_of(record.pod))
+    return record.state is PodState.GATED
 
 
 def _gated_with_unit(cluster: Cluster, record: PodRecord) -> bool:

@@ -51,12 +51,22 @@ class Reservations:
             rule.reserve(pod, node)
 
     def release(self, uid: str) -> None:
-        """Drop the delayed Binding of a pod, and have the rules release what they reserved for it."""
+        """Drop the delayed Binding of a pod, and have the rules release what they reserved for it.
+
+        Raises the first exception of a rule, once all have released.
+        """
         self.end_delay(uid)
         kept = self.kept.pop(uid, None)
-        if kept is not None:
-            for rule in reversed(self.profile.plugins_of(kept[0]).reserves):
+        if kept is None:
+            return
+        failed: list[Exception] = []
+        for rule in reversed(self.profile.plugins_of(kept[0]).reserves):
+            try:
                 rule.release(*kept)
+            except Exception as error:  # noqa: BLE001 - what one rule keeps must not keep the others from releasing
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
     def end_delay(self, uid: str) -> None:
         """Drop the delayed Binding of a pod, if it has one."""

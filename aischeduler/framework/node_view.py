@@ -3,6 +3,10 @@
 Invariant: a view is valid until the table changes; after a change, make a new one.
 """
 
+import numpy as np
+import numpy.typing as npt
+
+from aischeduler.state.counted_pods import Counted
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import Column, NodeTable
 
@@ -53,3 +57,17 @@ class NodeView:
         if self._scored is None:
             self._scored = self.nodes.scored.take(self.rows, axis=1)
         return self._scored
+
+    def counted(self, by: Counted) -> npt.NDArray[np.int64]:
+        """Return how many pods count on each row, as long as the view: owners of claims too, removed victims not.
+
+        `by` is what a cross-row rule counts for a pod. It takes time for each row with such a pod.
+        """
+        counts = self.nodes.pod_counts
+        there = np.zeros(self.nodes.width, dtype=np.int64)
+        for numbers in (counts.of(by).rows, counts.of(by).claimed):
+            rows = np.fromiter(numbers.keys(), dtype=np.intp, count=len(numbers))
+            there[rows] += np.fromiter(numbers.values(), dtype=np.int64, count=len(numbers))
+        if counts.apart is not None and by in counts.apart:
+            there -= counts.apart[by]
+        return there.take(self.rows)
