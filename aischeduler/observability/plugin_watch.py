@@ -6,7 +6,7 @@ Invariants:
 - A slow plugin, and one that keeps failing, is logged at most once a minute each.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final, NamedTuple
@@ -32,7 +32,8 @@ SLOW_SECONDS: Final = 0.05
 SLOW_AWAITED_SECONDS: Final = 5.0
 """A call that takes longer holds up one Binding, and a place among those in flight."""
 FAILURES_MIN: Final = 5
-"""How many calls of one method in a row must raise for a plugin to keep failing."""
+"""How many calls must raise within a minute for a plugin to keep failing."""
+FAILURES_KEPT: Final = 1000
 LOG_SECONDS: Final = 60.0
 OWN: Final = "aischeduler."
 
@@ -52,8 +53,8 @@ class PluginWatch:
     def __init__(self, recorder: MetricsRecorder, clock: Callable[[], float], log: FilteringBoundLogger) -> None:
         self._recorder, self._clock, self._log = recorder, clock, log
         self._slow: Counter[str] = Counter()
-        self._failed: Counter[tuple[str, str]] = Counter()
-        """Plugin and method -> how many calls in a row have raised."""
+        self._failed: dict[str, deque[float]] = {}
+        """Plugin -> when its calls raised within the last minute, the last calls of many."""
         self._logged: dict[tuple[str, str], float] = {}
         """Line and plugin -> when it was logged last."""
 
@@ -111,8 +112,6 @@ class PluginWatch:
             self._count(name, seconds)
             if error:
                 self._note_failure(what, error)
-            elif self._failed:
-                self._failed.pop((name, what.method), None)
         if seconds <= what.slow_seconds:
             return
         self._slow[name] += 1
@@ -126,11 +125,14 @@ class PluginWatch:
         recorder.plugin_seconds[name] = recorder.plugin_seconds.get(name, 0.0) + seconds
 
     def _note_failure(self, what: _Call, error: str) -> None:
-        name, method, _, _ = what
-        self._failed[name, method] += 1
-        failures = self._failed[name, method]
-        if failures >= FAILURES_MIN and self._is_due("plugin keeps failing", name):
-            self._log.warning("plugin keeps failing", plugin=name, method=method, failures=failures, reason=error)
+        times, now = self._failed.setdefault(what.plugin, deque(maxlen=FAILURES_KEPT)), self._clock()
+        times.append(now)
+        while times[0] < now - LOG_SECONDS:
+            times.popleft()
+        if len(times) >= FAILURES_MIN and self._is_due("plugin keeps failing", what.plugin):
+            self._log.warning(
+                "plugin keeps failing", plugin=what.plugin, method=what.method, failures=len(times), reason=error
+            )
 
     def _is_due(self, line: str, name: str) -> bool:
         """Return whether a line about a plugin may be logged, and note that it is."""

@@ -125,14 +125,26 @@ def test_plugin_that_keeps_failing_is_logged_once_a_minute_with_the_number_of_fa
     ]
 
 
+def test_plugin_that_fails_for_few_pods_among_many_keeps_failing() -> None:
+    clock = Clock()
+    far = Far(clock, 0.0)
+    watched(far, clock)
+    with capture_logs() as lines:
+        for _ in range(5):
+            fails(far, 1)
+            far.holds(a_pod("good"))
+            clock.now += 10.0
+    assert [line["event"] for line in lines] == ["plugin keeps failing"]
+
+
 def test_plugin_that_fails_now_and_then_does_not_keep_failing() -> None:
     clock = Clock()
     far = Far(clock, 0.0)
     watched(far, clock)
     with capture_logs() as lines:
-        for _ in range(3):
-            fails(far, 4)
-            far.holds(a_pod("good"))
+        for _ in range(10):
+            fails(far, 1)
+            clock.now += 16.0
     assert lines == []
 
 
