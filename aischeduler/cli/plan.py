@@ -28,6 +28,7 @@ from aischeduler.cli.snapshot import ClusterSource, read_cluster
 from aischeduler.config.load import load_config
 from aischeduler.config.schema import Config, EvictionWay
 from aischeduler.daemon.components import profile_of
+from aischeduler.engine.profile import Profile
 from aischeduler.model.names import POOL_NAME_LENGTH_MAX
 from aischeduler.observability.logging import printable
 
@@ -64,6 +65,8 @@ async def print_plan(options: PlanOptions) -> int:
         return FAILED
     except PlanError as error:
         raise TyperException(str(error)) from error
+    if left_out := left_out_plugins(profile_of(config)):
+        print(printable(f"plugins that a plan does not run: {left_out}"), file=sys.stderr)
     if ignored := given.ignored():
         print(printable(f"not planned: {ignored}"), file=sys.stderr)
     console = Console()
@@ -74,6 +77,18 @@ async def print_plan(options: PlanOptions) -> int:
     else:
         print_plans(console, plans)
     return 0
+
+
+def left_out_plugins(profile: Profile) -> str:
+    """Return the plugins that only the daemon runs, with their points; empty where there are none."""
+    points = (("PreBind", "pre_binds"), ("Bind", "binds"), ("PostBind", "post_binds"))
+    found: dict[str, list[str]] = {}
+    for plugins in (profile.plugins, *profile.others.values()):
+        for point, field in points:
+            for one in getattr(plugins, field):
+                if point not in found.setdefault(one.name, []):
+                    found[one.name].append(point)
+    return ", ".join(f"{'/'.join(points)} of {name}" for name, points in sorted(found.items()))
 
 
 def _variants(options: PlanOptions) -> list[Variant]:

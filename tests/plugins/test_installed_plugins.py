@@ -122,12 +122,6 @@ class World:
     address: str
     lines: list[dict[str, Any]] = field(default_factory=list)
 
-    async def node(self, name: str, labels: dict[str, str] | None = None, gpu: int = 0) -> None:
-        amounts = {"cpu": "8", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": str(gpu)}
-        metadata = {"name": name, "labels": labels or {}}
-        node = {"metadata": metadata, "status": {"capacity": amounts, "allocatable": amounts}}
-        await self.client.post("/api/v1/nodes", json.dumps(node).encode())
-
     async def pod(self, name: str, gpu: int = 0, **labels: str) -> None:
         requests = {"cpu": "100m"} | ({"nvidia.com/gpu": str(gpu)} if gpu else {})
         container = {"name": "c", "image": "x", "resources": {"requests": requests, "limits": requests}}
@@ -180,15 +174,23 @@ class World:
         return next((float(one.removeprefix(start)) for one in text.splitlines() if one.startswith(start)), 0.0)
 
 
+def node(name: str, labels: dict[str, str] | None = None, gpu: int = 0) -> dict[str, Any]:
+    amounts = {"cpu": "8", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": str(gpu)}
+    metadata = {"name": name, "labels": labels or {}}
+    return {"metadata": metadata, "status": {"capacity": amounts, "allocatable": amounts}}
+
+
 @asynccontextmanager
-async def running(installed: Path, folder: Path) -> AsyncIterator[World]:
-    """Run the scheduler with the installed plugins at a sandbox."""
+async def running(installed: Path, folder: Path, *nodes: dict[str, Any]) -> AsyncIterator[World]:
+    """Run the scheduler with the installed plugins at a sandbox that has these nodes."""
     kubeconfig, config, address = folder / "kubeconfig", folder / "ai.yaml", f"127.0.0.1:{free_ports(1)[0]}"
     async with HttpSandbox() as sandbox:
         kubeconfig.write_text(sandbox.kubeconfig)
         config.write_text(CONFIG.format(server=sandbox.url))
         async with Client(await connect(str(kubeconfig), None, lambda: 0.0)) as client:
             world = World(client, address)
+            for one in nodes:
+                await client.post("/api/v1/nodes", json.dumps(one).encode())
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "aischeduler", "run", "--kubeconfig", str(kubeconfig), "--config", str(config)),
                 *("--no-leader-elect", f"--http-address={address}"),
@@ -214,10 +216,9 @@ async def read_lines(process: asyncio.subprocess.Process, lines: list[dict[str, 
 
 @pytest.mark.whole
 async def test_pods_land_where_the_installed_examples_say(installed: Path, tmp_path: Path) -> None:
-    async with running(installed, tmp_path) as world:
-        await world.node("a-leaving", {"example.com/maintenance": "soon"}, gpu=8)
-        await world.node("b-staying", gpu=8)
-        await world.node("c-site", {"example.com/licenses": "solver"})
+    leaving = node("a-leaving", {"example.com/maintenance": "soon"}, gpu=8)
+    site = node("c-site", {"example.com/licenses": "solver"})
+    async with running(installed, tmp_path, leaving, node("b-staying", gpu=8), site) as world:
         await world.pod("training", gpu=1)
         await world.pod("solves", license="solver")
         await world.pod("waits", license="solver")
@@ -234,9 +235,7 @@ async def test_pods_land_where_the_installed_examples_say(installed: Path, tmp_p
 async def test_exception_costs_one_attempt_and_is_named_and_faults_that_last_are_told(
     installed: Path, tmp_path: Path
 ) -> None:
-    async with running(installed, tmp_path) as world:
-        await world.node("n1")
-        await world.node("n2")
+    async with running(installed, tmp_path, node("n1"), node("n2")) as world:
         await world.pod("once", trouble="once")
         note = await world.note("once", "FailedScheduling")
         assert note.startswith("internal error: the plugin Trouble failed when the scheduler tried to schedule this")
@@ -267,8 +266,7 @@ async def test_exception_costs_one_attempt_and_is_named_and_faults_that_last_are
 
 @pytest.mark.whole
 async def test_plugin_binds_pods_itself_and_the_scheduler_binds_the_others(installed: Path, tmp_path: Path) -> None:
-    async with running(installed, tmp_path) as world:
-        await world.node("n1")
+    async with running(installed, tmp_path, node("n1")) as world:
         for agent in ("works", "falls", "lost"):
             await world.pod(agent, agent=agent)
         await world.pod("plain")
