@@ -153,12 +153,7 @@ class Daemon:
     async def _run(self, client: Client, connections: ConnectionPool, tasks: asyncio.TaskGroup) -> None:
         """Run all jobs until told to stop; then finish the requests in flight, end the jobs, and release the Lease."""
         on_error, timing = self._on_internal_error, self._timing
-        errors, fence = self._telemetry.recorder.plugin_errors, self._leadership.fence
-        hooks = hooks_of(self.scheduler.cluster.profile, errors, on_error, fence)
-        context = Context(
-            self._config, timing, self._log, self._event_queue, self.scheduler, self._leadership, on_error, hooks
-        )
-        components = self.components = build(client, connections, context)
+        components = self.components = build(client, connections, self._context())
         components.apply(self._config)
         workers, telemetry = components.workers, self._telemetry
         instruments = Instruments(on_error, telemetry.recorder.record_outcome, timing.clock)
@@ -202,6 +197,13 @@ class Daemon:
                 await self._release_lease(pods_seen)
         finally:
             loops.end()  # a cancelled daemon leaves no timer that searches for work
+
+    def _context(self) -> Context:
+        on_error, leadership = self._on_internal_error, self._leadership
+        errors = self._telemetry.recorder.plugin_errors
+        hooks = hooks_of(self.scheduler.cluster.profile, errors, on_error, leadership.fence)
+        queue, engine = self._event_queue, self.scheduler
+        return Context(self._config, self._timing, self._log, queue, engine, leadership, on_error, hooks)
 
     def _busy(self, loops: PoolLoops) -> bool:
         """Return whether an event waits to be observed, or a pool has something to decide."""
