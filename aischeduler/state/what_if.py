@@ -16,7 +16,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from aischeduler.model.allocation import allocation_of
+from aischeduler.model.allocation import Allocation
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.counted_pods import Counted
@@ -160,4 +160,4 @@ class Clearing:
 
     def _count_ports(self, spec: PodSpec, row: int, sign: int) -> None:
         count = self._nodes.take if sign > 0 else self._nodes.free
-        count(allocation_of(spec), row)
+        count(Allocation(spec.host_ports), row)

@@ -4,6 +4,7 @@ import pytest
 
 from aischeduler.model.events import PodGone, StorageGone, StorageSeen, VolumeClaimSeen, VolumeSeen
 from aischeduler.model.gang import GangSource
+from aischeduler.model.pod import HostPort
 from aischeduler.model.storage_objects import CsiNode, StorageClass, VolumeAttachment
 from aischeduler.model.volumes import ONE_POD, Disk, DiskKind, DriverVolume, Volume, VolumeClaim, VolumeClaimUse
 from tests.build import a_node, a_pod, a_pool, replace
@@ -70,6 +71,19 @@ def test_pod_of_higher_priority_evicts_the_user_of_its_claim_for_one_pod_and_no_
     assert (nominations(said), evictions(said)) == ({"high": "b"}, {"user": "Preempted"})
     session.tell(PodGone("uid-user"))
     assert list(binds(session.decide())) == ["high"]
+
+
+def test_eviction_of_a_pod_whose_ports_and_claim_are_wanted_frees_the_claim_on_its_own_node_only() -> None:
+    ports = (HostPort("TCP", 80),)
+    session = Session(a_node("a", cpu="2"), a_node("b", cpu="2"))
+    session.tell(*bound("data", mode=ONE_POD))
+    user = a_pod("user", claims=(use("data"),), node="b", host_ports=ports)
+    session.see(user, a_pod("peer", node="b", priority=9), a_pod("plain", cpu="2", node="a"))
+    session.see(a_pod("high", cpu="2", priority=9, claims=(use("data"),), host_ports=ports))
+    said = session.decide()
+    assert (nominations(said), evictions(said)) == ({}, {})
+    reason = f"preemption: 0/2 nodes are available: 1 Insufficient cpu, 1 {IN_USE}."
+    assert reports(said)["high"].endswith(reason)
 
 
 def test_two_users_of_a_claim_for_one_pod_on_two_nodes_are_not_evicted_for_a_third() -> None:
