@@ -79,6 +79,19 @@ def test_verdicts_agree_on_any_of_the_best_nodes_and_on_no_other() -> None:
     assert differences(Verdict(node="n1"), theirs) == ["n1 is not among the best nodes ['n2', 'n3']"]
 
 
+def test_scores_are_compared_but_for_what_all_nodes_have() -> None:
+    theirs = Verdict(node="n2", scores=SCORES)
+    assert differences(Verdict(node="n3", scores=Scores({"n1": 30, "n2": 70, "n3": 70})), theirs) == []
+    other = Verdict(node="n3", scores=Scores({"n1": 29, "n2": 70, "n3": 70}))
+    assert differences(other, theirs) == ["other scores {'n1': (-41, -40)}"]
+    less = Verdict(node="n3", scores=Scores({"n2": 70, "n3": 70}))
+    assert differences(less, theirs) == ["other scores {'n1': (None, -40)}"]
+    alone = Verdict(node="n3", scores=Scores({"n3": 70}))
+    assert differences(alone, theirs) == ["other scores {'n1': (None, -40), 'n2': (None, 0)}"]
+    assert differences(alone, Verdict(node="n3")) == []
+    assert differences(less, Verdict(node="n3")) == ["other scores {'n2': (0, None)}"]
+
+
 def test_only_node_that_fits_is_the_best_although_it_has_no_score() -> None:
     assert differences(Verdict(node="n1"), Verdict(node="n1")) == []
     assert differences(Verdict(node="n2"), Verdict(node="n1")) != []
@@ -154,3 +167,52 @@ def test_log_of_kube_scheduler_gives_scores_and_the_number_of_victims_also_of_li
     assert log.scores("blue/p") == Scores({"n1": 207}, {"n1": {"ImageLocality": 7, "NodeAffinity": 200}})
     assert log.scores("blue/none").best("n4") == ["n4"]
     assert log.victims("blue/q") == 2
+
+
+ATTEMPTS = """
+I1 schedule_one.go:123] "Attempting to schedule pod" pod="blue/p"
+I1 schedule_one.go:1040] "Calculated node's final score for pod" pod="blue/p" node="n1" score=207
+I1 schedule_one.go:1239] "Unable to schedule pod; no fit; waiting" pod="blue/p" err="0/1 nodes: 1 \\"x\\"."
+I1 scheduling_queue.go:958] "Pod moved to an internal scheduling queue" pod="blue/p" event="E" queue="Unschedulable"
+""".strip("\n").split("\n")
+MOVED = ATTEMPTS[-1].replace("Unschedulable", "Backoff")
+VICTIMS = 'I1 executor.go:251] "Start the preemption asynchronously" preemptor="blue/p" node="n1" numVictims=1 more=1'
+
+
+def a_log(path: Path, *lines: str) -> PeerLog:
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return PeerLog(path)
+
+
+def test_pod_is_settled_where_its_last_attempt_has_ended_and_nothing_wakes_it(tmp_path: Path) -> None:
+    path = tmp_path / "peer.log"
+    assert not a_log(path).settled("blue/p")
+    assert [a_log(path, *ATTEMPTS[:count]).settled("blue/p") for count in (1, 2, 3, 4)] == [False, False, False, True]
+    assert not a_log(path, *ATTEMPTS, MOVED).settled("blue/p"), "an event has woken it"
+    assert not a_log(path, *ATTEMPTS[:3], MOVED).settled("blue/p"), "an event came during the attempt"
+    assert a_log(path, *ATTEMPTS, MOVED, *ATTEMPTS).settled("blue/p")
+    bound = 'I1 schedule_one.go:481] "Successfully bound pod to node" pod="blue/p" node="n1"'
+    log = a_log(path, *ATTEMPTS, MOVED, ATTEMPTS[0], bound)
+    assert (log.settled("blue/p"), log.tries("blue/p"), log.message("blue/p")) == (True, 2, "")
+
+
+def test_log_has_the_message_and_the_scores_of_the_last_attempt(tmp_path: Path) -> None:
+    second = (ATTEMPTS[0], ATTEMPTS[2].replace("x", "y"), ATTEMPTS[3])
+    log = a_log(tmp_path / "peer.log", *ATTEMPTS, MOVED, *second)
+    assert (log.message("blue/p"), log.scores("blue/p")) == ('0/1 nodes: 1 "y".', Scores())
+
+
+@pytest.mark.parametrize("at", [2, 3])
+def test_log_has_the_message_of_the_attempt_that_chose_the_victims(at: int, tmp_path: Path) -> None:
+    first = [*ATTEMPTS[:at], VICTIMS, *ATTEMPTS[at:]]
+    later = [line.replace("x", "z") for line in ATTEMPTS]
+    assert a_log(tmp_path / "peer.log", *first, MOVED, *later).preempting("blue/p") == '0/1 nodes: 1 "x".'
+
+
+def test_tally_counts_the_probes_with_scores_and_those_that_were_tried_again() -> None:
+    state, probe = a_probe()
+    tally = Tally()
+    tally.note(state, probe, Verdict(node="n2", scores=SCORES), Verdict(node="n2", scores=SCORES, tries=2))
+    tally.note(state, probe, Verdict(node="n2"), Verdict(node="n2"))
+    assert (tally.scored, tally.retried, tally.reports) == (1, 1, [])
+    assert "2 probes, 0 disagreements, 1 with scores, 1 tried again" in str(tally)

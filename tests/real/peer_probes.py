@@ -13,6 +13,7 @@ from tests.objects import Json
 from tests.real.peer_asks import a_pod
 from tests.real.peer_features import OF_STATES, Feature
 from tests.real.peer_states import State, a_state
+from tests.real.peer_volumes import VOLUMES
 
 STATES: Final = 16
 PROBES_OF_A_STATE: Final = 28
@@ -21,6 +22,8 @@ FURTHER: Final = (0, 1, 1, 2, 3)
 EVICTING_SHARE: Final = 0.4
 """How many probes ask for evictions too, of those of a state whose pods may be evicted."""
 ORDER: Final = tuple(Feature)
+WITH_VOLUMES: Final = (1, 3, 6, 7, 11, 13, 14)
+"""The turns whose states have volumes, which take the most time; all other features of states are in some of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,12 @@ def a_round(number: int, chance: Random, compared: frozenset[Feature]) -> Iterat
 def _of_state(number: int, compared: frozenset[Feature]) -> frozenset[Feature]:
     """Return what a state has: each pair of features is together in some states and alone in others."""
     found = set[Feature]()
-    for turn, feature in enumerate(one for one in ORDER if one in OF_STATES & compared):
+    for turn, feature in enumerate(one for one in ORDER if one in (OF_STATES & compared) - VOLUMES):
         if (number // (1 + turn % 4) + turn) % 2 == 0:
             found.add(feature)
+    if number in WITH_VOLUMES:
+        place = WITH_VOLUMES.index(number)
+        found |= {one for turn, one in enumerate(sorted(compared & VOLUMES)) if (place // (1 + turn % 2) + turn) % 3}
     if Feature.BUDGETS in found:
         found.add(Feature.PREEMPTION)
     if Feature.TERMINATING in compared and number % 4 == 1:  # a pod that evicts counts terminating pods as gone here

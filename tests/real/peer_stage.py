@@ -6,24 +6,31 @@ Invariants:
 - The victims of a preemption terminate, because there is no kubelet. They are replaced by equal pods before the twin is
   created.
 - Both schedulers see all nodes of a state before its first probe, because a pod for the last one was judged there.
+- Both see its claims and volumes before each probe, because a pod with a later claim and volume was judged.
+- A verdict of kube-scheduler is that of its last attempt, after which only an event would have it try the pod again; of
+  a preemption it is that of the attempt that chose the victims.
 """
 
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 from aischeduler.model.names import SCHEDULER_NAME
-from tests.controlplane.many import Request, send
+from tests.controlplane.many import Request, Sender
 from tests.controlplane.plane import ControlPlane
 from tests.objects import Json, present, priority_class_object
 from tests.real.cluster import create_namespace
-from tests.real.peer_claims import SETTLE_SECONDS, UNPROTECTED, undo_late_claims, volumes_first, wait_for_claims
-from tests.real.peer_log import NO_SCORES, PeerLog
+from tests.real.peer_claims import UNPROTECTED, undo_late_claims, volumes_first, wait_for_claims
+from tests.real.peer_log import NO_SCORES, PeerLog, Scores
+from tests.real.peer_scores import OurScores
 from tests.real.peer_states import NAMESPACES, NEVER, PRIORITIES, RUNTIMES, State, pod_document
 from tests.real.peer_verdicts import Verdict, our_victims
+from tests.real.peer_volumes import a_free_claim, use_claim
 
 OURS: Final = "ours"
 THEIRS: Final = "theirs"
@@ -70,12 +77,18 @@ class Stage:
             self._post("/apis/node.k8s.io/v1/runtimeclasses", runtime | overhead)
         self._pods: dict[Key, Json] = {}
         self._gone_anyway: set[Key] = set()
+        self._scores: OurScores | None = None
+        self._numbers = count()
+        self._markers: list[Json] = []
+        """The claims and volumes by which both schedulers have shown what they see."""
+        self._sender = Sender(plane.connect)
         self._server = plane.connect()
         self._server.request("GET", "/api/v1/pods?watch=true&resourceVersion=0")
         self._stream = self._server.getresponse()
 
     def close(self) -> None:
-        """Close the watch."""
+        """Close the connections."""
+        self._sender.close()
         self._stream.close()
         self._server.close()
 
@@ -84,6 +97,7 @@ class Stage:
         """Create the objects of a state and wait until both schedulers see the nodes; at the end delete them."""
         try:
             self._put(state)
+            self._scores = OurScores(self._plane)
             yield
         finally:
             self._clear(state)
@@ -92,52 +106,89 @@ class Stage:
         """Create the objects of a state, and wait until both schedulers see the nodes."""
         for objects in volumes_first(state.others):
             self._create(objects)
-        wait_for_claims(self._plane, state, _path)
+        wait_for_claims(self._plane, state)
         self._create(state.nodes[::-1])
         self._run(state.running)
         going = [(_key(pod), _path(pod)) for pod in state.terminating]
-        send(self._plane.connect, [Request("DELETE", path, {}) for _, path in going])
+        self._sender.send([Request("DELETE", path, {}) for _, path in going])
         self._until(lambda: len(self._leaving()) == len(going), f"{len(going)} terminating pods")
         self._gone_anyway = {key for key, _ in going}
         self._wait_for_budgets(state)
+        self._wait_until_seen(state)
+
+    def _wait_until_seen(self, state: State) -> None:
+        """Wait until both schedulers see the nodes of a state, and its claims and volumes as they are now."""
+        field = {"key": "metadata.name", "operator": "In", "values": [state.machines[0].name]}
+        required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        spec = {"containers": [{"name": "main", "image": "i"}], "tolerations": [{"operator": "Exists"}]}
+        name = f"{state.name}-seen-{next(self._numbers)}"
+        pod = pod_document(name, SENTINELS, {}, spec | {"affinity": affinity})
+        if any(one["kind"] == "PersistentVolume" for one in state.others):
+            last = a_free_claim(name, SENTINELS)
+            self._markers += last
+            for one in last:
+                self._create([one])
+            use_claim(pod, name)
         for side in SIDES:
-            field = {"key": "metadata.name", "operator": "In", "values": [state.machines[0].name]}
-            required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-            affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-            spec = {"containers": [{"name": "main", "image": "i"}], "tolerations": [{"operator": "Exists"}]}
-            pod = pod_document(f"{state.name}-seen", SENTINELS, {}, spec | {"affinity": affinity})
             deadline = time.monotonic() + ANSWER_SECONDS
-            while not _sees(state, found := self.verdict(state, side, pod)):
-                assert time.monotonic() < deadline, f"{side} does not see the nodes: {found}"
+            while not _sees(state, found := self._ask(state, side, pod)):
+                assert time.monotonic() < deadline, f"{side} does not see the state: {found}"
 
     def _clear(self, state: State) -> None:
         """Delete the objects of a state."""
-        self._gone_anyway = set()
+        self._gone_anyway, self._scores = set(), None
         for namespace in NAMESPACES:
             self._plane.api("DELETE", PATHS["Pod"].format(namespace), AT_ONCE)
         self._plane.api("DELETE", PATHS["Node"], AT_ONCE)
-        send(self._plane.connect, [Request("DELETE", _path(one), AT_ONCE) for one in state.others])
-        kept = [Request("PATCH", _path(one), UNPROTECTED) for one in state.others if one["kind"] in PROTECTED]
-        send(self._plane.connect, kept)
+        others, self._markers = [*state.others, *self._markers], []
+        self._sender.send([Request("DELETE", _path(one), AT_ONCE) for one in others])
+        kept = [Request("PATCH", _path(one), UNPROTECTED) for one in others if one["kind"] in PROTECTED]
+        self._sender.send(kept)
 
-    def verdict(self, state: State, side: str, pod: Json) -> Verdict:
+    def verdicts(self, state: State, pod: Json) -> tuple[Verdict, Verdict]:
+        """Return the verdicts of this scheduler and of kube-scheduler on the pod, and leave the state as it was."""
+        return self._verdict(state, OURS, pod), self._verdict(state, THEIRS, pod)
+
+    def _verdict(self, state: State, side: str, pod: Json) -> Verdict:
         """Create the pod for a scheduler, wait for its verdict, and put the state back."""
+        found = self._ask(state, side, pod)
+        if found.victims:
+            self._replace(state, found.victims)
+        if undone := undo_late_claims(self._plane, state, pod, _path):
+            for objects in volumes_first(undone):
+                self._create(objects)
+            wait_for_claims(self._plane, state)
+            self._wait_until_seen(state)
+        return found
+
+    def _ask(self, state: State, side: str, pod: Json) -> Verdict:
+        """Create the pod for a scheduler, wait for its verdict, and delete the pod."""
         twin = _twin(pod, side)
         key = _key(twin)
-        uid = self._post(PATHS["Pod"].format(key[0]), twin)["metadata"]["uid"]
+        created = self._post(PATHS["Pod"].format(key[0]), twin)
+        uid = created["metadata"]["uid"]
         if "schedulingGates" in twin["spec"]:
             self._plane.api("PATCH", _path(twin), {"spec": {"schedulingGates": None}})
         self._until(lambda: self._judged(key, uid), f"a verdict of {side} on {key[1]}")
+        if side == THEIRS:
+            self._wait_until_settled(key)
         found = self._read(side, key)
         self._plane.api("DELETE", _path(twin), AT_ONCE)
         self._until(lambda: key not in self._pods, f"the end of {key[1]}")
-        if found.victims:
-            self._replace(state, found.victims)
-        if undone := undo_late_claims(self._plane, state, twin, _path):
-            for objects in volumes_first(undone):
-                self._create(objects)
-            time.sleep(SETTLE_SECONDS)
+        if side == OURS and found.node and self._scores is not None:
+            return replace(found, scores=Scores(self._scores.of(created)))
         return found
+
+    def _wait_until_settled(self, key: Key) -> None:
+        """Wait until kube-scheduler will not try the pod again, or preempts, and the API server has its last result."""
+        pod, deadline = "/".join(key), time.monotonic() + ANSWER_SECONDS
+        while not (self._log.settled(pod) or self._log.victims(pod)):
+            assert time.monotonic() < deadline, f"kube-scheduler tries {pod} again and again"
+            time.sleep(POLL_SECONDS)
+        if not self._log.victims(pod):
+            message = self._log.message(pod)
+            self._until(lambda: _result(self._pods[key]) == (not message, message), f"what the log says of {pod}")
 
     def sequence(self, side: str, pods: Sequence[Json]) -> dict[str, str]:
         """Create pods in order for a scheduler; return pod -> node of those that it binds, and delete all."""
@@ -151,7 +202,7 @@ class Stage:
             time.sleep(POLL_SECONDS)
             if (now := self._nodes(keys)) != placed:
                 placed, since = now, time.monotonic()
-        send(self._plane.connect, [Request("DELETE", _path(twin), AT_ONCE) for twin in twins])
+        self._sender.send([Request("DELETE", _path(twin), AT_ONCE) for twin in twins])
         self._until(lambda: not any(key in self._pods for key in keys), "the end of the sequence")
         return {name: node for name, node in placed.items() if node}
 
@@ -171,18 +222,20 @@ class Stage:
 
     def _read(self, side: str, key: Key) -> Verdict:
         """Return the verdict on a judged pod; wait for its victims."""
-        pod = self._pods[key]
+        pod, name = self._pods[key], "/".join(key)
+        tries = self._log.tries(name) if side == THEIRS else 1
         if node := pod["spec"].get("nodeName"):
             if leaving := self._leaving():  # it fits beside victims that terminate, and was bound before anyone looked
                 return Verdict(nominated=node, victims=tuple(leaving))
-            scores = self._log.scores("/".join(key)) if side == THEIRS else NO_SCORES
-            return Verdict(node=node, scores=scores)
+            scores = self._log.scores(name) if side == THEIRS else NO_SCORES
+            return Verdict(node=node, scores=scores, tries=tries)
         nominated = pod["status"].get("nominatedNodeName", "")
         count = self._count_victims(side, key) if nominated else 0
         self._until(lambda: len(self._leaving()) >= count, f"{count} victims of {key[1]}")
         leaving = self._leaving()
         assert len(leaving) == count, f"{side} evicts {leaving}, not {count}, for {key[1]}"
-        return Verdict(message=_refused(pod), nominated=nominated, victims=tuple(leaving))
+        message = self._log.preempting(name) if count and side == THEIRS else _refused(pod)
+        return Verdict(message=message, nominated=nominated, victims=tuple(leaving), tries=tries)
 
     def _count_victims(self, side: str, key: Key) -> int:
         """Return how many victims a scheduler has chosen: ours says it in the message, kube-scheduler in its log."""
@@ -204,7 +257,7 @@ class Stage:
     def _replace(self, state: State, names: tuple[str, ...]) -> None:
         """Replace terminating pods by new ones."""
         victims = [pod for pod in state.running if pod["metadata"]["name"] in names]
-        send(self._plane.connect, [Request("DELETE", _path(pod), AT_ONCE) for pod in victims])
+        self._sender.send([Request("DELETE", _path(pod), AT_ONCE) for pod in victims])
         self._until(lambda: not any(_key(pod) in self._pods for pod in victims), "the end of the victims")
         self._run(victims)
         self._wait_for_budgets(state)
@@ -215,7 +268,7 @@ class Stage:
         started = [
             Request("PATCH", f"{_path(pod)}/status", {"status": pod["status"]}) for pod in pods if "status" in pod
         ]
-        send(self._plane.connect, started)
+        self._sender.send(started)
 
     def _wait_for_budgets(self, state: State) -> None:
         """Wait until the controller has counted the pods of each budget.
@@ -231,12 +284,12 @@ class Stage:
                     assert now < began + BUDGET_SECONDS, f"{budget['metadata']} counts {healthy} pods: {found}"
                     if now > changed + BUDGET_PATIENCE_SECONDS:
                         again = {"metadata": {"annotations": {"example.com/count-again": str(now)}}}
-                        send(self._plane.connect, [Request("PATCH", _path(budget), again)])
+                        self._sender.send([Request("PATCH", _path(budget), again)])
                         changed = now
                     time.sleep(POLL_SECONDS)
 
     def _create(self, documents: Sequence[Json]) -> None:
-        send(self._plane.connect, [Request("POST", _collection(one), one) for one in documents])
+        self._sender.send([Request("POST", _collection(one), one) for one in documents])
 
     def _post(self, path: str, document: Json) -> Json:
         answer = self._plane.api("POST", path, document)
@@ -278,6 +331,12 @@ def _twin(pod: Json, side: str) -> Json:
 def _has_verdict(pod: Json) -> bool:
     """Return whether a scheduler has bound the pod, or said why it waits."""
     return "nodeName" in pod["spec"] or bool(_refused(pod))
+
+
+def _result(pod: Json) -> tuple[bool, str]:
+    """Return whether a scheduler has bound the pod, and else why it says that the pod waits."""
+    bound = "nodeName" in pod["spec"]
+    return bound, "" if bound else _refused(pod)
 
 
 def _refused(pod: Json) -> str:

@@ -50,6 +50,8 @@ class Verdict:
     nominated: str = ""
     victims: tuple[str, ...] = ()
     scores: Scores = NO_SCORES
+    tries: int = 1
+    """How often kube-scheduler tried the pod."""
 
     @property
     def sentence(self) -> str:
@@ -70,7 +72,11 @@ def differences(ours: Verdict, theirs: Verdict) -> list[str]:
         return ["one binds, the other does not"]
     if ours.node:
         best = theirs.scores.best(theirs.node)
-        return [] if ours.node in best else [f"{ours.node} is not among the best nodes {best}"]
+        found = [] if ours.node in best else [f"{ours.node} is not among the best nodes {best}"]
+        alone = Scores({theirs.node: 0})  # kube-scheduler scores no node where only one fits
+        if apart := ours.scores.apart(theirs.scores if theirs.scores.totals else alone):
+            found.append(f"other scores {apart}")
+        return found
     if LEAVING.search(ours.message) and not theirs.victims:
         same = LEAVING.sub("", ours.sentence).rstrip(". ") == NO_VICTIMS.sub("", theirs.sentence).rstrip(". ")
         return [] if same else ["other messages"]
@@ -113,11 +119,17 @@ class Tally:
     evicting: Counter[Feature] = field(default_factory=Counter)
     apart: Counter[Feature] = field(default_factory=Counter)
     total: int = 0
+    scored: int = 0
+    """The probes of which the scores of several nodes were compared."""
+    retried: int = 0
+    """The probes that kube-scheduler tried more than once before its verdict."""
     reports: list[str] = field(default_factory=list)
 
     def note(self, state: State, probe: Probe, ours: Verdict, theirs: Verdict) -> None:
         """Count a probe, and keep the report of a disagreement."""
         self.total += 1
+        self.scored += bool(ours.scores.totals and theirs.scores.totals)
+        self.retried += theirs.tries > 1
         self.probes.update(probe.features)
         self.bound.update(probe.features if theirs.node else ())
         self.evicting.update(probe.features if theirs.nominated else ())
@@ -131,10 +143,9 @@ class Tally:
         return "\n".join([f"{len(self.reports)} of {self.total} probes differ", *self.reports[:REPORTS_MAX], *heads])
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.total} probes, {len(self.reports)} disagreements, by feature (probes, bound, evicting, apart):"
-        ]
+        counts = f"{self.total} probes, {len(self.reports)} disagreements, {self.scored} with scores"
+        lines = [f"{counts}, {self.retried} tried again; by feature (probes, bound, evicting, apart):"]
         for feature in sorted(self.probes):
-            counts = (self.probes[feature], self.bound[feature], self.evicting[feature], self.apart[feature])
-            lines.append(f"  {feature:24s}" + "".join(f"{count:6d}" for count in counts))
+            each = (self.probes[feature], self.bound[feature], self.evicting[feature], self.apart[feature])
+            lines.append(f"  {feature:24s}" + "".join(f"{count:6d}" for count in each))
         return "\n".join(["", *lines])

@@ -63,6 +63,11 @@ def add_volumes(
     return objects
 
 
+def a_free_claim(name: str, namespace: str) -> list[Json]:
+    """Return a claim that every node can use, and its volume."""
+    return _bound(name, namespace, {}, {})
+
+
 def claims_for(objects: Sequence[Json], feature: Feature) -> list[Json]:
     """Return the claims of a state that were made for a feature."""
     mark = f"-{feature.replace('_', '-')}-"
