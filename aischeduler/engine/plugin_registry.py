@@ -33,7 +33,7 @@ from aischeduler.model.selectors import (
     PreferredSchedulingTerm,
     Requirement,
     SelectorError,
-    node_requirement,
+    readable_requirement,
 )
 from aischeduler.model.topology_spread import DefaultConstraint
 from aischeduler.plugins.gangs import Gangs
@@ -102,7 +102,7 @@ def _node_affinity(args: NodeAffinityArgs) -> NodeAffinity:
 def _term(path: str, term: NodeTerm) -> NodeSelectorTerm:
     def read(field: str, parts: tuple[NodeExpression, ...]) -> tuple[Requirement, ...]:
         return tuple(
-            node_requirement(f"{path}.{field}[{index}]", one.key, one.operator, one.values)
+            readable_requirement(f"{path}.{field}[{index}]", one.key, one.operator, one.values)
             for index, one in enumerate(parts)
         )
 

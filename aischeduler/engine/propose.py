@@ -108,6 +108,12 @@ class _Look:
         allocation = allocation_on(self.cluster.runner, self.record.pod.spec, row)
         return Place(self.cluster.nodes.names[row], feasible, displaced, self.search(), allocation)
 
+    def uncompared(self, found: tuple[int, int] | UnitPlacement) -> Wait | None:
+        """Return that the pod waits because the nodes that fit cannot be compared; None where they can."""
+        unscored = self.record.pod.spec.unscored
+        several = not isinstance(found, UnitPlacement) and found[1] > 1
+        return Wait(WaitFor.BACKOFF, unscored, self.search()) if unscored and several else None
+
     def split(self, pods: tuple[AssignedPod, ...]) -> tuple[Placement, tuple[Placement, ...]]:
         """Return the placement of the lead, and those of the other pods of its unit."""
         names, lead = self.cluster.nodes.names, self.record.pod.uid
@@ -216,21 +222,26 @@ def _abroad(look: _Look) -> Proposal:
             rows = rows[~wanted]
         found = look.find(rows)
         if found is not None:
-            return look.place(found)
+            return look.uncompared(found) or look.place(found)
     return _borrow(look) or Wait(WaitFor.HOME, search=look.search())
 
 
-def _place(look: _Look, lifted: tuple[Claim, ...]) -> Place | None:
-    """Place the pod as if these claims did not exist; those on its node end for it."""
+def _place(look: _Look, lifted: tuple[Claim, ...]) -> Place | Wait | None:
+    """Place the pod as if these claims did not exist; those on its node end for it.
+
+    A pod waits whose preferred terms cannot be read, unless one node alone fits, which needs no scores.
+    """
     if lifted:
         with without(look.cluster, lifted):
             found = look.find(look.rows)
     else:
         found = look.find(look.rows)
-    return look.place(found, lifted) if found is not None else None
+    if found is None:
+        return None
+    return look.uncompared(found) or look.place(found, lifted)
 
 
-def _place_over_claims(look: _Look) -> Place | None:
+def _place_over_claims(look: _Look) -> Place | Wait | None:
     """Place the pod on a node that only pods behind it claim."""
     claims = lifted_for(look.cluster, look.record, look.pool.name)
     return None if all(claim.owner is look.record for claim in claims) else _place(look, claims)

@@ -6,9 +6,10 @@ Invariants:
 - Requests are read by `decode_requests`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from json import dumps
 from typing import Final, TypeVar
 
 import msgspec
@@ -23,6 +24,7 @@ from aischeduler.kube.api_types import (
     PodSpecPart,
     PodStatus,
     PortPart,
+    PreferredTermPart,
     SelectorPart,
     SpreadPart,
     TolerationPart,
@@ -50,11 +52,14 @@ from aischeduler.model.selectors import (
     PreferredSchedulingTerm,
     Requirement,
     SelectorError,
+    is_bound,
     node_requirement,
 )
 from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.model.unsupported_constraints import Constraint
 
+QUOTED_MAX: Final = 40
+"""The most characters of a value that a message quotes."""
 SPECS_MAX: Final = 20_000
 """How many specs are cached by their bytes; an evicted one is parsed again."""
 LABELS_AND_OWNERS_MAX: Final = 20_000
@@ -165,6 +170,18 @@ def _bytes_key(spec: PodSpecPart, found: Granted, constraints: tuple[Constraint,
     return _SEPARATOR.join(parts)
 
 
+def _unreadable(preferred: Sequence[PreferredTermPart]) -> str:
+    """Return kube-scheduler's message about the first bound of Gt or Lt that is none; empty where there is no such."""
+    for index, one in enumerate(preferred):
+        for number, part in enumerate(one.preference.match_expressions or () if one.preference is not None else ()):
+            for value in part.values or () if part.operator in (Operator.GT, Operator.LT) else ():
+                if not is_bound(value):
+                    field, said = f"[{index}].matchExpressions[{number}].values[0]", dumps(value[:QUOTED_MAX])
+                    why = "for 'Gt', 'Lt' operators, the value must be an integer"
+                    return f'running PreScore plugin "NodeAffinity": {field}: Invalid value: {said}: {why}'
+    return ""
+
+
 class _Reader(PartReader):
     """Decodes one spec and keeps the first problem."""
 
@@ -181,7 +198,7 @@ class _Reader(PartReader):
     ) -> PodSpec:
         spread, evenness = self.topology_spread(part, metadata) if part.topology_spread_constraints else ((), ())
         request = self.request(part, found)
-        required, preferred = self._affinity(part)
+        required, preferred, unscored = self._affinity(part)
         pods = self._pod_affinity(part, metadata.namespace)
         spec = PodSpec(
             key=b"",
@@ -192,6 +209,7 @@ class _Reader(PartReader):
             tolerations=self._tolerations(part.tolerations),
             host_ports=self._host_ports(part),
             invalid=self.problem,
+            unscored=unscored,
             unsupported_constraints=constraints,
             pod_affinity=pods,
             topology_spread=spread,
@@ -244,12 +262,13 @@ class _Reader(PartReader):
 
     def _affinity(
         self, part: PodSpecPart
-    ) -> tuple[tuple[NodeSelectorTerm, ...] | None, tuple[PreferredSchedulingTerm, ...]]:
+    ) -> tuple[tuple[NodeSelectorTerm, ...] | None, tuple[PreferredSchedulingTerm, ...], str]:
+        """Return the required and the preferred terms, and why the preferred ones cannot be read."""
         path = "spec.affinity.nodeAffinity"
         raw = part.affinity.node_affinity if part.affinity is not None else ABSENT
         affinity = self.json(path, raw, NodeAffinityPart)
         if affinity is None:
-            return None, ()
+            return None, (), ""
         required: tuple[NodeSelectorTerm, ...] | None = None
         if affinity.required is not None:
             terms = affinity.required.node_selector_terms or ()
@@ -261,7 +280,7 @@ class _Reader(PartReader):
             for index, one in enumerate(affinity.preferred or ())
             if one.preference is not None
         )
-        return required, preferred
+        return required, preferred, _unreadable(affinity.preferred or ())
 
     def _pod_affinity(self, part: PodSpecPart, namespace: str) -> PodAffinity:
         if part.affinity is None:

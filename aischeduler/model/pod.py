@@ -48,6 +48,7 @@ class PodSpec:
     `key` identifies the spec: equal keys mean equal specs, so that classes are found without comparing fields.
     `required` is None where the pod requires no term; an empty tuple matches no node.
     `invalid` says why no node fits (a malformed quantity), with the field; else it is empty.
+    `unscored` says why nodes that fit cannot be compared (a preferred term that cannot be read); else it is empty.
     `unsupported_constraints` are hard constraints that no plugin checks: the pod is held, or a warning is written.
     `topology_spread` are the spread constraints that the pod requires, and `spread_preferences` those that it prefers;
     a spec that has some is that of one namespace.
@@ -73,6 +74,7 @@ class PodSpec:
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     invalid: str = ""
+    unscored: str = ""
     unsupported_constraints: tuple[Constraint, ...] = ()
     pod_affinity: PodAffinity = NO_POD_AFFINITY
     topology_spread: tuple[TopologySpreadConstraint, ...] = ()

@@ -24,7 +24,10 @@ _VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", re.ASCI
 _KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _NO_KEY = "is not a label key, which is a name, or a prefix, a slash and a name"
 _NO_VALUE = "is not a label value, which is up to 63 letters, digits, '-', '_' and '.'"
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INTEGER_MAX = 2**63 - 1
+_DIGITS_MAX = 63
+"""The longest label value."""
 _NAMED_MAX = 8
 """The most requirements, and values of one requirement, that a text names; the others are counted."""
 
@@ -72,11 +75,14 @@ class Requirement:
                 return value is not None and self.compares(value)
 
     def compares(self, value: str) -> bool:
-        """Return whether the value satisfies Gt or Lt, compared as integers; other values satisfy neither."""
-        if not _INTEGER.fullmatch(value):
+        """Return whether the value satisfies Gt or Lt, compared as integers; other values satisfy neither.
+
+        Where the bound is no integer, or no label value, nothing satisfies them.
+        """
+        bound, number = _bound(self.values[0]), _integer(value)
+        if bound is None or number is None:
             return False
-        bound = int(self.values[0])
-        return int(value) > bound if self.operator is Operator.GT else int(value) < bound
+        return number > bound if self.operator is Operator.GT else number < bound
 
     def __str__(self) -> str:
         """Return the requirement as `kubectl get --selector` takes it, of many values the first."""
@@ -139,13 +145,27 @@ class PreferredSchedulingTerm:
 
 
 def node_requirement(field: str, key: str, operator: str, values: tuple[str, ...]) -> Requirement:
-    """Validate one expression of a node selector; `field` is its path, for the message."""
+    """Validate one expression of a node selector; `field` is its path, for the message.
+
+    As for the API server, a bound of Gt or Lt may be any text.
+    """
     checked = _checked(field, key, operator, values, NODE_OPERATORS)
-    if checked.operator not in (Operator.GT, Operator.LT):
-        return checked
-    if len(values) != 1 or not _INTEGER.fullmatch(values[0]):
+    if checked.operator in (Operator.GT, Operator.LT) and len(values) != 1:
+        raise SelectorError(f"{field}.values: {operator} takes exactly one value")
+    return checked
+
+
+def readable_requirement(field: str, key: str, operator: str, values: tuple[str, ...]) -> Requirement:
+    """Validate one expression as `node_requirement` does, and the bound of Gt and Lt too."""
+    checked = node_requirement(field, key, operator, values)
+    if checked.operator in (Operator.GT, Operator.LT) and not is_bound(values[0]):
         raise SelectorError(f"{field}.values: {operator} takes exactly one integer")
     return checked
+
+
+def is_bound(text: str) -> bool:
+    """Return whether the text may be the bound of Gt or Lt: an integer of 64 bits without a sign."""
+    return _bound(text) is not None
 
 
 def label_requirement(field: str, key: str, operator: str, values: tuple[str, ...]) -> Requirement:
@@ -162,6 +182,17 @@ def label_selector(field: str, match_labels: Labels, expressions: tuple[Requirem
 def is_label_value(text: str) -> bool:
     """Return whether the text may be the value of a label; an empty text may."""
     return _VALUE.fullmatch(text) is not None
+
+
+def _bound(text: str) -> int | None:
+    """Return the bound of Gt or Lt, which is a label value, so that it has no sign; None where it is none."""
+    return _integer(text) if _VALUE.fullmatch(text) else None
+
+
+def _integer(text: str) -> int | None:
+    """Return the integer of 64 bits that a text is; None where it is none."""
+    number = int(text) if _INTEGER.fullmatch(text) and len(text) <= _DIGITS_MAX else None
+    return number if number is not None and -_INTEGER_MAX - 1 <= number <= _INTEGER_MAX else None
 
 
 def _first(texts: Sequence[str]) -> str:

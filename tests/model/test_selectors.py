@@ -9,6 +9,7 @@ from aischeduler.model.selectors import (
     label_requirement,
     label_selector,
     node_requirement,
+    readable_requirement,
 )
 
 
@@ -71,8 +72,8 @@ def test_a_term_ands_labels_and_the_name() -> None:
         ("k", "In", (), "needs at least one value"),
         ("k", "Exists", ("v",), "takes no values"),
         ("k", "In", ("not ok",), "'not ok' is not a label value"),
-        ("k", "Gt", ("x",), "exactly one integer"),
-        ("k", "Lt", ("1", "2"), "exactly one integer"),
+        ("k", "Gt", (), "needs at least one value"),
+        ("k", "Lt", ("1", "2"), "exactly one value"),
     ],
 )
 def test_an_invalid_expression_is_refused_with_its_field(
@@ -80,6 +81,23 @@ def test_an_invalid_expression_is_refused_with_its_field(
 ) -> None:
     with pytest.raises(SelectorError, match=says):
         node_requirement("f", key, operator, values)
+
+
+@pytest.mark.parametrize("bound", ["many", "", "9.5", "-5", "+5", "9223372036854775808", "1_0", "٣"])
+@pytest.mark.parametrize("operator", ["Gt", "Lt"])
+def test_nothing_is_above_or_below_a_bound_that_is_no_integer_without_a_sign(operator: str, bound: str) -> None:
+    requirement = node_requirement("f", "k", operator, (bound,))
+    assert not any(requirement.matches({"k": value}) for value in ("0", "3", bound, "9223372036854775807"))
+    with pytest.raises(SelectorError, match=r"^f\.values: .. takes exactly one integer$"):
+        readable_requirement("f", "k", operator, (bound,))
+
+
+def test_bounds_are_integers_of_64_bits() -> None:
+    most = readable_requirement("f", "k", "Lt", ("9223372036854775807",))
+    assert most.matches({"k": "9223372036854775806"})
+    assert not most.matches({"k": "9223372036854775807"})
+    assert not most.matches({"k": "-9223372036854775809"}), "it has more than 64 bits"
+    assert readable_requirement("f", "k", "Lt", ("0" * 40 + "9",)).matches({"k": "8"})
 
 
 def test_label_selectors_have_no_comparison() -> None:

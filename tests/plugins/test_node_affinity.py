@@ -120,15 +120,16 @@ def test_preferred_terms_of_the_profile_add_to_those_of_the_pod() -> None:
 @pytest.mark.parametrize(
     ("operator", "bound", "passes"),
     [
-        (Operator.GT, "3", ["n2", "neg"]),
-        (Operator.LT, "7", ["n1", "neg"]),
-        (Operator.GT, "-5", ["n1", "n2", "neg"]),
-        (Operator.LT, "-4", []),
+        (Operator.GT, "3", ["n2", "n5"]),
+        (Operator.LT, "7", ["n1", "n5"]),
+        (Operator.GT, "-5", []),
+        (Operator.GT, "0", ["n1", "n2", "n5"]),
+        (Operator.LT, "many", []),
     ],
 )
 def test_numbers_are_compared_as_whole_numbers_and_other_labels_match_nothing(
     operator: Operator, bound: str, passes: list[str]
 ) -> None:
     others = (a_node("text", labels={"gen": "7b"}), a_node("none"), a_node("float", labels={"gen": "7.5"}))
-    table = a_table(*NODES[:2], a_node("neg", labels={"gen": "-4" if bound.startswith("-") else "5"}), *others)
+    table = a_table(*NODES[:2], a_node("n5", labels={"gen": "5"}), *others)
     assert passing(AFFINITY, a_pod(required=(a_term(expression("gen", operator, bound)),)), table) == passes

@@ -73,6 +73,18 @@ def terms(*expressions: Json, fields: tuple[Json, ...] = ()) -> Json:
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
 
 
+def either(*expressions: Json) -> Json:
+    """Return an affinity that requires one of these expressions."""
+    required = {"nodeSelectorTerms": [{"matchExpressions": [one]} for one in expressions]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+def prefers(*expressions: Json) -> Json:
+    """Return an affinity that prefers each of these expressions."""
+    preferred = [{"weight": 1, "preference": {"matchExpressions": [one]}} for one in expressions]
+    return {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}
+
+
 def port(number: int, **given: str) -> Json:
     return {"containerPort": number, "hostPort": number, **given}
 
@@ -161,6 +173,27 @@ CASES = {
     "expression-does-not-exist": Case(fits=False, spec=terms(expression("disk", "DoesNotExist"))),
     "expression-greater": Case(fits=True, spec=terms(expression("generation", "Gt", "2"))),
     "expression-less-than-any": Case(fits=False, spec=terms(expression("generation", "Lt", "1"))),
+    "bound-of-text": Case(fits=False, spec=terms(expression("generation", "Gt", "many"))),
+    "bound-without-text": Case(fits=False, spec=terms(expression("generation", "Lt", ""))),
+    "bound-of-a-fraction": Case(fits=False, spec=terms(expression("generation", "Lt", "9.5"))),
+    "bound-of-more-than-64-bits": Case(fits=False, spec=terms(expression("generation", "Lt", "9223372036854775808"))),
+    "bound-of-64-bits": Case(fits=True, spec=terms(expression("generation", "Lt", "9223372036854775807"))),
+    "bound-of-zeros": Case(fits=True, spec=terms(expression("generation", "Lt", "0" * 40 + "9"))),
+    "bound-of-text-beside-another-term": Case(
+        fits=True, spec=either(expression("generation", "Gt", "many"), expression("disk", "In", "ssd"))
+    ),
+    "preferred-bound-of-text": Case(
+        fits=False, spec=prefers(expression("disk", "In", "ssd"), expression("generation", "Gt", "many"))
+    ),
+    "preferred-bound-below-zero-where-one-node-fits": Case(
+        fits=True, selector={"disk": "hdd"}, spec=prefers(expression("generation", "Gt", "-5"))
+    ),
+    "preferred-bound-of-text-where-one-node-fits": Case(
+        fits=True, selector={"disk": "hdd"}, spec=prefers(expression("generation", "Gt", "many"))
+    ),
+    "preferred-bound-of-text-where-no-node-fits": Case(
+        fits=False, cpu="33", spec=prefers(expression("generation", "Gt", "many"))
+    ),
     "field-of-the-name": Case(fits=True, spec=terms(fields=(expression("metadata.name", "In", "SIDE-plain"),))),
     "field-of-no-name": Case(fits=False, spec=terms(fields=(expression("metadata.name", "In", "SIDE-none"),))),
     "field-of-a-tainted-name": Case(

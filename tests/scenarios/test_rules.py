@@ -65,12 +65,26 @@ def test_bounds_of_affinity_compare_numbers() -> None:
     assert where(*nodes, a_pod(affinity=wants(label("cores", "Lt", "10")))) == {"p": "old"}
 
 
-def test_bound_that_is_not_a_number_is_named_and_affects_no_other_pod() -> None:
+def test_term_with_a_bound_that_is_not_a_number_matches_no_node() -> None:
     h = Harness(node_object("n", labels={"cores": "9"}))
     h.add(a_pod("p", affinity=wants(label("cores", "Gt", "many"))), a_pod("q"))
     h.run()
     assert (h.node_of("p"), h.node_of("q")) == ("", "n")
-    assert "matchExpressions[0].values" in h.why("p")
+    assert h.why("p").startswith("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity")
+
+
+def test_pod_with_a_preferred_bound_that_is_not_a_number_runs_once_one_node_alone_fits() -> None:
+    h = Harness(node_object("n1"), node_object("n2"), a_pod("other"))
+    preference = label("cores", "Lt", "many")
+    h.add(a_pod("p", affinity={"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": preference}]}}))
+    h.run()
+    assert (h.node_of("p"), h.node_of("other")) == ("", "n1")
+    field = '[0].matchExpressions[0].values[0]: Invalid value: "many"'
+    why = "for 'Gt', 'Lt' operators, the value must be an integer"
+    assert h.why("p") == f'running PreScore plugin "NodeAffinity": {field}: {why}'
+    h.delete("Node", "n1")
+    h.run(15)
+    assert h.node_of("p") == "n2"
 
 
 def test_nodes_may_be_named_by_affinity() -> None:
