@@ -214,5 +214,5 @@ def test_tally_counts_the_probes_with_scores_and_those_that_were_tried_again() -
     tally = Tally()
     tally.note(state, probe, Verdict(node="n2", scores=SCORES), Verdict(node="n2", scores=SCORES, tries=2))
     tally.note(state, probe, Verdict(node="n2"), Verdict(node="n2"))
-    assert (tally.scored, tally.retried, tally.reports) == (1, 1, [])
-    assert "2 probes, 0 disagreements, 1 with scores, 1 tried again" in str(tally)
+    assert (tally.scored, tally.retried, tally.reports) == (Counter(probe.features), 1, [])
+    assert "2 probes, 0 disagreements, 1 tried again" in str(tally)

@@ -126,7 +126,11 @@ def _node_term(draft: Draft, *, fields: bool) -> Json:
         return {"matchFields": [field], **present(matchExpressions=expressions)}
     if chance.random() < 0.05:
         return {}
-    return {"matchExpressions": [_expression(draft) for _ in range(chance.choice((1, 1, 2)))]}
+    expressions = [_expression(draft) for _ in range(chance.choice((1, 1, 2)))]
+    for one in expressions if fields else ():  # a preferred bound of text is an error, which is tried again and again
+        if one["operator"] in ("Gt", "Lt") and chance.random() < 0.2:
+            one["values"] = [chance.choice(("many", "", "1.5", "99999999999999999999"))]
+    return {"matchExpressions": expressions}
 
 
 def _expression(draft: Draft) -> Json:
@@ -166,10 +170,18 @@ def _ports(draft: Draft) -> None:
 
 
 def _image_locality(draft: Draft) -> None:
-    images = [f"registry.example/{image}:1" for image in draft.chance.sample(list(IMAGES), draft.chance.randint(1, 2))]
+    """Use images that some nodes have, by a tag or without one, in one or two containers or before they start."""
+    chance = draft.chance
+    images = [_an_image(chance, image) for image in chance.sample(list(IMAGES), chance.randint(1, 3))]
     draft.main["image"] = images[0]
     if len(images) > 1:
         draft.spec["containers"].append({"name": "beside", "image": images[1]})
+    if len(images) > 2:
+        draft.spec.setdefault("initContainers", []).append({"name": "before", "image": images[2]})
+
+
+def _an_image(chance: Random, image: str) -> str:
+    return f"registry.example/{image}{chance.choice((':1', ':1', ':latest', '', ':none'))}"
 
 
 def _pod_level_resources(draft: Draft) -> None:

@@ -226,9 +226,14 @@ def _machine(chance: Random, name: str, *, roomy: bool) -> Machine:
         unschedulable=chance.random() < 0.08,
     )
     images = [
-        {"names": [f"registry.example/{image}:1"], "sizeBytes": size * 2**20 + chance.randrange(2**20)}
+        {
+            "names": [
+                f"registry.example/{image}:{tag}" for tag in chance.choice((("1",), ("1", "latest"), ("latest",)))
+            ],
+            "sizeBytes": size * 2**20 + chance.randrange(2**20),
+        }
         for image, size in IMAGES.items()
-        if chance.random() < 0.4
+        if chance.random() < 0.5
     ]
     document = {
         "apiVersion": "v1",

@@ -112,23 +112,25 @@ def report(state: State, probe: Probe, ours: Verdict, theirs: Verdict) -> str:
 
 @dataclass
 class Tally:
-    """The counts of a round, by feature: probes, bound ones, and those that evict; and the disagreements in words."""
+    """The counts of a round, by feature: probes, bound ones, and those that evict; and the disagreements in words.
+
+    `scored` are the probes of which the scores of several nodes were compared, `retried` those that kube-scheduler
+    tried more than once before its verdict.
+    """
 
     probes: Counter[Feature] = field(default_factory=Counter)
     bound: Counter[Feature] = field(default_factory=Counter)
+    scored: Counter[Feature] = field(default_factory=Counter)
     evicting: Counter[Feature] = field(default_factory=Counter)
     apart: Counter[Feature] = field(default_factory=Counter)
     total: int = 0
-    scored: int = 0
-    """The probes of which the scores of several nodes were compared."""
     retried: int = 0
-    """The probes that kube-scheduler tried more than once before its verdict."""
     reports: list[str] = field(default_factory=list)
 
     def note(self, state: State, probe: Probe, ours: Verdict, theirs: Verdict) -> None:
         """Count a probe, and keep the report of a disagreement."""
         self.total += 1
-        self.scored += bool(ours.scores.totals and theirs.scores.totals)
+        self.scored.update(probe.features if ours.scores.totals and theirs.scores.totals else ())
         self.retried += theirs.tries > 1
         self.probes.update(probe.features)
         self.bound.update(probe.features if theirs.node else ())
@@ -143,9 +145,9 @@ class Tally:
         return "\n".join([f"{len(self.reports)} of {self.total} probes differ", *self.reports[:REPORTS_MAX], *heads])
 
     def __str__(self) -> str:
-        counts = f"{self.total} probes, {len(self.reports)} disagreements, {self.scored} with scores"
-        lines = [f"{counts}, {self.retried} tried again; by feature (probes, bound, evicting, apart):"]
+        counts = f"{self.total} probes, {len(self.reports)} disagreements, {self.retried} tried again"
+        lines = [f"{counts}; by feature (probes, bound, with scores, evicting, apart):"]
         for feature in sorted(self.probes):
-            each = (self.probes[feature], self.bound[feature], self.evicting[feature], self.apart[feature])
-            lines.append(f"  {feature:24s}" + "".join(f"{count:6d}" for count in each))
+            each = (self.probes, self.bound, self.scored, self.evicting, self.apart)
+            lines.append(f"  {feature:24s}" + "".join(f"{counter[feature]:6d}" for counter in each))
         return "\n".join(["", *lines])
