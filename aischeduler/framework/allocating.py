@@ -1,6 +1,5 @@
 """What a pod takes of the row on which it is placed."""
 
-from aischeduler.framework.plugin import VolumeChooser
 from aischeduler.framework.runner import Runner
 from aischeduler.model.allocation import Allocation, allocation_of
 from aischeduler.model.pod import PodSpec
@@ -11,6 +10,7 @@ def allocation_on(runner: Runner, spec: PodSpec, row: int) -> Allocation:
     allocation = allocation_of(spec)
     if spec.volumes is None or not spec.volumes.claims:
         return allocation
-    states = (one.state for one in runner.prefiltered(spec))
-    choices = tuple(one for state in states if isinstance(state, VolumeChooser) for one in state.choices(row))
+    # looked for by name: a check against the protocol is slow, and pods with claims of their own are judged one by one
+    choosers = (getattr(one.state, "choices", None) for one in runner.prefiltered(spec))
+    choices = tuple(one for choose in choosers if choose is not None for one in choose(row))
     return Allocation(allocation.host_ports, allocation.volumes, choices) if choices else allocation

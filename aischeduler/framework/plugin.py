@@ -26,7 +26,6 @@ from aischeduler.model.gang import Gang, Lack
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.model.volumes import VolumeChoice
 from aischeduler.state.counted_pods import Counted
 from aischeduler.state.gangs import GangTable
 from aischeduler.state.label_index import Mask
@@ -83,7 +82,10 @@ class ResourceIgnoring(Protocol):
 
 
 class PreFilterState(Protocol):
-    """What a `CrossRowFilter` knows of the table for one class of pods: counts as they are now, trials included."""
+    """What a `CrossRowFilter` knows of the table for one class of pods: counts as they are now, trials included.
+
+    One that chooses volumes has a method `choices` too: from a row that the filter passes to a tuple of `VolumeChoice`.
+    """
 
     def filter(self, at: NodeView) -> Mask:
         """Return a mask as long as `at`, True where the pod may run."""
@@ -93,14 +95,6 @@ class PreFilterState(Protocol):
 
     def reasons(self, at: NodeView) -> Counter[str]:
         """Return the reasons for rows that this filter refused: each text with its number of rows."""
-
-
-@runtime_checkable
-class VolumeChooser(Protocol):
-    """A `PreFilterState` that chooses volumes for the claims of a pod that is placed."""
-
-    def choices(self, row: int) -> tuple[VolumeChoice, ...]:
-        """Return what is chosen if the pod is placed on this row, which the filter passes."""
 
 
 class CrossRowFilter(Protocol):

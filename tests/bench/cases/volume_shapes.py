@@ -16,7 +16,7 @@ from tests.bench.spec import OURS, Case, Goal, Measure, Measured, VoidRunError
 from tests.controlplane.many import create
 from tests.objects import Json, claim_object, storage_class_object, volume_object
 
-BOUND_PODS, LATE_PODS = 2_000, 500
+BOUND_PODS, LATE_PODS = 2_000, 200
 BOUND = "pv.kubernetes.io/bind-completed"
 DRIVER, ON_NODE = "csi.example.com", 39
 """The driver of the bound volumes, and how many of them a node takes."""
