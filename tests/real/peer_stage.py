@@ -138,9 +138,8 @@ class Stage:
     def _clear(self, state: State) -> None:
         """Delete the objects of a state."""
         self._gone_anyway, self._scores = set(), None
-        for namespace in NAMESPACES:
-            self._plane.api("DELETE", PATHS["Pod"].format(namespace), AT_ONCE)
-        self._plane.api("DELETE", PATHS["Node"], AT_ONCE)
+        all_pods = [Request("DELETE", PATHS["Pod"].format(namespace), AT_ONCE) for namespace in NAMESPACES]
+        self._sender.send([*all_pods, Request("DELETE", PATHS["Node"], AT_ONCE)])
         others, self._markers = [*state.others, *self._markers], []
         self._sender.send([Request("DELETE", _path(one), AT_ONCE) for one in others])
         kept = [Request("PATCH", _path(one), UNPROTECTED) for one in others if one["kind"] in PROTECTED]
