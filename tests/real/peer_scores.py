@@ -1,7 +1,8 @@
 """The scores that this scheduler gives the nodes for a pod of the differential test, by its own rules.
 
 Invariant: the engine is that of the daemon, in the process of the test: the daemon does not tell scores of pods that
-wait. It observes what the API server has, once per state, and never decides.
+wait. It observes what the API server has, once per state, and never decides. The nodes come in the order of their
+creation, the last by name first, because an image has the size that the first node says.
 """
 
 import json
@@ -28,7 +29,8 @@ class OurScores:
         for resource in resources():
             answer = plane.api("GET", resource.path)
             assert answer.status == 200 or (answer.status == 404 and resource.optional), answer
-            for document in answer.body["items"] if answer.status == 200 else ():
+            items = answer.body["items"] if answer.status == 200 else []
+            for document in items[::-1] if resource.kind == "Node" else items:
                 for event in resource.read(json.dumps(document).encode()):
                     self._engine.observe(event, NOW)
             if resource.kind == "Pod":

@@ -107,7 +107,8 @@ class Stage:
         for objects in volumes_first(state.others):
             self._create(objects)
         wait_for_claims(self._plane, state)
-        self._create(state.nodes[::-1])
+        for node in state.nodes[::-1]:  # one by one: the size of an image is that of the first node that has it
+            self._post(_collection(node), node)
         self._run(state.running)
         going = [(_key(pod), _path(pod)) for pod in state.terminating]
         self._sender.send([Request("DELETE", path, {}) for _, path in going])
