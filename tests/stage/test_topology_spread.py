@@ -1,5 +1,7 @@
 """Pods with topology spread constraints."""
 
+from aischeduler.model.gang import GANG_KEY
+from tests.stage.gangs import labelled, places, start_together
 from tests.stage.stage import Stage
 
 WEB = {"app": "web"}
@@ -100,3 +102,44 @@ def test_zones_of_another_pool_do_not_count(stage: Stage) -> None:
     for name in ("first", "second", "third"):
         stage.pod(name, pool="a", labels=WEB, spread=OVER_ZONES)
     stage.goes(first="east", second="east", third="east")
+
+
+def test_gang_that_is_to_be_spread_starts_once_each_zone_has_room(stage: Stage) -> None:
+    stage.node("east", cpu="4", labels={"zone": "east"})
+    stage.node("west", cpu="1", labels={"zone": "west"})
+    stage.pod("filler", cpu="1", node="west")
+    stage.until(lambda: stage.node_of("filler") == "west")
+    over_zones = [{**OVER_ZONES[0], "labelSelector": {"matchLabels": {GANG_KEY: "g"}}}]
+    labelled(stage, "g", 2, spread=over_zones)
+    stage.waits("g-0", "1 of the 2 pods that start together fit", "didn't match pod topology spread constraints")
+    stage.delete("Pod", "filler", gracePeriodSeconds=0)
+    start_together(stage, "g-0", "g-1")
+    assert sorted(places(stage, "g-0", "g-1")) == ["east", "west"]
+
+
+def test_borrowers_are_spread_over_the_zones_of_the_lender(stage: Stage) -> None:
+    stage.pools("a")
+    stage.node("east", pool="b", cpu="4", labels={"zone": "east"})
+    stage.node("west", pool="b", cpu="1", labels={"zone": "west"})
+    stage.pools("b")
+    stage.pods("p", "q", pool="a", labels=WEB, spread=OVER_ZONES)
+    stage.runs("p", "q")
+    assert {stage.node_of("p"), stage.node_of("q")} == {"east", "west"}
+    stage.pod("r", pool="a", labels=WEB, spread=OVER_ZONES)
+    stage.goes(r="east")
+    stage.pod("s", pool="a", labels=WEB, spread=OVER_ZONES)
+    stage.waits("s", "borrowing: no node fits: ")
+
+
+def test_owner_takes_back_room_only_in_the_zone_that_its_spread_allows(stage: Stage) -> None:
+    stage.pools("a")
+    stage.node("east", pool="b", cpu="2", labels={"zone": "east"})
+    stage.node("west", pool="b", cpu="1", labels={"zone": "west"})
+    stage.pools("b")
+    stage.pod("own", pool="b", labels=WEB, node="east")
+    stage.pods("guest-east", pool="a", on="east")
+    stage.pods("guest-west", pool="a", on="west")
+    stage.runs("guest-east", "guest-west")
+    stage.pod("next", pool="b", labels=WEB, spread=OVER_ZONES)
+    stage.evicts("guest-west")
+    stage.goes(next="west")

@@ -206,3 +206,34 @@ def test_gang_gets_a_volume_on_each_node(stage: Stage) -> None:
         is_bound(stage, claim_of(stage, f"disk-{node}"), f"disk-{node}")
     stage.runs("g-a", "g-b")
     assert {stage.node_of(name) for name in ("g-a", "g-b")} == {"a", "b"}
+
+
+def a_lender_and_a_home(stage: Stage) -> None:
+    """Create pool a without nodes, and pool b, which lends two nodes of one CPU."""
+    stage.pools("a")
+    hosts(stage, "b1", "b2", cpu="1", pool="b")
+    stage.pools("b")
+
+
+def test_borrower_runs_on_the_node_of_the_lender_to_which_its_volume_is_tied(stage: Stage) -> None:
+    a_lender_and_a_home(stage)
+    a_volume(stage, node="b2")
+    a_claim(stage, volume="disk")
+    is_bound(stage)
+    stage.pod("p", pool="a", volumes=VOLUMES)
+    stage.goes(p="b2")
+    stage.pod("q", pool="a", volumes=VOLUMES)
+    stage.waits("q", "borrowing: no node fits: ")
+
+
+def test_owner_takes_back_the_room_on_the_node_to_which_its_volume_is_tied(stage: Stage) -> None:
+    a_lender_and_a_home(stage)
+    stage.pods("guest-1", pool="a", on="b1")
+    stage.pods("guest-2", pool="a", on="b2")
+    stage.runs("guest-1", "guest-2")
+    a_volume(stage, node="b2")
+    a_claim(stage, volume="disk")
+    is_bound(stage)
+    stage.pod("own", pool="b", volumes=VOLUMES)
+    stage.evicts("guest-2")
+    stage.goes(own="b2")
