@@ -3,12 +3,25 @@
 Invariant: a view is valid until the table changes; after a change, make a new one.
 """
 
+from functools import lru_cache
+from typing import Any, Self, TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
 from aischeduler.state.counted_pods import Counted
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import Column, NodeTable
+
+Values = TypeVar("Values", bound=npt.NDArray[Any])
+
+
+@lru_cache(maxsize=4)
+def every_row(width: int) -> Rows:
+    """Return the numbers of all rows of a table, which cannot be written."""
+    rows = np.arange(width, dtype=np.intp)
+    rows.setflags(write=False)
+    return rows
 
 
 class NodeView:
@@ -17,18 +30,30 @@ class NodeView:
     With `used` [column, one of rows], that counts as in use instead of what the table has.
     """
 
-    __slots__ = ("_allocatable", "_left", "_scored", "_used", "nodes", "rows")
+    __slots__ = ("_allocatable", "_every", "_left", "_scored", "_used", "nodes", "rows")
 
     def __init__(self, nodes: NodeTable, rows: Rows, used: Column | None = None) -> None:
         self.nodes = nodes
         self.rows = rows
+        self._every = False
         self._allocatable: Column | None = None
         self._used = used
         self._left: Column | None = None
         self._scored: Column | None = None
 
+    @classmethod
+    def everywhere(cls, nodes: NodeTable) -> Self:
+        """Return a view of all rows."""
+        view = cls(nodes, every_row(nodes.width))
+        view._every = True
+        return view
+
     def __len__(self) -> int:
         return len(self.rows)
+
+    def pick(self, values: Values) -> Values:
+        """Return what a vector over the whole table has for these rows; do not write it."""
+        return values if self._every else values.take(self.rows)  # type: ignore[return-value]
 
     @property
     def allocatable(self) -> Column:

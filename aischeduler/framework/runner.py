@@ -249,10 +249,9 @@ class Runner:
         view.version = nodes.version
         crossing = self._cross.prefiltered(ask.spec)
         if crossing:
-            keys = keys.copy()
-            at = NodeView(nodes, np.arange(nodes.width, dtype=np.intp))
-            for one in crossing:
-                keys[~one.state.filter(at)] = INFEASIBLE
+            at = NodeView.everywhere(nodes)
+            masks = [one.state.filter(at) for one in crossing]
+            keys = np.where(masks[0] if len(masks) == 1 else np.logical_and.reduce(masks), keys, NO_KEY)
         return view, keys
 
     def _outdated(self, view: ClassView, ask: PlacementRequest) -> Rows:

@@ -107,10 +107,11 @@ class AffinityState:
 
     def filter(self, at: NodeView) -> Mask:
         """Return a mask of the rows where every required term holds, with claims and without."""
-        mask = self._beside(at)
+        mask = self._beside(at) if self._near else None
         for by, domains in (*self._apart, *self._existing):
-            mask = mask & ~_taken(by, domains, at)
-        return mask
+            free = ~_taken(by, domains, at)
+            mask = free if mask is None else mask & free
+        return self._beside(at) if mask is None else mask
 
     def resolvable(self, at: NodeView) -> Mask:
         """Return a mask of the rows where the affinity holds: pods that leave do not help it."""
@@ -140,7 +141,7 @@ class AffinityState:
             return np.ones(len(at), dtype=np.bool_)
         mask = self._among(at, claims=False)
         for domains in {id(one): one for one in self._near}.values():
-            mask &= domains.of_row.take(at.rows) >= 0
+            mask &= at.pick(domains.of_row) >= 0
         if any(domains.total_claims for domains in self._near):
             mask &= self._among(at, claims=True)
         return mask
@@ -173,7 +174,7 @@ class AffinityScores:
         """Return 100 for the rows with the largest sum of weights, 0 for those with the smallest."""
         total: Scores = np.zeros(len(at), dtype=np.int64)
         for weight, domains in self._weighted:
-            total += (weight * domains.pods).take(domains.of_row.take(at.rows))
+            total += (weight * domains.pods).take(at.pick(domains.of_row))
         least, most = int(total.min()), int(total.max())
         if least == most:
             return np.zeros_like(total)
@@ -199,7 +200,7 @@ def _taken(by: Counted, domains: DomainCounts, at: NodeView) -> Mask:
 
 def _more(there: Numbers, gone: Numbers | int, domains: DomainCounts, at: NodeView) -> Mask:
     """Return a mask of the rows in whose domain there are more pods than those that are gone."""
-    of_row = domains.of_row.take(at.rows)
+    of_row = at.pick(domains.of_row)
     mask: Mask = (there > 0).take(of_row) if isinstance(gone, int) else there.take(of_row) > gone
     return mask
 
@@ -209,7 +210,7 @@ def _gone(by: Counted, at: NodeView, domains: DomainCounts) -> Numbers | int:
     apart = at.nodes.pod_counts.apart
     if apart is None or by not in apart:
         return 0
-    return np.where(domains.of_row.take(at.rows) >= 0, apart[by].take(at.rows), 0)
+    return np.where(at.pick(domains.of_row) >= 0, at.pick(apart[by]), 0)
 
 
 def _version(nodes: NodeTable) -> Version:

@@ -3,10 +3,6 @@
 Invariant: the numbers of pods are those of now, trials included; what depends on nodes and pools is kept by version.
 """
 
-from functools import lru_cache
-
-import numpy as np
-
 from aischeduler.framework.node_view import NodeView
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.topology_spread import TopologySpreadConstraint
@@ -40,12 +36,6 @@ class KeptCounts:
         return count.follow(of_row, counted)
 
 
-@lru_cache(maxsize=4)
-def every_row(width: int) -> Rows:
-    """Return the numbers of all rows of a table; the caller must not change them."""
-    return np.arange(width, dtype=np.intp)
-
-
 def counted_rows(
     spec: PodSpec, constraints: tuple[TopologySpreadConstraint, ...], nodes: NodeTable, *, every_key: bool = True
 ) -> list[Mask]:
@@ -56,7 +46,7 @@ def counted_rows(
     labelled = nodes.alive.copy()
     for one in constraints if every_key else ():
         labelled &= nodes.labels.having_key(one.topology_key)
-    at = NodeView(nodes, every_row(nodes.width))
+    at = NodeView.everywhere(nodes)
     matching, tolerated = NodeAffinity().filter(spec, at), TaintToleration().filter(spec, at)
     found = []
     for one in constraints:

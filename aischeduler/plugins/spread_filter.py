@@ -117,7 +117,7 @@ class _Domains:
 
     def labelled(self, at: NodeView) -> Mask:
         """Return a mask of the rows that have the label."""
-        mask: Mask = self._pair.take(at.rows) != self._pairs
+        mask: Mask = at.pick(self._pair) != self._pairs
         return mask
 
     def filter(self, at: NodeView) -> Mask:
@@ -132,7 +132,7 @@ class _Domains:
         pods, fewest = self._pods_and_fewest(pods_there)
         if apart is None or one.selector not in apart:
             fits: Mask = pods + one.selects_itself - fewest <= one.max_skew
-            return fits.take(self._pair.take(at.rows))
+            return fits.take(at.pick(self._pair))
         # Each row is judged as if pods had left that row alone. Where its domain has fewer than `fewest` then, it is
         # the emptiest itself: the pod fits anyway, because maxSkew is 1 at least.
         pair = self._pair[at.rows]

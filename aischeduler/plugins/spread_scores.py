@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from aischeduler.framework.node_view import NodeView
+from aischeduler.framework.node_view import NodeView, every_row
 from aischeduler.framework.plugin import Scores
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.topology_spread import HOSTNAME, TopologySpreadConstraint
-from aischeduler.plugins.spread_domains import KeptCounts, counted_rows, every_row
+from aischeduler.plugins.spread_domains import KeptCounts, counted_rows
 from aischeduler.state.domain_counts import DomainCounts
 from aischeduler.state.label_index import NO_VALUE, Mask, Rows
 from aischeduler.state.node_table import NodeTable

@@ -96,7 +96,7 @@ class BindingState:
 
     def filter(self, at: NodeView) -> Mask:
         """Return a mask of the rows on which every volume can be used."""
-        mask: Mask = self._passing[at.rows]
+        mask: Mask = at.pick(self._passing)
         return mask
 
     def resolvable(self, at: NodeView) -> Mask:

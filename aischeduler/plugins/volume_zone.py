@@ -72,7 +72,7 @@ class ZoneState:
 
     def filter(self, at: NodeView) -> Mask:
         """Return a mask of the rows in the zones."""
-        mask: Mask = self._passing[at.rows]
+        mask: Mask = at.pick(self._passing)
         return mask
 
     def resolvable(self, at: NodeView) -> Mask:
