@@ -24,6 +24,10 @@ ACCEPTED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
         "A status counts the cards of a Pool by type; there is none in the corpus.",
         lambda line: line.replace(b',"cards":[]}]', b"}]") if line.startswith(b'["ReportPool"') else line,
     ),
+    "scheduler of a Warn": (
+        "A Warn about a pod names the pod's scheduler, which reports its event; about another object it names none.",
+        lambda line: re.sub(rb',"(ai-scheduler)?"\]$', b"]", line) if line.startswith(b'["Warn"') else line,
+    ),
 }
 """Name -> why an action differs, and what is left of its line for the comparison."""
 
