@@ -7,6 +7,7 @@ Invariants:
 - A failed build fails the run.
 - Of the tests in `ROTATING` on the real API server, the seed of the run leaves half to the soak, but none
   with the mark `daily`.
+- Of a scenario that runs on the real API server today, the one on the sandbox is left to the soak.
 - A test with the mark `newest` is deselected if `KUBERNETES_VERSION` selects an older version; the last line of the run
   has the number of these tests.
 - `AI_SCHEDULER_REAL=0` deselects the real tests, and the last lines of the run say so.
@@ -56,11 +57,15 @@ class RealSuite:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
         """Set the marks before `-m` and `-k` select tests; then find the programs for the selected tests."""
+        with_real = os.environ.get("AI_SCHEDULER_REAL") != "0"
         for item in items:
             if "control_plane" in getattr(item, "fixturenames", ()):
                 item.add_marker("real")
             rotates = item.nodeid.startswith(ROTATING) and not item.get_closest_marker("daily")
             if item.get_closest_marker("real") and rotates and seeds.number(item.nodeid) % 2:
+                item.add_marker("soak")
+            on_real = item.nodeid.replace("[sandbox", "[real")
+            if with_real and on_real != item.nodeid and rotates and not seeds.number(on_real) % 2:
                 item.add_marker("soak")
         yield
         self._leave_out_newest(config, items)

@@ -1,6 +1,7 @@
 """Output and exit status of pytest without a real control plane."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -103,3 +104,13 @@ def test_seed_leaves_half_of_the_real_tests_to_the_soak_but_none_that_runs_daily
     assert "test_both_schedulers_give_random_pods_the_same_verdict[1]" not in finished.stdout
     selected = finished.stdout.count("test_bad_input.py::")
     assert 0 < selected < (ROOT / suites[1]).read_text().count("\ndef test_")
+
+
+def test_each_scenario_runs_on_the_virtual_cluster_and_on_one_server_each_day() -> None:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not soak", "tests/stage"]
+    environment = {name: value for name, value in os.environ.items() if name != "AI_SCHEDULER_REAL"}
+    found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    names = {world: set(re.findall(rf"::(test_\w+\[){world}(.*)", found)) for world in ("virtual", "sandbox", "real")}
+    assert names["virtual"] == names["sandbox"] | names["real"]
+    assert names["sandbox"] & names["real"] == set()
+    assert min(len(found) for found in names.values()) > 0

@@ -110,7 +110,7 @@ def test_the_order_of_names_breaks_ties_after_nodes_came_and_went() -> None:
     assert runner.best(ask, rows) == (first, 40)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.lists(STEPS, min_size=5, max_size=40))
 def test_kept_results_of_a_class_equal_new_results(
     steps: list[Node | str | tuple[PodSpec, PlacementStrategy]],

@@ -37,7 +37,7 @@ def protected(allowed: int) -> DisruptionBudget:
 APP = (("app", "web"),)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(crowds())
 def test_result_of_few_rows_is_the_choice_over_all_rows(
     world: tuple[list[Node], list[Held], list[DisruptionBudget], Preemptor],

@@ -356,7 +356,7 @@ def test_random_days_with_gangs_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days_with_gangs() -> None:
-    play(GangEngine, seeds.number("gangs"), runs=12)
+    play(GangEngine, seeds.number("gangs"), runs=8)
 
 
 @pytest.mark.soak

@@ -110,7 +110,7 @@ def test_random_days_with_pairs_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days_with_pairs() -> None:
-    play(PairedEngine, seeds.number("pairs"), runs=12)
+    play(PairedEngine, seeds.number("pairs"), runs=8)
 
 
 @pytest.mark.soak
