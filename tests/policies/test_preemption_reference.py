@@ -160,7 +160,7 @@ def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[DisruptionBudg
     return nodes, pods, budgets, asked
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(crowds())
 def test_the_choice_equals_that_of_one_node_at_a_time(
     world: tuple[list[Node], list[Held], list[DisruptionBudget], Preemptor],
