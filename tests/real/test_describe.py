@@ -31,7 +31,7 @@ def test_describe_shows_the_numbers_the_conditions_and_the_events_of_a_pool(
     assert "0/8" in text
 
 
-def test_describe_names_the_claim_for_which_a_pod_waits_until_it_is_bound(
+def test_describe_names_the_field_of_the_claim_for_which_a_pod_waits_until_it_is_bound(
     control_plane: ControlPlane, daemon: Daemon, history: History
 ) -> None:
     create_nodes(control_plane, [node_object("n", cpu="4")])
@@ -45,7 +45,7 @@ def test_describe_names_the_claim_for_which_a_pod_waits_until_it_is_bound(
     def described() -> str:
         return control_plane.kubectl("describe", "pod", "p").stdout
 
-    reason = 'spec.volumes[0].persistentVolumeClaim: persistentvolumeclaim "data" is not bound to a volume'
+    reason = "spec.volumes[0].persistentVolumeClaim: pod has unbound immediate PersistentVolumeClaims"
     history.wait_until(lambda: reason in described().partition("Events:")[2], "an event that names the claim")
     history.wait_until(lambda: "PodScheduled" in described(), "the condition")
     pod = control_plane.api("GET", "/api/v1/namespaces/default/pods/p").body
@@ -55,7 +55,9 @@ def test_describe_names_the_claim_for_which_a_pod_waits_until_it_is_bound(
     volume = control_plane.kubectl("create", "-f", "-", stdin=json.dumps(volume_object("disk")))
     assert volume.returncode == 0, volume.stderr
     claim = "/api/v1/namespaces/default/persistentvolumeclaims/data"
-    changes = {claim: {"spec": {"volumeName": "disk"}}, f"{claim}/status": {"status": {"phase": "Bound"}}}
+    completed = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+    bound = {"metadata": completed, "spec": {"volumeName": "disk"}}
+    changes = {claim: bound, f"{claim}/status": {"status": {"phase": "Bound"}}}
     for path, change in changes.items():
         assert control_plane.api("PATCH", path, change).status == 200
     history.wait_until(lambda: "Successfully assigned" in described().partition("Events:")[2], "its node")
