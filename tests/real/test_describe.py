@@ -3,6 +3,7 @@
 import json
 import time
 from datetime import datetime
+from typing import Any
 
 from tests.controlplane.plane import ControlPlane
 from tests.objects import Json, claim_object, node_object, pod_object, pool_object, volume_object
@@ -57,7 +58,7 @@ def test_describe_names_the_field_of_the_claim_for_which_a_pod_waits_until_it_is
     claim = "/api/v1/namespaces/default/persistentvolumeclaims/data"
     completed = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
     bound = {"metadata": completed, "spec": {"volumeName": "disk"}}
-    changes = {claim: bound, f"{claim}/status": {"status": {"phase": "Bound"}}}
+    changes: dict[str, dict[str, Any]] = {claim: bound, f"{claim}/status": {"status": {"phase": "Bound"}}}
     for path, change in changes.items():
         assert control_plane.api("PATCH", path, change).status == 200
     history.wait_until(lambda: "Successfully assigned" in described().partition("Events:")[2], "its node")
