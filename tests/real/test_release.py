@@ -8,7 +8,16 @@ import pytest
 
 from tests.controlplane.commands import ACCOUNT
 from tests.controlplane.plane import ControlPlane
-from tests.objects import Json, node_object, pod_object, pool_object, priority_class_object
+from tests.objects import (
+    Json,
+    claim_object,
+    node_object,
+    pod_object,
+    pool_object,
+    priority_class_object,
+    storage_class_object,
+    volume_object,
+)
 from tests.real.cluster import (
     CPU_POOL,
     CRD,
@@ -42,7 +51,8 @@ GANG_GROUPS = (
 )
 """Groups whose kinds are not served here; tests/real/test_gangs.py uses them."""
 OF_CLAIMS = {("", f"persistentvolume{kind}", verb) for kind in ("s", "claims") for verb in ("get", "patch")}
-"""What the scheduler needs to bind volumes to claims that wait for their first pod, of which this cluster has none."""
+"""What binds volumes to claims that wait for their first pod: an object is read again where it changed meanwhile."""
+CLAIMS_MAX = 50
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 ELECTION = {"leaderElection": SHORT_LEASE}
 
@@ -171,7 +181,7 @@ def test_upgrade_and_rollback_lose_no_waiting_pod_and_end_no_loan(
 def test_used_permissions_equal_the_granted_ones(
     control_plane: ControlPlane, namespace: str, history: History, release: Release, eviction: str
 ) -> None:
-    """Every request of the daemon occurs once: none is refused, and none but those of gangs and claims is unused."""
+    """Every request of the daemon occurs once: none is refused, and no permission is unused but those of gangs."""
     since = control_plane.audit_log.stat().st_size
     release.install(config={"eviction": eviction, "requestTimeoutSeconds": 1})
     create_nodes(control_plane, [node_object("n", cpu="110", labels={"pool": "a"})])
@@ -179,6 +189,7 @@ def test_used_permissions_equal_the_granted_ones(
     kubectl(control_plane, "create", "-f", "-", stdin=json.dumps(priority_class_object("high", value=1000)))
     small = [pod_object(f"small-{n:03d}", namespace=namespace, memory="1Mi", pool="a") for n in range(100)]
     with two_replicas(control_plane, release.access()) as (leader, standby):
+        bind_volumes(control_plane, history, namespace, since)
         lose_an_answer(control_plane, history, namespace, small, since)
         create_pods(control_plane, namespace, [pod_object("vast", namespace=namespace, cpu="640", pool="a")])
         wait_for_event(control_plane, history, namespace, "FailedScheduling", "vast")
@@ -190,7 +201,36 @@ def test_used_permissions_equal_the_granted_ones(
     rights = list(used(control_plane, ACCOUNT, since))
     assert [right for right, status in rights if status == 403] == []
     of_gangs = {right for right in granted(release.rules()) if right[0] in GANG_GROUPS}
-    assert granted(release.rules()) - {right for right, _ in rights} - of_gangs - OF_CLAIMS == set()
+    assert granted(release.rules()) - {right for right, _ in rights} - of_gangs == set()
+
+
+def bind_volumes(plane: ControlPlane, history: History, namespace: str, since: int) -> None:
+    """Create pods with claims that wait for them, and change these and their volumes meanwhile, until all is used."""
+    classes = {
+        "local": storage_class_object("local"),
+        "cloud": storage_class_object("cloud", provisioner="csi.example"),
+    }
+    for one in classes.values():
+        plane.api("POST", "/apis/storage.k8s.io/v1/storageclasses", one)
+    claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+    for number in range(CLAIMS_MAX):
+        name, kind = f"late-{number}", ("local", "cloud")[number % 2]
+        plane.api("POST", claims, claim_object(name, namespace=namespace, storage_class=kind))
+        changing = [f"{claims}/{name}"]
+        if kind == "local":
+            changing = [f"/api/v1/persistentvolumes/{name}"]
+            plane.api("POST", "/api/v1/persistentvolumes", volume_object(name, storage_class=kind))
+            plane.api("PATCH", f"{changing[0]}/status", {"status": {"phase": "Available"}})
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+        create_pods(plane, namespace, [pod_object(name, namespace=namespace, cpu="1m", pool="a", volumes=volumes)])
+        until = time.monotonic() + 1.0
+        while time.monotonic() < until and OF_CLAIMS - {right for right, _ in used(plane, ACCOUNT, since)}:
+            for path in changing:
+                plane.api("PATCH", path, {"metadata": {"annotations": {"example.com/at": str(time.monotonic())}}})
+        plane.api("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", {"gracePeriodSeconds": 0})
+        history.wait_until(lambda: not history.pods(namespace), f"the end of {name}")
+        if not OF_CLAIMS - {right for right, _ in used(plane, ACCOUNT, since)}:
+            return
 
 
 def lose_an_answer(plane: ControlPlane, history: History, namespace: str, pods: list[Json], since: int) -> None:
