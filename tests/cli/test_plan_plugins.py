@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.test_plan import Planned
+from tests.distributions import install
 from tests.objects import pod_object
 
 CODE = """
@@ -43,14 +44,7 @@ class Keeper:
 @pytest.fixture
 def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Install the plugins as a distribution; return their module."""
-    name = f"outside_{tmp_path.name.replace('-', '_')}"
-    (tmp_path / f"{name}.py").write_text(CODE)
-    info = tmp_path / "outside-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
-    points = "\n".join(f"{one} = {name}:{one}" for one in ("Outside", "Agent", "Keeper"))
-    (info / "entry_points.txt").write_text(f"[aischeduler.plugins]\n{points}\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    name = install(tmp_path, monkeypatch, "outside", CODE, {one: one for one in ("Outside", "Agent", "Keeper")})
     yield import_module(name)
     sys.modules.pop(name, None)
 

@@ -25,6 +25,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
 from tests.build import a_node, a_pod, a_spec
+from tests.distributions import install
 from tests.engine.session import Session, binds, reports
 
 CODE = '''
@@ -95,14 +96,8 @@ POINTS = ("Tiers", "Shortest", "Adviser", "Broken", "Agent", "Nothing", "Half", 
 @pytest.fixture
 def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a folder with an installed distribution, which is on the path."""
-    module = f"others_{tmp_path.name.replace('-', '_')}"
-    (tmp_path / f"{module}.py").write_text(CODE)
-    info = tmp_path / "others-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
-    points = [f"{name} = {module}:{name}" for name in POINTS] + [f"Fine = {module}:fine", "Lost = nowhere:Lost"]
-    (info / "entry_points.txt").write_text("[aischeduler.plugins]\n" + "\n".join(points) + "\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    points = {name: name for name in POINTS} | {"Fine": "fine", "Lost": "nowhere:Lost"}
+    module = install(tmp_path, monkeypatch, "others", CODE, points)
     yield tmp_path
     sys.modules.pop(module, None)
 

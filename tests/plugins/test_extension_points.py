@@ -19,6 +19,7 @@ from aischeduler.model.events import BindRefusal, BindRefused, PodGone
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod
+from tests.distributions import install
 from tests.engine.session import Session, binds, reports
 
 CODE = '''
@@ -219,14 +220,7 @@ METHODS = [(name, method) for name, methods in POINTS.items() for method in meth
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Install the plugins as a distribution; return their module."""
-    name = f"points_{tmp_path.name.replace('-', '_')}"
-    (tmp_path / f"{name}.py").write_text(CODE)
-    info = tmp_path / "points-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: points\nVersion: 1.0\n")
-    points = "\n".join(f"{one} = {name}:{one}" for one in (*POINTS, *OTHERS))
-    (info / "entry_points.txt").write_text(f"[aischeduler.plugins]\n{points}\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    name = install(tmp_path, monkeypatch, "points", CODE, {one: one for one in (*POINTS, *OTHERS)})
     yield import_module(name)
     sys.modules.pop(name, None)
 
