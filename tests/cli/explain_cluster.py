@@ -1,8 +1,10 @@
 """The cluster of docs/explain.md: three Pools, seven nodes, pods that run and pods that wait."""
 
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ from aischeduler.cli.demo_cluster import create
 from aischeduler.kube.client import Client
 from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.kube.server_access import connect
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.http_server import HttpSandbox
+from aischeduler.sandbox.request import Request, Response
 from tests.analysis.clusters import merged
 from tests.objects import Json, node_object, pod_object, pool_object
 
@@ -79,12 +83,18 @@ def pods() -> list[Json]:
 async def cluster(directory: Path) -> AsyncIterator[Path]:
     """Yield the kubeconfig of the cluster. The pod `done` has finished."""
     path = directory / "kubeconfig"
-    async with HttpSandbox() as sandbox:
+    now = time.time()
+    server = ApiServer(now=now)
+    async with HttpSandbox(server) as sandbox:
         path.write_text(sandbox.kubeconfig)
         async with Client(await connect(str(path), None, lambda: 0.0)) as client:
             await create(client, *objects())
+            # At one time: pods are ordered by the second of their creation, and the page shows one order.
             for pod in pods():
-                await client.post("/api/v1/namespaces/default/pods", orjson.dumps(pod))
+                request = Request("POST", "/api/v1/namespaces/default/pods", body=orjson.dumps(pod))
+                made = server.handle(request, now)
+                assert isinstance(made, Response)
+                assert made.status == HTTPStatus.CREATED
             done = "/api/v1/namespaces/default/pods/done/status"
             await client.patch(done, b'{"status":{"phase":"Succeeded"}}', "application/merge-patch+json")
         yield path
