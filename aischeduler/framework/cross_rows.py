@@ -65,7 +65,10 @@ class CrossRows:
             if not rule.applies(spec, self._nodes):
                 continue
             key = (rule.name, spec.key)
-            state = self._states[key] = rule.prefilter(spec, self._nodes, self._states.get(key))
+            before = self._states.get(key)
+            state = rule.prefilter(spec, self._nodes, before)
+            if state is not before:
+                self._states[key] = state
             found.append(CrossRowAnswer(rule.name, state))
         return found
 
@@ -77,7 +80,10 @@ class CrossRows:
             if not rule.prefers(ask.spec, self._nodes):
                 continue
             key = (rule.name, ask.spec.key)
-            state = self._scoring[key] = rule.prescore(ask, self._nodes, self._scoring.get(key))
+            before = self._scoring.get(key)
+            state = rule.prescore(ask, self._nodes, before)
+            if state is not before:
+                self._scoring[key] = state
             found.append((rule.weight, state))
         return found
 

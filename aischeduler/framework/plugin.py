@@ -72,6 +72,17 @@ class AmountFilter(Filter, Protocol):
 
 
 @runtime_checkable
+class NamingFilter(Filter, Protocol):
+    """A filter that knows the rows that may pass, where the pod names few nodes: other rows need not be read.
+
+    Source: kube-scheduler's PreFilterResult.
+    """
+
+    def named(self, spec: PodSpec, nodes: NodeTable) -> list[int] | None:
+        """Return the only rows that may pass, ascending; None where there may be many."""
+
+
+@runtime_checkable
 class ResourceIgnoring(Protocol):
     """A filter that leaves some resources to another program: nothing of them counts for the pods of its profile."""
 

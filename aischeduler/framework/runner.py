@@ -19,6 +19,7 @@ from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import (
     AmountFilter,
     Filter,
+    NamingFilter,
     PlacementRequest,
     Plugins,
     PreScoreState,
@@ -55,6 +56,7 @@ class Runner:
         self._live_filters = tuple(f for f in plugins.filters if not f.static)
         self._amount_filters = tuple(f for f in self._live_filters if isinstance(f, AmountFilter))
         self._other_filters = tuple(f for f in self._live_filters if not isinstance(f, AmountFilter))
+        self._naming_filters = tuple(f for f in plugins.filters if isinstance(f, NamingFilter))
         last = plugins.filters[-1:]
         self._last_by_amounts = last[0] if last and isinstance(last[0], AmountFilter) else None
         self._preferences = tuple(s for s in plugins.scores if s.normalize)
@@ -69,56 +71,73 @@ class Runner:
         """Return the best of `rows` for the pod and the number of rows that fit; None where no row fits.
 
         Results are kept only for a class that comes a second time: where all pods differ, no kept result is read again.
+        A class that names few nodes is judged on these alone.
         """
+        for rule in self._naming_filters:
+            named = rule.named(ask.spec, self.nodes)
+            if named is not None:
+                places = rows.searchsorted(named).tolist()
+                found = [row for row, at in zip(named, places, strict=True) if at < len(rows) and rows[at] == row]
+                return self.best_of_few(ask, np.array(found, dtype=np.intp))
         if not self._classes.meets(ask.spec, ask.placement):
             return self.best_of_few(ask, rows)
         view, every = self._view(ask)
         keys = every.take(rows)
-        feasible = int(np.count_nonzero(keys != NO_KEY))
+        fitting = keys != NO_KEY
+        filters = self._cross.prefiltered(ask.spec)
+        if filters:
+            fitting &= self._passing_across(filters, NodeView(self.nodes, rows))
+        feasible = int(np.count_nonzero(fitting))
         if not feasible:
             return None
         crossing = self._cross.prescored(ask)
-        if (view.preferences or crossing) and feasible > 1:
-            candidates = rows
-            if feasible < len(rows):
-                fitting = keys != NO_KEY
-                candidates, keys = rows[fitting], keys[fitting]
+        candidates = rows
+        if feasible < len(rows) and (filters or crossing or view.preferences):
+            places = fitting.nonzero()[0]
+            candidates, keys = rows.take(places), keys.take(places)
+        if feasible > 1:
             for weight, reverse, raw in view.preferences:
                 keys = keys + weight * NODES_MAX * normalized(raw[candidates], reverse=reverse)
             keys = keys + self._cross_scores(crossing, candidates)
-            return int(candidates[int(keys.argmax())]), feasible
-        return int(rows[int(keys.argmax())]), feasible
+        return int(candidates[int(keys.argmax())]), feasible
 
     def best_of_few(self, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
         """Return what `best` returns, without kept results."""
-        candidates, keys = self._feasible_keys(ask, rows)
-        return (int(candidates[int(keys.argmax())]), len(candidates)) if len(candidates) else None
+        candidates = self._fitting(ask.spec, rows)
+        if len(candidates) < 2:
+            return (int(candidates[0]), 1) if len(candidates) else None
+        return int(candidates[int(self._keys_of_all(ask, candidates).argmax())]), len(candidates)
 
     def ranked(self, ask: PlacementRequest, rows: Rows) -> list[tuple[int, int]]:
         """Return each of `rows` that fits with its score, the best first; nothing is kept."""
-        candidates, keys = self._feasible_keys(ask, rows)
+        candidates = self._fitting(ask.spec, rows)
+        keys = self._keys_of_all(ask, candidates)
         order = np.argsort(-keys)
         scores = -(-keys[order] // NODES_MAX)  # the tie rank lowers a key by less than one point of its score
         return list(zip(candidates[order].tolist(), scores.tolist(), strict=True))
 
-    def _feasible_keys(self, ask: PlacementRequest, rows: Rows) -> tuple[Rows, Column]:
-        """Return those of `rows` that fit, and their keys with all scores."""
-        allowed = rows[self.allowed(ask.spec, rows)]
-        candidates = allowed[self.fits(ask.spec, allowed)] if len(allowed) else allowed
+    def _fitting(self, spec: PodSpec, rows: Rows) -> Rows:
+        """Return those of `rows` that fit."""
+        allowed = rows[self.allowed(spec, rows)]
+        return allowed[self.fits(spec, allowed)] if len(allowed) else allowed
+
+    def _keys_of_all(self, ask: PlacementRequest, candidates: Rows) -> Column:
+        """Return the keys of these rows, which are all that fit, with all scores."""
         if not len(candidates):
-            return candidates, np.zeros(0, dtype=np.int64)
+            return np.zeros(0, dtype=np.int64)
         at = NodeView(self.nodes, candidates)
         keys = self._keys(ask, at)
         for score in self._preferences:
             raw = score.score(ask, at)
             if raw is not None:
                 keys = keys + score.weight * NODES_MAX * normalized(raw, reverse=score.reverse)
-        return candidates, keys + self._cross_scores(self._cross.prescored(ask), candidates)
+        return keys + self._cross_scores(self._cross.prescored(ask), candidates)
 
     def feasible(self, ask: PlacementRequest) -> Mask:
         """Return a mask over all rows of the table, True where the pod passes every filter."""
         mask: Mask = self._view(ask)[1] != INFEASIBLE
-        return mask
+        filters = self._cross.prefiltered(ask.spec)
+        return mask & self._passing_across(filters, NodeView.everywhere(self.nodes)) if filters else mask
 
     def allowed(self, spec: PodSpec, rows: Rows) -> Mask:
         """Return a mask as long as `rows`, True where there is a node and every static filter passes."""
@@ -233,9 +252,9 @@ class Runner:
             left = NodeView(self.nodes, left.rows[mask])
 
     def _view(self, ask: PlacementRequest) -> tuple[ClassView, Column]:
-        """Return the kept results of a class, and the keys of all rows as open trials and cross-row filters have them.
+        """Return the kept results of a class, and the keys of all rows as open trials have them; no cross-row filter.
 
-        The keys are the kept ones themselves where neither a trial is open nor a cross-row filter applies.
+        The keys are the kept ones themselves where no trial is open.
         """
         nodes = self.nodes
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
@@ -247,12 +266,13 @@ class Runner:
                 self._score(view.keys, view.static, ask, rows)
             view.behind, keys = NO_ROWS, view.keys
         view.version = nodes.version
-        crossing = self._cross.prefiltered(ask.spec)
-        if crossing:
-            at = NodeView.everywhere(nodes)
-            masks = [one.state.filter(at) for one in crossing]
-            keys = np.where(masks[0] if len(masks) == 1 else np.logical_and.reduce(masks), keys, NO_KEY)
         return view, keys
+
+    @staticmethod
+    def _passing_across(filters: list[CrossRowAnswer], at: NodeView) -> Mask:
+        """Return a mask of the rows that pass all of these cross-row filters."""
+        masks = [one.state.filter(at) for one in filters]
+        return masks[0] if len(masks) == 1 else np.logical_and.reduce(masks)
 
     def _outdated(self, view: ClassView, ask: PlacementRequest) -> Rows:
         """Return the rows whose keys are to be written again, sorted; update what depends on labels and taints."""

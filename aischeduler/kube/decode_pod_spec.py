@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from json import dumps
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -35,7 +35,17 @@ from aischeduler.kube.decode_gang import GangParts, gang_parts
 from aischeduler.kube.decode_images import image_volumes, pod_images
 from aischeduler.kube.decode_placement import PlacementWishes, read_wishes, wishes_key
 from aischeduler.kube.decode_pod_affinity import AFFINITY, ANTI_AFFINITY, read_pod_affinity
-from aischeduler.kube.decode_requests import ALWAYS, Granted, PartReader, granted, granted_key
+from aischeduler.kube.decode_requests import (
+    ALWAYS,
+    NOTHING_GRANTED,
+    Granted,
+    PartReader,
+    ReadRequest,
+    granted,
+    granted_key,
+    read_request,
+    requests_key,
+)
 from aischeduler.kube.decode_storage import decides, pod_volumes
 from aischeduler.kube.decode_topology_spread import is_hard, spread_constraint
 from aischeduler.kube.gang_owners import GangOwners
@@ -83,6 +93,8 @@ class SpecCache:
 
     owners: GangOwners = field(default_factory=GangOwners)
     _specs: dict[bytes, PodSpec] = field(default_factory=dict)
+    _requests: dict[bytes, ReadRequest] = field(default_factory=dict)
+    """What pods without a grant request, by the bytes that say it: pods that differ elsewhere share it."""
     _labels_and_owners: dict[bytes, LabelsAndOwner] = field(default_factory=dict)
 
     def read(self, spec: PodSpecPart, status: PodStatus | None, metadata: PodMetadata) -> PodSpec:
@@ -106,8 +118,15 @@ class SpecCache:
         found = self._specs.get(key)
         if found is None:
             reader = _Reader(read_wishes(metadata.annotations))
-            found = _keep(self._specs, SPECS_MAX, key, reader.spec(spec, grant, constraints, metadata))
+            read = reader.spec(spec, constraints, metadata, self._request(spec, grant))
+            found = _keep(self._specs, SPECS_MAX, key, read)
         return _with_volumes(found, spec, metadata) if decides(spec.volumes) else found
+
+    def _request(self, spec: PodSpecPart, grant: Granted) -> ReadRequest:
+        if grant is not NOTHING_GRANTED:
+            return read_request(spec, grant)
+        key = _SEPARATOR.join(requests_key(spec))
+        return self._requests.get(key) or _keep(self._requests, SPECS_MAX, key, read_request(spec, grant))
 
     def labels_and_owner(self, labels: Raw, owners: Raw) -> LabelsAndOwner:
         """Return the labels, whether a DaemonSet controls the pod, what both say of its gang, and its controller."""
@@ -192,16 +211,16 @@ class _Reader(PartReader):
     def spec(
         self,
         part: PodSpecPart,
-        found: Granted,
         constraints: tuple[Constraint, ...],
         metadata: PodMetadata,
+        asked: ReadRequest,
     ) -> PodSpec:
         spread, evenness = self.topology_spread(part, metadata) if part.topology_spread_constraints else ((), ())
-        request = self.request(part, found)
+        request, problem = asked
+        self.record(problem)
         required, preferred, unscored = self._affinity(part)
         pods = self._pod_affinity(part, metadata.namespace)
-        spec = PodSpec(
-            key=b"",
+        fields = dict[str, Any](
             request=request,
             node_selector=self._node_selector(part.node_selector),
             required=required,
@@ -221,7 +240,7 @@ class _Reader(PartReader):
             containers=len(part.containers or ()) + len(part.init_containers or ()),
             features=needed_features(part),
         )
-        return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
+        return PodSpec(key=blake2b(repr(fields).encode(), digest_size=16).digest(), **fields)
 
     def topology_spread(
         self, part: PodSpecPart, metadata: PodMetadata
@@ -283,7 +302,7 @@ class _Reader(PartReader):
         return required, preferred, _unreadable(affinity.preferred or ())
 
     def _pod_affinity(self, part: PodSpecPart, namespace: str) -> PodAffinity:
-        if part.affinity is None:
+        if part.affinity is None or not (part.affinity.pod_affinity or part.affinity.pod_anti_affinity):
             return NO_POD_AFFINITY
         near = self.json(AFFINITY, part.affinity.pod_affinity, PodAffinityPart)
         apart = self.json(ANTI_AFFINITY, part.affinity.pod_anti_affinity, PodAffinityPart)

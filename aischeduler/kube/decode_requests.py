@@ -50,6 +50,8 @@ class Granted(Struct, frozen=True, gc=False):
 
 
 NOTHING_GRANTED: Final = Granted()
+ReadRequest = tuple[PodRequest, str]
+"""What a pod requests, and the first problem with it, which is empty where there is none."""
 
 
 class _Condition(Struct, gc=False):
@@ -80,6 +82,20 @@ def granted_key(spec: PodSpecPart, found: Granted) -> list[Raw | bytes]:
     for one in found.containers:
         parts += (b"granted " + one.name.encode(), one.allocated_resources, one.resources)
     return parts + [c.name.encode() for c in (*(spec.containers or ()), *(spec.init_containers or ()))]
+
+
+def requests_key(spec: PodSpecPart) -> list[Raw | bytes]:
+    """Return all bytes that decide what a pod without a grant requests."""
+    parts: list[Raw | bytes] = [spec.resources, spec.overhead, *(one.resources for one in spec.containers or ())]
+    for one in spec.init_containers or ():
+        parts += (b"sidecar" if one.restart_policy == ALWAYS else b"init", one.resources)
+    return parts
+
+
+def read_request(spec: PodSpecPart, found: Granted) -> ReadRequest:
+    """Return what a pod requests."""
+    reader = PartReader()
+    return reader.request(spec, found), reader.problem
 
 
 def _given(raw: Raw) -> bool:

@@ -6,11 +6,15 @@ matchLabelKeys and mismatchLabelKeys into the selectors.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from aischeduler.model.selectors import Labels, LabelSelector
+
+SHARED_MAX: Final = 4096
+"""The most terms of pods for which one object stands for all equal ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,13 @@ class CarriedTerm:
     kind: CarriedKind
     term: PodAffinityTerm
     weight: int = 1
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.kind, self.term, self.weight)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,4 +103,12 @@ def pod_affinity(
         *(CarriedTerm(CarriedKind.AFFINITY, term, times) for term, times in near.items()),
         *(CarriedTerm(CarriedKind.PREFERENCE, term, weight) for term, weight in weights.items() if weight),
     )
-    return PodAffinity(hard, apart, soft, carried) if carried or hard or apart or soft else NO_POD_AFFINITY
+    if not (carried or hard or apart or soft):
+        return NO_POD_AFFINITY
+    return _shared(PodAffinity(hard, apart, soft, carried))
+
+
+@lru_cache(maxsize=SHARED_MAX)
+def _shared(one: PodAffinity) -> PodAffinity:
+    """Return the first of equal ones: the terms of pods that ask alike are compared at once."""
+    return one

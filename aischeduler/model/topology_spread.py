@@ -1,6 +1,6 @@
 """The constraints of PodTopologySpread: how unevenly matching pods are spread over the domains of a node label."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from aischeduler.model.selectors import Labels, LabelSelector
@@ -15,6 +15,13 @@ class PodSelector:
 
     namespace: str
     labels: LabelSelector
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.namespace, self.labels)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def matches(self, namespace: str, labels: Labels) -> bool:
         """Return whether a pod of this namespace and these labels is selected."""

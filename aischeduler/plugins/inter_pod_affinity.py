@@ -7,6 +7,7 @@ Source: kube-scheduler's InterPodAffinity (PreFilter, Filter, PreScore, Score, N
 """
 
 from collections import Counter
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.pod_affinity import CarriedKind, PodAffinityTerm
 from aischeduler.state.counted_pods import Counted, SelectedByTerms, selected_by
 from aischeduler.state.domain_counts import DomainCounts, Numbers
-from aischeduler.state.label_index import Mask
+from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_counts import PodCounts
 
@@ -25,6 +26,8 @@ AFFINITY: Final = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
 EXISTING: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
 SCORE_MAX: Final = 100
+SCALES_MAX: Final = 64
+"""The most scales of scores that are kept."""
 HARD_WEIGHT: Final = 1
 """The default of hardPodAffinityWeight: what a required affinity of a pod on a node adds to a score."""
 
@@ -139,24 +142,37 @@ class AffinityState:
         """
         if not self._near:
             return np.ones(len(at), dtype=np.bool_)
-        mask = self._among(at, claims=False)
-        for domains in {id(one): one for one in self._near}.values():
-            mask &= at.pick(domains.of_row) >= 0
-        if any(domains.total_claims for domains in self._near):
-            mask &= self._among(at, claims=True)
-        return mask
+        apart = at.nodes.pod_counts.apart
+        among = self._among if apart is None or self._by not in apart else self._among_left
+        mask = among(at, claims=False)
+        return mask & among(at, claims=True) if any(one.claims.any() for one in self._near) else mask
 
     def _among(self, at: NodeView, *, claims: bool) -> Mask:
-        """Return a mask of the rows with selected pods in every domain; where there are none at all, of all rows."""
-        among = np.ones(len(at), dtype=np.bool_)
+        """Return a mask of the rows with selected pods in every domain.
+
+        Where no term selects a pod anywhere, it has all rows with the labels.
+        """
+        there = [one.pods + one.claims if claims else one.pods for one in self._near]
+        first = self._may_be_first and not any(pods.any() for pods in there)
+        masks: list[Mask] = []
+        for domains, pods in zip(self._near, there, strict=True):
+            allowed = pods > 0
+            if first:
+                allowed[:-1] = True
+            masks.append(allowed.take(at.pick(domains.of_row)))
+        return masks[0] if len(masks) == 1 else np.logical_and.reduce(masks)
+
+    def _among_left(self, at: NodeView, *, claims: bool) -> Mask:
+        """Do what `_among` does beside a search, which has removed pods of each row for that row alone."""
+        among = labelled = np.ones(len(at), dtype=np.bool_)
         nowhere: Mask | bool = self._may_be_first
         for domains in self._near:
-            total = domains.total + (domains.total_claims if claims else 0)
             there = domains.pods + domains.claims if claims else domains.pods
             gone = _gone(self._by, at, domains)
-            among &= _more(there, gone, domains, at)
-            nowhere = nowhere & (total <= gone)
-        return among | nowhere
+            among = among & _more(there, gone, domains, at)
+            labelled = labelled & (at.pick(domains.of_row) >= 0)
+            nowhere = nowhere & (int(there.sum()) <= gone)
+        return (among | nowhere) & labelled
 
     @staticmethod
     def _domains(by: Counted, term: PodAffinityTerm, nodes: NodeTable) -> tuple[Counted, DomainCounts]:
@@ -172,14 +188,27 @@ class AffinityScores:
 
     def score(self, at: NodeView) -> Scores:
         """Return 100 for the rows with the largest sum of weights, 0 for those with the smallest."""
-        total: Scores = np.zeros(len(at), dtype=np.int64)
-        for weight, domains in self._weighted:
-            total += (weight * domains.pods).take(at.pick(domains.of_row))
+        if not self._weighted:
+            return np.zeros(len(at), dtype=np.int64)
+        by_key: dict[int, tuple[Rows, Scores]] = {}
+        for weight, domains in self._weighted:  # terms of one topology key share the domains of rows
+            _, there = by_key.get(id(domains.of_row), (domains.of_row, 0))
+            by_key[id(domains.of_row)] = domains.of_row, there + weight * domains.pods
+        sums = [there.take(at.pick(of_row)) for of_row, there in by_key.values()]
+        total = sums[0] if len(sums) == 1 else np.sum(sums, axis=0)
         least, most = int(total.min()), int(total.max())
         if least == most:
             return np.zeros_like(total)
-        scaled: Scores = (SCORE_MAX * ((total - least) / (most - least))).astype(np.int64)
-        return scaled
+        total -= least
+        if most - least > len(total):
+            return (SCORE_MAX * (total / (most - least))).astype(np.int64)
+        return _scaled(most - least).take(total)
+
+
+@lru_cache(maxsize=SCALES_MAX)
+def _scaled(most: int) -> Scores:
+    """Return the score of each sum from 0 to the largest."""
+    return (SCORE_MAX * (np.arange(most + 1) / most)).astype(np.int64)
 
 
 def kept_away_by(spec: PodSpec, counts: PodCounts) -> list[Counted]:

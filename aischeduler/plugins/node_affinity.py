@@ -6,6 +6,7 @@ Source: kube-scheduler's NodeAffinity; terms are ORed, the expressions and field
 """
 
 from collections import Counter
+from typing import Final
 
 import numpy as np
 
@@ -21,6 +22,10 @@ from aischeduler.state.node_table import NodeTable
 REASON = "node(s) didn't match Pod's node affinity/selector"
 ENFORCED_REASON = "node(s) didn't match scheduler-enforced node affinity"
 NAMES_REASON = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+FEW_NAMES: Final = 16
+"""A class that names more nodes is judged on all rows, with results that are kept."""
+FEW_ROWS: Final = 16
+"""So few rows are judged one by one: masks of the whole table take longer."""
 
 
 class NodeAffinityNames:
@@ -36,10 +41,17 @@ class NodeAffinityNames:
 
     def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
         """Pass the rows that some term names; pass every row where a term names no node."""
-        named = _all_named(spec)
-        if named is None:
+        names = _all_named(spec)
+        if names is None:
             return None
-        return np.isin(at.rows, [at.nodes.rows[name] for name in sorted(named) if name in at.nodes.rows])
+        if len(at) <= FEW_ROWS:
+            return np.array([at.nodes.names[row] in names for row in at.rows.tolist()], dtype=np.bool_)
+        return np.isin(at.rows, _rows_of(names, at.nodes))
+
+    def named(self, spec: PodSpec, nodes: NodeTable) -> list[int] | None:
+        """Return the rows that the terms name, ascending; None where a term names no node, or they name many."""
+        names = _all_named(spec) if spec.required is not None else None
+        return None if names is None or len(names) > FEW_NAMES else _rows_of(names, nodes)
 
     def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:
         """Return kube-scheduler's text; that every term names nodes and excludes them is another one."""
@@ -72,9 +84,16 @@ class NodeAffinity:
 
     def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
         """Pass the rows that have every label of nodeSelector and satisfy one required term, if there are terms."""
+        if len(at) <= FEW_ROWS and self._reads(spec):
+            found = (at.nodes.nodes[row] for row in at.rows.tolist())
+            return np.array([node is not None and self.helps(spec, node) for node in found], dtype=np.bool_)
         enforced = None if self._added_required is None else _either(self._added_required, at.nodes)[at.rows]
         own = self._of_pod(spec, at)
         return own if enforced is None else enforced if own is None else enforced & own
+
+    def _reads(self, spec: PodSpec) -> bool:
+        """Return whether the pod or the profile requires labels or names of nodes."""
+        return bool(spec.node_selector) or spec.required is not None or self._added_required is not None
 
     @staticmethod
     def _of_pod(spec: PodSpec, at: NodeView) -> Mask | None:
@@ -126,6 +145,10 @@ def _all_named(spec: PodSpec) -> set[str] | None:
     if not terms or None in terms:
         return None
     return {name for names in terms if names is not None for name in names}
+
+
+def _rows_of(names: set[str], nodes: NodeTable) -> list[int]:
+    return sorted(nodes.rows[name] for name in names if name in nodes.rows)
 
 
 def _named(term: NodeSelectorTerm) -> frozenset[str] | None:

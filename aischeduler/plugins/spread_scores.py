@@ -49,9 +49,14 @@ class SpreadScores(KeptCounts):
             self._parts.append(_Part(one.max_skew, domains, None if everywhere else labelled, by_row))
             scored &= labelled
         self._scored = scored if every_key and not scored[nodes.alive].all() else None
+        first = self._parts[0]
+        self._one_key = len(self._parts) == 1 and not first.by_row and first.labelled is None
+        """Whether all rows are in a domain of one label, and no row differs from the others of its domain."""
 
     def score(self, at: NodeView) -> Scores:
         """Return 100 and less for rows whose domains have more pods than the emptiest, 0 for rows not scored."""
+        if self._one_key:
+            return self._by_domain(at)
         if self._scored is None:
             return _normalized(self._raw(at.rows))
         scored, result = self._scored.take(at.rows), np.zeros(len(at), dtype=np.int64)
@@ -60,13 +65,21 @@ class SpreadScores(KeptCounts):
             result[scored] = _normalized(self._raw(rows))
         return result
 
+    def _by_domain(self, at: NodeView) -> Scores:
+        """Do what `score` does for each domain, not for each row."""
+        one = self._parts[0]
+        domain = at.pick(one.domains.of_row)
+        present = np.bincount(domain, minlength=len(one.domains.pods)) > 0
+        raw = _rounded(one.of_domains(present))
+        raw[~present] = raw[present][0]  # as one of the others, so that it is neither least nor most
+        return _normalized(raw).take(domain)
+
     def _raw(self, rows: Rows) -> Scores:
         """Return the sums of the constraints for rows that are scored: the more pods, the more."""
         total: npt.NDArray[np.floating] | float = 0.0
         for one in self._parts:
             total = total + one.values(rows)
-        # Halves are rounded up, as Go does for numbers from 0. A sum is 0 or above 1: adding the half is exact.
-        return (np.asarray(total) + 0.5).astype(np.int64)
+        return _rounded(np.asarray(total))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +93,26 @@ class _Part:
 
     def values(self, rows: Rows) -> npt.NDArray[np.floating]:
         """Return what the constraint adds to the sum of each row; nothing without the label."""
-        # With more domains, one has fewer pods: each pod counts for more, so that no constraint is drowned out.
-        pods, more = self.domains.pods, self.max_skew - 1
         if self.by_row:
-            values = pods.take(rows) * math.log(len(rows) + 2) + more
+            values = self.domains.pods.take(rows) * math.log(len(rows) + 2) + (self.max_skew - 1)
         else:
             domain = self.domains.of_row.take(rows)
-            present = np.zeros(len(pods), dtype=np.bool_)
+            present = np.zeros(len(self.domains.pods), dtype=np.bool_)
             present[domain] = True
-            values = (pods * math.log(np.count_nonzero(present) + 2) + more).take(domain)
+            values = self.of_domains(present).take(domain)
         if self.labelled is not None:
             values[~self.labelled.take(rows)] = 0.0
         return values
+
+    def of_domains(self, present: Mask) -> npt.NDArray[np.floating]:
+        """Return what the constraint adds in each domain, of which these are present."""
+        # With more domains, one has fewer pods: each pod counts for more, so that no constraint is drowned out.
+        return self.domains.pods * math.log(np.count_nonzero(present) + 2) + (self.max_skew - 1)
+
+
+def _rounded(sums: npt.NDArray[np.floating]) -> Scores:
+    """Round halves up, as Go does for numbers from 0. A sum is 0 or above 1: adding the half is exact."""
+    return (sums + 0.5).astype(np.int64)
 
 
 def _normalized(raw: Scores) -> Scores:

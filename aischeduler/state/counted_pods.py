@@ -4,13 +4,17 @@ Invariant: equal values count the same pods, so that pods which ask the same sha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import CarriedKind, CarriedTerm, PodAffinityTerm
 from aischeduler.model.selectors import Labels
 from aischeduler.model.topology_spread import PodSelector
+
+SELECTED_MAX: Final = 4096
+"""For so many terms one object stands for all equal ones, which is compared at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,13 @@ class SelectedByTerms:
 
     terms: tuple[PodAffinityTerm, ...]
     unseen: bool = False
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.terms, self.unseen)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 Counted = PodSelector | SelectedByTerms | CarriedTerm
@@ -42,6 +53,7 @@ class Interest:
 NO_INTEREST: Final = Interest()
 
 
+@lru_cache(maxsize=SELECTED_MAX)
 def selected_by(*terms: PodAffinityTerm, unseen: bool = False) -> SelectedByTerms:
     """Return what counts the pods that all of these terms select, in whatever domains."""
     return SelectedByTerms(tuple(replace(term, topology_key="") for term in terms), unseen)

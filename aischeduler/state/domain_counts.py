@@ -32,17 +32,13 @@ class DomainCounts:
                 np.add.at(total, self._counted_in[rows], amounts)
             total[-1] = 0
 
+    def is_of(self, of_row: Rows, counted: Mask | None) -> bool:
+        """Return whether these are the domains of such rows, of which the same count."""
+        if self.of_row is not of_row or counted is None or self.counted is None:
+            return self.of_row is of_row and self.counted is counted
+        return np.array_equal(self.counted, counted)
+
     def change(self, row: int, by: int, *, claims: bool) -> None:
         """Add to the domain of a row; a table that has grown since needs new domains anyway."""
         if row < len(self._counted_in) and self._counted_in[row] >= 0:
             (self.claims if claims else self.pods)[self._counted_in[row]] += by
-
-    @property
-    def total(self) -> int:
-        """The pods in all domains; pods on rows without the label do not count."""
-        return int(self.pods.sum())
-
-    @property
-    def total_claims(self) -> int:
-        """The owners of claims in all domains."""
-        return int(self.claims.sum())

@@ -22,6 +22,7 @@ from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.model.resources import PodRequest
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.cards import Cards
 from aischeduler.state.change_log import ChangeLog, rows_since
@@ -47,7 +48,7 @@ FEW_ROWS: Final = 16
 CHANGES_PER_ROW: Final = 4
 """The changes that the change log keeps, per row of the table: for more, one pass over all rows is faster."""
 WANTED_MAX: Final = 4096
-"""The most classes whose requests are kept; beyond that all are dropped and read again."""
+"""The most requests that are kept in the form of the table; beyond that all are dropped and made again."""
 NODES_MAX: Final = 2**20
 """The most rows: a tie rank has room for these."""
 
@@ -84,14 +85,13 @@ class NodeTable:
         """The rows that open trials changed: the versions and the change log tell nothing of these changes."""
         self.trial_rows: list[int] = []
         """The rows as the open trials changed them, or changed them back; another list once the last has ended."""
-        self.static_version, self.pool_version = 0, 0
+        self.static_version, self.pool_version, self._grouped_version = 0, 0, -1
         self._pool_rows, self._pool_rows_version = dict[int, Rows](), 0
         self._grouped: PoolRows | None = None
-        self._grouped_version = -1
         self._changes: ChangeLog[int] = ChangeLog(CHANGES_PER_ROW * self.width)
         self._free = list(range(self.width - 1, -1, -1))
         self._ranks: Column | None = None
-        self._wanted: dict[bytes, Wanted] = {}
+        self._wanted: dict[PodRequest, Wanted] = {}
 
     def see(self, node: Node) -> tuple[int, Change]:
         """Store a node as it is now; return its row and the changes that may help a waiting pod."""
@@ -265,11 +265,11 @@ class NodeTable:
 
     def wanted(self, spec: PodSpec) -> Wanted:
         """Return the requests of a pod of this class, in the form of the table."""
-        wanted = self._wanted.get(spec.key)
+        wanted = self._wanted.get(spec.request)
         if wanted is None:
             if len(self._wanted) >= WANTED_MAX:
                 self._wanted.clear()
-            wanted = self._wanted[spec.key] = wanted_of(spec.request, self.columns, UNOFFERED, len(self.used))
+            wanted = self._wanted[spec.request] = wanted_of(spec.request, self.columns, UNOFFERED, len(self.used))
         return wanted
 
     def request(self, spec: PodSpec) -> Column:
@@ -371,7 +371,7 @@ class NodeTable:
             self.allocatable = np.pad(self.allocatable, pad)
             self.capacity = np.pad(self.capacity, pad)
             self.used = np.pad(self.used, pad)
-            self._wanted = {key: wanted for key, wanted in self._wanted.items() if wanted.offered}
+            self._wanted = {request: wanted for request, wanted in self._wanted.items() if wanted.offered}
 
     def _rank_anew(self) -> None:
         """Note that the order of names changed, and with it the keys of every class."""

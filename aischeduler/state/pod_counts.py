@@ -60,10 +60,14 @@ class PodCount:
         return domains
 
     def follow(self, of_row: Rows, counted: Mask | None = None) -> DomainCounts:
-        """Return the pods by these domains; they are kept up to date, in trials too, as long as the caller has them."""
-        domains = DomainCounts(of_row, self.rows, self.claimed, counted)
+        """Return the pods by these domains; they are kept up to date, in trials too, as long as a caller has them.
+
+        Callers with the same domains share them: the classes of one workload differ in their requests alone.
+        """
         if self._followed is None:
             self._followed = WeakSet()
+        shared = (one for one in self._followed if one.is_of(of_row, counted))
+        domains = next(shared, None) or DomainCounts(of_row, self.rows, self.claimed, counted)
         self._followed.add(domains)
         return domains
 

@@ -14,8 +14,9 @@ from tests.bench.spec import OURS, Case, Goal, Measure, Measured
 from tests.objects import Json, pod_object, priority_class_object
 from tests.real.cluster import create_pods
 
-NODES = (1_000, 5_000)
-PODS = 2_000
+PODS_BY_NODES = {1_000: 3_000, 5_000: 5_000}
+"""Nodes -> the waiting pods; scheduler_perf has as many pods as nodes for most shapes, and more for fast ones."""
+BESIDE = 2_000
 ZONES = 3
 OF_PEER = 2.5
 """Pods per second against kube-scheduler."""
@@ -33,7 +34,7 @@ class Shape:
     """One shape: `dress` changes the spec of the pod of this number, given the number of nodes.
 
     `beside` so many other pods wait that never start, which `dress_beside` changes. With `low`, so many pods of low
-    priority fill each node before each run.
+    priority fill each node before each run. No more than `pods_max` pods wait, and with `apart` one for each node.
     """
 
     name: str
@@ -42,7 +43,9 @@ class Shape:
     beside: int = 0
     dress_beside: Callable[[Json, int, int], None] | None = None
     low: int = 0
+    pods_max: int = 10_000
     crosses: bool = False
+    apart: bool = False
 
 
 def _plain(spec: Json, number: int, nodes: int) -> None:
@@ -106,27 +109,35 @@ SHAPES = (
     Shape("node-affinity", "two of three zones", _node_affinity),
     Shape("daemon", "each pod names its node", _daemon),
     Shape("affinity", "required affinity, one zone", _pods("podAffinity", ZONE, hard=True), crosses=True),
-    Shape("anti-affinity", "required, one pod per node", _pods("podAntiAffinity", HOST, hard=True), crosses=True),
+    Shape(
+        "anti-affinity",
+        "required, one pod per node",
+        _pods("podAntiAffinity", HOST, hard=True),
+        crosses=True,
+        apart=True,
+    ),
     Shape("affinity-preferred", "preferred, by node", _pods("podAffinity", HOST, hard=False), crosses=True),
     Shape("anti-affinity-preferred", "preferred, by node", _pods("podAntiAffinity", HOST, hard=False), crosses=True),
     Shape("spread", "hard, over 3 zones", _spread("DoNotSchedule"), crosses=True),
     Shape("spread-preferred", "soft, over 3 zones", _spread("ScheduleAnyway"), crosses=True),
     Shape("mixed", "plain, node affinity, soft spread and preferred anti-affinity in turn", _mixed),
-    Shape("unschedulable", "as many pods that never fit wait beside", _plain, beside=PODS, dress_beside=_huge),
-    Shape("gated", "twice as many gated pods wait beside", _plain, beside=2 * PODS, dress_beside=_gated),
-    Shape("preemption", "every node is full of pods of low priority", _high, low=LOW_PER_NODE),
+    Shape("unschedulable", "2,000 pods that never fit wait beside", _plain, beside=BESIDE, dress_beside=_huge),
+    Shape("gated", "4,000 gated pods wait beside", _plain, beside=2 * BESIDE, dress_beside=_gated),
+    Shape("preemption", "every node is full of pods of low priority", _high, low=LOW_PER_NODE, pods_max=1_000),
 )
 
 
 def cases(shrink: int) -> tuple[Case, ...]:
     """Return the cases of this module, with sizes divided by `shrink`."""
-    return tuple(_case(shape, nodes // shrink, shrink) for shape in SHAPES for nodes in NODES)
+    return tuple(_case(shape, nodes, shrink) for shape in SHAPES for nodes in PODS_BY_NODES)
 
 
-def _case(shape: Shape, nodes: int, shrink: int) -> Case:
-    pods = min(PODS // shrink, nodes)
+def _case(shape: Shape, size: int, shrink: int) -> Case:
+    nodes = size // shrink
+    pods = min(PODS_BY_NODES[size], shape.pods_max) // shrink
+    pods = min(pods, nodes) if shape.apart else pods
     goals = [Goal("pods/s", OF_PEER, peer=PEER)]
-    if shape.crosses and nodes * shrink == NODES[-1]:
+    if shape.crosses and size == max(PODS_BY_NODES):
         goals.append(Goal(BINDING_CPU, OWN_CPU_OF_SERVER, at_least=False, peer=FLOOD_BY_AIOHTTP, of=SERVER_CPU))
     return Case(
         name=f"shape-{shape.name}-{nodes}n",

@@ -11,7 +11,7 @@ from functools import partial
 
 from tests.bench.arena import PEER, Arena, Scene, arena, node_name
 from tests.bench.cases.backlog import run_backlog
-from tests.bench.cases.shapes import NODES, OF_PEER, ZONES
+from tests.bench.cases.shapes import OF_PEER, PODS_BY_NODES, ZONES
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured, VoidRunError
 from tests.controlplane.many import create
 from tests.objects import Json, claim_object, storage_class_object, volume_object
@@ -27,7 +27,7 @@ AVAILABLE_SECONDS = 300.0
 
 def cases(shrink: int) -> tuple[Case, ...]:
     """Return the cases of this module, with sizes divided by `shrink`."""
-    return tuple(_case(nodes // shrink, shrink, late=late) for late in (False, True) for nodes in NODES)
+    return tuple(_case(nodes // shrink, shrink, late=late) for late in (False, True) for nodes in PODS_BY_NODES)
 
 
 def _case(nodes: int, shrink: int, *, late: bool) -> Case:
