@@ -202,9 +202,14 @@ class PodCounts:
         return self._note([one for one in self._candidates(pod) if one.remove(pod.uid)], noted=noted)
 
     def change(self, before: Pod, after: Pod, row: int, *, claims: bool) -> bool:
-        """Count a pod that stays on its row as it is now; return whether it counted or counts."""
-        left = self.remove(before)
-        return self.add(after, row, claims=claims) or left
+        """Count a pod that stays on its row as it is now; return whether it counts elsewhere than before."""
+        self._by_label.remove(before)
+        self._by_label.add(after, row, claims=claims)
+        old = {id(one): one for one in self._candidates(before) if before.uid in one}
+        new = {id(one): one for one in self._candidates(after) if is_counted(one.by, after, self.namespaces)}
+        left = [one for key, one in old.items() if key not in new and one.remove(before.uid)]
+        come = [one for key, one in new.items() if key not in old and one.add(after, row, claims=claims)]
+        return self._note([*left, *come], noted=True)
 
     def recount(self) -> None:
         """Count all pods anew."""

@@ -112,6 +112,18 @@ def test_changed_labels_of_a_running_pod_count() -> None:
     assert nodes_of(session.decide()) == {"second": "x1"}
 
 
+def test_label_that_the_api_server_adds_to_a_bound_pod_changes_no_count_and_no_row() -> None:
+    """The API server copies the zone of its node to each pod that is bound."""
+    session = a_session(*zones("x1", "y1"), web("first"))
+    (bind,) = session.decide()
+    assert isinstance(bind, Bind)
+    before = session.scheduler.cluster.nodes.version
+    session.see(replace(bind.pod, node_name=bind.node, labels=WEB | {"zone": "x"}))
+    assert session.scheduler.cluster.nodes.version == before
+    session.see(web("second"))
+    assert nodes_of(session.decide()) == {"second": "y1"}, "the pod still counts"
+
+
 def test_zone_that_is_gone_is_no_longer_the_emptiest() -> None:
     session = a_session(*zones("x1", "y1"), a_pod("filler", pool="a", cpu="4", node="y1"), web("first", node="x1"))
     session.see(web("second"))
