@@ -13,6 +13,7 @@ from aischeduler.engine.lending import NEVER_LOOKED
 from aischeduler.engine.propose import propose
 from aischeduler.engine.queueing_hints import would_be_helped
 from aischeduler.model.proposal import Place
+from aischeduler.state.pod_records import PodState
 from aischeduler.state.queued_class import QueuedClass, unit_key, without_preemption
 
 CHECKED_AT_ONCE: Final = 16
@@ -27,12 +28,19 @@ def note_counts(cluster: Cluster) -> None:
         counts.note_all()
     if not counts.changed and not counts.changed_specs:
         return
+    queues = cluster.queues
+    waiting = [
+        pool for pool in cluster.pools.names() if queues[pool].has_parked or queues[pool].in_state(PodState.NOMINATED)
+    ]
+    if not waiting:
+        counts.forget_changed()
+        return
     specs = counts.take_changed()
     keys = [key for spec in specs for key in (spec, without_preemption(spec))]
     units = (unit for unit in cluster.units.by_name.values() if unit.lead is not None)
     keys += (unit_key(unit) for unit in units if any(one.pod.spec.key in specs for one in unit.together))
-    for pool in cluster.pools.names():
-        found = [key for key in keys if _waits(cluster.queues[pool].queued_class(key))]
+    for pool in waiting:
+        found = [key for key in keys if _waits(queues[pool].queued_class(key))]
         if found:
             cluster.deferred.counted.setdefault(pool, {}).update(dict.fromkeys(found))
 

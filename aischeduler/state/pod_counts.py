@@ -153,6 +153,10 @@ class PodCounts:
             found.update(dict.fromkeys(self._read_by(by)))
         return found
 
+    def forget_changed(self) -> None:
+        """Forget what counts differently, because no pod waits for it."""
+        self.changed, self.changed_specs = {}, {}
+
     def _read_by(self, by: Counted) -> list[bytes]:
         """Return the keys of the specs whose filters read this."""
         return self.terms.selected(by) if isinstance(by, CarriedTerm) else list(self._counts[by].specs)
