@@ -92,7 +92,10 @@ class Runner:
             return None
         crossing = self._cross.prescored(ask)
         candidates = rows
-        if feasible < len(rows) and (filters or crossing or view.preferences):
+        if not (crossing or view.preferences):
+            keys = np.where(fitting, keys, NO_KEY) if filters else keys
+            return int(rows[int(keys.argmax())]), feasible
+        if feasible < len(rows):
             places = fitting.nonzero()[0]
             candidates, keys = rows.take(places), keys.take(places)
         if feasible > 1:

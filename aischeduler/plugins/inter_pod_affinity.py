@@ -7,6 +7,7 @@ Source: kube-scheduler's InterPodAffinity (PreFilter, Filter, PreScore, Score, N
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -110,11 +111,13 @@ class AffinityState:
 
     def filter(self, at: NodeView) -> Mask:
         """Return a mask of the rows where every required term holds, with claims and without."""
-        mask = self._beside(at) if self._near else None
-        for by, domains in (*self._apart, *self._existing):
-            free = ~_taken(by, domains, at)
-            mask = free if mask is None else mask & free
-        return self._beside(at) if mask is None else mask
+        masks = [self._beside(at)] if self._near else []
+        kept_away = (*self._apart, *self._existing)
+        if at.nodes.pod_counts.apart is None:
+            masks += (free.take(at.pick(of_row)) for of_row, free in _free(kept_away))
+        else:
+            masks += (~_taken(by, domains, at) for by, domains in kept_away)
+        return masks[0] if len(masks) == 1 else np.logical_and.reduce(masks or [np.ones(len(at), dtype=np.bool_)])
 
     def resolvable(self, at: NodeView) -> Mask:
         """Return a mask of the rows where the affinity holds: pods that leave do not help it."""
@@ -220,6 +223,16 @@ def kept_away_by(spec: PodSpec, counts: PodCounts) -> list[Counted]:
 def _kept_from(term: PodAffinityTerm) -> SelectedByTerms:
     """Return the pods from which a required anti-affinity keeps away: in doubt, a pod is among them."""
     return selected_by(term, unseen=True)
+
+
+def _free(kept_away: Iterable[tuple[Counted, DomainCounts]]) -> Iterable[tuple[Rows, Mask]]:
+    """Return the domain of each row, with the domains where none of these pods is or owns a claim, by topology key."""
+    found: dict[int, tuple[Rows, Mask]] = {}
+    for _, domains in kept_away:
+        free = domains.pods + domains.claims == 0
+        before = found.get(id(domains.of_row))
+        found[id(domains.of_row)] = domains.of_row, free if before is None else before[1] & free
+    return found.values()
 
 
 def _taken(by: Counted, domains: DomainCounts, at: NodeView) -> Mask:
