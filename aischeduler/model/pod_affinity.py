@@ -6,10 +6,12 @@ matchLabelKeys and mismatchLabelKeys into the selectors.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.model.selectors import Labels, LabelSelector
 
@@ -56,20 +58,12 @@ class CarriedKind(StrEnum):
     """The domain scores higher, or lower, by the weight."""
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedTerm:
+class CarriedTerm(Struct, frozen=True, cache_hash=True):
     """A term as the pods have it that carry it; `weight` is negative for a preferred anti-affinity."""
 
     kind: CarriedKind
     term: PodAffinityTerm
     weight: int = 1
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.kind, self.term, self.weight)))
-
-    def __hash__(self) -> int:
-        return self._hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ Source: k8s.io/component-helpers/resource (PodRequests) and kube-scheduler's def
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from aischeduler.model.names import CPU, MEMORY, PODS
@@ -47,13 +47,6 @@ class PodRequest:
     score_cpu_milli: int
     score_memory_bytes: int
     scored_alone: tuple[int, int] | None = None
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((frozenset(self.amounts.items()), self.score_cpu_milli)))
-
-    def __hash__(self) -> int:
-        return self._hash
 
     @property
     def taken(self) -> ResourceList:

@@ -1,7 +1,9 @@
 """The constraints of PodTopologySpread: how unevenly matching pods are spread over the domains of a node label."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.model.selectors import Labels, LabelSelector
 
@@ -9,19 +11,11 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 
 
-@dataclass(frozen=True, slots=True)
-class PodSelector:
+class PodSelector(Struct, frozen=True, cache_hash=True):
     """The pods of one namespace that a label selector matches."""
 
     namespace: str
     labels: LabelSelector
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.namespace, self.labels)))
-
-    def __hash__(self) -> int:
-        return self._hash
 
     def matches(self, namespace: str, labels: Labels) -> bool:
         """Return whether a pod of this namespace and these labels is selected."""

@@ -4,9 +4,11 @@ Invariant: equal values count the same pods, so that pods which ask the same sha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import CarriedKind, CarriedTerm, PodAffinityTerm
@@ -17,8 +19,7 @@ SELECTED_MAX: Final = 4096
 """For so many terms one object stands for all equal ones, which is compared at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedByTerms:
+class SelectedByTerms(Struct, frozen=True, cache_hash=True):
     """The pods that every one of some affinity terms selects; terminating pods count until they are gone.
 
     `unseen` says whether pods of namespaces that were not seen yet count where a term selects namespaces.
@@ -26,13 +27,6 @@ class SelectedByTerms:
 
     terms: tuple[PodAffinityTerm, ...]
     unseen: bool = False
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.terms, self.unseen)))
-
-    def __hash__(self) -> int:
-        return self._hash
 
 
 Counted = PodSelector | SelectedByTerms | CarriedTerm

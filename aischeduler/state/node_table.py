@@ -22,7 +22,6 @@ from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import HostPort, PodSpec
-from aischeduler.model.resources import PodRequest
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.cards import Cards
 from aischeduler.state.change_log import ChangeLog, rows_since
@@ -30,7 +29,7 @@ from aischeduler.state.image_index import ImageIndex
 from aischeduler.state.label_index import LabelIndex, Mask, RowIndex, Rows
 from aischeduler.state.node_change import Change
 from aischeduler.state.pod_counts import PodCounts
-from aischeduler.state.requests import AMOUNT_MAX, Wanted, wanted_of
+from aischeduler.state.requests import AMOUNT_MAX, Wanted, WantedRequests
 from aischeduler.state.rows_by_pool import NO_POOL, PoolRows
 from aischeduler.state.storage import Storage
 
@@ -47,8 +46,6 @@ FEW_ROWS: Final = 16
 """Fewer rows than this are counted one by one, which is faster."""
 CHANGES_PER_ROW: Final = 4
 """The changes that the change log keeps, per row of the table: for more, one pass over all rows is faster."""
-WANTED_MAX: Final = 4096
-"""The most requests that are kept in the form of the table; beyond that all are dropped and made again."""
 NODES_MAX: Final = 2**20
 """The most rows: a tie rank has room for these."""
 
@@ -91,7 +88,7 @@ class NodeTable:
         self._changes: ChangeLog[int] = ChangeLog(CHANGES_PER_ROW * self.width)
         self._free = list(range(self.width - 1, -1, -1))
         self._ranks: Column | None = None
-        self._wanted: dict[PodRequest, Wanted] = {}
+        self._wanted = WantedRequests()
 
     def see(self, node: Node) -> tuple[int, Change]:
         """Store a node as it is now; return its row and the changes that may help a waiting pod."""
@@ -265,12 +262,7 @@ class NodeTable:
 
     def wanted(self, spec: PodSpec) -> Wanted:
         """Return the requests of a pod of this class, in the form of the table."""
-        wanted = self._wanted.get(spec.request)
-        if wanted is None:
-            if len(self._wanted) >= WANTED_MAX:
-                self._wanted.clear()
-            wanted = self._wanted[spec.request] = wanted_of(spec.request, self.columns, UNOFFERED, len(self.used))
-        return wanted
+        return self._wanted.get(spec) or self._wanted.make(spec, self.columns, UNOFFERED, len(self.used))
 
     def request(self, spec: PodSpec) -> Column:
         """Return the requests of a pod by column; of resources without a column, the largest amount."""
@@ -371,7 +363,7 @@ class NodeTable:
             self.allocatable = np.pad(self.allocatable, pad)
             self.capacity = np.pad(self.capacity, pad)
             self.used = np.pad(self.used, pad)
-            self._wanted = {request: wanted for request, wanted in self._wanted.items() if wanted.offered}
+            self._wanted.forget_unoffered()
 
     def _rank_anew(self) -> None:
         """Note that the order of names changed, and with it the keys of every class."""

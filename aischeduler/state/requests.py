@@ -3,7 +3,7 @@
 Invariant: they are computed once per class and do not depend on rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,10 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from aischeduler.model.names import CPU, MEMORY
+from aischeduler.model.pod import PodSpec
 from aischeduler.model.resources import PodRequest
 
 Amounts = npt.NDArray[np.int64]
 
+WANTED_MAX: Final = 4096
+"""The most classes whose requests are kept; beyond that all are dropped and made again."""
 ANY_AMOUNT: Final = int(np.iinfo(np.int64).min)
 """Below every amount."""
 AMOUNT_MAX: Final = 2**53
@@ -45,6 +48,34 @@ class Wanted:
     scored_cpu_milli: int
     scored_memory_bytes: int
     offered: bool
+
+
+class WantedRequests:
+    """The requests of classes in the form of one table; classes with equal requests share one form."""
+
+    def __init__(self) -> None:
+        self._by_class: dict[bytes, Wanted] = {}
+        self._by_request: dict[Hashable, Wanted] = {}
+
+    def get(self, spec: PodSpec) -> Wanted | None:
+        """Return the requests of a class; None where they are not made."""
+        return self._by_class.get(spec.key)
+
+    def make(self, spec: PodSpec, columns: Mapping[str, int], unoffered: int, width: int) -> Wanted:
+        """Return the requests of a class, made as `wanted_of` makes them, and keep them."""
+        if len(self._by_class) >= WANTED_MAX:
+            self._by_class.clear()
+            self._by_request.clear()
+        one = spec.request
+        key = (*one.amounts.items(), one.score_cpu_milli, one.score_memory_bytes, one.scored_alone)
+        wanted = self._by_request.get(key) or wanted_of(one, columns, unoffered, width)
+        self._by_class[spec.key] = self._by_request[key] = wanted
+        return wanted
+
+    def forget_unoffered(self) -> None:
+        """Drop the requests of a resource that had no column."""
+        self._by_class = {key: one for key, one in self._by_class.items() if one.offered}
+        self._by_request = {key: one for key, one in self._by_request.items() if one.offered}
 
 
 def requested(amount: int) -> int:

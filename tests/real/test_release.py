@@ -2,7 +2,10 @@
 
 import json
 import time
-from threading import Thread
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from threading import Event, Thread
 
 import pytest
 
@@ -52,7 +55,8 @@ GANG_GROUPS = (
 """Groups whose kinds are not served here; tests/real/test_gangs.py uses them."""
 OF_CLAIMS = {("", f"persistentvolume{kind}", verb) for kind in ("s", "claims") for verb in ("get", "patch")}
 """What binds volumes to claims that wait for their first pod: an object is read again where it changed meanwhile."""
-CLAIMS_MAX = 50
+CLAIMS_SECONDS = 90.0
+LOOKS_PER_CLAIM = 8
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 ELECTION = {"leaderElection": SHORT_LEASE}
 
@@ -189,7 +193,7 @@ def test_used_permissions_equal_the_granted_ones(
     kubectl(control_plane, "create", "-f", "-", stdin=json.dumps(priority_class_object("high", value=1000)))
     small = [pod_object(f"small-{n:03d}", namespace=namespace, memory="1Mi", pool="a") for n in range(100)]
     with two_replicas(control_plane, release.access()) as (leader, standby):
-        bind_volumes(control_plane, history, namespace, since)
+        bind_volumes(control_plane, history, namespace)
         lose_an_answer(control_plane, history, namespace, small, since)
         create_pods(control_plane, namespace, [pod_object("vast", namespace=namespace, cpu="640", pool="a")])
         wait_for_event(control_plane, history, namespace, "FailedScheduling", "vast")
@@ -204,7 +208,7 @@ def test_used_permissions_equal_the_granted_ones(
     assert granted(release.rules()) - {right for right, _ in rights} - of_gangs == set()
 
 
-def bind_volumes(plane: ControlPlane, history: History, namespace: str, since: int) -> None:
+def bind_volumes(plane: ControlPlane, history: History, namespace: str) -> None:
     """Create pods with claims that wait for them, and change these and their volumes meanwhile, until all is used."""
     classes = {
         "local": storage_class_object("local"),
@@ -212,25 +216,47 @@ def bind_volumes(plane: ControlPlane, history: History, namespace: str, since: i
     }
     for one in classes.values():
         plane.api("POST", "/apis/storage.k8s.io/v1/storageclasses", one)
+    unused, until = set(OF_CLAIMS), time.monotonic() + CLAIMS_SECONDS
     claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
-    for number in range(CLAIMS_MAX):
+    for number in count():
+        since = plane.audit_log.stat().st_size
         name, kind = f"late-{number}", ("local", "cloud")[number % 2]
         plane.api("POST", claims, claim_object(name, namespace=namespace, storage_class=kind))
-        changing = [f"{claims}/{name}"]
+        changing = f"{claims}/{name}"
         if kind == "local":
-            changing = [f"/api/v1/persistentvolumes/{name}"]
+            changing = f"/api/v1/persistentvolumes/{name}"
             plane.api("POST", "/api/v1/persistentvolumes", volume_object(name, storage_class=kind))
-            plane.api("PATCH", f"{changing[0]}/status", {"status": {"phase": "Available"}})
+            plane.api("PATCH", f"{changing}/status", {"status": {"phase": "Available"}})
         volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
-        create_pods(plane, namespace, [pod_object(name, namespace=namespace, cpu="1m", pool="a", volumes=volumes)])
-        until = time.monotonic() + 1.0
-        while time.monotonic() < until and OF_CLAIMS - {right for right, _ in used(plane, ACCOUNT, since)}:
-            for path in changing:
-                plane.api("PATCH", path, {"metadata": {"annotations": {"example.com/at": str(time.monotonic())}}})
+        with changed_all_the_time(plane, changing):
+            create_pods(plane, namespace, [pod_object(name, namespace=namespace, cpu="1m", pool="a", volumes=volumes)])
+            for _ in range(LOOKS_PER_CLAIM):
+                time.sleep(0.2)
+                unused -= {right for right, _ in used(plane, ACCOUNT, since)}
+                if not unused:
+                    break
         plane.api("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", {"gracePeriodSeconds": 0})
         history.wait_until(lambda: not history.pods(namespace), f"the end of {name}")
-        if not OF_CLAIMS - {right for right, _ in used(plane, ACCOUNT, since)}:
+        if not unused or time.monotonic() > until:
             return
+
+
+@contextmanager
+def changed_all_the_time(plane: ControlPlane, path: str) -> Iterator[None]:
+    """Change an object again and again, so that the next writer finds it changed."""
+    done = Event()
+
+    def change() -> None:
+        while not done.is_set():
+            plane.api("PATCH", path, {"metadata": {"annotations": {"example.com/at": str(time.monotonic())}}})
+
+    thread = Thread(target=change)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def lose_an_answer(plane: ControlPlane, history: History, namespace: str, pods: list[Json], since: int) -> None:
