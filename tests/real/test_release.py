@@ -44,7 +44,9 @@ from tests.real.rights import granted, used
 
 ALL = 300
 BEFORE = 30
-FEW = 10
+FEW = 20
+BACKOFF_SECONDS = 1.5
+"""Longer than a pod waits after its first attempt."""
 GANG_GROUPS = (
     "scheduling.x-k8s.io",
     "scheduling.volcano.sh",
@@ -262,19 +264,21 @@ def changed_all_the_time(plane: ControlPlane, path: str) -> Iterator[None]:
 def lose_an_answer(plane: ControlPlane, history: History, namespace: str, pods: list[Json], since: int) -> None:
     """Stop the API server during Bindings until the outcome of one had to be read; then wait until all pods are bound.
 
-    The audit log is read from this byte on.
+    The audit log is read from this byte on. The pods of one turn wait for the node and are bound at once, so that
+    Bindings are on their way when the first is seen.
     """
     for few in range(0, len(pods), FEW):
-        if few and ("", "pods", "get") not in {right for right, _ in used(plane, ACCOUNT, since)}:
-            creating = Thread(target=create_pods, args=(plane, namespace, pods[few : few + FEW]))
-            creating.start()
+        lost = ("", "pods", "get") in {right for right, _ in used(plane, ACCOUNT, since)}
+        if not lost:
+            plane.api("PATCH", "/api/v1/nodes/n", {"spec": {"unschedulable": True}})
+        create_pods(plane, namespace, pods[few : few + FEW])
+        if not lost:
+            time.sleep(BACKOFF_SECONDS)
+            plane.api("PATCH", "/api/v1/nodes/n", {"spec": {"unschedulable": False}})
             history.wait_for_bound(namespace, few + 1)
             plane.pause("kube-apiserver")
             time.sleep(1.5)  # longer than the timeout of a request here
             plane.resume("kube-apiserver")
-            creating.join()
-        else:
-            create_pods(plane, namespace, pods[few : few + FEW])
         history.wait_for_bound(namespace, few + FEW)
 
 
