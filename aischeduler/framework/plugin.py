@@ -73,7 +73,9 @@ class AmountFilter(Filter, Protocol):
 
 @runtime_checkable
 class NamingFilter(Filter, Protocol):
-    """A filter that knows the rows that may pass, where the pod names few nodes: other rows need not be read.
+    """A filter that knows the rows that may pass, where the required terms of a pod name few nodes.
+
+    Other rows need not be read. A pod without required terms of node affinity is not asked about.
 
     Source: kube-scheduler's PreFilterResult.
     """

@@ -73,7 +73,7 @@ class Runner:
         Results are kept only for a class that comes a second time: where all pods differ, no kept result is read again.
         A class that names few nodes is judged on these alone.
         """
-        for rule in self._naming_filters:
+        for rule in self._naming_filters if ask.spec.required else ():
             named = rule.named(ask.spec, self.nodes)
             if named is not None:
                 places = rows.searchsorted(named).tolist()

@@ -50,7 +50,7 @@ class NodeAffinityNames:
 
     def named(self, spec: PodSpec, nodes: NodeTable) -> list[int] | None:
         """Return the rows that the terms name, ascending; None where a term names no node, or they name many."""
-        names = _all_named(spec) if spec.required is not None else None
+        names = _all_named(spec)
         return None if names is None or len(names) > FEW_NAMES else _rows_of(names, nodes)
 
     def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:

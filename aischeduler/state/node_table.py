@@ -262,7 +262,7 @@ class NodeTable:
 
     def wanted(self, spec: PodSpec) -> Wanted:
         """Return the requests of a pod of this class, in the form of the table."""
-        return self._wanted.get(spec) or self._wanted.make(spec, self.columns, UNOFFERED, len(self.used))
+        return self._wanted.by_class.get(spec.key) or self._wanted.make(spec, self.columns, UNOFFERED, len(self.used))
 
     def request(self, spec: PodSpec) -> Column:
         """Return the requests of a pod by column; of resources without a column, the largest amount."""

@@ -54,27 +54,24 @@ class WantedRequests:
     """The requests of classes in the form of one table; classes with equal requests share one form."""
 
     def __init__(self) -> None:
-        self._by_class: dict[bytes, Wanted] = {}
+        self.by_class: dict[bytes, Wanted] = {}
+        """Key of a spec -> its requests, where they are made; read at once, because each pod needs it several times."""
         self._by_request: dict[Hashable, Wanted] = {}
-
-    def get(self, spec: PodSpec) -> Wanted | None:
-        """Return the requests of a class; None where they are not made."""
-        return self._by_class.get(spec.key)
 
     def make(self, spec: PodSpec, columns: Mapping[str, int], unoffered: int, width: int) -> Wanted:
         """Return the requests of a class, made as `wanted_of` makes them, and keep them."""
-        if len(self._by_class) >= WANTED_MAX:
-            self._by_class.clear()
+        if len(self.by_class) >= WANTED_MAX:
+            self.by_class.clear()
             self._by_request.clear()
         one = spec.request
         key = (*one.amounts.items(), one.score_cpu_milli, one.score_memory_bytes, one.scored_alone)
         wanted = self._by_request.get(key) or wanted_of(one, columns, unoffered, width)
-        self._by_class[spec.key] = self._by_request[key] = wanted
+        self.by_class[spec.key] = self._by_request[key] = wanted
         return wanted
 
     def forget_unoffered(self) -> None:
         """Drop the requests of a resource that had no column."""
-        self._by_class = {key: one for key, one in self._by_class.items() if one.offered}
+        self.by_class = {key: one for key, one in self.by_class.items() if one.offered}
         self._by_request = {key: one for key, one in self._by_request.items() if one.offered}
 
 
