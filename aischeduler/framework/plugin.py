@@ -1,7 +1,7 @@
 """The protocols of plugins: a plugin is one class with one or more of them.
 
 Invariants:
-- A filter returns a mask over the rows of a view, a score a vector; neither loops over nodes in Python.
+- A filter returns a mask over the rows of a view, a score a vector; neither loops over nodes in Python, a few apart.
 - A plugin reads its arguments only: no clock, no random number, no memory of earlier pods.
 - A `static` plugin reads only labels, taints, cordons and names of nodes, and the rare card types of pools. Its results
   are kept until those change; a live plugin is called again for each row that changed.

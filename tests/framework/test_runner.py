@@ -13,7 +13,7 @@ from aischeduler.framework.runner import Runner
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.model.selectors import Operator, PreferredSchedulingTerm
+from aischeduler.model.selectors import NAME_FIELD, Operator, PreferredSchedulingTerm
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import NodeTable
@@ -23,11 +23,13 @@ from tests.build import a_node, a_pod, a_taint, a_term, expression, on_row, tole
 PLUGINS = default_profile().plugins
 NAMES = [f"n{i}" for i in range(6)]
 ZONES = (PreferredSchedulingTerm(5, a_term(expression("zone", Operator.IN, "a"))),)
+NAMED = tuple(a_term(fields=(expression(NAME_FIELD, Operator.IN, name),)) for name in ("n1", "n3", "gone"))
 SPECS: list[PodSpec] = [
     a_pod(cpu="1", memory="1Gi").spec,
     a_pod(cpu="3", memory="1Gi", gpu=1).spec,
     a_pod(cpu="1", memory="4Gi", node_selector={"zone": "a"}).spec,
     a_pod(cpu="500m", memory="2Gi", preferred=ZONES, tolerations=(tolerates("soft"),)).spec,
+    a_pod(cpu="1", memory="1Gi", required=NAMED, preferred=ZONES).spec,
 ]
 
 
@@ -151,6 +153,7 @@ def look(runner: Runner, table: NodeTable, ask: PlacementRequest, rows: Rows) ->
     fresh = Runner(PLUGINS, table)
     assert best == fresh.best(ask, rows), "at the first look, of which nothing is remembered"
     assert best == fresh.best(ask, rows)
+    assert best == fresh.best_of_few(ask, rows), "on all rows, also for a class that names its nodes"
     assert int(runner.passes(ask.spec, rows).sum()) == (best[1] if best else 0)
     assert int(runner.feasible(ask).sum()) == (best[1] if best else 0)
     if best is None:
@@ -158,6 +161,18 @@ def look(runner: Runner, table: NodeTable, ask: PlacementRequest, rows: Rows) ->
         assert refused == Runner(PLUGINS, table).diagnose(ask, rows)
         assert refused == refused_one_by_one(ask.spec, table)
     return best
+
+
+def test_node_that_a_pod_names_is_taken_only_among_the_rows_that_count() -> None:
+    table = NodeTable()
+    rows = [table.see(a_node(name, cpu="4"))[0] for name in NAMES]
+    runner, ask = (
+        Runner(PLUGINS, table),
+        PlacementRequest(a_pod(cpu="1", required=NAMED).spec, PlacementStrategy.SPREAD),
+    )
+    assert runner.best(ask, np.array(rows, dtype=np.intp)) == (table.rows["n1"], 2)
+    assert runner.best(ask, np.array(rows[2:], dtype=np.intp)) == (table.rows["n3"], 1)
+    assert runner.best(ask, np.array(rows[4:], dtype=np.intp)) is None
 
 
 def test_equal_nodes_are_taken_in_the_order_of_their_names() -> None:

@@ -10,8 +10,12 @@ from aischeduler.framework.runner import normalized
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import PlacementStrategy
+from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import NodeTable
 from tests.build import on_row
+
+OFTEN = 20
+"""More often than `FEW_ROWS` of any filter."""
 
 
 def a_table(*nodes: Node, pods: tuple[Pod, ...] = ()) -> NodeTable:
@@ -24,10 +28,18 @@ def a_table(*nodes: Node, pods: tuple[Pod, ...] = ()) -> NodeTable:
     return table
 
 
+def _often(table: NodeTable, rows: Rows) -> NodeView:
+    """Return a view that has each of these rows so often that a filter judges them as many."""
+    return NodeView(table, np.tile(rows, OFTEN))
+
+
 def passing(rule: Filter, pod: Pod, table: NodeTable) -> list[str]:
-    """Return the names of the nodes that the filter passes, sorted."""
+    """Return the names of the nodes that the filter passes, sorted; each row is judged among few and among many."""
     rows = np.array(sorted(table.rows.values()), dtype=np.intp)
-    mask = rule.filter(pod.spec, NodeView(table, rows))
+    mask, among_many = rule.filter(pod.spec, NodeView(table, rows)), rule.filter(pod.spec, _often(table, rows))
+    assert (mask is None) == (among_many is None)
+    if mask is not None and among_many is not None:
+        assert among_many.tolist() == mask.tolist() * OFTEN
     return sorted(table.names[row] for i, row in enumerate(rows) if mask is None or mask[i])
 
 
