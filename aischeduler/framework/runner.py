@@ -31,7 +31,7 @@ from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.class_views import INFEASIBLE, NO_ROWS, Classes, ClassView
 from aischeduler.state.counted_pods import Counted, Interest
 from aischeduler.state.diagnosis import Diagnosis
-from aischeduler.state.label_index import Mask, Rows
+from aischeduler.state.label_index import Mask, Rows, all_hold
 from aischeduler.state.node_table import NODES_MAX, Column, NodeTable
 from aischeduler.state.requests import requested
 
@@ -86,7 +86,7 @@ class Runner:
         fitting = keys != NO_KEY
         filters = self._cross.prefiltered(ask.spec)
         if filters:
-            fitting &= self._passing_across(filters, NodeView(self.nodes, rows))
+            fitting &= _passing_across(filters, NodeView(self.nodes, rows))
         feasible = int(np.count_nonzero(fitting))
         if not feasible:
             return None
@@ -140,7 +140,7 @@ class Runner:
         """Return a mask over all rows of the table, True where the pod passes every filter."""
         mask: Mask = self._view(ask)[1] != INFEASIBLE
         filters = self._cross.prefiltered(ask.spec)
-        return mask & self._passing_across(filters, NodeView.everywhere(self.nodes)) if filters else mask
+        return mask & _passing_across(filters, NodeView.everywhere(self.nodes)) if filters else mask
 
     def allowed(self, spec: PodSpec, rows: Rows) -> Mask:
         """Return a mask as long as `rows`, True where there is a node and every static filter passes."""
@@ -149,10 +149,8 @@ class Runner:
     def fits(self, spec: PodSpec, rows: Rows) -> Mask:
         """Return a mask as long as `rows`, True where every live filter passes now, cross-row filters included."""
         at = NodeView(self.nodes, rows)
-        mask = _passing(self._live_filters, spec, at)
-        for one in self._cross.prefiltered(spec):
-            mask = mask & one.state.filter(at)
-        return mask
+        mask, filters = _passing(self._live_filters, spec, at), self._cross.prefiltered(spec)
+        return mask & _passing_across(filters, at) if filters else mask
 
     def interest(self, spec: PodSpec) -> Interest:
         """Return what cross-row filters and scores count for a pod of this class, and the terms that it carries."""
@@ -271,12 +269,6 @@ class Runner:
         view.version = nodes.version
         return view, keys
 
-    @staticmethod
-    def _passing_across(filters: list[CrossRowAnswer], at: NodeView) -> Mask:
-        """Return a mask of the rows that pass all of these cross-row filters."""
-        masks = [one.state.filter(at) for one in filters]
-        return masks[0] if len(masks) == 1 else np.logical_and.reduce(masks)
-
     def _outdated(self, view: ClassView, ask: PlacementRequest) -> Rows:
         """Return the rows whose keys are to be written again, sorted; update what depends on labels and taints."""
         nodes = self.nodes
@@ -351,6 +343,11 @@ class Runner:
                 total = total + (raw if score.weight == 1 else raw * score.weight)
         keys: Column = total * SHIFT - self.nodes.ranks().take(at.rows)
         return keys
+
+
+def _passing_across(filters: list[CrossRowAnswer], at: NodeView) -> Mask:
+    """Return a mask of the rows that pass all of these cross-row filters."""
+    return all_hold([one.state.filter(at) for one in filters])
 
 
 def _passing(filters: Sequence[Filter], spec: PodSpec, at: NodeView) -> Mask:

@@ -19,7 +19,7 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.pod_affinity import CarriedKind, PodAffinityTerm
 from aischeduler.state.counted_pods import Counted, SelectedByTerms, selected_by
 from aischeduler.state.domain_counts import DomainCounts, Numbers
-from aischeduler.state.label_index import Mask, Rows
+from aischeduler.state.label_index import Mask, Rows, all_hold
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_counts import PodCounts
 
@@ -117,7 +117,7 @@ class AffinityState:
             masks += (free.take(at.pick(of_row)) for of_row, free in _free(kept_away))
         else:
             masks += (~_taken(by, domains, at) for by, domains in kept_away)
-        return masks[0] if len(masks) == 1 else np.logical_and.reduce(masks or [np.ones(len(at), dtype=np.bool_)])
+        return all_hold(masks or [np.ones(len(at), dtype=np.bool_)])
 
     def resolvable(self, at: NodeView) -> Mask:
         """Return a mask of the rows where the affinity holds: pods that leave do not help it."""
@@ -163,7 +163,7 @@ class AffinityState:
             if first:
                 allowed[:-1] = True
             masks.append(allowed.take(at.pick(domains.of_row)))
-        return masks[0] if len(masks) == 1 else np.logical_and.reduce(masks)
+        return all_hold(masks)
 
     def _among_left(self, at: NodeView, *, claims: bool) -> Mask:
         """Do what `_among` does beside a search, which has removed pods of each row for that row alone."""

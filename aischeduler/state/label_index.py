@@ -5,7 +5,7 @@ Invariants:
 - A mask is built from the set on demand and kept until the set changes.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -28,6 +28,11 @@ FEW_VALUES: Final = 16
 """A requirement of more values reads their rows and keeps no mask of each."""
 
 Value = TypeVar("Value", bound=Hashable)
+
+
+def all_hold(masks: Sequence[Mask]) -> Mask:
+    """Return where all of these masks are True; there must be one at least."""
+    return masks[0] if len(masks) == 1 else np.logical_and.reduce(masks)
 
 
 class RowIndex(Generic[Value]):
