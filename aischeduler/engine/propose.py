@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import held_by
-from aischeduler.engine.freshness import is_fresh
+from aischeduler.engine.freshness import awaits_view, is_fresh
 from aischeduler.engine.machine_groups import group_refused
 from aischeduler.engine.messages import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.nominator import lifted_for, without
@@ -123,8 +123,8 @@ class _Look:
 
     def others_on(self, claims: tuple[Claim, ...], rows: set[int]) -> tuple[str, ...]:
         """Return the other pods that own one of these claims on one of these rows."""
-        others = (claim for claim in claims if claim.owner is not self.record)
-        return tuple(claim.owner.pod.uid for claim in others if not rows.isdisjoint(claim.rows))
+        here = {claim for row in rows for claim in self.cluster.claims.on_row(row)}
+        return tuple(one.owner.pod.uid for one in claims if one in here and one.owner is not self.record)
 
     def message(self, clauses: dict[str, str]) -> str:
         """Return why the pool's nodes refuse the pod, and these clauses; of a unit, the first pod that does not fit."""
@@ -257,8 +257,8 @@ def _keeps(look: _Look, claim: Claim) -> bool:
 def _make_room(look: _Look) -> MakeRoom | Wait | None:
     """Choose victims whose eviction makes room; the pod's own claim does not count already."""
     cluster, record, pool = look.cluster, look.record, look.pool
-    if not len(look.rows):
-        return None
+    if not len(look.rows) or (look.only is not None and awaits_view(cluster, record)):
+        return None  # after the refresh all rows count; until then only free room does
     refusal = may_not_evict(cluster, record)
     if refusal:
         look.clauses[PREEMPTION] = refusal
