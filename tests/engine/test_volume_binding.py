@@ -73,6 +73,7 @@ def bound(session: Session, claim: VolumeClaim, volume: Volume) -> None:
 
 
 def test_pod_goes_where_a_free_volume_is_and_is_bound_once_its_claim_is() -> None:
+    """Case V2 of kube-scheduler."""
     session = a_session("a", "b", "c")
     claim, disk = a_claim(), a_volume("disk", node="b")
     session.tell(VolumeSeen(disk), VolumeClaimSeen(claim))
@@ -86,6 +87,16 @@ def test_pod_goes_where_a_free_volume_is_and_is_bound_once_its_claim_is() -> Non
     assert binds(session.decide(10)) == {}, "the claim is not bound yet"
     bound(session, claim, disk)
     assert binds(session.decide()) == {"p": "b"}
+
+
+def test_reasons_tell_nodes_without_a_free_volume_from_a_full_node_that_has_one() -> None:
+    """Case V2 of kube-scheduler, where the node of the volume is full."""
+    session = a_session("a", "b", "c")
+    session.tell(VolumeSeen(a_volume("disk", node="b")), VolumeClaimSeen(a_claim()))
+    session.see(a_pod("full", cpu="4", node="b"), a_pod("p", claims=(use("data"),)))
+    said = session.decide()
+    assert asked(said) == {}
+    assert reports(said)["p"].startswith(f"0/3 nodes are available: 1 Insufficient cpu, 2 {NO_VOLUME}.")
 
 
 def test_claim_that_is_bound_before_the_answer_comes_binds_nothing_until_then() -> None:

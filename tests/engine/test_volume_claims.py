@@ -47,6 +47,7 @@ def claim(**fields: object) -> VolumeClaimSeen:
     ],
 )
 def test_pod_with_a_claim_that_allows_no_node_waits_and_names_the_claim(told: tuple[Event, ...], why: str) -> None:
+    """Case V1 of kube-scheduler, among others."""
     session = Session(a_node("n"))
     session.tell(*told)
     session.see(a_pod("p", claims=(DATA,)))

@@ -63,6 +63,7 @@ def test_claim_for_one_pod_is_in_use_by_a_pod_of_another_scheduler_and_free_in_a
 
 
 def test_pod_of_higher_priority_evicts_the_user_of_its_claim_for_one_pod_and_no_other_pod() -> None:
+    """Case P25 of kube-scheduler."""
     session = Session(a_node("a", cpu="2"), a_node("b", cpu="2"))
     session.tell(*bound("data", mode=ONE_POD))
     session.see(a_pod("user", claims=(use("data"),), node="b"), a_pod("plain", node="b"), a_pod("x", node="a"))
@@ -144,6 +145,7 @@ def test_pod_goes_to_a_node_without_its_disk_or_evicts_the_pod_that_uses_it() ->
 
 
 def test_node_takes_as_many_volumes_of_a_driver_as_its_csi_node_says_and_a_shared_one_counts_once() -> None:
+    """Case V3 of kube-scheduler."""
     session = Session(a_node("a", cpu="9"), a_node("b", cpu="1"))
     session.tell(*limits(a=2), *bound("x", "y", "z"))
     session.see(a_pod("p", cpu="2", claims=(use("x"),)), a_pod("q", cpu="2", claims=(use("y"),)))

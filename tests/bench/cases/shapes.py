@@ -15,7 +15,9 @@ from tests.objects import Json, pod_object, priority_class_object
 from tests.real.cluster import create_pods
 
 PODS_BY_NODES = {1_000: 3_000, 5_000: 5_000}
-"""Nodes -> the waiting pods; scheduler_perf has as many pods as nodes for most shapes, and more for fast ones."""
+"""Nodes -> the waiting pods; scheduler_perf has as many pods as nodes for most shapes."""
+PLAIN = 10_000
+"""The waiting pods of the plain shape, as in scheduler_perf's SchedulingBasic."""
 BESIDE = 2_000
 ZONES = 3
 OF_PEER = 2.5
@@ -34,7 +36,7 @@ class Shape:
     """One shape: `dress` changes the spec of the pod of this number, given the number of nodes.
 
     `beside` so many other pods wait that never start, which `dress_beside` changes. With `low`, so many pods of low
-    priority fill each node before each run. No more than `pods_max` pods wait, and with `apart` one for each node.
+    priority fill each node before each run. `pods` wait where that is given, and with `apart` one for each node.
     """
 
     name: str
@@ -43,7 +45,7 @@ class Shape:
     beside: int = 0
     dress_beside: Callable[[Json, int, int], None] | None = None
     low: int = 0
-    pods_max: int = 10_000
+    pods: int = 0
     crosses: bool = False
     apart: bool = False
 
@@ -105,7 +107,7 @@ def _gated(spec: Json, number: int, nodes: int) -> None:
 
 
 SHAPES = (
-    Shape("plain", "no rule but resources", _plain),
+    Shape("plain", "no rule but resources", _plain, pods=PLAIN),
     Shape("node-affinity", "two of three zones", _node_affinity),
     Shape("daemon", "each pod names its node", _daemon),
     Shape("affinity", "required affinity, one zone", _pods("podAffinity", ZONE, hard=True), crosses=True),
@@ -123,7 +125,7 @@ SHAPES = (
     Shape("mixed", "plain, node affinity, soft spread and preferred anti-affinity in turn", _mixed),
     Shape("unschedulable", "2,000 pods that never fit wait beside", _plain, beside=BESIDE, dress_beside=_huge),
     Shape("gated", "4,000 gated pods wait beside", _plain, beside=2 * BESIDE, dress_beside=_gated),
-    Shape("preemption", "every node is full of pods of low priority", _high, low=LOW_PER_NODE, pods_max=1_000),
+    Shape("preemption", "every node is full of pods of low priority", _high, low=LOW_PER_NODE, pods=1_000),
 )
 
 
@@ -134,7 +136,7 @@ def cases(shrink: int) -> tuple[Case, ...]:
 
 def _case(shape: Shape, size: int, shrink: int) -> Case:
     nodes = size // shrink
-    pods = min(PODS_BY_NODES[size], shape.pods_max) // shrink
+    pods = (shape.pods or PODS_BY_NODES[size]) // shrink
     pods = min(pods, nodes) if shape.apart else pods
     goals = [Goal("pods/s", OF_PEER, peer=PEER)]
     if shape.crosses and size == max(PODS_BY_NODES):
