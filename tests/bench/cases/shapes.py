@@ -4,14 +4,27 @@ The shapes are those of its own benchmark, scheduler_perf. Where pods wait `besi
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 
-from tests.bench.arena import FLOOD_BY_AIOHTTP, HOST, PEER, SCHEDULER_NAMES, ZONE, Arena, Scene, arena, node_name
+from tests.bench.arena import (
+    FLOOD_BY_AIOHTTP,
+    HOST,
+    PEER,
+    SCHEDULER_NAMES,
+    ZONE,
+    Arena,
+    Scene,
+    arena,
+    node_name,
+    team_of,
+)
 from tests.bench.cases.backlog import BINDING_CPU, SERVER_CPU, run_backlog
-from tests.bench.spec import OURS, Case, Goal, Measure, Measured
-from tests.objects import Json, pod_object, priority_class_object
+from tests.bench.spec import OURS, Case, Goal, Measure, Measured, VoidRunError
+from tests.objects import Json, node_object, pod_object, priority_class_object
 from tests.real.cluster import create_pods
 
 PODS_BY_NODES = {1_000: 3_000, 5_000: 5_000}
@@ -29,6 +42,10 @@ LABELS = {"app": "train"}
 SELECTOR = {"labelSelector": {"matchLabels": LABELS}}
 LOW_PER_NODE = 4
 HIGH = "high"
+HUGE_CPU = "1000"
+CHURN = "churn"
+CHURN_SECONDS = 1.0
+"""How often what churns is created or deleted, as in scheduler_perf's SchedulingWithMixedChurn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +53,8 @@ class Shape:
     """One shape: `dress` changes the spec of the pod of this number, given the number of nodes.
 
     `beside` so many other pods wait that never start, which `dress_beside` changes. With `low`, so many pods of low
-    priority fill each node before each run. `pods` wait where that is given, and with `apart` one for each node.
+    priority fill each node before each run. `pods` wait where that is given, and with `apart` one for each node. With
+    `churn` a node, a Service and a pod of high priority that never fits come and go meanwhile.
     """
 
     name: str
@@ -48,6 +66,7 @@ class Shape:
     pods: int = 0
     crosses: bool = False
     apart: bool = False
+    churn: bool = False
 
 
 def _plain(spec: Json, number: int, nodes: int) -> None:
@@ -99,7 +118,7 @@ def _requests(spec: Json, cpu: str) -> None:
 
 
 def _huge(spec: Json, number: int, nodes: int) -> None:
-    _requests(spec, "1000")
+    _requests(spec, HUGE_CPU)
 
 
 def _gated(spec: Json, number: int, nodes: int) -> None:
@@ -125,6 +144,7 @@ SHAPES = (
     Shape("mixed", "plain, node affinity, soft spread and preferred anti-affinity in turn", _mixed),
     Shape("unschedulable", "2,000 pods that never fit wait beside", _plain, beside=BESIDE, dress_beside=_huge),
     Shape("gated", "4,000 gated pods wait beside", _plain, beside=2 * BESIDE, dress_beside=_gated),
+    Shape("churn", "a node, a Service and a pod that never fits come and go", _plain, pods=PLAIN, churn=True),
     Shape("preemption", "every node is full of pods of low priority", _high, low=LOW_PER_NODE, pods=1_000),
 )
 
@@ -174,10 +194,48 @@ def run_shape(ground: Arena, shape: Shape, pods: int, shrink: int, side: str) ->
     if shape.low:
         others = [ground.fill(shape.low * ground.scene.nodes, side, _low)]
     try:
-        return run_backlog(ground, pods, side)
+        with churning(ground, side) if shape.churn else nullcontext():
+            return run_backlog(ground, pods, side)
     finally:
         for namespace in others:
             ground.delete_pods(namespace)
+
+
+@contextmanager
+def churning(ground: Arena, side: str) -> Iterator[None]:
+    """Create and delete, in turn, what churns, until the end. The node takes no pods: it is gone at any time."""
+    namespace, over = ground.new_namespace(), Event()
+    pod = pod_object(
+        CHURN, namespace=namespace, cpu=HUGE_CPU, priority_class=HIGH, scheduler_name=SCHEDULER_NAMES[side]
+    )
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": CHURN}}
+    service["spec"] = {"selector": {"app": CHURN}, "ports": [{"port": 80}]}
+    taint = {"key": "example.com/churn", "effect": "NoSchedule"}
+    inside = f"/api/v1/namespaces/{namespace}"
+    churned = {
+        "/api/v1/nodes": node_object(CHURN, labels=team_of(0, 1), taints=[taint]),
+        f"{inside}/pods": pod,
+        f"{inside}/services": service,
+    }
+    with ThreadPoolExecutor(1) as threads:
+        churn = threads.submit(_churn, ground, churned, over)
+        try:
+            yield
+        finally:
+            over.set()
+        churn.result()
+
+
+def _churn(ground: Arena, churned: dict[str, Json], over: Event) -> None:
+    """Create these objects, given by the path of their list, or delete them, each second; delete them at the end."""
+    there = False
+    while not over.wait(CHURN_SECONDS) or there:
+        for path, document in churned.items():
+            sent = ("DELETE", f"{path}/{CHURN}", None) if there else ("POST", path, document)
+            answer = ground.plane.api(*sent)
+            if answer.status >= 400:  # a run without churn is not the one that is meant
+                raise VoidRunError(f"{sent[0]} {sent[1]}: {answer.status} {answer.body}")
+        there = not there
 
 
 def _beside(shape: Shape, number: int, namespace: str, side: str) -> Json:
