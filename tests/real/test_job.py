@@ -85,6 +85,7 @@ def test_describe_shows_the_node_of_the_pod(
 ) -> None:
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool=CPU_POOL)])
     wait_for_event(control_plane, history, namespace, "Scheduled", "p")
+    history.wait_for_bound(namespace, 1)  # the watch may be behind the event
     node = history.bound(namespace)["p"]
     described = control_plane.kubectl("describe", "pod", "p", "-n", namespace).stdout
     line = next(line for line in described.splitlines() if "Scheduled " in line and "Normal" in line)
