@@ -40,6 +40,7 @@ def test_gang_preempts_a_whole_gang_of_lower_priority(stage: Stage) -> None:
     labelled(stage, "high", 2, priority=10)
     start_together(stage, "high-0", "high-1")
     stage.evicts("low-0", "low-1")
+    stage.until(lambda: len(stage.events("low-0", "Preempted")) == 1)
     (note,) = stage.events("low-0", "Preempted")
     assert "its priority is higher than this pod's" in note
 
