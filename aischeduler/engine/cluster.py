@@ -18,7 +18,7 @@ from aischeduler.engine.announcements import Announcements
 from aischeduler.engine.counters import Counters
 from aischeduler.engine.deferred_work import DeferredWork, Freshness, UnknownPools, Versions
 from aischeduler.engine.pod_classes import DividedSpecs
-from aischeduler.engine.pod_counting import count_again, interest_of, pods_on_rows
+from aischeduler.engine.pod_counting import count_again, interest_of, interest_of_another, pods_on_rows
 from aischeduler.engine.pod_profiles import ProfiledSpecs
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.reservations import Reservations
@@ -165,13 +165,11 @@ class Cluster:
 
     def request_of(self, record: PodRecord, pool: str) -> PlacementRequest | UnitRequest:
         """Return the placement request of a pod, or of the unit that it leads, in this pool."""
-        unit = record.leads
-        return self.ask(record.pod.spec, pool) if unit is None else self.unit_request(unit, pool)
+        return self.ask(record.pod.spec, pool) if record.leads is None else self.unit_request(record.leads, pool)
 
     def total(self, record: PodRecord) -> PodSpec:
         """Return a spec with the requests of a pod, or of the required pods of the unit that it leads."""
-        unit = record.leads
-        return record.pod.spec if unit is None else self.unit_request(unit, record.home).total
+        return record.pod.spec if record.leads is None else self.unit_request(record.leads, record.home).total
 
     def gate_of(self, pod: Pod) -> str:
         """Return why a gate holds the pod; empty where none does."""
@@ -221,14 +219,15 @@ class Cluster:
     def enroll(self, record: PodRecord) -> None:
         """Add a new record."""
         pod = record.pod
-        interest, unit = interest_of(self, pod), self.unit_name(pod)  # first: a plugin may raise
+        unit, ours = self.unit_name(pod), self.ours(pod)  # first: a plugin may raise
+        interest = self.runner.interest(pod.spec) if ours else interest_of_another(pod)
         self.records[pod.uid] = record
         self.units.join(record, unit)
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record
-        if pod.volume_claims and self.ours(pod):
+        if ours and pod.spec.volumes is not None and pod.volume_claims:
             self.storage.use(record)
-        if interest or self.ours(pod):
+        if ours or interest:
             self.nodes.pod_counts.use(pod.spec, interest)
 
     def strike(self, record: PodRecord) -> None:
@@ -238,7 +237,7 @@ class Cluster:
         del self.records[pod.uid]
         change_state(record, Transition.GONE)
         self.units.leave(record)
-        if interest or self.ours(pod):
+        if self.ours(pod) or interest:
             self.nodes.pod_counts.disuse(pod.spec, interest)
         self._unname(pod)
         self.unknown_pools.missing.pop(pod.uid, None)
@@ -258,7 +257,8 @@ class Cluster:
         if unit != (record.unit.name if record.unit is not None else ""):
             self.units.leave(record)
             self.units.join(record, unit)
-        self.units.renamed(record, before)
+        if record.unit is not None:
+            self.units.renamed(record, before)
         if changed and (new or old or self.ours(pod)):
             self.nodes.pod_counts.use(pod.spec, new)
             self.nodes.pod_counts.disuse(before.spec, old)

@@ -134,7 +134,9 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
         stop_waiting(cluster, record, now)
         cluster.rename(record, pod)
         _count(cluster, record)
-    elif record.row != cluster.nodes.rows.get(pod.node_name) or record.assigned.spec.own_key != pod.spec.own_key:
+    elif record.row != cluster.nodes.rows.get(pod.node_name) or (
+        record.counted is not pod.spec and record.assigned.spec.own_key != pod.spec.own_key
+    ):
         free_room(cluster, record)
         cluster.rename(record, pod)
         _count(cluster, record)
@@ -143,7 +145,8 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
     cluster.unsettled.pop(pod.uid, None)
     cluster.reservations.end_delay(pod.uid)
     change_state(record, Transition.SHOWN)
-    cluster.units.shown(record)
+    if record.unit is not None:
+        cluster.units.shown(record.unit)
     if pod.terminating:
         terminates(cluster, record, now)
 

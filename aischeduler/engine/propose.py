@@ -111,8 +111,10 @@ class _Look:
     def uncompared(self, found: tuple[int, int] | UnitPlacement) -> Wait | None:
         """Return that the pod waits because the nodes that fit cannot be compared; None where they can."""
         unscored = self.record.pod.spec.unscored
+        if not unscored:
+            return None
         several = not isinstance(found, UnitPlacement) and found[1] > 1
-        return Wait(WaitFor.BACKOFF, unscored, self.search()) if unscored and several else None
+        return Wait(WaitFor.BACKOFF, unscored, self.search()) if several else None
 
     def split(self, pods: tuple[AssignedPod, ...]) -> tuple[Placement, tuple[Placement, ...]]:
         """Return the placement of the lead, and those of the other pods of its unit."""

@@ -19,7 +19,7 @@ from aischeduler.framework.plugin import (
     PreScoreState,
 )
 from aischeduler.model.pod import PodSpec
-from aischeduler.state.counted_pods import Interest
+from aischeduler.state.counted_pods import NO_INTEREST, Interest
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
 
@@ -98,7 +98,7 @@ class CrossRows:
     def _interest(self, spec: PodSpec) -> Interest:
         counts = tuple(dict.fromkeys(by for rule in self._plugins.cross_row for by in rule.counts(spec)))
         scored = tuple(dict.fromkeys(by for rule in self._plugins.cross_scores for by in rule.scored(spec)))
-        return Interest(counts, scored, spec.pod_affinity.carried)
+        return Interest(counts, scored, spec.pod_affinity.carried) or NO_INTEREST
 
     def _filters_of(self, spec: PodSpec) -> tuple[CrossRowFilter, ...]:
         """Return the filters that may apply to this class."""

@@ -325,10 +325,10 @@ class Runner:
         return total
 
     def _score(self, keys: Column, static: Mask, ask: PlacementRequest, rows: Rows) -> None:
-        """Write the keys of these rows."""
+        """Write the keys of these rows, of which there is at least one."""
         at = NodeView(self.nodes, rows)
         feasible = static.take(rows) & _passing(self._live_filters, ask.spec, at)
-        if np.count_nonzero(feasible) < len(rows):
+        if not feasible[feasible.argmin()]:  # a fifth of the time of `all`
             keys[rows] = INFEASIBLE
             at = NodeView(self.nodes, rows[feasible])
         if len(at):

@@ -76,10 +76,9 @@ def gang_parts(labels: Labels, owners: Iterable[OwnerReference]) -> GangParts | 
 def gang_claim(document: PodDocument, labels: Labels, parts: GangParts | None, owners: GangOwners) -> GangClaim | None:
     """Return the claim of a pod; None where it names no gang."""
     annotations = document.metadata.annotations or _NO_ANNOTATIONS
-    named = [
-        *_named_groups(document, annotations, parts),
-        *(_owners(document, annotations, parts, owners) if parts is not None and parts.job else ()),
-    ]
+    named = _named_groups(document, annotations, parts)
+    if parts is not None and parts.job and (asking := _asking_owner(document, annotations, parts, owners)) is not None:
+        named.append(asking)
     if not named:
         return None
     namespace = document.metadata.namespace
@@ -100,26 +99,28 @@ def gang_claim(document: PodDocument, labels: Labels, parts: GangParts | None, o
 
 def _named_groups(
     document: PodDocument, annotations: PodAnnotations, parts: GangParts | None
-) -> Iterable[tuple[GangSource, str]]:
-    """Yield the gangs that the pod names itself, in the order of `GangSource`."""
+) -> list[tuple[GangSource, str]]:
+    """Return the gangs that the pod names itself, in the order of `GangSource`."""
+    named: list[tuple[GangSource, str]] = []
     native = document.spec.scheduling_group
     if native is not None and native.pod_group_name:
-        yield GangSource.NATIVE, native.pod_group_name
+        named.append((GangSource.NATIVE, native.pod_group_name))
     elif (ref := document.spec.workload_ref) is not None and ref.name and ref.pod_group:
-        yield GangSource.NATIVE, gang_name(ref.name, ref.pod_group, ref.pod_group_replica_key or "")
+        named.append((GangSource.NATIVE, gang_name(ref.name, ref.pod_group, ref.pod_group_replica_key or "")))
     if parts is not None and parts.pod_group:
-        yield GangSource.COSCHEDULING, parts.pod_group
+        named.append((GangSource.COSCHEDULING, parts.pod_group))
     volcano = annotations.volcano_group or annotations.older_volcano_group
     if volcano:
-        yield GangSource.VOLCANO, volcano
+        named.append((GangSource.VOLCANO, volcano))
     if parts is not None and parts.labelled:
-        yield GangSource.LABELS, parts.labelled
+        named.append((GangSource.LABELS, parts.labelled))
+    return named
 
 
-def _owners(
+def _asking_owner(
     document: PodDocument, annotations: PodAnnotations, parts: GangParts, owners: GangOwners
-) -> Iterable[tuple[GangSource, str]]:
-    """Yield the JobSet and the Job of the pod that ask for a gang, or may do so.
+) -> tuple[GangSource, str] | None:
+    """Return the JobSet or the Job of the pod that asks for a gang, or may do so.
 
     An annotation of the pod itself comes from the template of its JobSet, or of its Job where there is no JobSet.
     """
@@ -128,11 +129,11 @@ def _owners(
     if parts.job_set:
         key = GangKey(GangSource.JOB_SET, namespace, parts.job_set)
         if asks or owners.asks(key, "", pending=pending):
-            yield GangSource.JOB_SET, parts.job_set
-            return
+            return GangSource.JOB_SET, parts.job_set
     key = GangKey(GangSource.JOB, namespace, parts.job)
     if (asks and not parts.job_set) or owners.asks(key, parts.job_uid, pending=pending):
-        yield GangSource.JOB, parts.job
+        return GangSource.JOB, parts.job
+    return None
 
 
 @lru_cache(maxsize=SAID_MAX)

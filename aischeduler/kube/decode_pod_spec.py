@@ -29,7 +29,6 @@ from aischeduler.kube.api_types import (
     SpreadPart,
     TolerationPart,
 )
-from aischeduler.kube.decode_constraints import unsupported_constraints
 from aischeduler.kube.decode_features import needed_features
 from aischeduler.kube.decode_gang import GangParts, gang_parts
 from aischeduler.kube.decode_images import image_volumes, pod_images
@@ -66,7 +65,7 @@ from aischeduler.model.selectors import (
     node_requirement,
 )
 from aischeduler.model.topology_spread import TopologySpreadConstraint
-from aischeduler.model.unsupported_constraints import Constraint
+from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
 
 QUOTED_MAX: Final = 40
 """The most characters of a value that a message quotes."""
@@ -79,6 +78,8 @@ T = TypeVar("T")
 LabelsAndOwner = tuple[Labels, bool, GangParts | None, str]
 """The labels of a pod, whether a DaemonSet controls it, what both say of its gang, and its controller (`Pod`)."""
 _SEPARATOR = b"\0"
+_RESOURCE_CLAIMS: Final = (Constraint(ConstraintKind.RESOURCE_CLAIM, "spec.resourceClaims"),)
+"""The constraint of kube-scheduler's DynamicResources, which no plugin checks."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -102,9 +103,9 @@ class SpecCache:
 
         `metadata` counts for spread constraints, and for annotations that say where the pod may run.
         """
-        grant = granted(spec, status)
-        constraints = unsupported_constraints(spec)
-        key = _bytes_key(spec, grant, constraints)
+        grant = granted(status) if spec.node_name and status is not None else NOTHING_GRANTED
+        volumes_count = decides(spec.volumes)
+        key = _bytes_key(spec, grant, image_volumes(spec.volumes) if volumes_count else ())
         if spec.topology_spread_constraints:
             parts = (key, b"spread", spec.topology_spread_constraints, metadata.namespace.encode(), metadata.labels)
             key = _SEPARATOR.join(parts)
@@ -118,9 +119,9 @@ class SpecCache:
         found = self._specs.get(key)
         if found is None:
             reader = _Reader(read_wishes(metadata.annotations))
-            read = reader.spec(spec, constraints, metadata, self._request(spec, grant))
+            read = reader.spec(spec, metadata, self._request(spec, grant))
             found = _keep(self._specs, SPECS_MAX, key, read)
-        return _with_volumes(found, spec, metadata) if decides(spec.volumes) else found
+        return _with_volumes(found, spec, metadata) if volumes_count else found
 
     def _request(self, spec: PodSpecPart, grant: Granted) -> ReadRequest:
         if grant is not NOTHING_GRANTED:
@@ -172,20 +173,23 @@ def _owners(raw: Raw) -> list[OwnerReference]:
         return []
 
 
-def _bytes_key(spec: PodSpecPart, found: Granted, constraints: tuple[Constraint, ...]) -> bytes:
-    """Join all bytes that matter; JSON has no zero byte, so no two specs share a key."""
+def _bytes_key(spec: PodSpecPart, found: Granted, images: Iterable[str]) -> bytes:
+    """Join all bytes that matter, with the images of volumes; JSON has no zero byte, so no two specs share a key."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else ABSENT
     parts: list[Raw | bytes] = [spec.resources, spec.overhead, spec.node_selector, affinity, spec.tolerations]
-    for container in spec.containers or ():
-        parts += (container.resources, container.ports, container.image)
-    for container in spec.init_containers or ():
-        kind = b"sidecar" if container.restart_policy == ALWAYS else b"init"
-        parts += (kind, container.resources, container.ports, container.image)
-    parts += granted_key(spec, found)
-    parts += [b"image " + name.encode() for name in image_volumes(spec.volumes)]
-    parts += [b"needs " + name.encode() for name in needed_features(spec)]
-    if constraints:
-        parts += [b"unsupported", *(one.field.encode() for one in constraints)]
+    for one in spec.containers or ():
+        parts += (one.resources, one.ports, one.image, one.restart_policy_rules)
+    for one in spec.init_containers or ():
+        kind = b"sidecar" if one.restart_policy == ALWAYS else b"init"
+        parts += (kind, one.resources, one.ports, one.image, one.restart_policy_rules)
+    if found is not NOTHING_GRANTED:
+        parts += granted_key(spec, found)
+    for name in images:
+        parts.append(b"image " + name.encode())
+    if spec.host_network and spec.host_users is False:
+        parts.append(b"users of the host network")
+    if spec.resource_claims:
+        parts.append(b"unsupported")
     return _SEPARATOR.join(parts)
 
 
@@ -211,7 +215,6 @@ class _Reader(PartReader):
     def spec(
         self,
         part: PodSpecPart,
-        constraints: tuple[Constraint, ...],
         metadata: PodMetadata,
         asked: ReadRequest,
     ) -> PodSpec:
@@ -229,7 +232,7 @@ class _Reader(PartReader):
             host_ports=self._host_ports(part),
             invalid=self.problem,
             unscored=unscored,
-            unsupported_constraints=constraints,
+            unsupported_constraints=_RESOURCE_CLAIMS if part.resource_claims else (),
             pod_affinity=pods,
             topology_spread=spread,
             spread_preferences=evenness,

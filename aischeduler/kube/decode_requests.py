@@ -61,9 +61,9 @@ class _Condition(Struct, gc=False):
     reason: str | None = None
 
 
-def granted(spec: PodSpecPart, status: PodStatus | None) -> Granted:
-    """Return what counts of the status; nothing does before the pod is on a node."""
-    if not spec.node_name or status is None:
+def granted(status: PodStatus) -> Granted:
+    """Return what counts of the status of a pod on its node."""
+    if not (status.container_statuses or status.init_container_statuses or status.resources):
         return NOTHING_GRANTED
     statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
     containers = tuple(one for one in statuses if _given(one.resources))
@@ -76,8 +76,6 @@ def granted(spec: PodSpecPart, status: PodStatus | None) -> Granted:
 
 def granted_key(spec: PodSpecPart, found: Granted) -> list[Raw | bytes]:
     """Return the bytes of the grant, for the key of a spec."""
-    if found is NOTHING_GRANTED:
-        return []
     parts: list[Raw | bytes] = [b"infeasible" if found.infeasible else b"granted", found.allocated, found.resources]
     for one in found.containers:
         parts += (b"granted " + one.name.encode(), one.allocated_resources, one.resources)

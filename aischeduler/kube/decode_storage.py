@@ -1,7 +1,7 @@
 """Convert the API objects of storage, and the volumes of pods, to model types.
 
 Invariants:
-- A pod whose volumes decide nothing costs a few searches in bytes: its volumes are not decoded.
+- A pod whose volumes decide nothing costs one look at their kinds.
 - A part that the API server would not have stored never raises: a selector that cannot be read selects nothing, an
   amount that cannot be read counts as zero.
 
@@ -29,6 +29,7 @@ from aischeduler.kube.storage_types import (
     DiskPart,
     Quantity,
     VolumeDocument,
+    VolumeKindPart,
     VolumePart,
     VolumeSpecPart,
 )
@@ -59,11 +60,11 @@ LOST: Final = "Lost"
 WAITS: Final = "WaitForFirstConsumer"
 NOTHING: Final = LabelSelector((Requirement("", Operator.EXISTS),))
 """A selector that no labels match: none has an empty key."""
-_CLAIM: Final = b"olumeClaim"  # of persistentVolumeClaim, and of the volumeClaimTemplate of an ephemeral volume
-_MARKS: Final = (_CLAIM, *(f'"{kind}"'.encode() for kind in DiskKind))
 _NO_ANNOTATIONS: Final = ClassAnnotations()
 _NO_CLAIM: Final = ClaimSpecPart()
 _NO_VOLUME: Final = VolumeSpecPart()
+_NEUTRAL: Final = VolumeKindPart()
+_read_kinds: Final = msgspec.json.Decoder(list[VolumeKindPart] | None).decode
 _FIELDS: Final = {
     DiskKind.GCE_PD: "gce_persistent_disk",
     DiskKind.EBS: "aws_elastic_block_store",
@@ -77,9 +78,14 @@ _FIELDS: Final = {
 
 
 def decides(volumes: Raw) -> bool:
-    """Return whether the volumes of a pod may decide where it runs; those of almost every pod do not."""
-    text = bytes(volumes)
-    return bool(text) and any(mark in text for mark in _MARKS)
+    """Return whether the volumes of a pod, or their images, may count for where it runs; almost no pod has such."""
+    if not volumes:
+        return False
+    try:
+        kinds = _read_kinds(volumes)
+    except UNREADABLE:
+        return True
+    return kinds is not None and kinds.count(_NEUTRAL) != len(kinds)
 
 
 def pod_volumes(namespace: str, pod: str, volumes: Raw) -> PodVolumes | None:

@@ -43,7 +43,8 @@ class GangOwners:
         self.workloads = Workloads()
         self.plain_jobs: set[str] = set()
         self.listed: dict[GangSource, Callable[[], bool]] = {}
-        self._known: dict[GangSource, dict[str, Known]] = {GangSource.JOB: {}, GangSource.JOB_SET: {}}
+        self._jobs: dict[str, Known] = {}
+        self._job_sets: dict[str, Known] = {}
         self._awaited: dict[GangKey, float | None] = {}
         """Gangs of unknown owners -> when `overdue` first found them; None before."""
         self._released: OrderedDict[GangKey, None] = OrderedDict()
@@ -52,10 +53,10 @@ class GangOwners:
         """Say whether a pod with this owner has a claim; `uid` is that of a Job, empty for a JobSet."""
         if uid in self.plain_jobs:
             return False
-        known = self._known[key.source].get(uid or str(key))
+        known = self._jobs.get(uid) if uid else self._job_sets.get(str(key))
         if known is not None:
             return known.asks
-        if not pending:
+        if not pending or not self.listed:
             return False
         if key in self._released:
             return True
@@ -67,7 +68,7 @@ class GangOwners:
 
     def seen(self, gang: Gang, *, asks: bool) -> GangSeen | None:
         """Record an owner as it is now; return what the engine needs to know."""
-        owners, owner = self._known[gang.key.source], _owner(gang.key, gang.uid)
+        owners, owner = self._owner(gang.key, gang.uid)
         before = owners.get(owner)
         awaited, released = gang.key in self._awaited, gang.key in self._released
         self._awaited.pop(gang.key, None)
@@ -87,7 +88,7 @@ class GangOwners:
     def gone(self, key: GangKey, uid: str) -> GangGone | None:
         """Forget a deleted owner, unless another one of its name is known; return what the engine needs to know."""
         self.plain_jobs.discard(uid)
-        owners, owner = self._known[key.source], _owner(key, uid)
+        owners, owner = self._owner(key, uid)
         before = owners.get(owner)
         if before is None or before.uid != uid:
             return None
@@ -111,6 +112,5 @@ class GangOwners:
             events.append(GangGone(self._released.popitem(last=False)[0]))
         return events
 
-
-def _owner(key: GangKey, uid: str) -> str:
-    return uid if key.source is GangSource.JOB else str(key)
+    def _owner(self, key: GangKey, uid: str) -> tuple[dict[str, Known], str]:
+        return (self._jobs, uid) if key.source is GangSource.JOB else (self._job_sets, str(key))

@@ -137,6 +137,21 @@ class ClaimSourcePart(Struct, rename="camel", gc=False):
     claim_name: str = ""
 
 
+class VolumeKindPart(Struct, rename="camel", gc=False):
+    """A volume of a pod, as far as its kind counts for where the pod runs; equal to an empty one if it does not."""
+
+    persistent_volume_claim: Present | None = None
+    ephemeral: Present | None = None
+    image: Present | None = None
+    gce_persistent_disk: Present | None = None
+    aws_elastic_block_store: Present | None = None
+    iscsi: Present | None = None
+    rbd: Present | None = None
+    azure_disk: Present | None = None
+    cinder: Present | None = None
+    portworx_volume: Present | None = None
+
+
 class VolumePart(Struct, rename="camel", gc=False):
     """A volume of a pod, as far as it decides where the pod may run."""
 

@@ -32,7 +32,7 @@ class ImageLocality:
 
     def prefers(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the nodes differ in score: most images are small, or on all nodes."""
-        sums = _sums(spec, nodes)
+        sums = _sums(spec, nodes) if spec.images else None
         if sums is None or sums.most <= LEAST_BYTES:
             return False
         return _scaled(sums.least, spec) != _scaled(sums.most, spec)

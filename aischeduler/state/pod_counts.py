@@ -18,7 +18,14 @@ from aischeduler.model.pod_affinity import CarriedKind, CarriedTerm
 from aischeduler.model.selectors import Labels, LabelSelector
 from aischeduler.model.topology_spread import PodSelector
 from aischeduler.state.carried_terms import EVERY_NAMESPACE, CarriedTerms
-from aischeduler.state.counted_pods import Counted, Interest, SelectedByTerms, depends_on_namespace, is_counted
+from aischeduler.state.counted_pods import (
+    NO_INTEREST,
+    Counted,
+    Interest,
+    SelectedByTerms,
+    depends_on_namespace,
+    is_counted,
+)
 from aischeduler.state.domain_counts import DomainCounts
 from aischeduler.state.groups import SelectorIndex, required_label
 from aischeduler.state.label_index import LabelIndex, Mask, Rows
@@ -164,7 +171,10 @@ class PodCounts:
     def use(self, spec: PodSpec, interest: Interest) -> None:
         """Note that one more pod has this spec, and count what it is interested in."""
         self._specs[spec.key] += 1
-        self.terms.watch(spec)
+        if spec.namespace is not None:
+            self.terms.watch(spec)
+        if interest is NO_INTEREST:
+            return
         for by in _each(interest):
             count = self._counts.get(by) or self._begin(by)
             count.users += 1

@@ -63,15 +63,14 @@ class Units:
             self.stale[record.unit.name] = record.unit
 
     def renamed(self, record: PodRecord, before: Pod) -> None:
-        """Note that a pod was `before`; what the scheduler itself writes of it does not count."""
+        """Note that a pod of a unit was `before`; what the scheduler itself writes of it does not count."""
         pod = record.pod
-        if record.unit is not None and pod != replace(
+        if pod != replace(
             before, node_name=pod.node_name, nominated_node=pod.nominated_node, said_to_wait=pod.said_to_wait
         ):
             self.touch(record)
 
-    def shown(self, record: PodRecord) -> None:
-        """Note that the watch shows a pod on its node."""
-        unit = record.unit
-        if unit is not None and not unit.started and not unit.binds:
+    def shown(self, unit: Unit) -> None:
+        """Note that the watch shows a pod of this unit on its node."""
+        if not unit.started and not unit.binds:
             self.stale[unit.name] = unit
