@@ -104,7 +104,7 @@ class CrossRows:
         """Return the filters that may apply to this class."""
         _make_place(self._filters)
         every = self._plugins.cross_row
-        found = tuple(rule for rule in every if not _by_class(rule) or rule.applies(spec, self._nodes))
+        found = tuple(rule for rule in every if not _by_class(rule, spec) or rule.applies(spec, self._nodes))
         self._filters[spec.key] = found
         return found
 
@@ -112,13 +112,14 @@ class CrossRows:
         """Return the scores by which rows may differ for this class."""
         _make_place(self._scores)
         every = self._plugins.cross_scores
-        found = tuple(rule for rule in every if not _by_class(rule) or rule.prefers(spec, self._nodes))
+        found = tuple(rule for rule in every if not _by_class(rule, spec) or rule.prefers(spec, self._nodes))
         self._scores[spec.key] = found
         return found
 
 
-def _by_class(rule: CrossRowFilter | CrossRowScore) -> bool:
-    return bool(getattr(rule, "by_class", False))
+def _by_class(rule: CrossRowFilter | CrossRowScore, spec: PodSpec) -> bool:
+    said = getattr(rule, "by_class", False)
+    return bool(said(spec) if callable(said) else said)
 
 
 def _make_place(kept: dict[bytes, Any]) -> None:

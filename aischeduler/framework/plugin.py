@@ -115,8 +115,8 @@ class CrossRowFilter(Protocol):
 
     It counts assigned pods by `counts`; what it returns changes only with these counts, with labels, taints and pools
     of nodes, and for a pod with volumes with the version of `NodeTable.storage`. Nothing of it is kept with the results
-    of other filters. With an attribute `by_class` that is True, `applies` reads the class of the pod alone: it is asked
-    once per class.
+    of other filters. With an attribute `by_class` that is True, or a method of this name that returns True for a class,
+    `applies` reads the class of the pod alone: it is asked once per class.
     """
 
     name: str
@@ -145,7 +145,7 @@ class CrossRowScore(Protocol):
     """A score whose value for a row depends on other rows: on pods there, or on which rows fit.
 
     It reads the counts of `scored`, and is asked in each call: nothing of it is kept with the results of other scores.
-    With an attribute `by_class` that is True, `prefers` reads the class of the pod alone: it is asked once per class.
+    With an attribute or a method `by_class` as that of `CrossRowFilter`, `prefers` is asked once per class.
     """
 
     name: str

@@ -18,6 +18,7 @@ from aischeduler.model.images import ImageId, NodeImage, image_id, normalized_im
 IMAGES_MAX: Final = 20_000
 """How many distinct images of nodes are kept decoded."""
 _IMAGE: Final = b'"image"'
+_read_parts: Final = msgspec.json.Decoder(list[Raw] | None).decode
 
 
 class _Image(Struct, rename="camel", gc=False):
@@ -62,11 +63,11 @@ def node_images(raw: Raw) -> tuple[NodeImage, ...]:
     if not raw:
         return ()
     try:
-        parts = msgspec.json.decode(raw, type=list[Raw] | None) or []
+        parts = _read_parts(raw) or []
     except UNREADABLE:
         return ()
-    found = (_node_image(bytes(part)) for part in parts)
-    return tuple(image for image in found if image is not None)
+    found = map(_node_image, map(bytes, parts))
+    return tuple([image for image in found if image is not None])
 
 
 @lru_cache(maxsize=IMAGES_MAX)

@@ -30,9 +30,13 @@ class ImageLocality:
     name = "ImageLocality"
     weight = 1
 
+    def by_class(self, spec: PodSpec) -> bool:
+        """Return whether the pod has no image, so that no change of the nodes matters."""
+        return not spec.images
+
     def prefers(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the nodes differ in score: most images are small, or on all nodes."""
-        sums = _sums(spec, nodes) if spec.images else None
+        sums = _sums(spec, nodes)
         if sums is None or sums.most <= LEAST_BYTES:
             return False
         return _scaled(sums.least, spec) != _scaled(sums.most, spec)

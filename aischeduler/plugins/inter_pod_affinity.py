@@ -48,11 +48,14 @@ class InterPodAffinity:
         self._hard_weight = hard_weight
         self._ignores_preferences = ignores_preferences
 
+    def by_class(self, spec: PodSpec) -> bool:
+        """Return whether no other pod's term can select the class: it has no namespace while there never was a term."""
+        return spec.namespace is None
+
     def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the pod has required terms, or a pod objects to it."""
         own = spec.pod_affinity
-        selectable = spec.namespace is not None  # while there never was a term, no class has a namespace
-        return bool(own.required or own.anti_required or (selectable and nodes.pod_counts.objecting(spec)))
+        return bool(own.required or own.anti_required or nodes.pod_counts.objecting(spec))
 
     def counts(self, spec: PodSpec) -> tuple[Counted, ...]:
         """Return the pods that the required terms select."""
