@@ -121,6 +121,8 @@ def _found_by_bounds(cluster: Cluster, record: PodRecord, rows: Rows) -> Candida
 
 def _seen(cluster: Cluster, record: PodRecord) -> tuple[int, ...]:
     """Return the versions of all that filters read for a pod, or for the unit that it leads."""
+    if record.unit is None:
+        return cluster.nodes.version_for(record.pod.spec)
     return tuple(number for one in record.together for number in cluster.nodes.version_for(one.pod.spec))
 
 

@@ -202,7 +202,7 @@ class Runner:
                 lasting[at.rows] = ~rule.state.resolvable(at)
             elif rule.static:
                 lasting[at.rows] = True
-            elif isinstance(rule, AmountFilter):
+            elif rule in self._amount_filters:  # a check against the protocol is slow
                 for resource, amount in spec.request.amounts.items():
                     short = at.allocatable[self.nodes.column(resource)] < requested(amount)
                     lasting[at.rows[short]] = True

@@ -222,7 +222,7 @@ class NodeTable:
 
     def version_for(self, spec: PodSpec) -> tuple[int, int]:
         """Return the version of all that filters read for a pod of this class."""
-        return self.version, self.storage.version if spec.volumes is not None else 0
+        return self._changes.version, self.storage.version if spec.volumes is not None else 0
 
     def changed_since(self, version: int) -> list[int] | None:
         """Return the rows that changed after this version, ascending; None where the changes are no longer kept."""
