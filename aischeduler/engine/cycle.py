@@ -29,9 +29,7 @@ from aischeduler.model.proposal import (
     NO_SEARCH,
     Borrow,
     Hold,
-    LenderRefusal,
     MakeRoom,
-    NoLender,
     Place,
     Placement,
     Proposal,
@@ -322,8 +320,5 @@ def _count_borrowing(tried: Attempt, proposal: Proposal) -> None:
     counters, home = tried.cluster.counters, tried.record.home
     for found in proposal.search.lenders:
         counters.borrow_attempts[home] += 1
-        for _, refusal in found.refused:
-            if refusal is not LenderRefusal.VISITED:
-                counters.borrow_refusals[home, refusal] += 1
-        if isinstance(found, NoLender) and found.home is not None:
-            counters.borrow_refusals[home, found.home] += 1
+        for refusal, pools in found.refusals.items():
+            counters.borrow_refusals[home, refusal] += pools

@@ -66,8 +66,7 @@ def gang_now(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> Gang | N
 
 def note_whole(cluster: Cluster, unit: Unit | None) -> None:
     """Note that a unit has started, before one of its pods leaves a node."""
-    policy = cluster.profile.unit_policy
-    if policy is None or unit is None or unit.started:
+    if unit is None or unit.started or (policy := cluster.profile.unit_policy) is None:
         return
     records = sorted(unit.members.values(), key=lambda record: record.pod.uid)
     gang = policy.gang_of(tuple(record.pod for record in records), cluster.gangs)

@@ -125,7 +125,7 @@ class _Look:
 
     def others_on(self, claims: tuple[Claim, ...], rows: set[int]) -> tuple[str, ...]:
         """Return the other pods that own one of these claims on one of these rows."""
-        here = {claim for row in rows for claim in self.cluster.claims.on_row(row)}
+        here = self.cluster.claims.on_rows(rows)
         return tuple(one.owner.pod.uid for one in claims if one in here and one.owner is not self.record)
 
     def message(self, clauses: dict[str, str]) -> str:

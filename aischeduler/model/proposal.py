@@ -6,6 +6,7 @@ Invariants:
 - Values of every attempt are structs, which take a fifth of the time of a dataclass to make.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -59,22 +60,33 @@ class Lender:
         """The pools whose own pods wait for the room."""
         return _blocked(self.refused)
 
+    @property
+    def refusals(self) -> Counter[LenderRefusal]:
+        """How many pools refused, by reason."""
+        return _counted(self.refused)
+
 
 @dataclass(frozen=True)
 class NoLender:
     """No pool lends: `refused` has the reasons by pool.
 
-    `home` is set where the home pool may not borrow at all; `resource` is the one that its borrowingLimit excludes.
+    `home` is set where the home pool may not borrow at all; `resource` is the one that its borrowingLimit excludes. All
+    pods of a class get the same value, so what is read of it is computed once.
     """
 
     refused: tuple[tuple[str, LenderRefusal], ...]
     home: LenderRefusal | None = None
     resource: str = ""
 
-    @property
+    @cached_property
     def blocked(self) -> tuple[str, ...]:
         """The pools whose own pods wait for the room."""
         return _blocked(self.refused)
+
+    @cached_property
+    def refusals(self) -> Counter[LenderRefusal]:
+        """How many pools refused, by reason; the home pool counts where it may not borrow."""
+        return _counted(self.refused) + Counter(() if self.home is None else (self.home,))
 
     @cached_property
     def message(self) -> str:
@@ -194,6 +206,10 @@ Proposal = Place | MakeRoom | Borrow | Wait | Hold
 
 def _blocked(refused: tuple[tuple[str, LenderRefusal], ...]) -> tuple[str, ...]:
     return tuple(name for name, refusal in refused if refusal is LenderRefusal.HOME_PODS)
+
+
+def _counted(refused: tuple[tuple[str, LenderRefusal], ...]) -> Counter[LenderRefusal]:
+    return Counter(refusal for _, refusal in refused if refusal is not LenderRefusal.VISITED)
 
 
 def _names(names: Iterable[str]) -> str:

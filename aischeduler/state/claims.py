@@ -7,6 +7,7 @@ Invariants:
   claimed room.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
@@ -100,6 +101,10 @@ class Claims:
     def on_row(self, row: int) -> tuple[Claim, ...]:
         """Return the claims on a row, by the order of their owners."""
         return tuple(sorted(self._by_row.get(row, {}).values(), key=_turn))
+
+    def on_rows(self, rows: Iterable[int]) -> set[Claim]:
+        """Return the claims on these rows, in no order."""
+        return {claim for row in rows for claim in self._by_row.get(row, {}).values()}
 
     def in_pool(self, pool: str) -> tuple[Claim, ...]:
         """Return the claims in a pool, by the order of their owners."""

@@ -187,6 +187,8 @@ class PodCounts:
         if not self._specs[spec.key]:
             del self._specs[spec.key]
             self.terms.unwatch(spec)
+        if interest is NO_INTEREST:
+            return
         for by in interest.counts:
             count = self._counts[by]
             count.specs[spec.key] -= 1
