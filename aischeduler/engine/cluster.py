@@ -225,7 +225,7 @@ class Cluster:
         self.units.join(record, unit)
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record
-        if ours and pod.spec.volumes is not None and pod.volume_claims:
+        if ours and pod.volume_claims:
             self.storage.use(record)
         if ours or interest:
             self.nodes.pod_counts.use(pod.spec, interest)
