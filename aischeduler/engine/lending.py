@@ -63,22 +63,23 @@ def _lend(cluster: Cluster, lender: str, now: float) -> None:
     if not len(rows):
         return
     left = np.maximum(nodes.allocatable[:, rows] - nodes.used[:, rows], 0)
-    room, largest = left.sum(axis=1), left.max(axis=1)
+    free, largest = left.sum(axis=1), left.max(axis=1)
     for resource, amount in cluster.queues[lender].borrowers_ask.items():
-        room[nodes.column(resource)] -= amount  # these borrowers are in the lender's queue already
+        free[nodes.column(resource)] -= amount  # these borrowers are in the lender's queue already
+    room = np.minimum(free, largest)
 
     def wake(alike: QueuedClass) -> bool | None:
-        home = alike.head.home
-        request = cluster.queues[home].request(alike)
-        allowed = may_borrow(borrowing, home, lender, cluster.total(alike.head))
-        if (request > largest).any() or not (allowed or _spans(alike.head)):
+        head = alike.head
+        allowed = may_borrow(borrowing, head.home, lender, cluster.total(head))
+        if not (allowed or _spans(head)):
             return None
-        requests = _all_requests(cluster, alike.head)
-        if allowed and lends_to(cluster, lender, alike.head, rows):
-            send(cluster, alike.head, lender, now)
-        elif not wake_spanning(cluster, alike.head, now):
+        requests = _all_requests(cluster, head)
+        if allowed and lends_to(cluster, lender, head, rows):
+            send(cluster, head, lender, now)
+        elif not wake_spanning(cluster, head, now):
             return False
-        np.subtract(room, requests, out=room)
+        np.subtract(free, requests, out=free)
+        np.minimum(free, largest, out=room)
         return True
 
     rest = walk(queues, room, guarded(cluster, wake), after)
