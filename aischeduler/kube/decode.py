@@ -84,12 +84,7 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         nominated_node=status.nominated_node_name or "",
         grace_seconds=metadata.deletion_grace_period_seconds or 0,
         said_to_wait=bool(status.conditions) and not spec.node_name and _has_waiting_condition(status.conditions),
-        gang=gang_claim(document, labels, parts, specs.owners)
-        if (parts is not None and parts.lone_job not in specs.owners.plain_jobs)
-        or (annotations is not None and (annotations.volcano_group or annotations.older_volcano_group))
-        or spec.scheduling_group is not None
-        or spec.workload_ref is not None
-        else None,
+        gang=gang_claim(document, labels, parts, specs.owners),
         controller=controller,
     )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from aischeduler.kube.api_types import PodAnnotations, PodDocument
+from aischeduler.kube.api_types import PodAnnotations, PodDocument, PodSpecPart
 from aischeduler.kube.gang_fields import FieldReader
 from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.gang_workloads import gang_name
@@ -76,6 +76,8 @@ def gang_parts(labels: Labels, owners: Iterable[OwnerReference]) -> GangParts | 
 def gang_claim(document: PodDocument, labels: Labels, parts: GangParts | None, owners: GangOwners) -> GangClaim | None:
     """Return the claim of a pod; None where it names no gang."""
     annotations = document.metadata.annotations or _NO_ANNOTATIONS
+    if not _may_name(document.spec, annotations, parts, owners):
+        return None
     named = _named_groups(document, annotations, parts)
     if parts is not None and parts.job and (asking := _asking_owner(document, annotations, parts, owners)) is not None:
         named.append(asking)
@@ -95,6 +97,17 @@ def gang_claim(document: PodDocument, labels: Labels, parts: GangParts | None, o
         case GangSource.JOB_SET:
             role = labels.get(REPLICATED_JOB_LABEL, "")
     return GangClaim(key, role, _index(labels), said, tuple(others))
+
+
+def _may_name(spec: PodSpecPart, annotations: PodAnnotations, parts: GangParts | None, owners: GangOwners) -> bool:
+    """Return whether the pod may name a gang; almost no pod does."""
+    if spec.scheduling_group is not None or spec.workload_ref is not None:
+        return True
+    if annotations.volcano_group or annotations.older_volcano_group:
+        return True
+    if parts is None or parts.lone_job in owners.plain_jobs:
+        return False
+    return not (parts.lone_job and owners.silent) or annotations.gang is not None
 
 
 def _named_groups(

@@ -1,7 +1,7 @@
 """Read the images of pods and nodes.
 
 Invariants:
-- Images of nodes are decoded once per distinct bytes; nodes with equal images share them.
+- Images of nodes, and the last of their lists, are decoded once per distinct bytes; nodes with equal images share them.
 - What cannot be decoded counts as no image: images choose among nodes and keep no pod from one.
 """
 
@@ -17,6 +17,8 @@ from aischeduler.model.images import ImageId, NodeImage, image_id, normalized_im
 
 IMAGES_MAX: Final = 20_000
 """How many distinct images of nodes are kept decoded."""
+IMAGE_LISTS_MAX: Final = 64
+"""How many lists of images are kept decoded: those of nodes of one kind are often equal, and each may have 15 kB."""
 _IMAGE: Final = b'"image"'
 _read_parts: Final = msgspec.json.Decoder(list[Raw] | None).decode
 
@@ -60,8 +62,11 @@ def image_volumes(volumes: Raw) -> tuple[str, ...]:
 
 def node_images(raw: Raw) -> tuple[NodeImage, ...]:
     """Return the images of a node."""
-    if not raw:
-        return ()
+    return _read_images(bytes(raw)) if raw else ()
+
+
+@lru_cache(maxsize=IMAGE_LISTS_MAX)
+def _read_images(raw: bytes) -> tuple[NodeImage, ...]:
     try:
         parts = _read_parts(raw) or []
     except UNREADABLE:

@@ -49,6 +49,11 @@ class GangOwners:
         """Gangs of unknown owners -> when `overdue` first found them; None before."""
         self._released: OrderedDict[GangKey, None] = OrderedDict()
 
+    @property
+    def silent(self) -> bool:
+        """Whether no kind is listed and no owner known, so that no pod has a claim because of its owner."""
+        return not (self.listed or self._jobs or self._job_sets)
+
     def asks(self, key: GangKey, uid: str, *, pending: bool) -> bool:
         """Say whether a pod with this owner has a claim; `uid` is that of a Job, empty for a JobSet."""
         if uid in self.plain_jobs:
