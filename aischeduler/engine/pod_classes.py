@@ -73,7 +73,7 @@ def classed(cluster: "Cluster", pod: Pod) -> Pod:
     terms, carried = cluster.nodes.pod_counts.terms, pod.spec.pod_affinity.carried
     if carried and terms.learn(carried):
         _note_parked(cluster)
-    if not (terms.met or cluster.pod_sets) or not cluster.ours(pod):
+    if not (terms.met or cluster.pod_sets.by_key) or not cluster.ours(pod):
         return pod
     record = cluster.records.get(pod.uid)
     if record is not None and record.row != NOWHERE and record.pod.spec.own_key == pod.spec.own_key:
@@ -83,7 +83,7 @@ def classed(cluster: "Cluster", pod: Pod) -> Pod:
 
 def take_class(cluster: "Cluster", record: PodRecord) -> None:
     """Put a pod, and the pods of the unit that it leads, into their classes as they are now."""
-    if not (cluster.nodes.pod_counts.terms.met or cluster.pod_sets or record.pod.spec.origin):
+    if not (cluster.nodes.pod_counts.terms.met or cluster.pod_sets.by_key or record.pod.spec.origin):
         return
     new = [(one, _divided(cluster, one.pod)) for one in record.together]
     changed = [(one, pod) for one, pod in new if pod.spec.key != one.pod.spec.key]

@@ -297,16 +297,19 @@ class Runner:
             self._trial, self._in_trial = (nodes.trial_rows, nodes.version), {}
         keys, read = self._in_trial.get(key, (view.keys, 0))
         if keys is not view.keys and view.static_version == nodes.static_version:
-            rows = nodes.trial_rows[read:]
-            if rows:
-                self._score(keys, view.static, ask, np.array(sorted({*rows}), dtype=np.intp))
+            since = nodes.trial_rows[read:]
+            if since:
+                self._score(keys, view.static, ask, np.array(sorted({*since}), dtype=np.intp))
         else:
-            rows = self._outdated(view, ask).tolist()
+            outdated = np.zeros(nodes.width, dtype=np.bool_)
+            rows = self._outdated(view, ask)
+            outdated[rows] = True
+            tentative = [*nodes.tentative]
+            view.behind = frozenset([row for row in tentative if outdated[row]])
+            outdated[tentative] = True
             keys = view.keys.copy()
-            self._score(keys, view.static, ask, np.array(sorted({*rows, *nodes.tentative}), dtype=np.intp))
-            view.behind = frozenset(nodes.tentative).intersection(rows)
-            settled = [row for row in rows if row not in view.behind]
-            view.keys[settled] = keys[settled]
+            self._score(keys, view.static, ask, outdated.nonzero()[0])
+            view.keys[rows] = keys[rows]  # also of those behind, which are read again before they count
         if key in self._in_trial or len(self._in_trial) < CLASSES_IN_TRIAL_MAX:
             self._in_trial[key] = keys, len(nodes.trial_rows)
         return keys

@@ -86,7 +86,8 @@ class EvictionCostBounds:
         pods = running.pods_on(row)
         gone = [spec for _, spec, pod in pods if pod.leaving]
         self.leaving[:, row] = 0
-        self.leaving[self.columns, row] = running.specs.amounts[gone].sum(axis=0)
+        if gone:
+            self.leaving[self.columns, row] = running.specs.amounts[gone].sum(axis=0)
         may_go = [
             (pod.borrower, -pod.priority, pod.started_seconds or NOT_STARTED, running.uid_of(slot), slot)
             for slot, _, pod in pods

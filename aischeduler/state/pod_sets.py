@@ -21,33 +21,31 @@ Question = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class PodSets:
-    """The sets by kind, namespace and name. Where a namespace has none, `default_of` costs one look."""
+    """All sets. Where a namespace has none, `default_of` costs one look."""
 
     def __init__(self) -> None:
-        self._sets: dict[tuple[str, str, str], PodSet] = {}
+        self.by_key: dict[tuple[str, str, str], PodSet] = {}
+        """The sets by kind, namespace and name."""
         self._in: dict[str, dict[tuple[str, str, str], None]] = {}
         """Namespace -> the keys of its sets."""
         self._services: SelectorIndex[tuple[str, str, str]] = SelectorIndex()
         self._found: dict[str, dict[Question, DefaultSelector | None]] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._sets)
-
     def see(self, one: PodSet) -> None:
         """Store a set as it is now."""
-        if self._sets.get(one.key) == one:
+        if self.by_key.get(one.key) == one:
             return
         self.forget(one.key)
         if one.selector is None:
             return
-        self._sets[one.key] = one
+        self.by_key[one.key] = one
         self._in.setdefault(one.namespace, {})[one.key] = None
         if one.kind == SERVICE:
             self._services.put(one.namespace, one.selector, one.key)
 
     def forget(self, key: tuple[str, str, str]) -> None:
         """Remove a set, if it is there."""
-        one = self._sets.pop(key, None)
+        one = self.by_key.pop(key, None)
         self._found.pop(key[1], None)
         if one is None:
             return
@@ -75,7 +73,7 @@ class PodSets:
         equal = {one.key: one for service in self._selecting(namespace, labels) for one in service.requirements}
         others: tuple[Requirement, ...] = ()
         kind, _, name = controller.partition("/")
-        owner = self._sets.get((kind, namespace, name))
+        owner = self.by_key.get((kind, namespace, name))
         if owner is not None and owner.selector is not None:
             if kind == REPLICATION_CONTROLLER:
                 equal.update((one.key, one) for one in owner.selector.requirements)
@@ -89,6 +87,6 @@ class PodSets:
 
     def _selecting(self, namespace: str, labels: Labels) -> Iterator[LabelSelector]:
         for key in self._services.candidates(namespace, labels):
-            selector = self._sets[key].selector
+            selector = self.by_key[key].selector
             if selector is not None and selector.requirements and selector.matches(labels):
                 yield selector

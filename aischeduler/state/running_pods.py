@@ -20,7 +20,7 @@ from msgspec.structs import astuple
 
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort, PodSpec
-from aischeduler.state.change_log import ChangeLog
+from aischeduler.state.change_log import ChangeLog, rows_since
 from aischeduler.state.groups import Groups
 from aischeduler.state.label_index import Rows
 from aischeduler.state.pod_records import NOWHERE
@@ -115,12 +115,12 @@ class RunningPods:
 
     def changed_since(self, version: int) -> list[int] | None:
         """Return the rows whose pods changed after this version, ascending; None where they are no longer kept."""
-        changes = self._changes.since(version)
-        if changes is None:
-            return None
-        units = {-change for change in changes if change < 0}
+        changed = rows_since(self._changes, version)
+        if not changed or changed[0] >= 0:
+            return changed
+        units = (-change for change in changed if change < 0)
         slots = [slot for unit in units if unit in self._units for slot in self._units[unit]]
-        return sorted({change for change in changes if change >= 0}.union(self.table["row"][slots].tolist()))
+        return sorted({change for change in changed if change >= 0}.union(self.table["row"][slots].tolist()))
 
     def add(self, uid: str, spec: PodSpec, row: int, facts: RunningFacts) -> None:
         """Add a pod to a row."""
@@ -247,9 +247,8 @@ class RunningPods:
 
     def pods_on(self, row: int) -> list[tuple[int, int, RunningFacts]]:
         """Return the pods on a row, unordered: slot, number of the spec, facts."""
-        slots = list(self._on_row.get(row, {}).values())
-        pods = self.table[slots].tolist()
-        return [(slot, spec, RunningFacts(*facts)) for slot, (_, spec, *facts) in zip(slots, pods, strict=True)]
+        item, slots = self.table.item, self._on_row.get(row, {}).values()
+        return [(slot, spec, RunningFacts(*facts)) for slot in slots for _, spec, *facts in (item(slot),)]
 
     def slots_on(self, rows: Rows) -> Slots:
         """Return the slots of all pods on the rows, unordered."""

@@ -75,5 +75,5 @@ def test_changed_and_deleted_sets_count_at_once() -> None:
     known.see(service)
     known.forget(service.key)
     known.forget(service.key)
-    assert (answers, known.default_of(pod), bool(known)) == (["app=web", "tier=front", ""], None, False)
+    assert (answers, known.default_of(pod), known.by_key) == (["app=web", "tier=front", ""], None, {})
     assert (known._in, known._services._found) == ({}, {})
