@@ -172,7 +172,10 @@ def _proposal(look: _Look, *, known: bool) -> Proposal:
 def _hold_of(look: _Look, record: PodRecord, *, known: bool) -> Hold | None:
     """Return why this pod, the one of the look or another of its unit, may not be tried."""
     cluster = look.cluster
-    refused = record.pod.spec.invalid or not_allowed(cluster, record) or group_refused(cluster, record.pod)
+    spec = record.pod.spec
+    refused = spec.invalid or not_allowed(cluster, record)
+    if spec.machine_group and not refused:
+        refused = group_refused(cluster, record.pod)
     held = None if refused else held_by(cluster, record.pod)
     constraint = held.kind if held is not None else None
     if not known and not is_known(cluster, record, look.now):

@@ -57,6 +57,10 @@ class CrossRows:
         self._scores: dict[bytes, tuple[CrossRowScore, ...]] = {}
         self._interests: dict[bytes, Interest] = {}
 
+    def concerns(self, spec: PodSpec) -> bool:
+        """Return whether one of the rules may apply to this class now or later; of almost no class."""
+        return bool(self._filters_of(spec) or self._scores_of(spec))
+
     def prefiltered(self, spec: PodSpec) -> list[CrossRowAnswer]:
         """Return the filters that apply to this class, with their states; almost no class has one."""
         found: list[CrossRowAnswer] = []

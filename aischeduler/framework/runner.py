@@ -84,13 +84,15 @@ class Runner:
         view, every = self._view(ask)
         keys = every.take(rows)
         fitting = keys != NO_KEY
-        filters = self._cross.prefiltered(ask.spec)
+        if view.crosses is None:
+            view.crosses = self._cross.concerns(ask.spec)
+        filters = self._cross.prefiltered(ask.spec) if view.crosses else []
         if filters:
             fitting &= _passing_across(filters, NodeView(self.nodes, rows))
         feasible = int(np.count_nonzero(fitting))
         if not feasible:
             return None
-        crossing = self._cross.prescored(ask)
+        crossing = self._cross.prescored(ask) if view.crosses else []
         candidates = rows
         if not (crossing or view.preferences):
             keys = np.where(fitting, keys, NO_KEY) if filters else keys

@@ -18,7 +18,8 @@ from aischeduler.state.node_table import CPU_AND_MEMORY
 HALF: Final = np.array(0.5)
 ONE: Final = np.array(1.0)
 HUNDRED: Final = np.array(100.0)
-TWO: Final = np.array(2)
+ONE_BIT: Final = np.array(1)
+"""Half of an integer by a shift, which takes half the time of a division for few rows."""
 UNCHANGED_TWICE: Final = np.array(150)
 
 
@@ -46,7 +47,7 @@ class NodeResourcesBalancedAllocation:
         half_shares = np.minimum(in_use / at.nodes.twice.take(at.rows, axis=1), HALF)
         deviation = np.abs(half_shares[:, 0] - half_shares[:, 1])
         balance = ((ONE - deviation) * HUNDRED).astype(np.int64)
-        scores: Scores = (balance[0] - balance[1] + UNCHANGED_TWICE) // TWO
+        scores: Scores = (balance[0] - balance[1] + UNCHANGED_TWICE) >> ONE_BIT
         return scores
 
     def _of_any(self, spec: PodSpec, at: NodeView) -> Scores | None:
@@ -56,7 +57,7 @@ class NodeResourcesBalancedAllocation:
         found = (share_of(resource, spec, at) for resource in self._resources)
         shares = [share for share in found if share is not None]
         change = _balance(shares, with_pod=True) - _balance(shares, with_pod=False)
-        scores: Scores = (change + UNCHANGED_TWICE) // TWO
+        scores: Scores = (change + UNCHANGED_TWICE) >> ONE_BIT
         return scores
 
 

@@ -93,12 +93,15 @@ class NodeResourcesFit:
         after = at.scored + at.nodes.wanted(ask.spec).scored
         shares = shares_of(at.allocatable[CPU_AND_MEMORY], after)
         total, weights = shares[0] + shares[1], at.nodes.sized.take(at.rows)
-        for resource in self._gpu_resources:
-            if resource in request.amounts:
-                column = at.nodes.column(resource)
-                capacity = at.allocatable[column]
-                after = at.used[column] + requested(request.amounts[resource])
-                total += GPU_WEIGHT * shares_of(capacity, after)
-                weights += GPU_WEIGHT * (capacity > 0)
+        gpus = [resource for resource in self._gpu_resources if resource in request.amounts]
+        if not gpus:
+            halved: Scores = total >> (weights >> ONE)  # a weight of 2 halves; a division takes three times as long
+            return halved
+        for resource in gpus:
+            column = at.nodes.column(resource)
+            capacity = at.allocatable[column]
+            after = at.used[column] + requested(request.amounts[resource])
+            total += GPU_WEIGHT * shares_of(capacity, after)
+            weights += GPU_WEIGHT * (capacity > 0)
         average: Scores = total // np.maximum(weights, ONE)
         return average

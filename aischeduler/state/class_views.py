@@ -45,6 +45,8 @@ class ClassView:
         """Why no row of a pool fits: table version, the pool's rows, the diagnosis."""
         self.behind: frozenset[int] = NO_ROWS
         """The rows that were tentative when they were to be read: their keys are older than `version`."""
+        self.crosses: bool | None = None
+        """Whether a rule may apply to the class that looks across rows; None while it was not asked."""
         self.static_version = -1
         self.version = -1
 
