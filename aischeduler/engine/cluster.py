@@ -18,7 +18,7 @@ from aischeduler.engine.announcements import Announcements
 from aischeduler.engine.counters import Counters
 from aischeduler.engine.deferred_work import DeferredWork, Freshness, UnknownPools, Versions
 from aischeduler.engine.pod_classes import DividedSpecs
-from aischeduler.engine.pod_counting import count_again, interest_of, interest_of_another, pods_on_rows
+from aischeduler.engine.pod_counting import count_again, interest_of, pods_on_rows
 from aischeduler.engine.pod_profiles import ProfiledSpecs
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.reservations import Reservations
@@ -219,8 +219,7 @@ class Cluster:
     def enroll(self, record: PodRecord) -> None:
         """Add a new record."""
         pod = record.pod
-        unit, ours = self.unit_name(pod), self.ours(pod)  # first: a plugin may raise
-        interest = self.runner.interest(pod.spec) if ours else interest_of_another(pod)
+        unit, interest, ours = self.unit_name(pod), interest_of(self, pod), self.ours(pod)  # first: a plugin may raise
         self.records[pod.uid] = record
         self.units.join(record, unit)
         if pod.pool:

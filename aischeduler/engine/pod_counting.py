@@ -14,12 +14,9 @@ if TYPE_CHECKING:
 
 
 def interest_of(cluster: "Cluster", pod: Pod) -> Interest:
-    """Return what is counted for a pod."""
-    return cluster.runner.interest(pod.spec) if cluster.ours(pod) else interest_of_another(pod)
-
-
-def interest_of_another(pod: Pod) -> Interest:
-    """Return what is counted for a pod of another scheduler: the terms that it carries."""
+    """Return what is counted for a pod; for one of another scheduler, these are the terms that it carries."""
+    if cluster.ours(pod):
+        return cluster.runner.interest(pod.spec)
     carried = pod.spec.pod_affinity.carried
     return Interest(carried=carried) if carried else NO_INTEREST
 
