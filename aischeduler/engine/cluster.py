@@ -199,11 +199,11 @@ class Cluster:
         policy = self.profile.plugins_of(pod).units
         return policy.unit_of(pod) if policy is not None and self.ours(pod) else ""
 
-    def row_changed(self, row: int, *, offers: bool = True) -> None:
-        """Have the row's pool check the claims there and, with `offers`, offer its room: its next decisions do it."""
+    def row_changed(self, row: int, *, offers: bool = True, loans: bool = False) -> None:
+        """Have the next decisions of the row's pool check the claims there, and offer its room and check the loans."""
         pool = self.pool_of(row)
         if pool:
-            self.deferred.on_row(pool, row, offers=offers)
+            self.deferred.on_row(pool, row, offers=offers, loans=loans)
 
     def review_loans(self, row: int) -> None:
         """Note that the loans on the row changed: the next decision of its pool checks them."""

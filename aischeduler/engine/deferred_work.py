@@ -175,9 +175,16 @@ class DeferredWork:
         """Return what changed for many pods of this pool, to add to it."""
         return self.affected.setdefault(pool, Affected())
 
-    def on_row(self, pool: str, row: int, *, offers: bool) -> None:
-        """Have the claims on a row of this pool checked, from the first; with `offers`, have its room offered."""
-        rows = self.rows.setdefault(pool, OrderedDict())
+    def on_row(self, pool: str, row: int, *, offers: bool, loans: bool = False) -> None:
+        """Have the claims on a row of this pool checked, from the first; with `offers`, have its room offered.
+
+        With `loans`, have the loans of the pool checked.
+        """
+        if loans:
+            self.review.add(pool)
+        rows = self.rows.get(pool)
+        if rows is None:
+            rows = self.rows[pool] = OrderedDict()
         known = rows.get(row)
         rows[row] = RowWork(offers or (known is not None and known.offers))
 

@@ -254,5 +254,4 @@ def _spare_no_more(cluster: Cluster, uids: list[str]) -> None:
     """Wake the pods that may need the room of pods that are spared no longer."""
     for record in [cluster.records[uid] for uid in uids]:
         cluster.refresh(record)
-        cluster.row_changed(record.row)
-        cluster.review_loans(record.row)
+        cluster.row_changed(record.row, loans=True)

@@ -154,8 +154,7 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
 def _count(cluster: Cluster, record: PodRecord) -> None:
     """Count a pod on the node that the watch shows; claims there may lose their room."""
     cluster.count(record, record.pod.node_name)
-    cluster.review_loans(record.row)
-    cluster.row_changed(record.row, offers=False)
+    cluster.row_changed(record.row, offers=False, loans=True)
 
 
 def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:
@@ -169,8 +168,7 @@ def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:
     elif next(facts) != next(facts):
         cluster.refresh(record)
     if old.pool != pod.pool:
-        cluster.row_changed(record.row)  # own and lent room may have changed
-        cluster.review_loans(record.row)
+        cluster.row_changed(record.row, loans=True)  # own and lent room may have changed
         limits_freed(cluster)
 
 

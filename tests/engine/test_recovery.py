@@ -348,11 +348,11 @@ def test_event_that_failed_leaves_no_claim_on_room_that_it_took(monkeypatch: pyt
     assert evictions(session.decide()) == {"guest": "Reclaimed"}
     stranger = a_pod("stranger", cpu="4", node="n", started=1, scheduler_name="default-scheduler")
 
-    def failing(*args: Any) -> None:
+    def failing(*args: Any, **kwargs: Any) -> None:
         monkeypatch.undo()
         raise ValueError("a bug in a step")
 
-    monkeypatch.setattr(Cluster, "review_loans", failing)
+    monkeypatch.setattr(Cluster, "row_changed", failing)
     with pytest.raises(ValueError, match="a bug in a step"):
         session.see(stranger)
     session.scheduler.look()
