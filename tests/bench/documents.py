@@ -10,12 +10,15 @@ from tests.objects import Json, node_object, pod_object
 
 CLASSES_MAX = 48
 CREATED = "2026-01-02T03:04:05Z"
+JOB_UID = "job"
+"""The uid of the Job of every pod."""
+PODS_OF_A_JOB = 100
 NODE_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
 
 
 def real_pod(number: int, *, version: int, node: str = "", classes: int = CLASSES_MAX) -> Json:
     """Return a pod of a Job as the API server stores it; with a `node` it runs there. Classes differ in CPU."""
-    name = f"train-{number // 100:04d}-{number % 100:05d}"
+    name = f"train-{number // PODS_OF_A_JOB:04d}-{number % PODS_OF_A_JOB:05d}"
     document = pod_object(name, cpu=f"{1000 + number % classes}m", memory="2Gi", gpu=1, pool="gpu-pool", node=node)
     document["metadata"] |= {
         "uid": f"0a1b2c3d-0000-4000-8000-{number:012d}",
@@ -25,7 +28,7 @@ def real_pod(number: int, *, version: int, node: str = "", classes: int = CLASSE
         "generation": 1,
         "labels": {"batch.kubernetes.io/job-name": name[:-6], "job-name": name[:-6], "team": "vision", "tier": "batch"},
         "ownerReferences": [
-            {"apiVersion": "batch/v1", "kind": "Job", "name": name[:-6], "uid": "job", "controller": True}
+            {"apiVersion": "batch/v1", "kind": "Job", "name": name[:-6], "uid": JOB_UID, "controller": True}
         ],
         "finalizers": ["batch.kubernetes.io/job-tracking"],
         "managedFields": [_managed("kube-controller-manager", 12)] + ([_managed("kubelet", 8)] if node else []),
@@ -53,6 +56,28 @@ def real_pod(number: int, *, version: int, node: str = "", classes: int = CLASSE
     }
     document["status"] = _running(name) if node else {"phase": "Pending", "qosClass": "Burstable"}
     return document
+
+
+def real_job(number: int) -> Json:
+    """Return a Job of 100 pods that asks for no gang; the first one is that of every pod."""
+    pod = real_pod(number * PODS_OF_A_JOB, version=1)
+    labels = pod["metadata"]["labels"]
+    return {
+        "metadata": {
+            "name": labels["job-name"],
+            "namespace": pod["metadata"]["namespace"],
+            "uid": f"{JOB_UID}-{number}" if number else JOB_UID,
+            "resourceVersion": "1",
+            "creationTimestamp": CREATED,
+            "managedFields": [_managed("kubectl-create", 20), _managed("kube-controller-manager", 8)],
+        },
+        "spec": {
+            "parallelism": PODS_OF_A_JOB,
+            "completions": PODS_OF_A_JOB,
+            "template": {"metadata": {"labels": labels}, "spec": pod["spec"]},
+        },
+        "status": {"active": PODS_OF_A_JOB, "startTime": CREATED},
+    }
 
 
 def real_node(number: int, *, version: int) -> Json:

@@ -16,10 +16,11 @@ import msgspec
 from aiohttp import web
 
 from aischeduler.model.names import DEFAULT_POOL, GROUP, VERSION
-from tests.bench.documents import CLASSES_MAX, compact, real_node, real_pod
+from tests.bench.documents import CLASSES_MAX, PODS_OF_A_JOB, compact, real_job, real_node, real_pod
 from tests.objects import Json, pool_object
 
 PODS = "/api/v1/pods"
+JOBS = "/apis/batch/v1/jobs"
 GPU_POOL = "gpu-pool"
 WRITABLE_BYTES_MAX = 2**20
 
@@ -87,6 +88,9 @@ class Recorded:
             for document in (pool_object(GPU_POOL, labels={"gpu": "true"}), pool_object(DEFAULT_POOL)):
                 document["metadata"] |= {"uid": document["metadata"]["name"], "resourceVersion": "1", "generation": 1}
                 yield compact(document)
+        elif path == JOBS:
+            for number in range(sum(self._counts.values()) // PODS_OF_A_JOB + 1):
+                yield compact(real_job(number))
         elif path == "/api/v1/namespaces":
             yield compact({"metadata": {"name": "default", "uid": "default", "resourceVersion": "1"}})
 
