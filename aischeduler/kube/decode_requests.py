@@ -66,7 +66,7 @@ def granted(status: PodStatus) -> Granted:
     if not (status.container_statuses or status.init_container_statuses or status.resources):
         return NOTHING_GRANTED
     statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    containers = tuple(one for one in statuses if _given(one.resources))
+    containers = tuple([one for one in statuses if one.resources and _given(one.resources)])
     whole = _given(status.resources)
     if not containers and not whole:
         return NOTHING_GRANTED
