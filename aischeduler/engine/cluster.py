@@ -200,7 +200,7 @@ class Cluster:
         return policy.unit_of(pod) if policy is not None and self.ours(pod) else ""
 
     def row_changed(self, row: int, *, offers: bool = True, loans: bool = False) -> None:
-        """Have the next decisions of the row's pool check the claims there, and offer its room and check the loans."""
+        """Have the row's pool check the claims there; `offers` has its room offered too, `loans` its loans checked."""
         pool = self.pool_of(row)
         if pool:
             self.deferred.on_row(pool, row, offers=offers, loans=loans)
