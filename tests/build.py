@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def replace(value: T, **fields: Any) -> T:
-    """Return a value of the model with other fields; most are dataclasses, a pod is a struct."""
+    """Return a value of the model with other fields; most are structs, volumes and claims are dataclasses."""
     if isinstance(value, msgspec.Struct):
         return msgspec.structs.replace(value, **fields)
     changed: T = dataclasses.replace(value, **fields)  # type: ignore[type-var]

@@ -1,6 +1,6 @@
 """A unit policy for tests: two pods that name the same pair start together or not at all."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers

@@ -7,11 +7,11 @@ Invariants:
 - The same snapshot and the same calls give the same result.
 """
 
+import dataclasses
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from aischeduler.analysis.cluster_snapshot import RUN, ClusterSnapshot
 from aischeduler.engine.profile import Profile
@@ -161,7 +161,7 @@ class ClusterCopy:
         """Let the pods that are evicted terminate: an eviction takes more requests than an answer."""
         evicted, self._evicted = self._evicted, []
         for uid in [uid for uid in evicted if uid in self.pods]:
-            self.tell(PodSeen(msgspec.structs.replace(self.pods[uid], terminating=True)))
+            self.tell(PodSeen(replace(self.pods[uid], terminating=True)))
         return bool(evicted)
 
     def _leave(self) -> None:
@@ -205,8 +205,8 @@ class ClusterCopy:
             claim = self._claims[choice.claim]
             name = choice.volume or f"new volume of {claim.namespace}/{claim.name}"
             volume = self._volumes.get(name) or Volume(name, storage_class=claim.storage_class)
-            taken = replace(volume, claim=ClaimRef(*claim.key, claim.uid), available=False)
-            bound = replace(claim, volume=name, bound=True, selected_node=choice.node)
+            taken = dataclasses.replace(volume, claim=ClaimRef(*claim.key, claim.uid), available=False)
+            bound = dataclasses.replace(claim, volume=name, bound=True, selected_node=choice.node)
             self._answers += [VolumeSeen(taken), VolumeClaimSeen(bound)]
         versions = ("",) * len(action.writes)
         self._answers.append(VolumesWritten(action.pod.uid, action.decision, versions))
@@ -215,7 +215,7 @@ class ClusterCopy:
         """Write fields of a pod as it is now, unless it is gone."""
         now = self.pods.get(pod.uid)
         if now is not None:
-            self.pods[pod.uid] = changed = msgspec.structs.replace(now, **fields)
+            self.pods[pod.uid] = changed = replace(now, **fields)
             self._answers.append(PodSeen(changed))
 
     def _evict(self, action: Evict) -> None:

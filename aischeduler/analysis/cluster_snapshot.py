@@ -8,7 +8,6 @@ Invariants:
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -62,8 +61,7 @@ class PriorityClass(Struct, frozen=True, rename="camel"):
     preemption_policy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSnapshot:
+class ClusterSnapshot(Struct, frozen=True):
     """The objects of a cluster at `taken_seconds` in unix time.
 
     `gaps` has a sentence for everything that could not be read: what it is, and what an answer is worth without it.

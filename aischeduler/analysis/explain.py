@@ -8,8 +8,9 @@ Invariants:
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from aischeduler.analysis.explanation import Explanation, Loan, PodUnit, Start, Verdict, full_name
 from aischeduler.analysis.lenders import no_loans

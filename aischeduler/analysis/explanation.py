@@ -6,8 +6,9 @@ Invariants:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from aischeduler.model.gang import Lack
 from aischeduler.model.pod import Pod
@@ -48,8 +49,7 @@ class MissingKind(StrEnum):
     """The pod would exceed the maxSkew of a constraint in the domain of the node."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Missing:
+class Missing(Struct, frozen=True, order=True):
     """One thing that a node lacks. `amount` of the `asked` amount is missing, in the unit of the resource.
 
     Of a domain, `amount` is the number of pods by which `skew` exceeds its maxSkew.
@@ -62,16 +62,14 @@ class Missing:
     skew: Skew | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NearestMiss:
+class NearestMiss(Struct, frozen=True):
     """The node that lacks the least of those that one rule refuses."""
 
     node: str
     missing: tuple[Missing, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A rule, and the number of `nodes` that it is the first to refuse; `reason` is kube-scheduler's text.
 
     `counts` says on how many of these nodes each thing is missing, amounts aside.
@@ -84,8 +82,7 @@ class Refusal:
     nearest: NearestMiss | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NoLoan:
+class NoLoan(Struct, frozen=True):
     """A pool that does not lend to the pod, and why, in a sentence with the numbers.
 
     `refusal` is the reason as a word. The pool is the home pool where that may not borrow at all.
@@ -106,8 +103,7 @@ class RemedyKind(StrEnum):
     PODS_END = "podsEnd"
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """Where a pod starts: the node, the pool of the node, and the pods (uids) that are evicted first.
 
     Of a unit, `nodes` has each pod (namespace/name) that starts with its node, sorted. A node is empty where it must be
@@ -125,31 +121,27 @@ class Start:
         return tuple(dict.fromkeys(node for _, node in self.nodes)) or (self.node,)
 
 
-@dataclass(frozen=True, slots=True)
-class LowerRequest:
+class LowerRequest(Struct, frozen=True):
     """The pod requests `amount` of a resource instead of more."""
 
     resource: str
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
-class EditPool:
+class EditPool(Struct, frozen=True):
     """These fields of the spec of a Pool change, as a merge patch; None removes a field."""
 
     pool: str
     spec: Mapping[str, bool | list[str] | dict[str, str] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class EndPods:
+class EndPods(Struct, frozen=True):
     """These pods end."""
 
     pods: tuple[Pod, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EditNode:
+class EditNode(Struct, frozen=True):
     """A node is uncordoned, or gets labels that it does not have."""
 
     node: str
@@ -157,8 +149,7 @@ class EditNode:
     labels: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AddNode:
+class AddNode(Struct, frozen=True):
     """A node joins that equals `like` in all but its name, and is empty."""
 
     like: str
@@ -167,8 +158,7 @@ class AddNode:
 Edit = LowerRequest | EditPool | EndPods | EditNode | AddNode
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(Struct, frozen=True):
     """One change with which the pod starts. `cost` orders the remedies of one kind, the least first."""
 
     kind: RemedyKind
@@ -178,16 +168,14 @@ class Remedy:
     cost: tuple[int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Loan:
+class Loan(Struct, frozen=True):
     """The loan on which a pod runs, or would run."""
 
     lender: str
     home: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodUnit:
+class PodUnit(Struct, frozen=True):
     """The unit of a pod: the pods (namespace/name) that wait together, else all that are known of it, sorted.
 
     `required` of those that wait start together or not at all; 0 where they do not wait together. `first_refused` is
@@ -203,8 +191,7 @@ class PodUnit:
     lacks: tuple[Lack, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """Everything about one pod. What is said of a pod that waits together with others holds for all of them.
 
     `pool` is the pool in whose queue it waits, or on whose node it is. `ahead` pods come before it in that queue; the

@@ -8,11 +8,12 @@ Invariants:
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aischeduler.analysis.cluster_copy import ClusterCopy
 from aischeduler.analysis.explanation import full_name
@@ -47,8 +48,7 @@ class Verdict(StrEnum):
     """A pod waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """The pods that one object brings, or several whose pods start together; `notes` are sentences about them.
 
     `others` wait already and belong to a unit of these pods, so that what is decided for them is decided for these too.
@@ -62,8 +62,7 @@ class Unit:
     others: tuple[Pod, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What is planned: `events` of other objects are applied first, then the nodes `without` go, then pods come."""
 
     units: tuple[Unit, ...] = ()
@@ -71,8 +70,7 @@ class Change:
     without: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class UnitPlan:
+class UnitPlan(Struct, frozen=True):
     """What becomes of one unit.
 
     `nodes` has the node of each pod that starts, `lenders` the pool of each of them that borrows, `waits` the reason
@@ -101,8 +99,7 @@ class UnitPlan:
         return Counter(self.waits.values()).most_common(1)[0][0] if self.waits else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What would happen. `other_starts` and `other_evictions` are consequences for pods that no unit has.
 
     `loan_changes` are running pods that become loans or home pods, `pool_nodes` the numbers of nodes before and after

@@ -7,10 +7,10 @@ Invariants:
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from aischeduler.analysis.explanation import AddNode, EditNode, Remedy, RemedyKind
 from aischeduler.analysis.nearest_miss import lacks_labels

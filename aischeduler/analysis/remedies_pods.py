@@ -7,11 +7,11 @@ Invariants:
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from aischeduler.analysis.explanation import EndPods, Remedy, RemedyKind, Start
 from aischeduler.analysis.fewest import fewest
@@ -35,8 +35,7 @@ NAMED_MAX: Final = 3
 NEVER: Final = 2**31
 
 
-@dataclass(frozen=True, slots=True)
-class _Shortage:
+class _Shortage(Struct, frozen=True):
     """A node whose pods may end, and what their end must free.
 
     `limits` are the amounts by which the pod exceeds a limit: the pool whose loans count, whether it lends, the

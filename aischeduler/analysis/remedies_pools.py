@@ -6,8 +6,9 @@ Invariants:
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from aischeduler.analysis.explanation import EditPool, Remedy, RemedyKind
 from aischeduler.analysis.quantities import quantity, readable

@@ -8,9 +8,9 @@ Invariants:
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from aischeduler.analysis.explanation import Start, full_name
 from aischeduler.engine.cluster import Cluster
@@ -28,8 +28,7 @@ from aischeduler.state.running_pods import NONE_TO_SPARE, Slots
 from aischeduler.state.what_if import Clearing, Trial
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A pod, or a unit in the place of its lead, that waits at home, and the state in which it waits.
 
     `spec` is that of the pod, or of the first pod of the unit that does not fit; `named` (uid) is the pod asked about.

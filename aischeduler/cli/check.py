@@ -12,11 +12,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
 from typer import TyperException
 
 from aischeduler.cli.check_documents import Document, Finding, mapping_at, read_documents
@@ -48,8 +49,7 @@ FOUND: Final = 1
 """Exit status with findings."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckOptions:
+class CheckOptions(Struct, frozen=True):
     """The command line; with a `kubeconfig` or a `context`, the checks use nodes and Pools of that cluster too."""
 
     files: Sequence[str]

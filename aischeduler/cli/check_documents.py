@@ -7,10 +7,10 @@ Invariants:
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
+from msgspec import Struct
 
 from aischeduler.config.load import JsonLoader, yaml_problem
 from aischeduler.observability.logging import printable
@@ -24,8 +24,7 @@ NAME_LENGTH_MAX: Final = 300
 Body = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One object, its file, and its position in the file, such as `2` or `2.items[0]`."""
 
     source: str
@@ -59,8 +58,7 @@ class Document:
         return f"{self.source}:{self.position}"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that is wrong with a document; `field` is its path, or nothing."""
 
     document: Document

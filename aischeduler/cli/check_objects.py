@@ -6,10 +6,10 @@ Invariants:
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct, field
 
 from aischeduler.cli.check_documents import Body, Document, Finding, mapping_at, text_at
 from aischeduler.cli.check_pods import Template, templates
@@ -49,8 +49,7 @@ READERS: Final[dict[tuple[str, str], watched_resources.WatchedResource[Any]]] = 
 """How the scheduler reads each kind of objects except pods."""
 
 
-@dataclass(slots=True)
-class Objects:
+class Objects(Struct):
     """What the readers made of the documents."""
 
     findings: list[Finding] = field(default_factory=list)

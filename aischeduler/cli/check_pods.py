@@ -6,10 +6,11 @@ Invariants:
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.analysis.deciding import decide_all
 from aischeduler.cli.check_documents import Body, Document, Finding, items_at, mapping_at, text_at
@@ -72,8 +73,7 @@ CONFLICT: Final = "Conflict"
 _OF_A_RUNNING_POD: Final = frozenset(("creationTimestamp", "deletionTimestamp"))
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """A pod or a pod template; `lead` is its path with a dot at the end, and empty for a Pod.
 
     `steps` are the keys and indexes of the path.

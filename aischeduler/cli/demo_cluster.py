@@ -1,11 +1,11 @@
 """The objects of the demo: the definition of Pools, three Pools, twenty nodes, two Jobs."""
 
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
 
 import orjson
 import yaml
+from msgspec import Struct
 
 from aischeduler.kube.client import Client
 from aischeduler.kube.pool_crd import pool_crd
@@ -22,8 +22,7 @@ _PATHS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NodeGroup:
+class NodeGroup(Struct, frozen=True):
     """Equal nodes, named `name-0`, `name-1`, …; `capacity` is that of each node."""
 
     name: str
@@ -46,8 +45,7 @@ class NodeGroup:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Goal:
+class Goal(Struct, frozen=True):
     """The result that a Job has to reach: `bound` of its `pods` run in its pool, the others wait with a reason."""
 
     job: str

@@ -4,7 +4,6 @@ Invariant: the API server is the only source; nothing comes from the scheduler's
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -70,8 +69,7 @@ _PODS: Final = msgspec.json.Decoder(_Pods)
 _EVENTS: Final = msgspec.json.Decoder(_Events)
 
 
-@dataclass(frozen=True, slots=True)
-class JobProgress:
+class JobProgress(Struct, frozen=True):
     """One Job: the nodes of its bound pods and the reasons of its waiting pods; `misplaced` pods are on wrong nodes."""
 
     goal: Goal

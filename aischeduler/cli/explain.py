@@ -8,13 +8,13 @@ Invariants:
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct
 from rich.console import Console
 from typer import TyperException
 
@@ -51,8 +51,7 @@ class Status(IntEnum):
     FINISHED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainOptions:
+class ExplainOptions(Struct, frozen=True):
     """The command line: one pod, the pods of a Job (`job/NAME`), or with `all_pods` those that wait in a `pool`."""
 
     source: ClusterSource

@@ -3,12 +3,12 @@
 import asyncio
 import importlib.util
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import structlog
+from msgspec import Struct
 
 from aischeduler.config.load import ConfigError
 from aischeduler.config.schema import LogFormat, Logging, LogLevel
@@ -21,8 +21,7 @@ BUG: Final = 4
 """Exit status of an operator that a bug, or an answer that kopf cannot use, ends; it may start again at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorOptions:
+class OperatorOptions(Struct, frozen=True):
     """The command line; None leaves a value to its default."""
 
     kubeconfig: Path | None

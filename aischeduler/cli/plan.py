@@ -8,11 +8,11 @@ Invariants:
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
 from rich.console import Console
 from typer import TyperException
 
@@ -38,8 +38,7 @@ VARIANTS_MAX: Final = 12
 PIPE_WIDTH: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
+class PlanOptions(Struct, frozen=True):
     """The command line."""
 
     files: Sequence[str]

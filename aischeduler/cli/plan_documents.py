@@ -9,10 +9,11 @@ Invariants:
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
 from aischeduler.analysis.plan import Change, Unit
@@ -41,8 +42,7 @@ class FindingsError(ValueError):
         self.findings = tuple(findings)
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """A variant of the files: the number of pods of each template, and the pool of each pod; None as in the files."""
 
     replicas: int | None = None
@@ -54,8 +54,7 @@ class Variant:
         return ", ".join(part for part in (replicas, f"pool {self.pool}" if self.pool is not None else "") if part)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanInput:
+class PlanInput(Struct, frozen=True):
     """The documents of the files as the scheduler reads them, and what does not take part, by kind."""
 
     objects: Objects
@@ -101,8 +100,7 @@ def change_of(given: PlanInput, snapshot: ClusterSnapshot, variant: Variant, wit
     return Change(tuple(units), tuple(events), tuple(dict.fromkeys(without)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
+class _Unit(Struct, frozen=True):
     """Makes the unit of one document from its templates and what they decode to."""
 
     templates: Sequence[tuple[Template, Pod]]

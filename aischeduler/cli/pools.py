@@ -4,11 +4,11 @@ import asyncio
 import sys
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
@@ -31,8 +31,7 @@ WIDE_WIDTH_MIN: Final = 130
 PIPE_WIDTH: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class PoolsOptions:
+class PoolsOptions(Struct, frozen=True):
     """The command line."""
 
     kubeconfig: Path | None

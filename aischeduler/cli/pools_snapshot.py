@@ -8,12 +8,11 @@ Invariants:
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from aischeduler.kube import watched_resources
 from aischeduler.kube.api_types import PoolDocument
@@ -32,8 +31,7 @@ NAMES_MAX: Final = 5
 _NOTHING: Final = dict.fromkeys((CPU, MEMORY, EPHEMERAL_STORAGE, PODS, GPU), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """All pools in numbers, sorted by name, and what is wrong with the numbers.
 
     `without_status` and `not_renewed` name pools, the latter with the last renewal; `unreadable` has a sentence for

@@ -9,8 +9,9 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from aischeduler.cli.pools_snapshot import Snapshot, snapshot_of
 from aischeduler.kube import watched_resources

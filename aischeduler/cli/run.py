@@ -4,7 +4,6 @@ import asyncio
 import gc
 import sys
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final
 
 import msgspec
 import structlog
+from msgspec import Struct
 
 from aischeduler.config.load import ConfigError, load_config
 from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, Logging, LogLevel
@@ -33,8 +33,7 @@ GC_PAUSE_SECONDS_MAX: Final = 60.0
 """How long the garbage collector is off before the first decision: failing requests leave garbage too."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(Struct, frozen=True):
     """The command line; None leaves a value to the configuration, or a file to its usual place."""
 
     kubeconfig: Path | None

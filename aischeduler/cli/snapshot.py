@@ -12,11 +12,11 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Final
 
+from msgspec import Struct
 from typer import TyperException
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, SnapshotError, read_lines, write_lines
@@ -29,8 +29,7 @@ GZIP_MAGIC: Final = b"\x1f\x8b"
 GZIP_SUFFIX: Final = ".gz"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSource:
+class ClusterSource(Struct, frozen=True):
     """Where the cluster comes from: a `snapshot` file, else the cluster of the kubeconfig."""
 
     kubeconfig: Path | None

@@ -4,17 +4,16 @@ Invariant: the schema is the only source of fields.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 
 import msgspec
+from msgspec import Struct
 from msgspec.inspect import Metadata, StructType, Type
 
 from aischeduler.config.schema import RELOADED, Config
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One field: its path in YAML (`logging.level`), the attributes that lead to its value, and what it must be.
 
     A `section` is a mapping of other fields.

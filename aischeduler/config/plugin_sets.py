@@ -10,8 +10,9 @@ Source: mergePlugins and expandMultiPointPlugins of kube-scheduler.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.config.plugin_table import KNOWN, MULTI_POINT, POINTS, PREPARES, TABLE
 from aischeduler.config.profiles import ALL, PluginSet, ProfileConfig, ProfileError
@@ -23,8 +24,7 @@ HasPoint = Callable[[str, str], bool]
 """Whether a plugin extends a point."""
 
 
-@dataclass(frozen=True, slots=True)
-class PointPlugins:
+class PointPlugins(Struct, frozen=True):
     """The names of the plugins by point, in order, and the weights of those that score."""
 
     by_point: Mapping[str, tuple[str, ...]]

@@ -5,8 +5,9 @@ Invariants:
 - Plugins of others are found by entry points; see `entry_points`.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.config.plugin_args import (
     DefaultPreemptionArgs,
@@ -40,8 +41,7 @@ PREPARES: Final = {"preFilter": "filter", "preScore": "score"}
 _JUDGES: Final = ("preFilter", "filter", "preScore", "score")
 
 
-@dataclass(frozen=True, slots=True)
-class KnownPlugin:
+class KnownPlugin(Struct, frozen=True):
     """A plugin, its points, the weight of its score, and the type of its arguments, None where it takes none.
 
     `own` plugins are not kube-scheduler's.

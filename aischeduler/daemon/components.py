@@ -6,9 +6,10 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.config.load import ConfigError
@@ -54,8 +55,7 @@ NOT_NEEDED_SECONDS_MAX: Final = 30.0
 """How long the first list of pods waits for the lists of resources that are not needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Components:
+class Components(Struct, frozen=True):
     """The components; `pods` is the reflector of pods, which is also in `reflectors`."""
 
     reflectors: tuple[Reflector[Any], ...]
@@ -89,8 +89,7 @@ class Components:
         self.workers.reporter.set_event_rate(config.events.per_second, config.events.burst)
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """What the components are built from; `on_internal_error` is called with each exception of the scheduler.
 
     `hooks` are what plugins do around Bindings, if any does something.

@@ -12,12 +12,12 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Final
 
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 WRITE_SECONDS: Final = 0.5
@@ -27,8 +27,7 @@ WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
 _NAME: Final = re.compile(r"journal-\d{8}T\d{6}Z-\d+\.jsonl")
 
 
-@dataclass(frozen=True, slots=True)
-class JournalLimits:
+class JournalLimits(Struct, frozen=True):
     """The bounds of a file, and of all files of the directory."""
 
     file_bytes: int = 256 * 1024 * 1024

@@ -17,11 +17,12 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final
 
 import structlog
+from msgspec import Struct
+from msgspec.structs import asdict
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler import __version__
@@ -66,8 +67,7 @@ RESTART_FIRST_SECONDS: Final = 0.5
 RESTART_LONGEST_SECONDS: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Outputs:
+class Outputs(Struct, frozen=True):
     """Where a daemon serves metrics and health, and the file of its journal; None where there is none."""
 
     listener: socket.socket | None = None

@@ -9,10 +9,10 @@ Invariants:
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.config.fields import differing, taken_over
@@ -26,8 +26,7 @@ Apply = Callable[[Config], None]
 """Applies the fields of a configuration that a running scheduler reloads."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """The file of the configuration, if any, and a function that reads it again or raises ConfigError."""
 
     path: Path | None

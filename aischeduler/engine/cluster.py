@@ -8,11 +8,11 @@ Invariants:
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from cachetools import LRUCache
+from msgspec import Struct
 
 from aischeduler.engine.announcements import Announcements
 from aischeduler.engine.counters import Counters
@@ -57,8 +57,7 @@ WARNINGS_MAX: Final = 10_000
 """The most objects whose last warning is kept; a dropped object may get a warning again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A requested eviction: its decision, and its beneficiary (uid, empty where a loan ended).
 
     `number` is the number of the decision. `read_at` is when to read the victim if the watch shows no effect by then.

@@ -8,8 +8,9 @@ Invariants:
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.deferred_work import Affected
@@ -28,8 +29,7 @@ FIELDS_MAX: Final = 8
 """The most fields that a message names; the others are counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """Why a pod is held."""
 
     kind: ConstraintKind

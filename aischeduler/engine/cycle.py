@@ -7,8 +7,9 @@ Invariants:
 - `apply` decides nothing. It changes the state at once; the actions only carry it out.
 """
 
-from dataclasses import dataclass
 from typing import Final, assert_never
+
+from msgspec import Struct
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.counters import Result
@@ -46,8 +47,7 @@ SEARCH_COST: Final = 64
 """The cost of a search for victims or a lender, in attempts without one."""
 
 
-@dataclass(slots=True)
-class Attempt:
+class Attempt(Struct):
     """An attempt to schedule a pod that was popped from a queue; `actions` are added to."""
 
     cluster: Cluster

@@ -6,9 +6,10 @@ Invariant: endless changes delay an update of the reasons of waiting pods by a l
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from enum import IntEnum, auto
 from typing import Final
+
+from msgspec import Struct, field
 
 from aischeduler.model.node import Node
 from aischeduler.state.pod_records import Backoff, OrderKey, PodRecord
@@ -23,8 +24,7 @@ Versions = tuple[int, ...]
 """The versions of everything that reasons depend on: nodes, running pods, pools, loans and queues."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rewording:
+class Rewording(Struct, frozen=True):
     """The progress of updating the reasons of a pool's parked pods: how many classes are left, and after which turn.
 
     With `counts`, a reason that differs only in its numbers is new too.
@@ -46,8 +46,7 @@ class Stage(IntEnum):
     """Its free room is offered to parked pods of other pools."""
 
 
-@dataclass(slots=True)
-class RowWork:
+class RowWork(Struct):
     """The work that a changed row causes; with `offers`, its room is offered too.
 
     `stage` is the next step; the claims or classes up to the turn `after` are done.
@@ -58,8 +57,7 @@ class RowWork:
     after: OrderKey | None = None
 
 
-@dataclass(slots=True)
-class Affected:
+class Affected(Struct):
     """What changed for many pods of a pool; its next decision finds the pods."""
 
     parked: bool = False
@@ -76,8 +74,7 @@ class Affected:
     """It had no rows before."""
 
 
-@dataclass(slots=True)
-class Doubts:
+class Doubts(Struct):
     """Pools whose pods may have missed a wake-up because of an exception."""
 
     due: Timers = field(default_factory=Timers)
@@ -95,8 +92,7 @@ class Doubts:
         self.noted[pool] = (count + 1, now)
 
 
-@dataclass(slots=True)
-class Unrest:
+class Unrest(Struct):
     """When to update the reasons of waiting pods: some seconds after the last change of what reasons depend on.
 
     `versions` are the last ones, `since` is when they began to change, and `until` when an update is due.
@@ -122,8 +118,7 @@ class Unrest:
         return True
 
 
-@dataclass(slots=True)
-class DeferredWork:
+class DeferredWork(Struct):
     """The deferred work, of which each decision does a part; keys and members are pools."""
 
     rows: dict[str, OrderedDict[int, RowWork]] = field(default_factory=dict)
@@ -201,8 +196,7 @@ class DeferredWork:
         return {pool for work in found for pool in work}
 
 
-@dataclass(slots=True)
-class LateNode:
+class LateNode(Struct):
     """A new node that no known Pool selects: it is added after a list of the Pools, or when it is due."""
 
     node: Node
@@ -211,8 +205,7 @@ class LateNode:
     """Whether the list that is under way was requested after the node came."""
 
 
-@dataclass(slots=True)
-class UnknownPools:
+class UnknownPools(Struct):
     """Pool name -> pods by uid: of the read that is under way, and of the next one."""
 
     reading: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
@@ -227,8 +220,7 @@ class UnknownPools:
     """Whether Pools are read: from the first decision, and while this scheduler leads."""
 
 
-@dataclass(slots=True)
-class Freshness:
+class Freshness(Struct):
     """When each pool was refreshed last, when its refresh was requested, and what waits for it."""
 
     refreshed_at: dict[str, float] = field(default_factory=dict)

@@ -10,8 +10,9 @@ Invariants:
 """
 
 from collections import Counter
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Asked, Cluster
 from aischeduler.engine.freshness import await_to_end_loans, is_fresh

@@ -10,9 +10,9 @@ Invariants:
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
@@ -27,8 +27,7 @@ from aischeduler.state.pod_records import NOWHERE, WAITING, PodRecord, PodState,
 from aischeduler.state.rows_by_pool import NO_POOL
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """A violated invariant: `name` as in I2; `message` names the pods, nodes and pools."""
 
     name: str

@@ -9,11 +9,12 @@ Invariants:
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Final, get_args
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.config.profiles import ProfileConfig, ProfileError
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
@@ -51,16 +52,14 @@ class Header(msgspec.Struct, frozen=True):
     profiles: tuple[ProfileConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(Struct, frozen=True):
     """A call of `observe`."""
 
     now: float
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(Struct, frozen=True):
     """A call of `decide`, and its actions as their lines in the journal."""
 
     now: float
@@ -69,8 +68,7 @@ class Decided:
     actions: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StoodBy:
+class StoodBy(Struct, frozen=True):
     """A call of `stand_by`."""
 
     now: float
@@ -80,8 +78,7 @@ class StoodBy:
 Call = Observed | Decided | StoodBy
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """The first call of a journal whose actions differ in a new engine; an action that one side lacks is empty."""
 
     line: int
@@ -206,8 +203,7 @@ def _told(action: Action) -> tuple[Any, ...]:
 
     An empty allocation is left out, as almost every one is.
     """
-    names = action.__struct_fields__ if isinstance(action, msgspec.Struct) else type(action).__slots__
-    values = (getattr(action, name) for name in names)
+    values = msgspec.structs.astuple(action)
     return (type(action).__name__, *(_short(value) for value in values if value != NO_ALLOCATION))
 
 

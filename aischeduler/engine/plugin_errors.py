@@ -6,8 +6,9 @@ called, so that a call costs nothing.
 
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
 from types import FrameType
+
+from msgspec.structs import fields
 
 from aischeduler.engine.profile import Profile
 from aischeduler.framework.per_node import NodeByNodeFilter

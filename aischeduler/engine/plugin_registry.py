@@ -6,8 +6,9 @@ Invariants:
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from aischeduler.config.entry_points import PluginError, load_factory
 from aischeduler.config.plugin_args import (
@@ -200,8 +201,7 @@ _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
 """Method -> what a plugin with it needs too; see the protocols."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(Struct, frozen=True):
     """The profile whose plugins are made, and its path in the file."""
 
     config: ProfileConfig

@@ -14,11 +14,11 @@ Invariants:
 """
 
 from collections import OrderedDict
-from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
 from msgspec.structs import replace as replace_struct
 
 from aischeduler.model.pod import Pod, PodSpec

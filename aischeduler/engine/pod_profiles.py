@@ -8,9 +8,9 @@ Invariants:
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
 from msgspec.structs import replace as replace_struct
 
 from aischeduler.engine.pod_classes import classed

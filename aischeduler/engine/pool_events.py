@@ -6,8 +6,9 @@ Invariants:
 - The default pool always exists: while its object is deleted, the profile has its spec.
 """
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import limits_freed

@@ -9,8 +9,9 @@ Invariants:
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import Final
+
+from msgspec.structs import fields
 
 from aischeduler.config.spelling import nearest
 from aischeduler.engine.cluster import Cluster

@@ -1,7 +1,9 @@
 """The settings of a scheduler, and the plugins of its profiles: one for each scheduler name that it schedules."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aischeduler.config.profiles import ProfileConfig, ProfileError
 from aischeduler.engine.plugin_registry import Cards, make_plugins
@@ -12,8 +14,7 @@ from aischeduler.model.pool import GroupRule, MakeRoom, Pool
 from aischeduler.state.pod_records import Backoff
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """The settings of one scheduler, and the plugins for pods of its own name.
 
     `others` are the plugins for the pods of other scheduler names, and `profiles` the part of the configuration from

@@ -9,7 +9,7 @@ Invariants:
 - A claim that its owner can no longer use does not count in the rest of its attempt.
 """
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import held_by
@@ -55,8 +55,7 @@ from aischeduler.state.label_index import Rows
 from aischeduler.state.pod_records import PodRecord
 
 
-@dataclass(slots=True)
-class _Look:
+class _Look(Struct):
     """A look for one pod in one pool, and what it has found so far."""
 
     cluster: Cluster

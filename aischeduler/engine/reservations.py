@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from aischeduler.engine.profile import Profile
 from aischeduler.model.actions import Bind
 from aischeduler.model.pod import Pod
@@ -9,8 +11,7 @@ from aischeduler.model.volumes import VolumeWrite
 from aischeduler.state.timers import Timers
 
 
-@dataclass(slots=True)
-class VolumeWork:
+class VolumeWork(Struct):
     """The volumes for which a Binding waits since the time `since`.
 
     `versions` are those of the objects as they were written, None until then; `refused` says why they could not be.

@@ -1,15 +1,13 @@
 """The room that one row offers to waiting pods, by column of the node table."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.state.requests import Amounts
 
 
-@dataclass(slots=True)
-class Checks:
+class Checks(Struct):
     """How many checks are left in a slice; the last one may exceed it."""
 
     left: int

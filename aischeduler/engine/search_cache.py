@@ -1,9 +1,9 @@
 """The results of searches for victims and lenders, kept until what they read changes."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from cachetools import LRUCache
+from msgspec import Struct
 
 from aischeduler.model.proposal import NoLender
 from aischeduler.policies.preemption import EvictionCosts, NoCandidate
@@ -17,8 +17,7 @@ SEARCHES_MAX: Final = 1024
 """The most searches without a result that are kept, of victims and of lenders each."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownCosts:
+class KnownCosts(Struct, frozen=True):
     """The costs of a search, and the versions of what the search read; on `tentative` rows it read what a trial had."""
 
     costs: EvictionCosts

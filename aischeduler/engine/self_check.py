@@ -7,10 +7,11 @@ Invariants:
 """
 
 from collections import Counter
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.invariants import Violation, check, claims_faults, pool_faults, records_faults, rows_faults
@@ -35,8 +36,7 @@ VIOLATIONS_MAX: Final = 10
 """The most violations that one check returns; all are counted."""
 
 
-@dataclass(slots=True)
-class SelfCheck:
+class SelfCheck(Struct):
     """The position and the time of the last check."""
 
     checked_at: float = float("-inf")

@@ -4,10 +4,10 @@ Invariant: a rule that applies by the class alone is asked once per class; every
 """
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any, Final
 
 from cachetools import LRUCache
+from msgspec import Struct
 
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import (
@@ -29,8 +29,7 @@ CLASSES_MAX: Final = 4096
 """The most classes of which is kept which rules may apply, and what they count."""
 
 
-@dataclass(frozen=True, slots=True)
-class CrossRowAnswer:
+class CrossRowAnswer(Struct, frozen=True):
     """A cross-row filter with its state for one class, which is asked like a filter."""
 
     name: str

@@ -9,10 +9,10 @@ in `framework.plugin`; without them it is live, has the weight 1, and scores fro
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PlacementRequest, Scores
@@ -23,8 +23,7 @@ from aischeduler.state.label_index import Mask
 SCORE_MAX: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class PlainNode:
+class PlainNode(Struct, frozen=True):
     """A node as a plain plugin sees it: the object, and what is free on it by resource (CPU in millicores)."""
 
     node: Node

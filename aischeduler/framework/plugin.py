@@ -13,7 +13,6 @@ Source: the extension points of kube-scheduler; `helps` stands for its QueueingH
 """
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -199,8 +198,7 @@ class Reserve(Protocol):
         """Give back what `reserve` kept: the pod was not bound, or it left the node. It may be called for any pod."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnitMembers:
+class UnitMembers(Struct, frozen=True):
     """The pods of one unit that wait, and those that are on nodes; each sorted by uid.
 
     `gang` is the gang that they form; None where the policy knows none. With `started`, the unit was whole before and
@@ -213,8 +211,7 @@ class UnitMembers:
     started: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Formed:
+class Formed(Struct, frozen=True):
     """The waiting pods of a unit in the order in which they are placed: the first `required` of them all or none.
 
     The others are placed with them as room allows, and wait for themselves afterwards. With less than two `required`
@@ -226,8 +223,7 @@ class Formed:
     near: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Incomplete:
+class Incomplete(Struct, frozen=True):
     """The waiting pods of a unit are not tried yet; the message says why, and `lacks` which pods it waits for."""
 
     message: str
@@ -255,15 +251,13 @@ class UnitPolicy(Protocol):
         """Return whether a unit that is not whole was so before it was seen first; some of its pods are on nodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delayed:
+class Delayed(Struct, frozen=True):
     """The Binding waits; the rule is asked again after this time at the latest."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Vetoed:
+class Vetoed(Struct, frozen=True):
     """The pod is not bound to the node; the message says why."""
 
     message: str
@@ -332,8 +326,7 @@ class PostBind(Protocol):
         """Note that the pod was bound; an exception is logged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plugins:
+class Plugins(Struct, frozen=True):
     """The plugins of a profile, in the order in which they are called. Without `preempts` no pod makes room."""
 
     gates: tuple[Gate, ...]

@@ -19,6 +19,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, assert_never
 
+from msgspec import Struct
+
 from aischeduler.config.schema import BIND_IN_FLIGHT_MAX
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.concurrency_limit import BACKLOG, ConcurrencyLimit
@@ -93,8 +95,7 @@ class BindHooks(Protocol):
         """Note that a pod was bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class BinderOptions:
+class BinderOptions(Struct, frozen=True):
     """How many Bindings may be in flight, what the engine assumes, the epoch of the leader, and what plugins do."""
 
     in_flight: int

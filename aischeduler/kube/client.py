@@ -7,9 +7,10 @@ Invariants:
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from aischeduler.kube.connection_pool import ConnectionPool, Fence, no_fence
 from aischeduler.kube.errors import MalformedAnswerError, RefusedError, UnreachableError
@@ -29,8 +30,7 @@ Query = Mapping[str, str]
 _NO_QUERY: Final[Query] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """An open watch."""
 
     _stream: Stream

@@ -9,12 +9,11 @@ Invariants:
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
 from aischeduler.kube import watched_resources
@@ -59,8 +58,7 @@ class ListError(ApiError):
     """A kind without which there is no answer cannot be listed; the message is a sentence that names it."""
 
 
-@dataclass(slots=True)
-class _Listed:
+class _Listed(Struct):
     """The events of one kind, and the gaps."""
 
     events: list[Event] = field(default_factory=list)

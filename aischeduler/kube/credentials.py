@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from aischeduler.kube.errors import AccessError
 
 _NO_EXPIRY: Final = float("inf")
@@ -42,8 +44,7 @@ class CredentialSource(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class TokenFile:
+class TokenFile(Struct, frozen=True):
     """The token of a service account."""
 
     path: Path

@@ -10,9 +10,10 @@ Source: Coscheduling (label), Volcano (annotations), JobSet (labels), `spec.sche
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.kube.api_types import PodAnnotations, PodDocument, PodSpecPart
 from aischeduler.kube.gang_fields import FieldReader
@@ -47,8 +48,7 @@ SAID_MAX: Final = 10_000
 _NO_ANNOTATIONS: Final = PodAnnotations()
 
 
-@dataclass(frozen=True, slots=True)
-class GangParts:
+class GangParts(Struct, frozen=True):
     """What labels and owners of a pod say of gangs; a name is empty where there is none.
 
     `pod_group` is that of Coscheduling, `labelled` the gang of our label, `job` the Job that controls the pod.

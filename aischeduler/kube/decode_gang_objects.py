@@ -10,10 +10,10 @@ batch/v1; JobSet of jobset.x-k8s.io/v1alpha2.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final, TypedDict
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aischeduler.kube.decode_gang import ASKED
 from aischeduler.kube.gang_fields import TIMEOUT_SECONDS_MAX, FieldReader

@@ -5,9 +5,10 @@ Invariants:
 - An empty annotation counts as absent.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.kube.api_types import PodAnnotations
 from aischeduler.model.card_types import TYPES_MAX, TypeNameError, type_name
@@ -26,8 +27,7 @@ class TypePolicy(StrEnum):
     PREFERRED = "Preferred"
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementWishes:
+class PlacementWishes(Struct, frozen=True):
     """What the annotations say; `problem` names the first one that is malformed, else it is empty."""
 
     gpu_types: tuple[str, ...] = ()

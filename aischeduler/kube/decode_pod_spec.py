@@ -7,13 +7,13 @@ Invariants:
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from json import dumps
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct, field
+from msgspec.structs import replace
 
 from aischeduler.kube.api_types import (
     ExpressionPart,
@@ -84,8 +84,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-@dataclass(slots=True)
-class SpecCache:
+class SpecCache(Struct):
     """Specs, labels and owners by their bytes, which the pods of one Job share.
 
     A full cache is cleared: every pod is looked up, and keeping the order of use would cost more than parsing again.

@@ -7,10 +7,10 @@ Invariants:
 Source: Kubernetes events.k8s.io/v1; reasons and actions are kube-scheduler's.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from aischeduler.kube.pod_writes import path_segment
 from aischeduler.model.actions import Bind, Evict, ObjectRef, ReportWaiting, Warn
@@ -42,8 +42,7 @@ _API_VERSIONS: Final = {
 """The group and version of a kind other than those of core; after a dot the kind has its group, as in kubectl."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventMessage:
+class EventMessage(Struct, frozen=True):
     """The content of an Event; `controller` is the name of its sender, empty where that is the scheduler's own."""
 
     regarding: ObjectRef
@@ -53,8 +52,7 @@ class EventMessage:
     controller: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportingController:
+class ReportingController(Struct, frozen=True):
     """The sender of Events: the scheduler's name, and the name of this process."""
 
     controller: str

@@ -9,11 +9,11 @@ Invariants:
 Source: kube-scheduler's preemption; Kubernetes pods/status, DELETE with preconditions, pods/eviction (policy/v1).
 """
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from aischeduler.kube.api_types import PodStatus
 from aischeduler.kube.meta_types import UNREADABLE, Metadata, read_status, retry_after_seconds
@@ -53,8 +53,7 @@ def lost_eviction(action: ReadPod, pod: Pod | None) -> EvictRefused | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionRequest:
+class EvictionRequest(Struct, frozen=True):
     """A request of an eviction."""
 
     method: str
@@ -63,13 +62,11 @@ class EvictionRequest:
     content_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class Evicted:
+class Evicted(Struct, frozen=True):
     """The API server accepted the eviction; the watch will show the victim terminating."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotNeeded:
+class NotNeeded(Struct, frozen=True):
     """The victim was already gone, terminating or finished; `why` says which."""
 
     why: str
@@ -78,8 +75,7 @@ class NotNeeded:
 EvictionOutcome = Evicted | NotNeeded | EvictRefused
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionSet:
+class ConditionSet(Struct, frozen=True):
     """The victim has the DisruptionTarget condition; the delete follows."""
 
 

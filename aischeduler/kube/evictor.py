@@ -9,10 +9,10 @@ Invariants:
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, assert_never
 
 import msgspec
+from msgspec import Struct
 
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.connection_pool import ConnectionPool
@@ -34,8 +34,7 @@ OnOutcome = Callable[[Evict, EvictionOutcome, float], None]
 """Called with an eviction, its outcome, and the seconds since it was submitted."""
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionOptions:
+class EvictionOptions(Struct, frozen=True):
     """The scheduler's name, whether to use the Eviction API, and a clock in unix seconds."""
 
     controller: str

@@ -89,8 +89,7 @@ class _ExecCredential(Struct, rename="camel"):
     status: _Status | None = None
 
 
-@dataclass(slots=True)
-class ExecCredentialCache:
+class ExecCredentialCache(Struct):
     """A plugin and its last credential; `clock` is monotonic, `wall` is unix time, for the expiration."""
 
     plugin: ExecPlugin

@@ -11,10 +11,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
 from cachetools import LRUCache
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube.binder import Binder, Outcome
@@ -88,8 +88,7 @@ def _ignore(_action: Bind | Evict, _outcome: str, _seconds: float) -> None:
     return
 
 
-@dataclass(frozen=True, slots=True)
-class Instruments:
+class Instruments(Struct, frozen=True):
     """Callbacks for internal errors and for the outcomes of Bindings and evictions, and a monotonic clock."""
 
     on_internal_error: OnInternalError
@@ -97,8 +96,7 @@ class Instruments:
     clock: Callable[[], float] = time.monotonic
 
 
-@dataclass(frozen=True, slots=True)
-class Workers:
+class Workers(Struct, frozen=True):
     """What carries out actions: Bindings, volumes, evictions, reports, reads of pods, and reads before an eviction."""
 
     binder: Binder

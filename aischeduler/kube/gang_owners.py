@@ -9,8 +9,9 @@ Invariants:
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.kube.gang_workloads import Workloads
 from aischeduler.model.events import Event, GangGone, GangSeen
@@ -22,8 +23,7 @@ RELEASED_MAX: Final = 10_000
 """How many gangs of owners that did not turn up are remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """An owner: its uid, whether it asks for a gang, and whether the engine knows that gang."""
 
     uid: str

@@ -10,10 +10,10 @@ Source: HTTP/1.1, parsed by httptools.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, cast
 
 import httptools
+from msgspec import Struct
 
 from aischeduler.kube.errors import ApiError, UnreachableError, one_line
 
@@ -25,8 +25,7 @@ BODY_BYTES_MAX: Final = 256 * 1024 * 1024
 _NEVER: Final = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """An HTTP answer; Retry-After is the only header."""
 
     status: int

@@ -7,9 +7,11 @@ Source: k8s.io/csi-translation-lib.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.kube.storage_types import DiskPart
 from aischeduler.model.selectors import Labels, NodeSelectorTerm, Operator, Requirement
@@ -26,8 +28,7 @@ _EBS_VOLUME = re.compile(r"^vol-[^/]*$")
 _ZONE_PARTS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(Struct, frozen=True):
     """An in-tree plugin and the CSI driver that replaced it; `zone_label` is the driver's label of nodes, or empty."""
 
     name: str

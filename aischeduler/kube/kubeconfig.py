@@ -10,7 +10,6 @@ Source: Kubernetes kubeconfig conventions (client-go tools/clientcmd).
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar
 
@@ -126,16 +125,14 @@ _LISTS: Final[dict[Kind, Callable[[_Document], Sequence[_NamedContext | _NamedCl
 T = TypeVar("T", _Context, Cluster, User)
 
 
-@dataclass(frozen=True, slots=True)
-class _KubeconfigFile:
+class _KubeconfigFile(Struct, frozen=True):
     """One kubeconfig file."""
 
     file: Path
     document: _Document
 
 
-@dataclass(frozen=True, slots=True)
-class Entry(Generic[T]):
+class Entry(Struct, Generic[T], frozen=True):
     """A context, cluster or user entry; `where` names the entry and its file."""
 
     file: Path

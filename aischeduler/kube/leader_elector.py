@@ -14,9 +14,9 @@ Source: client-go's leader election; "a paused process wakes after its lease has
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube.backoff import Timing
@@ -44,8 +44,7 @@ CONFLICT: Final = 409
 NOT_FOUND: Final = 404
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderElectionConfig:
+class LeaderElectionConfig(Struct, frozen=True):
     """The Lease, the identity of the candidate, and the times as client-go names them.
 
     Other candidates may take the Lease `lease_duration_seconds` after the leader's last renewal; until then the leader

@@ -8,7 +8,6 @@ Invariants:
 Source: client-go's leader election over coordination.k8s.io/v1.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -66,8 +65,7 @@ class Lease(Struct):
         return (self.metadata.annotations or {}).get(PODS_SEEN_KEY, "")
 
 
-@dataclass(slots=True)
-class ObservedLease:
+class ObservedLease(Struct):
     """The Lease as last seen, and since when it is unchanged on the candidate's clock."""
 
     lease: Lease | None = None

@@ -5,11 +5,10 @@ Invariant: up to `PREFETCHED_PAGES_MAX` pages are requested ahead of the reader.
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from aischeduler.kube.client import LIST_SECONDS, Client
 from aischeduler.kube.errors import MalformedAnswerError, decode_problem
@@ -65,16 +64,14 @@ async def pages(
             fetch = result.next if isinstance(result, _FetchedPage) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _FetchedPage:
+class _FetchedPage(Struct, frozen=True):
     """A page, and the task that fetches the next one."""
 
     body: bytes
     next: "asyncio.Task[_FetchedPage] | None"
 
 
-@dataclass(frozen=True, slots=True)
-class _PageFetcher:
+class _PageFetcher(Struct, frozen=True):
     """Fetches pages one after another, while not too many wait for the reader."""
 
     client: Client

@@ -10,7 +10,6 @@ Source: Kubernetes pods/binding and pods/status.
 """
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
@@ -40,30 +39,26 @@ _NEEDS_NO_QUOTING = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*", re.ASCII).fullmatch
 _ASSIGNED = re.compile(r'is already assigned to node "([^"]*)"')
 
 
-@dataclass(frozen=True, slots=True)
-class BindAccepted:
+class BindAccepted(Struct, frozen=True):
     """The API server accepted the Binding, or an earlier try. The engine learns it from the watch alone."""
 
     uid: str
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Throttled:
+class Throttled(Struct, frozen=True):
     """The API server is overloaded: all tasks wait this long, then the same request is sent again."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """The outcome of the request is unknown; only reading the pod tells."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unauthenticated:
+class Unauthenticated(Struct, frozen=True):
     """The API server answered 401: the credentials must be read again."""
 
 

@@ -10,11 +10,11 @@ Source: resource versions, which every write increases; Leases, which belong to 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube import pod_writes, pool_writes
@@ -31,8 +31,7 @@ IsNewest = Callable[[ReportPool], bool]
 """Says whether a report is still the newest of its Pool."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
+class _Stored(Struct, frozen=True):
     """The status of a Pool at one resource version."""
 
     version: str

@@ -12,11 +12,11 @@ Source: conventions of Kubernetes conditions; merge patches of RFC 7386.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from aischeduler.kube.pod_writes import path_segment, time_text
 from aischeduler.kube.schema_types import COLUMN_LENGTH_MAX, RESOURCES_MAX
@@ -63,8 +63,7 @@ def new_pool(name: str, switches: Iterable[str] = ()) -> bytes:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StatusWriter:
+class StatusWriter(Struct, frozen=True):
     """The schedulerName of a writer, and its time in unix seconds."""
 
     scheduler: str

@@ -12,11 +12,10 @@ Source: Kubernetes list and watch, with the numbers of client-go's reflector.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final, Generic, cast
 
-from msgspec import Raw
+from msgspec import Raw, Struct, field
 
 from aischeduler.kube.backoff import ExponentialBackoff, RetrySignal, Timing
 from aischeduler.kube.client import Client, LineSplitter
@@ -58,8 +57,7 @@ async def _no_wait() -> None:
     return
 
 
-@dataclass(frozen=True, slots=True)
-class Handlers:
+class Handlers(Struct, frozen=True):
     """The callbacks of a reflector.
 
     `on_failure` gets the kind of the resource; `wait_for_room` waits while the event queue is full; all reflectors of

@@ -9,11 +9,11 @@ Invariants:
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 from cachetools import LRUCache
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube import pod_writes, pool_writes
@@ -53,8 +53,7 @@ POD_GONE_STATUSES: Final = (404, 409, 422)
 """The statuses of an API server that has no pod of this name and uid."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reflectors:
+class Reflectors(Struct, frozen=True):
     """The reflectors of the resources that an eviction depends on."""
 
     pods: Reflector[Any]
@@ -64,8 +63,7 @@ class Reflectors:
     namespaces: Reflector[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(Struct, frozen=True):
     """Unix time in seconds, and since when a pod is pending, for its condition."""
 
     wall: Callable[[], float]

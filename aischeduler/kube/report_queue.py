@@ -12,8 +12,9 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, assert_never
+
+from msgspec import Struct
 
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.event_messages import EventMessage
@@ -39,8 +40,7 @@ RETRIES_AT_ONCE_MAX: Final = 300
 """How many statuses of Pools are queued again at a time, oldest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingCondition:
+class WaitingCondition(Struct, frozen=True):
     """The message of a pending pod, for its condition."""
 
     pod: Pod

@@ -20,10 +20,10 @@ Source: Kubernetes events.k8s.io/v1, pods/status, and the conventions of conditi
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, assert_never
 
 from cachetools import LRUCache, TTLCache
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.config.schema import EventsConfig
@@ -80,8 +80,7 @@ OVERLOAD_SECONDS: Final = 10.0
 """How long late reports are not written in parallel after an overload or a failure."""
 
 
-@dataclass(slots=True)
-class ReportCounts:
+class ReportCounts(Struct):
     """How many reports were written, dropped and refused."""
 
     written: int = 0
@@ -89,8 +88,7 @@ class ReportCounts:
     refused: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EventSource:
+class EventSource(Struct, frozen=True):
     """The sender of Events, and a clock in unix seconds."""
 
     controller: event_messages.ReportingController

@@ -21,6 +21,8 @@ from tempfile import NamedTemporaryFile
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
+from msgspec import Struct
+
 from aischeduler.kube.credentials import Credential, CredentialSource, TokenFile
 from aischeduler.kube.dialer import Proxy, Resolve, parse_proxy, proxy_from_environment, resolve
 from aischeduler.kube.errors import AccessError, InterceptedError, one_line
@@ -181,8 +183,7 @@ class Server:
             self._reread_at = self.clock() + REREAD_SECONDS
 
 
-@dataclass(slots=True)
-class KubeconfigCredentials:
+class KubeconfigCredentials(Struct):
     """Reads the credentials of a kubeconfig context again and again: token, token file, certificates, exec plugin.
 
     `initial` is the context that was just read, for the first read; `terminal` says that a plugin may prompt the user;

@@ -8,7 +8,6 @@ Invariants:
 Source: PreBind of kube-scheduler's VolumeBinding, and what the volume controller expects of a volume that is bound.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -26,15 +25,13 @@ _CLAIM: Final = msgspec.json.Decoder(ClaimDocument)
 _VOLUME: Final = msgspec.json.Decoder(VolumeDocument)
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """The object has what was to be written, at this resource version."""
 
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """What was to be written cannot be."""
 
     message: str

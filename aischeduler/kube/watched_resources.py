@@ -6,10 +6,10 @@ Invariants:
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct, field
 
 from aischeduler.kube.api_types import (
     BudgetDocument,
@@ -63,8 +63,7 @@ class ApiObject(Protocol):
 D = TypeVar("D", bound=ApiObject)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedResource(Generic[D]):
+class WatchedResource(Struct, Generic[D], frozen=True):
     """A resource to list and watch.
 
     `kind` is unique; after a dot follows the group where several have the kind. `seen_event` converts an object to an
@@ -110,8 +109,7 @@ class WatchedResource(Generic[D]):
         return query
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableObject:
+class UnreadableObject(Struct, frozen=True):
     """An object that could not be decoded, with the metadata that could."""
 
     kind: str
@@ -121,8 +119,7 @@ class UnreadableObject:
     message: str
 
 
-@dataclass(slots=True)
-class ReflectorCounts:
+class ReflectorCounts(Struct):
     """The counters of a reflector; they only increase."""
 
     events: int = 0

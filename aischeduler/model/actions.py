@@ -5,10 +5,10 @@ Invariants:
 - Every action on a pod names its decision, so that one line of the log shows one decision.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
+from msgspec import Struct
 
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.event_reasons import ConditionReason, EventReason
@@ -57,8 +57,7 @@ class BindVolumes(msgspec.Struct, frozen=True, gc=False):
     withdraw: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReportWaiting:
+class ReportWaiting(Struct, frozen=True):
     """Write why a pod waits into a FailedScheduling event and the PodScheduled condition.
 
     `pool` is the pool in which the pod was tried, `home_pool` the pod's own pool.
@@ -84,8 +83,7 @@ class EvictionCause(StrEnum):
     """Too few pods of its gang are on nodes, and the others did not start in time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evict:
+class Evict(Struct, frozen=True):
     """Evict a pod: write its DisruptionTarget condition, delete it by uid, then write a Preempted event.
 
     `pool` is the pool of `node`, `home_pool` the victim's own pool. `beneficiary` is the pod that gets the room; None
@@ -115,8 +113,7 @@ class Evict:
         return f"Preempted by {by.namespace}/{by.name} ({by.uid}) on node {self.node}: {why}"
 
 
-@dataclass(frozen=True, slots=True)
-class Nominate:
+class Nominate(Struct, frozen=True):
     """Write `status.nominatedNodeName` of a waiting pod; an empty `node` clears it."""
 
     pod: Pod
@@ -125,8 +122,7 @@ class Nominate:
     decision: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPod:
+class ReadPod(Struct, frozen=True):
     """Read this pod: its Binding was sent long ago, and the watch has not shown the pod on its node.
 
     With `evicted` its eviction was requested long ago, and the watch has not shown its effect. If the pod is not
@@ -139,20 +135,17 @@ class ReadPod:
     evicted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPool:
+class ReadPool(Struct, frozen=True):
     """Read the Pool of this name: pods name it, and the watch has not shown it. `PoolRead` is the answer."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListPools:
+class ListPools(Struct, frozen=True):
     """List the Pools: a Pool that the watch has not shown may own a new node. `PoolsListed` is the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refresh:
+class Refresh(Struct, frozen=True):
     """Read everything that an eviction in a pool depends on. `Refreshed` is the answer.
 
     That is the Pools, the disruption budgets, and the pool's nodes: the nodes that `selector` matches, or all nodes
@@ -167,8 +160,7 @@ class Refresh:
     namespaces: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectRef:
+class ObjectRef(Struct, frozen=True):
     """The object of an event; `namespace` is empty for a cluster-scoped object."""
 
     kind: str
@@ -177,8 +169,7 @@ class ObjectRef:
     namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Warn:
+class Warn(Struct, frozen=True):
     """Write a Warning event about an object, once.
 
     `scheduler_name` is that of a pod, which reports its event; it is empty for other objects.
@@ -195,8 +186,7 @@ def pod_warning(pod: Pod, reason: EventReason, message: str) -> Warn:
     return Warn(ObjectRef("Pod", pod.name, pod.uid, pod.namespace), reason, message, pod.scheduler_name)
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """One condition of a Pool's status."""
 
     type: str
@@ -205,8 +195,7 @@ class Condition:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReportPool:
+class ReportPool(Struct, frozen=True):
     """Write this status into the Pool; `generation` is that of the spec that the status describes."""
 
     name: str
@@ -216,8 +205,7 @@ class ReportPool:
     summary: PoolSummary
 
 
-@dataclass(frozen=True, slots=True)
-class ReportGang:
+class ReportGang(Struct, frozen=True):
     """Write this status into the object of a gang, as its kind names phases and conditions; pods have no such object.
 
     A status that became FAILED, or SCHEDULED, is an event about the object too.
@@ -227,16 +215,14 @@ class ReportGang:
     status: GangStatus
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePool:
+class CreatePool(Struct, frozen=True):
     """Create a Pool of this name unless it exists; its spec sets these `switches` to true and nothing else."""
 
     name: str
     switches: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LogLoanChange:
+class LogLoanChange(Struct, frozen=True):
     """Log that an edit made `count` running pods loans of `pool`, or home pods of `pool`.
 
     `home_pool` is their own pool; where it equals `pool`, they became home pods. `pods` is empty where `count` is high.
@@ -248,8 +234,7 @@ class LogLoanChange:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogPoolEdit:
+class LogPoolEdit(Struct, frozen=True):
     """Log which fields of a Pool's spec were edited; each change is a few words."""
 
     name: str
@@ -283,8 +268,7 @@ class Step(StrEnum):
     """Recovering from an exception in another step."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportInternalError:
+class ReportInternalError(Struct, frozen=True):
     """Log an exception of the scheduler itself with its `traceback`, of a long one the last part.
 
     `doing` describes the step in words, `pool` is the pool in whose loop it ran, `pod` the pod that it ran for, if any.

@@ -1,13 +1,12 @@
 """The part of a PodDisruptionBudget that scheduling reads."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import LabelSelector
 
 
-@dataclass(frozen=True, slots=True)
-class DisruptionBudget:
+class DisruptionBudget(Struct, frozen=True):
     """A PodDisruptionBudget: its status allows this many evictions of the pods that `selector` matches.
 
     `selector` None, or without requirements, protects no pod: kube-scheduler skips such budgets too.

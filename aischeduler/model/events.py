@@ -7,8 +7,9 @@ Invariants:
   bind is no event: the pod is assumed, and `PodSeen` shows it on its node.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.gang import Gang, GangKey
@@ -21,43 +22,37 @@ from aischeduler.model.storage_objects import StorageObject
 from aischeduler.model.volumes import Volume, VolumeClaim
 
 
-@dataclass(frozen=True, slots=True)
-class PodSeen:
+class PodSeen(Struct, frozen=True):
     """A pod as it is now."""
 
     pod: Pod
 
 
-@dataclass(frozen=True, slots=True)
-class PodGone:
+class PodGone(Struct, frozen=True):
     """The pod of this uid no longer exists."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSeen:
+class NodeSeen(Struct, frozen=True):
     """A node as it is now."""
 
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class NodeGone:
+class NodeGone(Struct, frozen=True):
     """No node of this name exists any more."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PoolSeen:
+class PoolSeen(Struct, frozen=True):
     """A Pool as it is now."""
 
     pool: Pool
 
 
-@dataclass(frozen=True, slots=True)
-class PoolGone:
+class PoolGone(Struct, frozen=True):
     """No Pool of this name exists any more."""
 
     name: str
@@ -82,8 +77,7 @@ class BindRefusal(StrEnum):
     """It was not sent, because its node is gone or it waited too long: free the room, decide again at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class BindRefused:
+class BindRefused(Struct, frozen=True):
     """The Binding of this pod to this node failed for good; `message` is the server's."""
 
     uid: str
@@ -92,8 +86,7 @@ class BindRefused:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class VolumesWritten:
+class VolumesWritten(Struct, frozen=True):
     """What a `BindVolumes` of this decision asked for is written; `versions` are the new resource versions."""
 
     uid: str
@@ -101,8 +94,7 @@ class VolumesWritten:
     versions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class VolumesRefused:
+class VolumesRefused(Struct, frozen=True):
     """What a `BindVolumes` of this decision asked for could not be written, or only a part; `message` says why."""
 
     uid: str
@@ -110,74 +102,64 @@ class VolumesRefused:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetSeen:
+class BudgetSeen(Struct, frozen=True):
     """A PodDisruptionBudget as it is now."""
 
     budget: DisruptionBudget
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetGone:
+class BudgetGone(Struct, frozen=True):
     """No PodDisruptionBudget of this name exists any more."""
 
     namespace: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceSeen:
+class NamespaceSeen(Struct, frozen=True):
     """A namespace as it is now: a Pool may allow pods from some namespaces only, by their labels."""
 
     name: str
     labels: Labels
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceGone:
+class NamespaceGone(Struct, frozen=True):
     """No namespace of this name exists any more."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeClaimSeen:
+class VolumeClaimSeen(Struct, frozen=True):
     """A PersistentVolumeClaim as it is now."""
 
     claim: VolumeClaim
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeClaimGone:
+class VolumeClaimGone(Struct, frozen=True):
     """No PersistentVolumeClaim of this name exists any more."""
 
     namespace: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeSeen:
+class VolumeSeen(Struct, frozen=True):
     """A PersistentVolume as it is now."""
 
     volume: Volume
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeGone:
+class VolumeGone(Struct, frozen=True):
     """No PersistentVolume of this name exists any more."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class StorageSeen:
+class StorageSeen(Struct, frozen=True):
     """An object of storage.k8s.io as it is now."""
 
     object: StorageObject
 
 
-@dataclass(frozen=True, slots=True)
-class StorageGone:
+class StorageGone(Struct, frozen=True):
     """No object of this kind and name exists any more; `kind` is the name of the type in `storage_objects`."""
 
     kind: str
@@ -185,29 +167,25 @@ class StorageGone:
     namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GangSeen:
+class GangSeen(Struct, frozen=True):
     """The object of a gang as it is now; a Job or a JobSet that asks for no gang has the minimum 1."""
 
     gang: Gang
 
 
-@dataclass(frozen=True, slots=True)
-class GangGone:
+class GangGone(Struct, frozen=True):
     """The object of a gang no longer exists."""
 
     key: GangKey
 
 
-@dataclass(frozen=True, slots=True)
-class PodSetSeen:
+class PodSetSeen(Struct, frozen=True):
     """A Service, or a controller that makes pods, as it is now, with the pods that it selects."""
 
     pod_set: PodSet
 
 
-@dataclass(frozen=True, slots=True)
-class PodSetGone:
+class PodSetGone(Struct, frozen=True):
     """No Service, or controller of this kind, of this name exists any more."""
 
     kind: str
@@ -228,8 +206,7 @@ class EvictRefusal(StrEnum):
     """The eviction had no outcome, and a later read shows that the pod is not terminating."""
 
 
-@dataclass(frozen=True, slots=True)
-class EvictRefused:
+class EvictRefused(Struct, frozen=True):
     """The pod of this uid was not evicted. A pod that is already gone is no refusal: the watch shows that."""
 
     uid: str
@@ -237,36 +214,31 @@ class EvictRefused:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class PoolRead:
+class PoolRead(Struct, frozen=True):
     """The Pool of this name was read. Where it was `found`, a `PoolSeen` came before."""
 
     name: str
     found: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PoolUnread:
+class PoolUnread(Struct, frozen=True):
     """The Pool of this name could not be read yet; the read is retried. `message` says why it failed."""
 
     name: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class PoolsListed:
+class PoolsListed(Struct, frozen=True):
     """A `PoolSeen` came for every Pool, no older than the request for the list."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refreshed:
+class Refreshed(Struct, frozen=True):
     """Events came for everything that an eviction in this pool depends on, as it was a moment ago."""
 
     pool: str
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshFailed:
+class RefreshFailed(Struct, frozen=True):
     """The refresh of this pool failed; `message` says why."""
 
     pool: str

@@ -8,9 +8,10 @@ Invariants:
 Source: PodGroup of scheduling.x-k8s.io/v1alpha1 (Coscheduling), scheduling.volcano.sh/v1beta1 and scheduling.k8s.io.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 GANG_KEY: Final = "resource.aibee.cn/gang"
 """The label of a pod that names its gang; on a Job, a JobSet, or a pod template of these, the annotation "true"."""
@@ -43,8 +44,7 @@ class GangSource(StrEnum):
     JOB = "Job"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GangKey:
+class GangKey(Struct, frozen=True, order=True):
     """What identifies a gang."""
 
     source: GangSource
@@ -55,16 +55,14 @@ class GangKey:
         return f"{self.namespace}/{self.name} ({self.source})"
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyLevel:
+class TopologyLevel(Struct, frozen=True):
     """A node label: all pods start on nodes with one value of it, unless it is not `required`: on few."""
 
     label: str
     required: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Gang:
+class Gang(Struct, frozen=True):
     """A gang as its source says it. `min_member` 1 or less means that its pods are no gang.
 
     `timeout_seconds` is how long it may wait for room, 0 for ever. `created_seconds` is the creationTimestamp of its
@@ -86,8 +84,7 @@ class Gang:
     invalid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GangClaim:
+class GangClaim(Struct, frozen=True):
     """What one pod says of its gang.
 
     `others` are further gangs that it names and that do not count. `role` is its role, `index` its rank in the gang or
@@ -101,8 +98,7 @@ class GangClaim:
     others: tuple[GangKey, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Lack:
+class Lack(Struct, frozen=True):
     """Of a role, or of the whole unit where that is empty, so many pods exist and at least so many must."""
 
     role: str
@@ -125,8 +121,7 @@ class GangPhase(StrEnum):
     """It did not start within its timeout; its pods wait until the gang or the cluster changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class GangStatus:
+class GangStatus(Struct, frozen=True):
     """The state of a gang that its object shows; `message` says why it does not start, `reason` in one word."""
 
     phase: GangPhase

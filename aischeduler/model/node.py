@@ -1,8 +1,9 @@
 """The part of a Node that scheduling reads."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from aischeduler.model.images import NodeImage
 from aischeduler.model.resources import ResourceList
@@ -12,8 +13,7 @@ PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Taint:
+class Taint(Struct, frozen=True, order=True):
     """A taint: `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
 
     key: str
@@ -21,8 +21,7 @@ class Taint:
     effect: str = NO_SCHEDULE
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One node. Equal nodes are the same to every decision: heartbeats change nothing here.
 
     `images` are those that it reports to have. `features` are the features that it declares, sorted.

@@ -1,6 +1,5 @@
 """The part of a Pod that scheduling reads; pods with the same scheduling fields share one `PodSpec`."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -22,8 +21,7 @@ CRITICAL_PRIORITY: Final = 2_000_000_000
 """Pods of this priority or higher are system-critical and never evicted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Toleration:
+class Toleration(Struct, frozen=True):
     """A toleration; an empty key with Exists tolerates every taint, an empty effect every effect."""
 
     key: str = ""
@@ -32,8 +30,7 @@ class Toleration:
     effect: str = ""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class HostPort:
+class HostPort(Struct, frozen=True, order=True):
     """A port that a container takes on the node itself; `ip` 0.0.0.0 means every address."""
 
     protocol: str
@@ -41,8 +38,7 @@ class HostPort:
     ip: str = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address; nothing is bound here
 
 
-@dataclass(frozen=True, slots=True)
-class PodSpec:
+class PodSpec(Struct, frozen=True):
     """The fields of a pod that decide where it may run. Pods with equal specs form one class.
 
     `key` identifies the spec: equal keys mean equal specs, so that classes are found without comparing fields.

@@ -6,7 +6,6 @@ matchLabelKeys and mismatchLabelKeys into the selectors.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
@@ -19,8 +18,7 @@ SHARED_MAX: Final = 4096
 """The most terms of pods for which one object stands for all equal ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodAffinityTerm:
+class PodAffinityTerm(Struct, frozen=True):
     """Pods in the domain of one value of the node label `topology_key`.
 
     It selects the pods of `selector` in `namespaces`, and in the namespaces that `namespace_selector` matches. Without
@@ -66,8 +64,7 @@ class CarriedTerm(Struct, frozen=True, cache_hash=True):
     weight: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class PodAffinity:
+class PodAffinity(Struct, frozen=True):
     """The terms of one pod; a weight is from 1 to 100, and negative for a preferred anti-affinity.
 
     `carried` are all terms as they count for other pods, each once.

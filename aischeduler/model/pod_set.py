@@ -1,7 +1,8 @@
 """The pods that a Service selects, or a controller that makes pods: what kube-scheduler spreads by default."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.model.selectors import LabelSelector
 
@@ -15,8 +16,7 @@ CONTROLLERS: Final = {
 """The kinds of controllers whose pods are spread by default, with their API versions."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodSet:
+class PodSet(Struct, frozen=True):
     """The pods of one object. `selector` is None where it selects none; that of a Service names labels alone."""
 
     kind: str

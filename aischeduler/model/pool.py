@@ -1,7 +1,8 @@
 """Pools: the nodes of one team, and how it shares them."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.selectors import LabelSelector
@@ -34,16 +35,14 @@ class ReclaimPolicy(StrEnum):
     """Also as soon as the spec no longer allows the loan."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRule:
+class GroupRule(Struct, frozen=True):
     """The namespaces whose pods may name a machine group."""
 
     name: str
     namespaces: LabelSelector
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Struct, frozen=True):
     """One Pool object.
 
     A Pool whose `selector` is None owns no nodes. With `placement` None, GPU pods are packed and others spread.

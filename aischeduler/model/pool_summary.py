@@ -1,8 +1,9 @@
 """The numbers of a pool: what it has, uses and lends, and what waits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 GPU: Final = "gpu"
 """The name of the sum of all GPU resources, beside their own names."""
@@ -14,8 +15,7 @@ OTHER_TYPES: Final = "other"
 """The name of that entry."""
 
 
-@dataclass(frozen=True, slots=True)
-class CardCount:
+class CardCount(Struct, frozen=True):
     """The GPUs of one card type: what nodes offer, and what unfinished pods on them ask for."""
 
     type: str
@@ -23,8 +23,7 @@ class CardCount:
     used: int
 
 
-@dataclass(frozen=True, slots=True)
-class PoolSummary:
+class PoolSummary(Struct, frozen=True):
     """The numbers of one pool: cpu in milli, memory and ephemeral-storage in bytes, everything else in units.
 
     Amounts are by resource name. `pods` counts pods, in capacity and allocatable the pods that nodes take; GPU is the

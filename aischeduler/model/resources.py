@@ -8,8 +8,9 @@ Source: k8s.io/component-helpers/resource (PodRequests) and kube-scheduler's def
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.model.names import CPU, MEMORY, PODS
 from aischeduler.model.quantity import QuantityError, parse_milli, parse_units
@@ -26,16 +27,14 @@ HUGE_PAGES: Final = "hugepages-"
 """The prefix of the names of huge pages."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerRequest:
+class ContainerRequest(Struct, frozen=True):
     """The requests of one container; a sidecar is an init container that keeps running."""
 
     requests: ResourceList
     sidecar: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PodRequest:
+class PodRequest(Struct, frozen=True):
     """The resource requests of a pod.
 
     `amounts` decide whether it fits. Scores read `score_cpu_milli` and `score_memory_bytes`, where a container without

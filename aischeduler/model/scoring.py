@@ -3,9 +3,10 @@
 Source: ScoringStrategy of NodeResourcesFitArgs in KubeSchedulerConfiguration.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.model.names import CPU, MEMORY
 
@@ -22,16 +23,14 @@ class StrategyType(StrEnum):
     REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceWeight:
+class ResourceWeight(Struct, frozen=True):
     """A resource that counts in a score, with its weight from 1 to 100."""
 
     name: str
     weight: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ShapePoint:
+class ShapePoint(Struct, frozen=True):
     """A point of a curve: a utilization in percent, 0 to 100, and its score, 0 to 10."""
 
     utilization: int
@@ -41,8 +40,7 @@ class ShapePoint:
 CPU_AND_MEMORY_ALIKE: Final = (ResourceWeight(CPU), ResourceWeight(MEMORY))
 
 
-@dataclass(frozen=True, slots=True)
-class ScoringStrategy:
+class ScoringStrategy(Struct, frozen=True):
     """The strategy of a profile. `shape` has the points of RequestedToCapacityRatio, by growing utilization."""
 
     type: StrategyType = StrategyType.LEAST_ALLOCATED

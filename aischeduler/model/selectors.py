@@ -9,9 +9,10 @@ Source: Kubernetes LabelSelector and NodeSelector.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.model.quantity import shorten
 
@@ -51,8 +52,7 @@ LABEL_OPERATORS: Final = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operato
 NODE_OPERATORS: Final = tuple(Operator)
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """One requirement on one label; `values` are in the order of the object."""
 
     key: str
@@ -100,8 +100,7 @@ class Requirement:
                 return f"{self.key}{'>' if self.operator is Operator.GT else '<'}{self.values[0]}"
 
 
-@dataclass(frozen=True, slots=True)
-class LabelSelector:
+class LabelSelector(Struct, frozen=True):
     """A label selector: all requirements must hold; without requirements it matches everything."""
 
     requirements: tuple[Requirement, ...]
@@ -115,8 +114,7 @@ class LabelSelector:
         return _first([str(requirement) for requirement in self.requirements]) or "{}"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSelectorTerm:
+class NodeSelectorTerm(Struct, frozen=True):
     """A node selector term: its expressions on labels and its fields on the node name are ANDed."""
 
     expressions: tuple[Requirement, ...] = ()
@@ -136,8 +134,7 @@ class NodeSelectorTerm:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PreferredSchedulingTerm:
+class PreferredSchedulingTerm(Struct, frozen=True):
     """A preferred term with its weight, 1 to 100."""
 
     weight: int

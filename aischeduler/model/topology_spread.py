@@ -1,6 +1,5 @@
 """The constraints of PodTopologySpread: how unevenly matching pods are spread over the domains of a node label."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -22,8 +21,7 @@ class PodSelector(Struct, frozen=True, cache_hash=True):
         return namespace == self.namespace and self.labels.matches(labels)
 
 
-@dataclass(frozen=True, slots=True)
-class TopologySpreadConstraint:
+class TopologySpreadConstraint(Struct, frozen=True):
     """One constraint. The pod says beside it whether it requires it (`DoNotSchedule`) or prefers it (`ScheduleAnyway`).
 
     A domain is the set of nodes with one value of the label `topology_key`. A pod that requires it may run in a domain
@@ -44,16 +42,14 @@ class TopologySpreadConstraint:
     honors_taints: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultSelector:
+class DefaultSelector(Struct, frozen=True):
     """The pods of the Services that select a pod and of its controller: those among which it is spread by default."""
 
     pods: PodSelector
     selects_itself: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultConstraint:
+class DefaultConstraint(Struct, frozen=True):
     """A constraint of the pods that have none themselves, but a `DefaultSelector`; `hard` ones are required.
 
     The other fields are those of `TopologySpreadConstraint`.

@@ -3,8 +3,9 @@
 Invariant: kube-scheduler keeps a pod waiting for each of these; a preference is no constraint.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class ConstraintKind(StrEnum):
@@ -14,8 +15,7 @@ class ConstraintKind(StrEnum):
     VOLUME_CLAIM = "volume_claim"
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
+class Constraint(Struct, frozen=True):
     """A field of a pod with a hard constraint; `field` is its path."""
 
     kind: ConstraintKind

@@ -19,8 +19,7 @@ ONE_POD: Final = "ReadWriteOncePod"
 """The access mode of a claim that one pod uses at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeClaimUse:
+class VolumeClaimUse(Struct, frozen=True):
     """The use of a PersistentVolumeClaim by a pod: the path of the field, and the claim's name.
 
     `owned` is True for the claim of an ephemeral volume: the pod must be its controller.
@@ -43,16 +42,14 @@ class DiskKind(StrEnum):
     PORTWORX = "portworxVolume"
 
 
-@dataclass(frozen=True, slots=True)
-class DriverVolume:
+class DriverVolume(Struct, frozen=True):
     """A volume as its CSI driver knows it; one of an in-tree plugin is that of the driver that replaced it."""
 
     driver: str
     handle: str
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
+class Disk(Struct, frozen=True):
     """A disk that a pod names without a claim.
 
     `name` says which disk it is: the name, the id, the iqn, or pool and image. Disks of RBD are the same where they
@@ -66,8 +63,7 @@ class Disk:
     driver: DriverVolume | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PodVolumes:
+class PodVolumes(Struct, frozen=True):
     """The volumes of a pod that decide where it may run, in the order of its spec."""
 
     namespace: str
@@ -113,8 +109,7 @@ class VolumeClaim:
         return self.namespace, self.name
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRef:
+class ClaimRef(Struct, frozen=True):
     """The claim to which a volume belongs; without a uid, to any claim of this name."""
 
     namespace: str

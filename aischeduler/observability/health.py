@@ -6,8 +6,9 @@ Invariants:
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 STUCK_SECONDS: Final = 60.0
 """A loop is stuck if it has had something to decide for so long and decided nothing."""
@@ -27,8 +28,7 @@ def pool_loop(pool: str) -> str:
     return f"pool {pool}" if pool else "cluster"
 
 
-@dataclass(slots=True)
-class _Failures:
+class _Failures(Struct):
     count: int
     last_at: float
 

@@ -4,7 +4,8 @@ Invariant: the engine is called exactly as without this, and its results are ret
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aischeduler.engine.counters import Result
 from aischeduler.engine.scheduler import Scheduler
@@ -14,8 +15,7 @@ from aischeduler.observability.metrics_recorder import MetricsRecorder
 from aischeduler.observability.pool_status_log import PoolStatusLog
 
 
-@dataclass(frozen=True, slots=True)
-class Recorders:
+class Recorders(Struct, frozen=True):
     """The parts that record what the engine does."""
 
     metrics: MetricsRecorder

@@ -9,11 +9,11 @@ Invariants:
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from platform import python_version
 from typing import Any, Final, Protocol
 
+from msgspec import Struct
 from prometheus_client import Info, ProcessCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -74,8 +74,7 @@ class Reflector(Protocol):
     def __len__(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(Struct, frozen=True):
     """The parts of the daemon that have numbers.
 
     `reports` returns counts of events and statuses by outcome; `reflectors` go by kind, `backlogs` by name;
@@ -90,8 +89,7 @@ class Sources:
     oldest_binding: Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """One metric without its prefix: its meaning, the names of its labels, and its rows, which may be a generator."""
 
     kind: type[GaugeMetricFamily | CounterMetricFamily]

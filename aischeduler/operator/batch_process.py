@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec import Struct
+
 from aischeduler.model.gang import GANG_SIZE_MAX, GANG_TIMEOUT_KEY
 from aischeduler.model.names import MEMORY, POOL_KEY, SCHEDULER_NAME
 from aischeduler.model.quantity import QuantityError, parse_nano, shorten
@@ -43,8 +45,7 @@ _ROLE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _PLAIN_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """What the operator puts into pods; an empty `default_image` stands for none."""
 
     scheduler_name: str = SCHEDULER_NAME

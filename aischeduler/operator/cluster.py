@@ -8,13 +8,13 @@ Invariants:
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import urllib3
 from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
+from msgspec import Struct
 
 from aischeduler.operator.batch_process import Json
 from aischeduler.operator.naming import PLURAL
@@ -26,8 +26,7 @@ REFUSALS: Final = (400, 403, 422)
 """Answers about the object itself: a wrong field, an exhausted quota, an admission that says no."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Key:
+class Key(Struct, frozen=True, order=True):
     """A BatchProcess: apiVersion, namespace and name."""
 
     api_version: str

@@ -6,9 +6,10 @@ Invariants:
 - The owner reference has no `blockOwnerDeletion`, which would need a right to finalizers.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+
+from msgspec import Struct
 
 from aischeduler.model.gang import GANG_KEY, GANG_MIN_KEY, GANG_ROLE_KEY, GANG_ROLE_MIN_KEY
 from aischeduler.operator.batch_process import BatchProcess, Json, Role, Settings
@@ -29,8 +30,7 @@ PEERS_LENGTH_MAX: Final = 16_000
 CONTAINER: Final = "main"
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """A pod as it was seen. `place` is its role and index, `attempt` counts the pods of its name up to it.
 
     `phase` is that of its status. `lost_seconds` is when its container failed, in unix seconds; 0 where the pod was

@@ -8,8 +8,10 @@ Invariants:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.operator.batch_process import BatchProcess, Role
 from aischeduler.operator.objects import Seen
@@ -23,8 +25,7 @@ Place = tuple[str, int]
 """A role and an index."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """A pod to make: the n-th of this role and index."""
 
     role: Role
@@ -32,8 +33,7 @@ class Wanted:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """The pods of a role, one state each. `bound` are those that have a node or had one to the end."""
 
     pending: int
@@ -43,8 +43,7 @@ class Counts:
     bound: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What to do, and what is true now. `again_seconds` is when a failed pod is due, or None.
 
     `failure` says why the BatchProcess has failed, and `waits` why its first pod without a node has none.

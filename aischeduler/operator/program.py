@@ -13,7 +13,6 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +21,8 @@ import kopf
 import structlog
 from kubernetes import config as kubernetes_config
 from kubernetes.client import ApiClient, Configuration
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.operator.batch_process import Settings
 from aischeduler.operator.cluster import ClusterError, Key, KubernetesCluster, collection
@@ -40,8 +41,7 @@ class AccessError(Exception):
     """There are no credentials for an API server."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """Where the credentials are; empty for the usual places."""
 
     kubeconfig: Path | None = None

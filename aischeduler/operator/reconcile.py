@@ -11,9 +11,10 @@ Invariants:
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from msgspec import Struct
 
 from aischeduler.model.gang import GANG_KEY
 from aischeduler.operator.batch_process import BatchProcess, Json, RefusedError, Settings, read_batch_process
@@ -51,8 +52,7 @@ class NameTakenError(Exception):
     """An object of another owner has a name that is needed; the text names it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tools:
+class Tools(Struct, frozen=True):
     """What a pass works with. `now` gives unix seconds."""
 
     cluster: Cluster

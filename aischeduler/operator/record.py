@@ -9,9 +9,10 @@ Invariants:
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from aischeduler.operator.batch_process import BatchProcess, Json
 from aischeduler.operator.naming import RECORD_KEY
@@ -31,16 +32,14 @@ class Phase(StrEnum):
 FINISHED: Final = (Phase.SUCCEEDED, Phase.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class RoleRecord:
+class RoleRecord(Struct, frozen=True):
     """`attempts` has for each index how many pods of its name were seen; `completed` the indexes that succeeded."""
 
     attempts: tuple[int, ...] = ()
     completed: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """The record of one BatchProcess; `roles` by name."""
 
     phase: Phase = Phase.PENDING

@@ -6,9 +6,10 @@ Invariants:
 - A refused spec changes the condition `Accepted` alone: what runs goes on, and its counts stay.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from msgspec import Struct
 
 from aischeduler.operator.batch_process import BatchProcess, Json
 from aischeduler.operator.plan import Plan
@@ -21,8 +22,7 @@ FAILED: Final = "Failed"
 MESSAGE_LENGTH_MAX: Final = 1_024
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A condition without its times."""
 
     type: str

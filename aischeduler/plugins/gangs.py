@@ -10,8 +10,9 @@ Source: Coscheduling of scheduler-plugins (PreFilter, Permit), the gang plugin o
 """
 
 from collections import Counter
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
 from aischeduler.model.gang import Gang, GangSource, Lack

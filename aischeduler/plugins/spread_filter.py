@@ -5,10 +5,10 @@ Source: kube-scheduler's PodTopologySpread (PreFilter, Filter).
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from aischeduler.framework.node_view import NodeView
 from aischeduler.model.pod import PodSpec
@@ -24,8 +24,7 @@ NO_MINIMUM: Final = 2**40
 """The pods of the emptiest domain where a pool has none: every skew is below it."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Skew:
+class Skew(Struct, frozen=True, order=True):
     """A domain in which a pod would exceed the maxSkew of a constraint, as numbers of pods that the selector matches.
 
     `matching` pods are in the domain, `with_pod` with the pod itself, which its selector may not match. The emptiest

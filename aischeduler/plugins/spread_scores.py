@@ -4,11 +4,11 @@ Source: kube-scheduler's PodTopologySpread (PreScore, Score, NormalizeScore).
 """
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from aischeduler.framework.node_view import NodeView, every_row
 from aischeduler.framework.plugin import Scores
@@ -82,8 +82,7 @@ class SpreadScores(KeptCounts):
         return _rounded(np.asarray(total))
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """One constraint. `labelled` is None where every node has the label; `by_row` where each row is a domain."""
 
     max_skew: int

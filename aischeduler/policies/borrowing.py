@@ -9,10 +9,10 @@ Invariants:
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
@@ -34,8 +34,7 @@ PLENTIFUL: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
 """The resources that every node has; all others are scarce."""
 
 
-@dataclass(frozen=True, slots=True)
-class BorrowingContext:
+class BorrowingContext(Struct, frozen=True):
     """The state that a choice of a lender reads. `preemption` is the scheduler's own switch.
 
     `unit_request` returns the request of a unit in a pool.

@@ -14,10 +14,10 @@ Source: kube-scheduler's DefaultPreemption (reprieve, disruption budgets, order 
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import PodSpec
@@ -49,8 +49,7 @@ NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """How the work of victims counts: the resources of `cards`, and the time in unix seconds until which they worked.
 
     Without cards, lost work does not count, as in kube-scheduler.
@@ -63,8 +62,7 @@ class Loss:
 NO_LOSS: Final = Loss()
 
 
-@dataclass(frozen=True, slots=True)
-class Preemptor:
+class Preemptor(Struct, frozen=True):
     """The home pod that needs room."""
 
     spec: PodSpec
@@ -72,8 +70,7 @@ class Preemptor:
     loss: Loss = NO_LOSS
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A row on which the preemptor fits once the victims, and the pods that are leaving already, are gone.
 
     `victims` are uids in the order of eviction, the least important first; those of a unit may be on other rows. There
@@ -90,8 +87,7 @@ class NoCandidate(Diagnosis):
     """No eviction helps on any node; the message follows "preemption: " in the FailedScheduling event."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Groups:
+class _Groups(Struct, frozen=True):
     """Pods sorted by row: the `slots` of all pods; per row its number, its first pod and its number of pods."""
 
     slots: Slots
@@ -100,8 +96,7 @@ class _Groups:
     counts: Rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Victims:
+class _Victims(Struct, frozen=True):
     """The victims of each row.
 
     For each: the row that it makes free, its slot, and whether its eviction breaks a budget.
@@ -112,8 +107,7 @@ class _Victims:
     violates: Mask
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionCosts:
+class EvictionCosts(Struct, frozen=True):
     """The cost of eviction on each of `rows`, ascending: a `free` row needs no victim, a `helped` row needs some.
 
     `columns` [5, rows] compare rows in kube-scheduler's order of rules, less is better: the victims that a budget
@@ -156,8 +150,7 @@ def least(at: Rows, columns: Iterable[Column]) -> int:
     return int(at[0])
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(Struct, frozen=True):
     """The costs of rows, and the victims on them. `refusal` is set where no row helps."""
 
     costs: EvictionCosts

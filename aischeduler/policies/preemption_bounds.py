@@ -6,10 +6,10 @@ Invariants:
 - The live filters decide what fits, by amounts alone. For a pod whose fit other filters decide, the result is None.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from aischeduler.framework.runner import Runner
 from aischeduler.policies.preemption import (
@@ -113,8 +113,7 @@ class EvictionCostBounds:
         np.minimum.at(self.youth, row[lowest], -started_of(pods)[lowest])
 
 
-@dataclass(frozen=True, slots=True)
-class BoundedSearch:
+class BoundedSearch(Struct, frozen=True):
     """A search for victims on the rows of the lowest bounds. `bounds` must have caught up with the running pods."""
 
     preemptor: Preemptor

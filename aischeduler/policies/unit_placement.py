@@ -8,10 +8,10 @@ Invariants:
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from aischeduler.framework.allocating import allocation_on
 from aischeduler.framework.plugin import PlacementRequest
@@ -38,11 +38,10 @@ TRIES_MAX: Final = 256
 APART: Final = "node(s) didn't match the topology of the gang"
 
 
-@dataclass(frozen=True, slots=True)
-class _TotalRequest(PodRequest):
+class _TotalRequest(PodRequest, frozen=True, kw_only=True):
     """The requests of several pods together."""
 
-    pods: int = field(kw_only=True)
+    pods: int
 
     @property
     def taken(self) -> ResourceList:
@@ -58,8 +57,7 @@ def total_of(specs: Sequence[PodSpec]) -> PodSpec:
     return PodSpec(b"", _TotalRequest(dict(sorted(amounts.items())), 0, 0, pods=len(specs)))
 
 
-@dataclass(frozen=True, slots=True)
-class UnitRequest:
+class UnitRequest(Struct, frozen=True):
     """The pods of a unit that need nodes, in the order in which they are placed; the first `required` all or none."""
 
     pods: tuple[Pod, ...]
@@ -79,16 +77,14 @@ class UnitRequest:
         return total_of([ask.spec for ask in self.asks[: self.required]])
 
 
-@dataclass(frozen=True, slots=True)
-class UnitPlacement:
+class UnitPlacement(Struct, frozen=True):
     """Nodes for the placed pods of a unit, in their order; `feasible` nodes fitted the first."""
 
     pods: tuple[AssignedPod, ...]
     feasible: int
 
 
-@dataclass(frozen=True, slots=True)
-class NotPlaced:
+class NotPlaced(Struct, frozen=True):
     """The required pods that fit together, and the turn of the first one that does not fit beside those before it."""
 
     pods: tuple[AssignedPod, ...]

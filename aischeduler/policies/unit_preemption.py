@@ -11,10 +11,10 @@ Invariants:
 """
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
@@ -50,8 +50,7 @@ MOVES_MAX: Final = 64
 """How often a search tries to move the pods of the unit, so that a victim stays."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnitCandidate:
+class UnitCandidate(Struct, frozen=True):
     """Rows on which the unit fits once the victims, and the pods that are leaving already, are gone.
 
     `victims` are uids, the least important first; `violations` of them are protected by a disruption budget.

@@ -10,10 +10,10 @@ Source: Topology Aware Scheduling of Kueue (required and preferred levels, fewes
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
@@ -25,8 +25,7 @@ SETS_MAX: Final = 64
 """The most sets of rows on which one look tries to place a gang."""
 
 
-@dataclass(frozen=True, slots=True)
-class Closeness:
+class Closeness(Struct, frozen=True):
     """What makes rows close to each other for pods with these requests.
 
     `capacity` is how many of the pods each of `rows` may hold by amounts.

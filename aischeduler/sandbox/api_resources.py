@@ -1,12 +1,12 @@
 """The resources that the sandbox serves: their names, scopes, subresources, selectable fields and printer columns."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 
 import yaml
+from msgspec import Struct, field
 
 from aischeduler.sandbox.objects import JsonObject
 
@@ -33,8 +33,7 @@ INDEXED_FIELD: Mapping[str, str] = {CollectionName.PODS: "spec.nodeName"}
 _WHEN_ABSENT = {"spec.unschedulable": "false"}
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     """One resource in one version; `columns` are written as in a CRD, and a custom resource has a `schema`.
 
     `selectable` maps the field that a selector names to the field as it is stored.

@@ -4,10 +4,10 @@ Invariant: no clock, no socket, no randomness; the same requests at the same tim
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from aischeduler.sandbox.api_resources import INDEXED_FIELD, ResourceRegistry, built_in, fields_reader
 from aischeduler.sandbox.deleting import delete
@@ -37,8 +37,7 @@ _ANSWERS: Final[dict[tuple[str, str, bool], Callable[[Call], Response]]] = {
 FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """The options of a server: the seed of its UIDs, and how many events each collection remembers."""
 
     seed: int = 0

@@ -1,11 +1,11 @@
 """Requests and answers as values without sockets; a request to a resource, and its body."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
 import orjson
+from msgspec import Struct, field
 
 from aischeduler.sandbox.api_resources import Resource, ResourceRegistry
 from aischeduler.sandbox.objects import Ids, JsonObject, without_nulls
@@ -25,8 +25,7 @@ JSON = "application/json"
 BODY_BYTES_MAX = 3 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One parsed HTTP request. `query` has one value for each parameter; `path` is decoded."""
 
     method: str
@@ -37,8 +36,7 @@ class Request:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """One complete answer. `retry_after_seconds` becomes the header Retry-After."""
 
     status: int
@@ -53,8 +51,7 @@ def request(method: str, url: str, body: bytes = b"", content_type: str = JSON) 
     return Request(method, path, dict(parse_qsl(query, keep_blank_values=True)), JSON, content_type, body)
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """The state of the server: objects, served resources, identities."""
 
     store: Store
@@ -62,8 +59,7 @@ class Cluster:
     ids: Ids
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A request to a resource. `now` is unix seconds."""
 
     cluster: Cluster

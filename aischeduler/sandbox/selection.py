@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aischeduler.model.selectors import Operator, Requirement
 from aischeduler.sandbox.objects import JsonObject
@@ -62,8 +63,7 @@ def parse_field_selector(text: str) -> Requirements:
     return tuple(terms)
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """The selection of a list or a watch."""
 
     namespace: str | None = None

@@ -4,7 +4,8 @@ A `Refusal` is raised where a request is invalid; `ApiServer.handle` returns its
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aischeduler.sandbox.objects import JsonObject
 
@@ -13,8 +14,7 @@ _WORDS = "BadRequest Forbidden NotFound MethodNotAllowed Conflict Expired Reques
 _REASONS = dict(zip(_CODES, f"{_WORDS} Invalid TooManyRequests Timeout".split(), strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """One wrong field: its path, a sentence, and the reason word."""
 
     field: str

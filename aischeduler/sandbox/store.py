@@ -6,10 +6,11 @@ bounded, and a watch from a revision that fell out of it gets 410.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from cachetools import LRUCache
+from msgspec import Struct, field
+from msgspec.structs import replace
 from sortedcontainers import SortedDict
 
 from aischeduler.sandbox.objects import JsonObject, copy_object, encode
@@ -23,8 +24,7 @@ Fields = Mapping[str, str]
 FieldsOf = Callable[[JsonObject], Fields]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One revision of one object, encoded, with its labels, its selectable fields and its index value."""
 
     key: str
@@ -47,8 +47,7 @@ def is_going(entry: Entry) -> bool:
     return b'"deletionTimestamp"' in entry.raw and bool(entry.decoded()["metadata"].get("deletionTimestamp"))
 
 
-@dataclass(frozen=True, slots=True)
-class StoreEvent:
+class StoreEvent(Struct, frozen=True):
     """One write: ADDED, MODIFIED or DELETED; a deletion shows the last state at the deletion's revision."""
 
     kind: str
@@ -71,8 +70,7 @@ def _at_revision(entry: Entry, revision: int) -> Entry:
     return replace(entry, revision=revision, raw=encode(obj))
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """The rest of a list in pages: entries in order, all at one revision."""
 
     revision: int
@@ -186,8 +184,7 @@ class Collection:
         return self.history_start + bisect_right(self.history, revision, key=attrgetter("revision"))
 
 
-@dataclass(slots=True)
-class Store:
+class Store(Struct):
     """All collections and the one revision counter. `on_write` is called after every write."""
 
     history_events: int = HISTORY_EVENTS

@@ -1,9 +1,10 @@
 """The rules for writes of each built-in kind: the fields that the server sets, and the changes that it refuses."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct
 
 from aischeduler.model.quantity import QuantityError, canonical
 from aischeduler.sandbox.api_resources import CollectionName
@@ -31,8 +32,7 @@ SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-crit
 _NO_BUDGET = {"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """One write: `obj` may be changed, `old` (None for a new object) may not."""
 
     call: Call
@@ -40,8 +40,7 @@ class Write:
     old: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Strategy:
+class Strategy(Struct, frozen=True):
     """The rules of a kind.
 
     `counts_generations`: the spec has a generation. `unconditional_update`: a PUT may leave the resourceVersion out.

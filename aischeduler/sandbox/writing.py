@@ -4,7 +4,7 @@ Invariants: an update that changes nothing writes nothing; a stale `resourceVers
 being deleted goes with its last finalizer.
 """
 
-import dataclasses
+from msgspec import structs
 
 from aischeduler.sandbox.api_resources import CollectionName, Resource
 from aischeduler.sandbox.custom_resources import CUSTOM, DEFINITIONS
@@ -159,7 +159,7 @@ def _update(call: Call, entry: Entry, obj: JsonObject) -> Entry:
     if call.subresource == "finalize":
         is_last = not (obj.get("spec") or {}).get("finalizers")
     if before.get("deletionTimestamp") and is_last:
-        return dataclasses.replace(remove(call, entry), raw=encode(obj))
+        return structs.replace(remove(call, entry), raw=encode(obj))
     return _commit(call, obj)
 
 

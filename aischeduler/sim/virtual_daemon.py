@@ -7,10 +7,10 @@ Invariants:
 - Events, conditions and statuses are written at once; the daemon drops them when the server refuses them.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, assert_never
 
 import msgspec
+from msgspec import Struct
 
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import event_messages, gang_writes, pod_writes, pool_writes, volume_writes, watched_resources
@@ -71,8 +71,7 @@ MERGE: Final = pod_writes.MERGE_PATCH
 _POD = msgspec.json.Decoder(PodDocument)
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(Struct, frozen=True):
     """The network between scheduler and API server.
 
     A Binding takes `bind_seconds`, each request of an eviction takes `evict_seconds`. `lost_share` (0 to 1) is the
@@ -92,8 +91,7 @@ class Environment(Protocol):
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedAction:
+class LoggedAction(Struct, frozen=True):
     """One action of the scheduler and its virtual time."""
 
     at: float

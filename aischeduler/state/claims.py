@@ -8,10 +8,11 @@ Invariants:
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sortedcontainers import SortedKeyList
 
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
@@ -24,8 +25,7 @@ from aischeduler.state.pod_records import OrderKey, PodRecord
 _turn: Final = attrgetter("turn")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClaimedRoom:
+class ClaimedRoom(Struct, frozen=True, eq=False):
     """Room on `row` for one pod, with the requests of `spec`."""
 
     record: PodRecord
@@ -39,8 +39,7 @@ class ClaimedRoom:
         return AssignedPod(self.record.pod, self.spec, self.row, self.allocation, claims=True)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Claim:
+class Claim(Struct, frozen=True, eq=False):
     """Room in `pool` for `owner` and the pods that are placed with it, in that order.
 
     `victims` (uids) were evicted for it; `since` is on the engine's clock.

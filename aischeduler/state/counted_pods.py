@@ -4,11 +4,11 @@ Invariant: equal values count the same pods, so that pods which ask the same sha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import CarriedKind, CarriedTerm, PodAffinityTerm
@@ -32,8 +32,7 @@ class SelectedByTerms(Struct, frozen=True, cache_hash=True):
 Counted = PodSelector | SelectedByTerms | CarriedTerm
 
 
-@dataclass(frozen=True, slots=True)
-class Interest:
+class Interest(Struct, frozen=True):
     """What is counted for a pod: what its filters read (`counts`), what its scores read, and the terms it carries."""
 
     counts: tuple[Counted, ...] = ()

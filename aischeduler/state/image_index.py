@@ -9,11 +9,11 @@ Source: the image states of kube-scheduler's cache.
 """
 
 from array import array
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from aischeduler.model.images import ImageId, NodeImage
 from aischeduler.state.label_index import Mask
@@ -33,8 +33,7 @@ class _Image:
         self.size_bytes, self.rows, self.changed = size_bytes, array("i"), 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ImageSums:
+class ImageSums(Struct, frozen=True, eq=False):
     """How much of some images each row has, in bytes; an image that few nodes have counts less.
 
     `least` and `most` are those of all nodes.
@@ -45,8 +44,7 @@ class ImageSums:
     most: int
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Struct):
     """Sums with the versions for which they were checked, and what they were made from."""
 
     version: int

@@ -12,11 +12,11 @@ Invariants:
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS

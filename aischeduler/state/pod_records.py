@@ -7,9 +7,10 @@ Invariants:
   pods are GROUPED in their home queue.
 """
 
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
+
+from msgspec import Struct, field
 
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.gang import UNKNOWN_GANG_SECONDS, Gang, Lack
@@ -28,8 +29,7 @@ The rank is the negated priority, unless a plugin sorts the queues.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """The backoff of a pod after a failed attempt: it doubles with each attempt, up to the longest.
 
     Source: `podInitialBackoffSeconds` and `podMaxBackoffSeconds` of kube-scheduler, and its defaults.
@@ -77,8 +77,7 @@ USABLE: Final = frozenset((PodState.ACTIVE, PodState.BACKOFF, PodState.PARKED, P
 """The states of waiting pods that can take room."""
 
 
-@dataclass(slots=True, eq=False)
-class Unit:
+class Unit(Struct, eq=False):
     """Several pods that are decided at once; `members` are all of them by uid, waiting and on nodes.
 
     While it waits as one, it waits in the place of `lead`. `pods` are its waiting pods in the order in which they are
@@ -140,8 +139,7 @@ class Unit:
         return self.pods[: self.required]
 
 
-@dataclass(slots=True, eq=False)
-class PodRecord:
+class PodRecord(Struct, eq=False):
     """One pod. `home` is its home pool, `queue` the pool in whose queue it waits, empty where it does not wait.
 
     `since` is when it was first seen, on the engine's clock; `visited` are the pools in whose queues it has been while

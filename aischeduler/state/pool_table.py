@@ -8,11 +8,11 @@ Invariants:
 - A pool that is refused (`invalid`) or has no selector owns no nodes.
 """
 
-from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.node import Node
@@ -24,8 +24,7 @@ from aischeduler.state.rows_by_pool import NO_POOL
 DEFAULT_ID = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """A row that changed its pool; `old` is NO_POOL for a row that was in no pool."""
 
     row: int

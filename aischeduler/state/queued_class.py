@@ -1,15 +1,13 @@
 """The pods of one class in one queue; a unit of several pods is a class of its own, whose only pod is its lead."""
 
-from dataclasses import dataclass, field
-
+from msgspec import Struct, field
 from sortedcontainers import SortedKeyList
 
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.pod_records import OrderKey, PodRecord, Unit
 
 
-@dataclass(slots=True, eq=False)
-class QueuedClass:
+class QueuedClass(Struct, eq=False):
     """The pods of one class in one queue.
 
     `pending` is the number of pods without gated ones, `usable` that of the home pods among them that can take room.

@@ -4,11 +4,11 @@ Invariant: they are computed once per class and do not depend on rows.
 """
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.pod import PodSpec
@@ -24,8 +24,7 @@ AMOUNT_MAX: Final = 2**53
 """The largest allocatable amount; a larger one counts as this."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
+class Wanted(Struct, frozen=True, eq=False):
     """The requests of one pod. Arrays with a last axis of 1 broadcast over rows.
 
     `each` has the column and the amount of each resource, with one of `pods`, in the order of `PodRequest.taken`;

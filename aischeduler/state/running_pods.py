@@ -10,12 +10,11 @@ Invariants:
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import astuple
 
 from aischeduler.model.names import PODS
@@ -68,8 +67,7 @@ _FIELDS: Final = np.dtype(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Spare:
+class Spare(Struct, frozen=True):
     """How many pods of a unit on rows may leave before the others are of no use: in all, and of some roles.
 
     `roles` has the role of each of its pods by uid, where there are `of_roles`.

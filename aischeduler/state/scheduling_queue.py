@@ -15,13 +15,13 @@ Invariants:
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from heapq import merge
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 from sortedcontainers import SortedKeyList
 
 from aischeduler.model.pod import PodSpec
@@ -41,8 +41,7 @@ _time: Final = attrgetter("backoff_until", "order")
 _turn: Final = attrgetter("turn")
 
 
-@dataclass(slots=True)
-class QueueChanges:
+class QueueChanges(Struct):
     """What all queues share: the `pools` whose queue changed since the last read, and borrowers by home.
 
     `version` grows with every change of a queue, `versions` with those of one queue.

@@ -1,9 +1,9 @@
 """The table of all pools, as a user sees it."""
 
 import io
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from aischeduler.cli.pools_table import amount, flags, pool_table, print_trimmed

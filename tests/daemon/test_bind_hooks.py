@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aischeduler.daemon import bind_hooks
 from aischeduler.daemon.bind_hooks import hooks_of

@@ -1,9 +1,9 @@
 """The work that a changed row causes is queued: `observe` searches nothing, and each slice does a limited part."""
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from aischeduler.engine.changed_rows import CHECKED_MAX
 from aischeduler.engine.constraints import RECHECKED_AT_ONCE

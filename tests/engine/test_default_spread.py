@@ -1,6 +1,6 @@
 """Pods that a Service selects or a controller made, which are spread by default: choice of nodes, classes, and cost."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.events import PodGone, PodSetGone, PodSetSeen

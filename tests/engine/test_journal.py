@@ -1,6 +1,5 @@
 """A journal has every call of an engine, and a new engine that makes the calls returns the same actions."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import get_args
 
@@ -191,7 +190,7 @@ def test_profile_of_the_journal_decides() -> None:
 def test_rules_for_cards_and_groups_of_the_journal_decide() -> None:
     lines: list[bytes] = []
     rules = {"gpu_type_labels": ("card",), "rare_types": ("H200",), "machine_groups": (group_rule("g", team="x"),)}
-    profile = dataclasses.replace(default_profile(gpu_type_labels=("card",)), **rules)  # type: ignore[arg-type]
+    profile = msgspec.structs.replace(default_profile(gpu_type_labels=("card",)), **rules)
     scheduler = JournaledScheduler(profile, "run", lines.append)
     for event in (
         NodeSeen(a_node("n", labels={"card": "NVIDIA-H200"})),

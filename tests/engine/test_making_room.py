@@ -1,7 +1,5 @@
 """Preemption and reclaim: claims, victims that leave slowly, and evictions that fail."""
 
-import dataclasses
-
 import pytest
 
 from aischeduler.engine.profile import default_profile
@@ -213,7 +211,7 @@ def test_pod_that_never_preempts_waits_but_ahead_of_lower_ones() -> None:
 @pytest.mark.parametrize("of_the_pool", [None, MakeRoom.BORROW_THEN_PREEMPT])
 def test_borrow_then_preempt_evicts_only_when_no_pool_lends(of_the_pool: MakeRoom | None) -> None:
     order = MakeRoom.PREEMPT_THEN_BORROW if of_the_pool else MakeRoom.BORROW_THEN_PREEMPT
-    profile = dataclasses.replace(default_profile(), make_room=order)
+    profile = replace(default_profile(), make_room=order)
     session = Session(a_pool("a", labels=A, make_room=of_the_pool), a_pool("b", labels=B), profile=profile)
     session.see(a_node("n", cpu="4", labels=A), a_node("m", cpu="4", labels=B))
     session.see(a_pod("low", cpu="4", pool="a", node="n"))

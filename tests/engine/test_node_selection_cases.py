@@ -1,8 +1,7 @@
 """Rows N6-N13 of kube-scheduler's own cases in the engine: taints, labels, names, ports and cordons of nodes."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.model.events import PodGone

@@ -1,8 +1,7 @@
 """Rules that reserve for a placed pod, and rules that delay or veto its Binding."""
 
-from dataclasses import replace as with_fields
-
 import pytest
+from msgspec.structs import replace as with_fields
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.framework.plugin import Delayed, Vetoed

@@ -3,12 +3,12 @@
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from aischeduler.config.entry_points import plugin_names
 from aischeduler.config.load import ConfigError, parse_config

@@ -1,6 +1,5 @@
 """Profiles: which plugins judge a pod, by its scheduler name or by its home pool."""
 
-import dataclasses
 from typing import Any
 
 import msgspec
@@ -75,13 +74,13 @@ def test_score_has_the_weight_of_the_profile() -> None:
 
 def test_pool_names_the_profile_of_its_pods() -> None:
     session = tainted()
-    session.see(dataclasses.replace(a_pool("a", labels={"pool": "a"}), profile="blind"), a_pod("own", pool="a"))
+    session.see(replace(a_pool("a", labels={"pool": "a"}), profile="blind"), a_pod("own", pool="a"))
     assert binds(session.decide()) == {"own": "n"}
 
 
 def test_own_profile_that_a_pool_names_judges_pods_of_another_name() -> None:
     session = tainted()
-    session.see(dataclasses.replace(a_pool("a", labels={"pool": "a"}), profile=SCHEDULER_NAME))
+    session.see(replace(a_pool("a", labels={"pool": "a"}), profile=SCHEDULER_NAME))
     session.see(a_pod("blind", pool="a", scheduler_name="blind"))
     assert "untolerated taint" in reports(session.decide())["blind"]
 
@@ -90,7 +89,7 @@ def test_waiting_pods_take_the_profile_that_their_pool_names_later() -> None:
     session = tainted()
     session.see(a_pod("own", pool="a"))
     assert binds(session.decide()) == {}
-    session.see(dataclasses.replace(a_pool("a", labels={"pool": "a"}), profile="blind"))
+    session.see(replace(a_pool("a", labels={"pool": "a"}), profile="blind"))
     assert binds(session.decide(1.0)) == {"own": "n"}
 
 
@@ -98,13 +97,13 @@ def test_waiting_pods_of_the_default_pool_take_the_profile_that_it_names_later()
     session = Session(profile=profile_of(TAINTS))
     session.see(a_node("n", cpu="4", taints=(Taint("k", "v", NO_SCHEDULE),)), a_pod("p"))
     assert binds(session.decide()) == {}
-    session.see(dataclasses.replace(a_pool("default"), profile="blind"))
+    session.see(replace(a_pool("default"), profile="blind"))
     assert binds(session.decide(1.0)) == {"p": "n"}
 
 
 def test_waiting_pods_lose_the_profile_of_a_pool_that_is_gone() -> None:
     session = Session(profile=profile_of(TAINTS))
-    session.see(dataclasses.replace(a_pool("b", labels={"pool": "b"}), profile="blind"))
+    session.see(replace(a_pool("b", labels={"pool": "b"}), profile="blind"))
     session.see(a_node("n", cpu="4", taints=(Taint("k", "v", NO_SCHEDULE),)), a_pod("p", pool="b", cpu="8"))
     session.decide()
     session.tell(PoolGone("b"))
@@ -114,7 +113,7 @@ def test_waiting_pods_lose_the_profile_of_a_pool_that_is_gone() -> None:
 def test_bound_pod_changes_its_profile_without_moving() -> None:
     session = tainted()
     session.see(a_pod("own", pool="a", node="n"))
-    session.see(dataclasses.replace(a_pool("a", labels={"pool": "a"}), profile="blind"))
+    session.see(replace(a_pool("a", labels={"pool": "a"}), profile="blind"))
     session.see(a_pod("own", pool="a", node="n"))
     (record,) = session.scheduler.cluster.records.values()
     assert (record.pod.spec.profile, record.counted == record.pod.spec) == ("blind", True)
@@ -122,7 +121,7 @@ def test_bound_pod_changes_its_profile_without_moving() -> None:
 
 def test_unknown_profile_is_reported_and_the_pods_keep_their_own() -> None:
     session = tainted()
-    session.see(dataclasses.replace(a_pool("a", labels={"pool": "a"}), profile="blnd"))
+    session.see(replace(a_pool("a", labels={"pool": "a"}), profile="blnd"))
     session.see(a_pod("own", pool="a"), a_pod("blind", pool="a", scheduler_name="blind"))
     session.decide()
     assert binds(session.said) == {"blind": "n"}
@@ -173,8 +172,8 @@ class Door:
 def test_gates_reservations_and_permits_are_those_of_the_profile() -> None:
     profile, door = profile_of(TAINTS), Door()
     plugins: Plugins = profile.others["blind"]
-    mine = dataclasses.replace(plugins, gates=(door,), reserves=(door,), permits=(door,))
-    session = Session(profile=dataclasses.replace(profile, others={"blind": mine}))
+    mine = replace(plugins, gates=(door,), reserves=(door,), permits=(door,))
+    session = Session(profile=replace(profile, others={"blind": mine}))
     session.see(a_node("n", cpu="9"))
     session.see(*(a_pod(f"{name}", scheduler_name="blind") for name in ("held", "sent")), a_pod("own"))
     actions = session.decide()
@@ -298,9 +297,9 @@ def test_resources_are_ignored_for_the_pods_of_the_profile_alone() -> None:
     pods = a_pod("lax", extended=device, scheduler_name="lax"), a_pod("own", extended=device)
     assert bound(0.0, NodeSeen(a_node("n", cpu="8")), *map(PodSeen, pods)) == {"lax"}
     assert "Insufficient example.com/device" in scheduler.why("uid-own")
-    assert bound(2.0, PoolSeen(dataclasses.replace(a_pool("default"), profile="lax"))) == {"own"}
+    assert bound(2.0, PoolSeen(replace(a_pool("default"), profile="lax"))) == {"own"}
     third = PodSeen(a_pod("third", extended=device))
-    own = PoolSeen(dataclasses.replace(a_pool("default"), profile=SCHEDULER_NAME))
+    own = PoolSeen(replace(a_pool("default"), profile=SCHEDULER_NAME))
     assert bound(4.0, third, own) == set(), "the request counts again, as it was read"
 
 

@@ -1,8 +1,7 @@
 """Requests of pods in the engine: ignored resources, overhead, finished and terminating pods, and resizes in place."""
 
-from dataclasses import replace as replace_dataclass
-
 import pytest
+from msgspec.structs import replace as replace_dataclass
 
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.model.events import PodGone

@@ -1,6 +1,6 @@
 """The actions of one call of `decide` are checked after the call, in which later decisions may have been made."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from aischeduler.model.actions import Action, Evict
 from aischeduler.model.gang import GangSource

@@ -1,9 +1,8 @@
 """The watch of plugins of others: their time is measured, and a slow one is logged at most once a minute."""
 
-from dataclasses import replace
-
 import pytest
 import structlog
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from aischeduler.engine.profile import Profile, default_profile

@@ -1,8 +1,9 @@
 """An engine and a shell with constant numbers, which the test sets."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, cast
+
+from msgspec.structs import asdict
 
 from aischeduler.engine.counters import Counters
 from aischeduler.engine.scheduler import Scheduler

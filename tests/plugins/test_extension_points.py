@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from aischeduler.config.profiles import ProfileConfig, with_names
 from aischeduler.engine.profile import Profile, default_profile, with_profiles

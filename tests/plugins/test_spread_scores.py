@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PlacementRequest, Plugins

@@ -1,9 +1,10 @@
 """The example plugin of the documentation does what the documentation says."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.model.events import PodGone

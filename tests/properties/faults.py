@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import wraps
 from importlib import import_module
 from inspect import isfunction
@@ -11,6 +10,7 @@ from random import Random  # noqa: TID251 - the generator is made from the seed
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.profile import Profile

@@ -9,10 +9,8 @@ from tests.build import a_pod, expression, replace
 LOOKS: list[Labels] = []
 
 
-class CountedSelector(LabelSelector):
+class CountedSelector(LabelSelector, frozen=True):
     """A selector that counts the objects it is matched against."""
-
-    __slots__ = ()
 
     def matches(self, labels: Labels) -> bool:
         LOOKS.append(labels)

@@ -1,6 +1,6 @@
 """The shared parts of controllers: an informer for each collection, and requests to the server."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.objects import JsonObject, encode
@@ -9,8 +9,7 @@ from aischeduler.sandbox.store import Collection, Entry, StoreEvent
 from aischeduler.sandbox.watches import WatchStream
 
 
-@dataclass(slots=True)
-class Informer:
+class Informer(Struct):
     """Returns every write to one collection once. If history is lost, it lists the collection and compares."""
 
     collection: Collection

@@ -5,10 +5,10 @@ no more pods. Unlike the real controller it puts no finalizer on pods, and waits
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 
 import orjson
+from msgspec import Struct, field
 
 from aischeduler.sandbox.api_resources import CollectionName
 from aischeduler.sandbox.api_server import ApiServer
@@ -29,8 +29,7 @@ DEADLINE_EXCEEDED = ("Failed", "DeadlineExceeded", "Job was active longer than s
 BACKOFF_LIMIT_EXCEEDED = ("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 
 
-@dataclass(slots=True)
-class _EndedPods:
+class _EndedPods(Struct):
     """The ended pods of a Job by UID: the succeeded with their index, the failed, and those the controller deleted."""
 
     succeeded: dict[str, str] = field(default_factory=dict)

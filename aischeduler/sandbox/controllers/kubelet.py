@@ -7,7 +7,8 @@ Invariants:
 """
 
 import heapq
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aischeduler.sandbox.api_resources import CollectionName
 from aischeduler.sandbox.api_server import ApiServer
@@ -21,16 +22,14 @@ CHANGES_PER_STEP = 500
 STARTED_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletOptions:
+class KubeletOptions(Struct, frozen=True):
     """How long a bound pod takes to start, and how long a deleted pod takes to stop."""
 
     start_seconds: float = 0.5
     stop_seconds: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Change:
+class _Change(Struct, frozen=True, order=True):
     """A planned change of a pod: start, end or stop."""
 
     due: float
