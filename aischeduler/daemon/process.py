@@ -231,19 +231,19 @@ class Daemon:
         clock = self._timing.clock
         while True:
             await self._event_queue.wait_not_empty()
-            end = clock() + SLICE_SECONDS
+            now = clock()
             while (event := self._event_queue.take()) is not None:
-                self._observe(event)
-                if clock() >= end:
+                self._observe(event, now)
+                if clock() >= now + SLICE_SECONDS:
                     break
             if self.standing_by.is_set() and not self.deciding.is_set():
                 self._stand_by(perform)
             loops.wake_soon()
             await asyncio.sleep(0)
 
-    def _observe(self, event: Event) -> None:
+    def _observe(self, event: Event, now: float) -> None:
         try:
-            self.scheduler.observe(event, self._timing.clock())
+            self.scheduler.observe(event, now)
         except Exception as error:  # noqa: BLE001 - an exception about one event must not stop the others
             kind = type(event).__name__  # the engine has counted the error
             left_out = self._sampler.sample((kind, type(error)))

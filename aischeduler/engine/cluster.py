@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from aischeduler.engine.announcements import Announcements
 from aischeduler.engine.counters import Counters
-from aischeduler.engine.deferred_work import DeferredWork, Freshness, UnknownPools, Versions
+from aischeduler.engine.deferred_work import DeferredWork, Freshness, UnknownPools
 from aischeduler.engine.pod_classes import DividedSpecs
 from aischeduler.engine.pod_counting import count_again, interest_of, pods_on_rows
 from aischeduler.engine.pod_profiles import ProfiledSpecs
@@ -209,11 +209,6 @@ class Cluster:
         pool = self.pool_of(row)
         if pool:
             self.deferred.review.add(pool)
-
-    def versions(self) -> Versions:
-        """Return the versions of everything that the reasons of waiting pods depend on."""
-        nodes, running, pools = self.nodes.version, self.running.version, self.pools.version
-        return (nodes, running, pools, self.loans.version, self.queue_changes.version, self.storage.version)
 
     def enroll(self, record: PodRecord) -> None:
         """Add a new record."""

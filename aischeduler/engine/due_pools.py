@@ -7,6 +7,7 @@ Invariants:
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import looks_again, trips_ended
+from aischeduler.engine.message_updates import note_changes
 from aischeduler.engine.pool_status import StatusReports
 from aischeduler.engine.unknown_pools import late_until
 from aischeduler.model.names import CLUSTER
@@ -80,6 +81,7 @@ class Readiness:
 
     def _due_at(self, cluster: Cluster) -> float | None:
         """Return when something beside the queues is due."""
+        note_changes(cluster)
         times = (
             next(iter(cluster.unsettled.values()), None),
             cluster.reservations.asked_at.next(),

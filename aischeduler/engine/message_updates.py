@@ -26,6 +26,26 @@ RANKS_MAX: Final = 8
 """The most pairs of priority and preemptionPolicy in a class that are updated; the others are skipped."""
 
 
+def advance(cluster: Cluster, now: float) -> None:
+    """Begin a call at this time; what has changed since the call before did so at the time of that one."""
+    if now != cluster.now:
+        note_changes(cluster)
+        cluster.now = now
+
+
+def note_changes(cluster: Cluster) -> None:
+    """Note whether anything that the reasons of waiting pods depend on has changed."""
+    versions = (
+        cluster.nodes.version,
+        cluster.running.version,
+        cluster.pools.version,
+        cluster.loans.version,
+        cluster.queue_changes.version,
+        cluster.storage.version,
+    )
+    cluster.deferred.unrest.note(versions, cluster.now)
+
+
 def look_again(cluster: Cluster, now: float) -> None:
     """Have the reasons of all parked pods updated, where changes have paused."""
     if cluster.deferred.unrest.ended(now):

@@ -26,7 +26,7 @@ from aischeduler.engine.freshness import refresh_failed, refreshed
 from aischeduler.engine.gangs import roll_back_some
 from aischeduler.engine.invariants import Violation
 from aischeduler.engine.lending import leave_to_others, lend, seek_lenders
-from aischeduler.engine.message_updates import look_again, reword
+from aischeduler.engine.message_updates import advance, look_again, reword
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.permits import ask_again
 from aischeduler.engine.pod_classes import take_classes
@@ -122,7 +122,7 @@ class Scheduler:
     def observe(self, event: Event, now: float) -> None:
         """Handle an event."""
         cluster = self._cluster
-        cluster.now = now
+        advance(cluster, now)
         try:
             self._take(event, now)
         except Exception as error:
@@ -133,7 +133,6 @@ class Scheduler:
         if cluster.deferred.to_mend:
             mend_after(cluster, self._whole)
         note_counts(cluster)
-        cluster.deferred.unrest.note(cluster.versions(), now)
 
     def _take(self, event: Event, now: float) -> None:
         cluster = self._cluster
@@ -166,7 +165,8 @@ class Scheduler:
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
         """Try pods of this pool's queue up to the cost `limit`, or do the work of no pool; return the actions."""
         cluster = self._cluster
-        cluster.now, self._whole = now, mark(cluster)
+        advance(cluster, now)
+        self._whole = mark(cluster)
         actions: list[Action] = []
         self._let_time_act(actions, now)
         if pool == CLUSTER:
@@ -180,7 +180,6 @@ class Scheduler:
         elif pool in cluster.queues:
             self._work(pool, actions, limit)
         self._step(steps.COUNTING, pool, actions, partial(note_counts, cluster))
-        cluster.deferred.unrest.note(cluster.versions(), now)
         return actions
 
     def _work(self, pool: str, actions: list[Action], limit: int) -> None:
@@ -201,11 +200,11 @@ class Scheduler:
     def stand_by(self, now: float) -> list[ReportInternalError]:
         """Do what is due without deciding, while another scheduler leads; return this scheduler's exceptions alone."""
         cluster = self._cluster
-        cluster.now, self._whole = now, mark(cluster)
+        advance(cluster, now)
+        self._whole = mark(cluster)
         actions: list[Action] = []
         self._step(steps.READING, DEFAULT_POOL, actions, partial(stop_reads, cluster))
         self._let_time_act(actions, now)
-        cluster.deferred.unrest.note(cluster.versions(), now)
         cluster.turned.clear()
         for said in cluster.outbox.values():
             actions += [action for action in said if isinstance(action, ReportInternalError)]

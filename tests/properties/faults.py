@@ -67,8 +67,10 @@ RECOVERY: Final = (
     "want_again",
     "before_attempt",
     "mark",
+    "advance",
+    "note_changes",
 )
-"""Functions that recover from an exception; they do not raise here, and only the recovery calls them."""
+"""Functions that recover from an exception, or compare versions outside every step; they do not raise here."""
 METHODS: Final[dict[type, tuple[str, ...]]] = {
     Cluster: ("adopt", "book", "count", "enroll", "leave_queue", "offer", "refresh", "rename", "strike", "uncount"),
     Claims: ("end", "forget", "make"),
