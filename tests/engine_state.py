@@ -25,6 +25,7 @@ CACHES: Final = frozenset(
         "Runner._classes",
         "Runner._trial",
         "Runner._in_trial",
+        "ImageIndex._last",
         "ImageIndex._sums",
         "LabelIndex._numbers",
         "PodCounts._by_label",

@@ -27,9 +27,10 @@ class EventQueue:
 
     def put(self, event: Event) -> None:
         """Add an event, whatever the length of the queue."""
+        if not self._events:
+            self._not_empty.set()
+            self._empty.clear()
         self._events.append(event)
-        self._not_empty.set()
-        self._empty.clear()
         if len(self._events) >= self._limit:
             self._room.clear()
 
@@ -41,7 +42,7 @@ class EventQueue:
         if not self._events:
             self._not_empty.clear()
             self._empty.set()
-        if len(self._events) < self._limit:
+        if len(self._events) == self._limit - 1:
             self._room.set()
         return event
 

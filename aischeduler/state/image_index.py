@@ -60,10 +60,12 @@ class ImageIndex:
         self.version = 0
         self._images: dict[ImageId, _Image] = {}
         self._sums: dict[tuple[ImageId, ...], _Kept] = {}
+        self._last: tuple[tuple[NodeImage, ...], dict[ImageId, int]] = ((), {})
+        """The last images of a row with their sizes by name: many nodes share one list."""
 
     def change(self, row: int, old: tuple[NodeImage, ...], new: tuple[NodeImage, ...]) -> None:
         """Replace the images of a row."""
-        before, after = _sizes(old), _sizes(new)
+        before, after = self._sizes(old), self._sizes(new)
         self.version += 1
         for name in before:
             if name not in after:
@@ -100,6 +102,18 @@ class ImageIndex:
                 kept = self._sums[images] = _Kept(self.version, static_version, sources, sums)
         return kept.sums
 
+    def _sizes(self, images: tuple[NodeImage, ...]) -> dict[ImageId, int]:
+        """Return the size of each name; the first one counts."""
+        if not images:
+            return {}
+        if images is not self._last[0]:
+            found: dict[ImageId, int] = {}
+            for image in images:
+                for name in image.names:
+                    found.setdefault(name, image.size_bytes)
+            self._last = images, found
+        return self._last[1]
+
     def _put(self, name: ImageId, row: int, size_bytes: int) -> None:
         image = self._images.get(name)
         if image is None:
@@ -115,15 +129,6 @@ class ImageIndex:
         image.changed = self.version
         if not image.rows:
             del self._images[name]
-
-
-def _sizes(images: tuple[NodeImage, ...]) -> dict[ImageId, int]:
-    """Return the size of each name; the first one counts."""
-    found: dict[ImageId, int] = {}
-    for image in images:
-        for name in image.names:
-            found.setdefault(name, image.size_bytes)
-    return found
 
 
 def _sum(images: list[_Image], alive: Mask) -> ImageSums:
