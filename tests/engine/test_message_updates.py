@@ -2,7 +2,7 @@
 
 from aischeduler.engine.deferred_work import REST_SECONDS, UNREST_SECONDS_MAX
 from aischeduler.engine.message_updates import REWORDED_AT_ONCE
-from aischeduler.model.events import EvictRefusal, EvictRefused, PodGone, PoolGone
+from aischeduler.model.events import EvictRefusal, EvictRefused, NodeGone, PodGone, PoolGone
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, reports
 
@@ -143,3 +143,28 @@ def test_reading_which_pools_are_ready_changes_no_later_report() -> None:
         return session.now
 
     assert report_seconds(read_often=True) == report_seconds(read_often=False)
+
+
+def test_update_is_due_by_the_last_event_without_a_further_call() -> None:
+    session = Session(a_node("n"), a_node("m"))
+    session.decide(UNREST_SECONDS_MAX)
+    engine, now = session.scheduler, 2 * UNREST_SECONDS_MAX
+    engine.observe(NodeGone("n"), now)
+    assert engine.cluster.deferred.unrest.until is None, "nothing is compared per event"
+    engine.next_wakeup()
+    assert engine.cluster.deferred.unrest.until == now + REST_SECONDS
+
+
+def test_changes_count_from_their_own_time_however_often_the_engine_is_asked() -> None:
+    due, now = [], 2 * UNREST_SECONDS_MAX
+    for asked in (False, True):
+        session = Session(a_node("n"), a_node("m"))
+        session.decide(UNREST_SECONDS_MAX)
+        engine = session.scheduler
+        for name, seconds in (("n", 0.0), ("m", UNREST_SECONDS_MAX - 1)):
+            engine.observe(NodeGone(name), now + seconds)
+            if asked:
+                engine.next_wakeup()
+        engine.next_wakeup()
+        due.append(engine.cluster.deferred.unrest.until)
+    assert due == [now + UNREST_SECONDS_MAX] * 2
