@@ -1,5 +1,6 @@
-"""The fewest things that together are enough of everything."""
+"""The sets of things that together are enough of everything, the smallest first."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -10,50 +11,46 @@ STEPS_MAX: Final = 20_000
 """The most choices that one search makes; beyond that it gives up."""
 
 
-def fewest(missing: list[int], frees: list[list[int]]) -> list[int] | None:
-    """Return the fewest numbers i with sum(frees[d][i]) >= missing[d] for each d, ascending, the first such set.
+def fewest_first(missing: list[int], frees: list[list[int]]) -> Iterator[list[int]]:
+    """Yield the sets of numbers i with sum(frees[d][i]) >= missing[d] for each d.
 
-    None where all together are not enough, or the search needs more than `STEPS_MAX` steps.
+    Smaller sets come first; of one size, those with smaller numbers. The numbers of a set ascend. Ends early where the
+    search needs more than `STEPS_MAX` steps.
     """
     amounts = np.array(frees, dtype=np.int64)
     need = np.array(missing, dtype=np.int64)
     if (amounts.sum(axis=1) < need).any():
-        return None
-    search = _Search(amounts, need)
+        return
+    search = _Search(amounts)
     largest = np.cumsum(-np.sort(-amounts, axis=1), axis=1)
-    size = int(np.max(np.count_nonzero(largest < need[:, None], axis=1))) + 1
-    while size <= amounts.shape[1] and search.steps < STEPS_MAX:
-        found = search.of_size(size)
-        if found is not None:
-            return found
-        size += 1
-    return None
+    least = int(np.max(np.count_nonzero(largest < need[:, None], axis=1))) + 1
+    for size in range(least, amounts.shape[1] + 1):
+        yield from search.choose(0, size, need)
 
 
 class _Search:
-    """A search for a set of a given size, in the order of its numbers."""
+    """A search for the sets of a given size, in the order of their numbers."""
 
-    def __init__(self, amounts: Amounts, need: Amounts) -> None:
-        self.steps = 0
+    def __init__(self, amounts: Amounts) -> None:
+        self._steps = 0
         self._amounts = amounts
-        self._need = need
         self._most: dict[int, Amounts] = {}
 
-    def of_size(self, size: int) -> list[int] | None:
-        """Return the first set of this size that is enough; None where there is none, or the search gives up."""
-        return self._choose(0, size, self._need)
-
-    def _choose(self, first: int, left: int, need: Amounts) -> list[int] | None:
-        """Return `left` numbers from `first` on that free `need`."""
-        self.steps += 1
-        if (need <= 0).all():
-            return []
-        if not left or first == self._amounts.shape[1] or self.steps > STEPS_MAX:
-            return None
-        if (self._most_from(first)[:, :left].max(axis=1) < need).any():
-            return None
-        taken = self._choose(first + 1, left - 1, need - self._amounts[:, first])
-        return [first, *taken] if taken is not None else self._choose(first + 1, left, need)
+    def choose(self, first: int, left: int, need: Amounts) -> Iterator[list[int]]:
+        """Yield each `left` numbers from `first` on that free `need`."""
+        self._steps += 1
+        if not left:
+            if (need <= 0).all():
+                yield []
+            return
+        if first == self._amounts.shape[1] or self._steps > STEPS_MAX:
+            return
+        most = self._most_from(first)
+        if left > most.shape[1] or (most[:, left - 1] < need).any():
+            return
+        for taken in self.choose(first + 1, left - 1, need - self._amounts[:, first]):
+            yield [first, *taken]
+        yield from self.choose(first + 1, left, need)
 
     def _most_from(self, first: int) -> Amounts:
         """Return per resource the most that 1, 2, ... of the numbers from `first` on free."""

@@ -7,6 +7,7 @@ Invariants:
 """
 
 from collections.abc import Iterator
+from heapq import merge
 from itertools import islice
 from typing import Final
 
@@ -14,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from aischeduler.analysis.explanation import EndPods, Remedy, RemedyKind, Start
-from aischeduler.analysis.fewest import fewest
+from aischeduler.analysis.fewest import fewest_first
 from aischeduler.analysis.what_if import Question, may_leave, pods_ended, proposed, room_of
 from aischeduler.engine.propose import may_not_evict
 from aischeduler.model.pool import Pool
@@ -29,7 +30,7 @@ from aischeduler.state.requests import Amounts
 SOLVED_MAX: Final = 64
 """The most nodes on which the fewest pods are searched, those first that may need the fewest."""
 TRIED_MAX: Final = 16
-"""The most sets of pods that are tried."""
+"""The most sets of pods that are tried: of the first set of each node, and again of all others."""
 NAMED_MAX: Final = 3
 """The most pods that the text names; the others are counted."""
 NEVER: Final = 2**31
@@ -56,23 +57,42 @@ def pods_end_remedies(question: Question) -> list[Remedy]:
         return []
     if question.record.leads is not None:  # the pods of a unit start on several nodes
         return []
-    at_once = _first(question, _smallest(question, evicting=False))
+    at_once = _fewest(question, evicting=False)
     found = [at_once] if at_once is not None else []
     if not may_not_evict(question.cluster, question.record):
-        later = _first(question, _smallest(question, evicting=True))
+        later = _fewest(question, evicting=True)
         if later is not None and (at_once is None or later.cost[0] < at_once.cost[0]):
             found.append(later)
     return found
 
 
-def _first(question: Question, sets: Iterator[list[PodRecord]]) -> Remedy | None:
-    """Return the remedy of the first of these sets of pods whose end starts the pod."""
-    for records in islice(sets, TRIED_MAX):
-        with pods_ended(question.cluster, records):
-            start = question.start()
-        if start is not None:
-            return _remedy(question, records, start)
-    return None
+def _fewest(question: Question, *, evicting: bool) -> Remedy | None:
+    """Return the remedy of the smallest set of pods whose end starts the pod.
+
+    Other pods that wait may take what a set frees. So after the first set of each node, its others are tried.
+    """
+    in_vain: list[_Shortage] = []
+    found = None
+    for shortage, records in islice(_first_sets(question, evicting=evicting), TRIED_MAX):
+        found = _tried(question, records)
+        if found is not None:
+            break
+        in_vain.append(shortage)
+    others = merge(*(islice(_sets(question, shortage), 1, None) for shortage in in_vain), key=len)
+    for records in islice(others, TRIED_MAX):
+        if found is not None and len(records) >= found.cost[0]:
+            break
+        fewer = _tried(question, records)
+        if fewer is not None:
+            return fewer
+    return found
+
+
+def _tried(question: Question, records: list[PodRecord]) -> Remedy | None:
+    """Return the remedy of these pods; None where the pod does not start after their end."""
+    with pods_ended(question.cluster, records):
+        start = question.start()
+    return _remedy(question, records, start) if start is not None else None
 
 
 def _remedy(question: Question, records: list[PodRecord], start: Start) -> Remedy:
@@ -88,21 +108,21 @@ def _may_end(record: PodRecord) -> bool:
     return not record.pod.guarded and not record.pod.critical
 
 
-def _smallest(question: Question, *, evicting: bool) -> Iterator[list[PodRecord]]:
-    """Yield sets of pods that may be enough, the smallest first, and of one size the least important pods first."""
+def _first_sets(question: Question, *, evicting: bool) -> Iterator[tuple[_Shortage, list[PodRecord]]]:
+    """Yield the first set of each shortage, the smallest first, and of one size the least important pods first."""
     names = question.cluster.nodes.names
     found = _short_of_room(question, question.home, (), evicting=True) if evicting else _shortages(question)
     shortages = sorted(found, key=lambda one: (one.least, names[one.row], one.room, one.limits))
-    ready: list[tuple[int, tuple[bool, int], str, list[PodRecord]]] = []
+    ready: list[tuple[int, tuple[bool, int], str, _Shortage, list[PodRecord]]] = []
     for shortage in shortages[:SOLVED_MAX]:
         ready.sort(key=lambda one: one[:3])
         while ready and ready[0][0] < shortage.least:
-            yield ready.pop(0)[-1]
-        records = _solve(question, shortage)
+            yield ready.pop(0)[-2:]
+        records = next(_sets(question, shortage), [])
         if records:
             worst = max((record.loan is None, record.pod.priority) for record in records)
-            ready.append((len(records), worst, names[shortage.row], records))
-    yield from (records for *_, records in sorted(ready, key=lambda one: one[:3]))
+            ready.append((len(records), worst, names[shortage.row], shortage, records))
+    yield from (one[-2:] for one in sorted(ready, key=lambda one: one[:3]))
 
 
 def _shortages(question: Question) -> Iterator[_Shortage]:
@@ -188,8 +208,8 @@ def _least(question: Question, rows: Rows, *, evicting: bool) -> Amounts:
     return least
 
 
-def _solve(question: Question, shortage: _Shortage) -> list[PodRecord]:
-    """Return the fewest pods of the node that free what is missing; empty where they cannot."""
+def _sets(question: Question, shortage: _Shortage) -> Iterator[list[PodRecord]]:
+    """Yield the sets of pods of the node that free what is missing, the smallest first."""
     cluster, row = question.cluster, np.array([shortage.row], dtype=np.intp)
     records = [record for record in cluster.on_row(shortage.row) if _may_end(record)]
     if shortage.evicting:
@@ -204,8 +224,9 @@ def _solve(question: Question, shortage: _Shortage) -> list[PodRecord]:
     for pool, lends, resource, amount in shortage.limits:
         loans = [record.loan is not None and record.loan[0 if lends else 1] == pool for record in records]
         needs.append((amount, [_takes(one, resource) * loan for one, loan in zip(records, loans, strict=True)]))
-    chosen = fewest([need for need, _ in needs], [frees for _, frees in needs]) if needs and records else None
-    return [records[i] for i in chosen] if chosen else []
+    if needs and records:
+        for chosen in fewest_first([need for need, _ in needs], [frees for _, frees in needs]):
+            yield [records[i] for i in chosen]
 
 
 def _room_needed(question: Question, row: int, records: list[PodRecord]) -> Iterator[tuple[int, list[int]]]:

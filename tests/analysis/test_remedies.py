@@ -167,6 +167,20 @@ def test_of_as_many_pods_the_least_important_end() -> None:
     assert texts(found, RemedyKind.PODS_END) == ["end the pod on a: default/low"]
 
 
+def test_pods_whose_room_goes_to_an_owner_that_waits_are_not_named() -> None:
+    found = explained(
+        "p",
+        a_pool("home"),
+        a_pool("lender", labels={"of": "lender"}),
+        a_node("n", cpu="3", labels={"of": "lender"}),
+        a_pod("big", cpu="2", pool="lender", node="n", priority=1),
+        a_pod("small", cpu="1", pool="lender", node="n", priority=2),
+        a_pod("owner", cpu="2", pool="lender"),
+        a_pod("p", cpu="1", pool="home"),
+    )
+    assert texts(found, RemedyKind.PODS_END) == ["end the pod on n: default/small"]
+
+
 def test_fewer_pods_end_where_evictions_do_the_rest() -> None:
     found = explained(
         "p",
