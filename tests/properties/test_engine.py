@@ -316,11 +316,14 @@ class Engine(Days):
         assert self.unconfirmed(fresh) == []
 
     def unconfirmed(self, fresh: Scheduler) -> list[tuple[str, str, str]]:
-        """Return the waiting pods with clauses in their reason that an attempt of the new engine would not name now."""
+        """Return the waiting pods with clauses in their reason that an attempt of the new engine would not name now.
+
+        Another pod of the same unit may lead it in the new engine, which lists the pods in another order.
+        """
         ours, other = self.world.scheduler, fresh._cluster
         waiting = [uid for uid, one in ours._cluster.records.items() if one.state is PodState.PARKED]
         told = [(uid, ours.why(uid)) for uid in waiting if uid not in self.world.given_up]
-        both = [(uid, why, reason(other, other.records[uid], other.now)) for uid, why in told]
+        both = [(uid, why, reason(other, other.records[uid].waits_as, other.now)) for uid, why in told]
         return [(uid, why, tried) for uid, why, tried in both if clauses(why) != clauses(tried)]
 
 
