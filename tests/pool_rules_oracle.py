@@ -284,9 +284,15 @@ class Oracle:
                 yield pod
 
     def _is_ahead(self, other: Pod, pod: Pod) -> bool:
-        """Say whether another pod, alike in all else, has its turn before this one."""
-        alike = (other.spec.key, self._home(other), other.namespace) == (pod.spec.key, self._home(pod), pod.namespace)
+        """Say whether another pod, alike in all else, has its turn before this one.
+
+        The terms of running pods may keep pods of some labels away, which others may overtake.
+        """
+        alike = self._kind(other) == self._kind(pod)
         return alike and other.priority > pod.priority and other.uid != pod.uid
+
+    def _kind(self, pod: Pod) -> tuple[object, ...]:
+        return (pod.spec.key, self._home(pod), pod.namespace, pod.labels)
 
     def _is_ours(self, pod: Pod) -> bool:
         return pod.scheduler_name == self._name

@@ -77,6 +77,11 @@ def test_pod_of_lower_priority_is_not_bound_first() -> None:
     assert game(WAITS, high).judge([bind(high, "a1"), bind(WAITS, "a1")]) == []
 
 
+def test_pod_with_other_labels_may_be_overtaken() -> None:
+    high = a_pod("high", pool="a", cpu="2", priority=10, labels={"app": "x"})
+    assert game(WAITS, high).judge([bind(WAITS, "a1")]) == []
+
+
 def test_pod_that_is_not_in_line_may_be_overtaken() -> None:
     high = a_pod("high", pool="a", cpu="2", priority=10)
     assert game(WAITS, high).judge([bind(WAITS, "a1")], {high.uid}) == []
