@@ -289,7 +289,7 @@ def claims_faults(cluster: Cluster) -> Faults:
             yield "claims", f"{uid}: claims room in {claim.pool} and does not wait there"
         elif [room.record for room in claim.rooms] != list(owner.together):
             yield "claims", f"{uid}: claims room for other pods than those of its unit"
-        elif any(room.spec.key != room.record.pod.spec.key for room in claim.rooms):
+        elif claim.outdated:
             yield "claims", f"{uid}: claims room for another spec than its own"
         for row in claim.rows:
             if cluster.pool_of(row) != claim.pool or cluster.nodes.nodes[row] is None:

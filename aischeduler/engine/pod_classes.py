@@ -96,7 +96,7 @@ def take_class(cluster: "Cluster", record: PodRecord) -> None:
         else:
             rename()
     claim = cluster.claims.of(record.pod.uid)
-    if claim is not None and any(room.spec.key != room.record.pod.spec.key for room in claim.rooms):
+    if claim is not None and claim.outdated:
         cluster.claims.renew(claim)
 
 

@@ -117,7 +117,7 @@ def attempt_failed(
         cluster,
         told,
         partial(_recall, cluster, before.mark, dropped=dropped),
-        partial(_end_new_claim, cluster, record, before.claim),
+        partial(_end_claim, cluster, record, before.claim),
         partial(_ask_again, cluster, doing),
         *(partial(take_out, cluster, one) for one in before.pods),
         partial(mend, cluster, before.mark),
@@ -203,9 +203,10 @@ def stay(cluster: Cluster, record: PodRecord) -> None:
         end_quietly(cluster, claim)
 
 
-def _end_new_claim(cluster: Cluster, record: PodRecord, old: Claim | None) -> None:
+def _end_claim(cluster: Cluster, record: PodRecord, old: Claim | None) -> None:
+    """End the claim that the failed attempt made, or that it was about to renew."""
     claim = cluster.claims.of(record.pod.uid)
-    if claim is not None and claim is not old:
+    if claim is not None and (claim is not old or claim.outdated):
         drop_claim(cluster, claim)
 
 

@@ -66,6 +66,11 @@ class Claim(Struct, frozen=True, eq=False):
         return tuple(room.assigned for room in self.rooms)
 
     @property
+    def outdated(self) -> bool:
+        """Whether it is for another spec than one of its pods has now."""
+        return any(room.spec.key != room.record.pod.spec.key for room in self.rooms)
+
+    @property
     def turn(self) -> OrderKey:
         """The owner's position in the order of its home pool, which does not change while it waits."""
         return (False, *self.owner.order[1:])

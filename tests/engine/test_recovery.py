@@ -20,7 +20,10 @@ from aischeduler.model.events import PodGone, PodSeen, Refreshed
 from aischeduler.model.names import CLUSTER
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
+from aischeduler.model.selectors import label_selector
 from aischeduler.state.assigned_pod import AssignedPod
+from aischeduler.state.claims import Claim, Claims
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import PodRecord, PodState
@@ -226,6 +229,28 @@ def test_pod_with_a_claim_keeps_it_when_its_attempt_fails() -> None:
     assert nominations(session.decide()) == {}
     assert cluster.claims.of("uid-owner") is claim
     poison.broken = False
+    session.tell(PodGone("uid-guest"))
+    assert binds(session.decide(60.0)) == {"owner": "n"}
+
+
+def test_claim_that_an_attempt_failed_to_renew_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(a_pool("a", labels=A), a_pool("b", labels=B), a_node("n", cpu="4", labels=A))
+    session.see(a_pod("guest", cpu="4", pool="b", node="n", started=1, grace=30))
+    session.see(a_pod("owner", cpu="4", pool="a", labels={"app": "x"}))
+    assert nominations(session.decide()) == {"owner": "n"}
+    term = PodAffinityTerm("zone", label_selector("x", {"app": "y"}, ()), ("default",))
+    session.see(a_pod("other", pool="b", gates=("wait",), pod_affinity=pod_affinity(anti_required=(term,))))
+    cluster = session.scheduler._cluster
+
+    def failing(claims: Claims, claim: Claim) -> None:
+        monkeypatch.undo()
+        raise ValueError("a bug in a step")
+
+    monkeypatch.setattr(Claims, "forget", failing)
+    cluster.queues["a"].wake_at_once(cluster.records["uid-owner"], 0.0)
+    assert len(errors(session.decide())) == 1
+    session.scheduler.look()
+    assert cluster.claims.of("uid-owner") is None
     session.tell(PodGone("uid-guest"))
     assert binds(session.decide(60.0)) == {"owner": "n"}
 
