@@ -16,6 +16,7 @@ from aischeduler.model.actions import (
     Nominate,
     ReadPool,
     Refresh,
+    ReportInternalError,
     ReportPool,
     ReportWaiting,
     Warn,
@@ -98,6 +99,10 @@ def evictions(actions: list[Action]) -> dict[str, str]:
 def nominations(actions: list[Action]) -> dict[str, str]:
     """Return pod -> node (empty where cleared) of the last nominations among the actions."""
     return {action.pod.name: action.node for action in actions if isinstance(action, Nominate)}
+
+
+def errors(actions: list[Action]) -> list[ReportInternalError]:
+    return [action for action in actions if isinstance(action, ReportInternalError)]
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, module: str, step: str) -> None:

@@ -1,7 +1,6 @@
 """An exception of the scheduler costs one attempt of one pod, or one step, and nothing else."""
 
 from collections import Counter
-from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -10,27 +9,21 @@ from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.counters import Result
-from aischeduler.engine.nominator import without
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.engine.recovery import PLUGIN_ERROR
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Plugins
-from aischeduler.model.actions import Action, Bind, ReportInternalError, Step
+from aischeduler.model.actions import Bind, Step
 from aischeduler.model.events import PodGone, PodSeen, Refreshed
 from aischeduler.model.names import CLUSTER
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
-from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
-from aischeduler.model.selectors import label_selector
-from aischeduler.state.assigned_pod import AssignedPod
-from aischeduler.state.claims import Claim, Claims
 from aischeduler.state.label_index import Mask
-from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import PodRecord, PodState
 from aischeduler.state.scheduling_queue import PoolQueue
 from aischeduler.state.transitions import TRANSITIONS, Transition
 from tests.build import a_node, a_pod, a_pool
-from tests.engine.session import Session, binds, evictions, fail_once, nominations, reports
+from tests.engine.session import Session, binds, errors, evictions, fail_once, nominations, reports
 
 A, B = {"pool": "a"}, {"pool": "b"}
 
@@ -78,10 +71,6 @@ def profile(poison: Poison) -> Profile:
 def poisoned(name: str, **fields: Any) -> Pod:
     """Return a pod for which the plugin raises."""
     return a_pod(name, node_selector={"poison": "yes"}, labels={"poison": "yes"}, **fields)
-
-
-def errors(actions: list[Action]) -> list[ReportInternalError]:
-    return [action for action in actions if isinstance(action, ReportInternalError)]
 
 
 def test_exception_in_one_attempt_costs_no_other_pod_of_the_slice() -> None:
@@ -233,28 +222,6 @@ def test_pod_with_a_claim_keeps_it_when_its_attempt_fails() -> None:
     assert binds(session.decide(60.0)) == {"owner": "n"}
 
 
-def test_claim_that_an_attempt_failed_to_renew_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = Session(a_pool("a", labels=A), a_pool("b", labels=B), a_node("n", cpu="4", labels=A))
-    session.see(a_pod("guest", cpu="4", pool="b", node="n", started=1, grace=30))
-    session.see(a_pod("owner", cpu="4", pool="a", labels={"app": "x"}))
-    assert nominations(session.decide()) == {"owner": "n"}
-    term = PodAffinityTerm("zone", label_selector("x", {"app": "y"}, ()), ("default",))
-    session.see(a_pod("other", pool="b", gates=("wait",), pod_affinity=pod_affinity(anti_required=(term,))))
-    cluster = session.scheduler._cluster
-
-    def failing(claims: Claims, claim: Claim) -> None:
-        monkeypatch.undo()
-        raise ValueError("a bug in a step")
-
-    monkeypatch.setattr(Claims, "forget", failing)
-    cluster.queues["a"].wake_at_once(cluster.records["uid-owner"], 0.0)
-    assert len(errors(session.decide())) == 1
-    session.scheduler.look()
-    assert cluster.claims.of("uid-owner") is None
-    session.tell(PodGone("uid-guest"))
-    assert binds(session.decide(60.0)) == {"owner": "n"}
-
-
 def test_attempt_that_failed_as_it_began_leaves_no_offer_to_a_pod_that_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -265,19 +232,6 @@ def test_attempt_that_failed_as_it_began_leaves_no_offer_to_a_pod_that_is_gone(
     assert len(errors(session.scheduler.decide("default", session.now, 512))) == 1
     session.tell(PodGone("uid-p"))
     assert session.scheduler._cluster.offers == {}
-
-
-def test_check_of_a_claim_that_fails_in_an_attempt_does_not_queue_the_pod_of_the_attempt(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    session = Session(a_pool("a", labels=A), a_pool("b", labels=B), a_node("n", cpu="4", labels=A))
-    session.see(a_pod("guest", cpu="3", pool="b", node="n", started=1), a_pod("owner", cpu="4", pool="a"))
-    assert evictions(session.decide()) == {"guest": "Reclaimed"}
-    fail_once(monkeypatch, "nominator", "all_fit_after_departures")
-    session.see(a_pod("first", cpu="1", pool="a", priority=9))
-    assert binds(session.decide()) == {"first": "n"}
-    session.scheduler.look()
-    assert session.scheduler._cluster.records["uid-owner"].state is PodState.BACKOFF
 
 
 def test_attempt_that_failed_after_its_bind_is_undone_completely(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,24 +349,3 @@ def test_long_traceback_is_cut_and_ends_with_the_exception(monkeypatch: pytest.M
     assert len(error.traceback) <= 8000
     assert error.traceback.rstrip().splitlines()[-1].startswith("RecursionError")
     assert not any(isinstance(action, Bind) for action in session.said)
-
-
-def test_exception_at_the_begin_of_a_look_without_claims_leaves_the_claimed_room_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    session = Session(a_node("n", cpu="4"), a_pod("old", cpu="4", node="n"), a_pod("owner", cpu="4", priority=5))
-    session.decide()
-    cluster, count = session.scheduler._cluster, NodeTable.count_tentatively
-    claim, used = cluster.claims.all()[0], cluster.nodes.used.copy()
-
-    def failing(nodes: NodeTable, pods: Sequence[AssignedPod], sign: int) -> None:
-        count(nodes, pods, sign)
-        monkeypatch.undo()
-        raise ValueError("a bug in a step")
-
-    look = without(cluster, (claim,))
-    assert (cluster.nodes.used == used).all(), "the look has not begun"
-    monkeypatch.setattr(NodeTable, "count_tentatively", failing)
-    with pytest.raises(ValueError, match="a bug"), look:
-        pass
-    assert (cluster.nodes.used == used).all()
