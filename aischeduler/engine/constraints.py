@@ -52,11 +52,13 @@ def held_by(cluster: Cluster, pod: Pod) -> Held | None:
 
 
 def recheck_affected(cluster: Cluster, pool: str, affected: Affected) -> None:
-    """Have the waiting pods of the pool rechecked that a namespace, or a machine group, may hold or release."""
+    """Have the waiting pods of the pool rechecked that something may hold now, or no longer."""
     queue = cluster.queues[pool]
     of = affected.namespaces.keys()
     waiting = [record for state in RECHECKED for record in queue.in_state(state)] if of else []
     recheck_later(cluster, (one for one in waiting if of & {"", one.pod.namespace} and not one.pod.spec.invalid))
+    if affected.held:
+        recheck_later(cluster, queue.in_state(PodState.HELD))
     if affected.groups:
         named = [record for state in RECHECKED for record in queue.in_state(state)]
         recheck_later(cluster, (one for one in named if names_one_of(one, affected.groups)))

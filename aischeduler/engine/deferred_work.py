@@ -64,6 +64,8 @@ class Affected(Struct):
     """The first pod of each parked class is to be tried."""
     nominated: bool = False
     """All nominated pods are to be tried."""
+    held: bool = False
+    """All held pods are to be tried."""
     namespaces: dict[str, None] = field(default_factory=dict)
     """Waiting pods of these namespaces are to be tried; empty means all namespaces."""
     groups: dict[tuple[str, str], None] = field(default_factory=dict)

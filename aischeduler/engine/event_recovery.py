@@ -10,6 +10,7 @@ from functools import partial
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.freshness import go_on
+from aischeduler.engine.gangs import note_whole
 from aischeduler.engine.pod_counting import recount_loans
 from aischeduler.engine.pool_events import forget_edits
 from aischeduler.engine.recovery import (
@@ -155,6 +156,7 @@ def _strike(cluster: Cluster, uid: str) -> None:
     """Remove a pod, whatever the failed step has already done."""
     record = cluster.records.get(uid)
     if record is not None:
+        note_whole(cluster, record.unit)
         left(cluster, record)
         _take_off(cluster, record)
         cluster.strike(record)

@@ -132,7 +132,7 @@ def look_anew(cluster: Cluster, now: float) -> None:
         cluster.deferred.review.add(pool)
         cluster.deferred.seeking.setdefault(pool, None)
         affected = cluster.deferred.affect(pool)
-        affected.nominated = affected.parked = True
+        affected.nominated = affected.parked = affected.held = True
 
 
 def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:

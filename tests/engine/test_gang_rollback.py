@@ -1,11 +1,13 @@
 """Gangs whose Bindings are refused again and again: what was bound is rolled back each time, and no pod twice."""
 
+import pytest
+
 from aischeduler.engine.freshness import FRESH_SECONDS
 from aischeduler.model.actions import Bind, Evict, Refresh
 from aischeduler.model.events import BindRefusal, BindRefused, GangSeen, PodGone, Refreshed
 from aischeduler.model.gang import GangPhase
 from tests.build import a_node, a_pod, a_pool
-from tests.engine.session import Session, binds, evictions
+from tests.engine.session import Session, binds, evictions, fail_once
 from tests.engine.test_gangs import nodes, shown
 from tests.gangs import a_gang, gang_statuses, member, members
 
@@ -67,6 +69,19 @@ def test_each_pod_of_a_gang_that_is_given_up_twice_is_evicted_once() -> None:
     session.decide(seconds=61)  # nothing is heard of the second eviction
     victims = [(action.victim.name, str(action.cause)) for action in session.said if isinstance(action, Evict)]
     assert victims == [("g-0", "GangNotWhole"), ("again", "GangNotWhole")]
+
+
+def test_started_gang_is_kept_although_the_event_of_a_pod_that_ends_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = members("g", 2)
+    session = Session(*nodes(2), *pods)
+    session.tell(GangSeen(a_gang("g", 2)))
+    session.decide()
+    shown(session, *pods)
+    fail_once(monkeypatch, "scheduler", "pod_gone")
+    with pytest.raises(ValueError, match="a bug in a step"):
+        session.tell(PodGone("uid-g-0"))
+    session.decide()
+    assert evictions(session.decide(seconds=61)) == {}
 
 
 def test_started_gang_is_kept_whose_new_pod_the_api_server_rejects() -> None:

@@ -14,7 +14,7 @@ from aischeduler.engine.recovery import PLUGIN_ERROR
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.actions import Bind, Step
-from aischeduler.model.events import PodGone, PodSeen, Refreshed
+from aischeduler.model.events import NamespaceSeen, PodGone, PodSeen, Refreshed
 from aischeduler.model.names import CLUSTER
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
@@ -349,3 +349,20 @@ def test_long_traceback_is_cut_and_ends_with_the_exception(monkeypatch: pytest.M
     assert len(error.traceback) <= 8000
     assert error.traceback.rstrip().splitlines()[-1].startswith("RecursionError")
     assert not any(isinstance(action, Bind) for action in session.said)
+
+
+def test_held_pod_that_a_failed_step_did_not_wake_is_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(a_pool("a", labels=A, allowed_namespaces={"team": "x"}), a_node("n", labels=A))
+    session.tell(NamespaceSeen("default", {}))
+    session.see(a_pod("p", pool="a"))
+    assert binds(session.decide()) == {}
+    original = PoolQueue.wake_at_once
+
+    def failing(queue: PoolQueue, record: PodRecord, now: float) -> None:
+        monkeypatch.setattr(PoolQueue, "wake_at_once", original)
+        raise ValueError("a bug in a step")
+
+    monkeypatch.setattr(PoolQueue, "wake_at_once", failing)
+    session.tell(NamespaceSeen("default", {"team": "x"}))
+    assert len(errors(session.decide())) == 1
+    assert binds(session.decide(10.0)) == {"p": "n"}
