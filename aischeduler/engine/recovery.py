@@ -26,7 +26,7 @@ from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalErr
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.state.claims import Claim
-from aischeduler.state.pod_records import NOWHERE, WAITING, PodRecord, PodState
+from aischeduler.state.pod_records import NOWHERE, WAITING, PodRecord, PodState, Unit
 
 FRAMES_MAX: Final = 32
 TRACEBACK_MAX: Final = 8000
@@ -165,6 +165,19 @@ def judging_failed(cluster: Cluster, record: PodRecord, words: str, error: Excep
     cluster.deferred.to_mend = True
     for report in told:
         cluster.say(record.home, report)
+
+
+def forming_failed(cluster: Cluster, unit: Unit, error: Exception) -> None:
+    """Gate the waiting pods of a unit whose forming raised: until it is formed, none may start without the others."""
+    first = next(iter(unit.members.values()))
+    doing = Doing(Step.WAKING, "forming the unit of the pod", first.home, first)
+    told: list[Action] = [internal_error(cluster, doing, error)]
+    for record in [one for one in unit.members.values() if one.state in WAITING]:
+        ends = (partial(_end_claim, cluster, record, None), partial(take_out, cluster, record))
+        attempt_each(cluster, told, *ends, partial(_enqueue, cluster, record, gated=True))
+    cluster.deferred.to_mend = True
+    for report in told:
+        cluster.say(first.home, report)
 
 
 def mend_after(cluster: Cluster, before: Mark) -> None:

@@ -3,7 +3,7 @@
 Invariants:
 - An event only notes the unit, and takes its lead out of its place where the event is about one of its waiting pods.
   The decision `CLUSTER`, or the next attempt of one of its pods, forms the unit.
-- A new pod of a unit is gated until its unit is formed.
+- A new pod of a unit is gated until its unit is formed; so are all its waiting pods where forming it raised.
 - The lead is the first of the required pods in queue order; its backoff is the longest of its unit. A unit waits in
   line by the highest priority of its pods, and by the age of its gang or of its first pod.
 """
@@ -15,9 +15,9 @@ from aischeduler.engine.gangs import count_overdue, gang_now, note_deadline, not
 from aischeduler.engine.nominator import end_claim_of
 from aischeduler.engine.pod_counting import count_with_unit
 from aischeduler.engine.queueing_hints import offer_ends
-from aischeduler.engine.recovery import Doing, internal_error
+from aischeduler.engine.recovery import forming_failed
 from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
-from aischeduler.model.actions import ReportWaiting, Step
+from aischeduler.model.actions import ReportWaiting
 from aischeduler.model.events import GangGone, GangSeen
 from aischeduler.model.gang import GangKey
 from aischeduler.state.pod_records import WAITING, PodRecord, PodState, Unit
@@ -39,12 +39,9 @@ def form_some(cluster: Cluster) -> None:
         try:
             form(cluster, unit)
         except Exception as error:  # noqa: BLE001 - a bug costs one unit its turn, not those behind it
+            forming_failed(cluster, unit, error)
             units.stale.pop(name, None)
             units.again.set(name, cluster.now + AGAIN_SECONDS)
-            first = next(iter(unit.members.values()))
-            told = internal_error(cluster, Doing(Step.WAKING, "forming the unit of the pod", first.home, first), error)
-            cluster.say(first.home, told)
-            cluster.deferred.to_mend = True
 
 
 def gang_changed(cluster: Cluster, event: GangSeen | GangGone) -> None:

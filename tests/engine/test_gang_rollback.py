@@ -84,6 +84,22 @@ def test_started_gang_is_kept_although_the_event_of_a_pod_that_ends_fails(monkey
     assert evictions(session.decide(seconds=61)) == {}
 
 
+def test_no_pod_of_a_gang_starts_alone_while_its_forming_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = members("g", 2)
+    session = Session(*nodes(2), *pods)
+    session.tell(GangSeen(a_gang("g", 2)))
+    session.decide()
+    shown(session, *pods)
+    session.see(member(a_pod("late", cpu="2", created=1), "g"))
+    assert binds(session.decide()) == {}
+    fail_once(monkeypatch, "units", "note_start")
+    session.tell(PodGone("uid-g-0"), PodGone("uid-g-1"))
+    assert binds(session.decide()) == {}
+    assert binds(session.decide(seconds=5)) == {}
+    session.see(member(a_pod("again", cpu="2", created=1), "g"))
+    assert sorted(binds(session.decide(seconds=10))) == ["again", "late"]
+
+
 def test_started_gang_is_kept_whose_new_pod_the_api_server_rejects() -> None:
     pods = members("g", 3)
     session = Session(*nodes(3), *pods)

@@ -60,6 +60,7 @@ MODULES: Final = (
 RECOVERY: Final = (
     "attempt_failed",
     "event_failed",
+    "forming_failed",
     "judging_failed",
     "mend_after",
     "step_failed",
