@@ -181,6 +181,23 @@ def test_pods_whose_room_goes_to_an_owner_that_waits_are_not_named() -> None:
     assert texts(found, RemedyKind.PODS_END) == ["end the pod on n: default/small"]
 
 
+def test_fewer_pods_end_on_another_node_than_that_of_an_owner_that_waits() -> None:
+    found = explained(
+        "p",
+        a_pool("home"),
+        a_pool("lender", labels={"of": "lender"}),
+        a_pool("other", labels={"of": "other"}),
+        a_node("a", cpu="3", labels={"of": "lender"}),
+        a_pod("big", cpu="2", pool="lender", node="a", priority=1),
+        *(a_pod(f"half-{number}", cpu="500m", pool="lender", node="a", priority=2) for number in range(2)),
+        a_pod("owner", cpu="2", pool="lender"),
+        a_node("b", cpu="1", labels={"of": "other"}),
+        a_pod("b1", cpu="1", pool="other", node="b", priority=9),
+        a_pod("p", cpu="1", pool="home"),
+    )
+    assert texts(found, RemedyKind.PODS_END) == ["end the pod on b: default/b1"]
+
+
 def test_fewer_pods_end_where_evictions_do_the_rest() -> None:
     found = explained(
         "p",
