@@ -5,6 +5,7 @@ Invariants:
 - Every step may have been done already: repeating it changes nothing.
 """
 
+from contextlib import suppress
 from functools import partial
 
 from aischeduler.engine.cluster import Cluster
@@ -156,7 +157,8 @@ def _strike(cluster: Cluster, uid: str) -> None:
     """Remove a pod, whatever the failed step has already done."""
     record = cluster.records.get(uid)
     if record is not None:
-        note_whole(cluster, record.unit)
+        with suppress(Exception):  # a policy that cannot tell must not keep the pod
+            note_whole(cluster, record.unit)
         left(cluster, record)
         _take_off(cluster, record)
         cluster.strike(record)

@@ -6,6 +6,7 @@ from aischeduler.engine.freshness import FRESH_SECONDS
 from aischeduler.model.actions import Bind, Evict, Refresh
 from aischeduler.model.events import BindRefusal, BindRefused, GangSeen, PodGone, Refreshed
 from aischeduler.model.gang import GangPhase
+from aischeduler.plugins.gangs import Gangs
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, fail_once
 from tests.engine.test_gangs import nodes, shown
@@ -34,6 +35,16 @@ def half_at_the_second_try() -> Session:
     refuse(session, "g-1")
     shown(session, pods[0])
     session.decide()
+    return session
+
+
+def started() -> Session:
+    """Return a session in which the watch shows both pods of a gang on their nodes, and nothing was decided since."""
+    pods = members("g", 2)
+    session = Session(*nodes(2), *pods)
+    session.tell(GangSeen(a_gang("g", 2)))
+    session.decide()
+    shown(session, *pods)
     return session
 
 
@@ -72,11 +83,7 @@ def test_each_pod_of_a_gang_that_is_given_up_twice_is_evicted_once() -> None:
 
 
 def test_started_gang_is_kept_although_the_event_of_a_pod_that_ends_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    pods = members("g", 2)
-    session = Session(*nodes(2), *pods)
-    session.tell(GangSeen(a_gang("g", 2)))
-    session.decide()
-    shown(session, *pods)
+    session = started()
     fail_once(monkeypatch, "scheduler", "pod_gone")
     with pytest.raises(ValueError, match="a bug in a step"):
         session.tell(PodGone("uid-g-0"))
@@ -84,12 +91,20 @@ def test_started_gang_is_kept_although_the_event_of_a_pod_that_ends_fails(monkey
     assert evictions(session.decide(seconds=61)) == {}
 
 
+def test_pod_of_a_gang_is_gone_although_the_policy_of_gangs_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = started()
+
+    def failing(*_: object) -> None:
+        raise ValueError("a bug in a policy")
+
+    monkeypatch.setattr(Gangs, "gang_of", failing)
+    with pytest.raises(ValueError, match="a bug in a policy"):
+        session.tell(PodGone("uid-g-0"))
+    assert "uid-g-0" not in session.scheduler._cluster.records
+
+
 def test_no_pod_of_a_gang_starts_alone_while_its_forming_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    pods = members("g", 2)
-    session = Session(*nodes(2), *pods)
-    session.tell(GangSeen(a_gang("g", 2)))
-    session.decide()
-    shown(session, *pods)
+    session = started()
     session.see(member(a_pod("late", cpu="2", created=1), "g"))
     assert binds(session.decide()) == {}
     fail_once(monkeypatch, "units", "note_start")
