@@ -71,15 +71,14 @@ def _fewest(question: Question, *, evicting: bool) -> Remedy | None:
 
     Other pods that wait may take what a set frees. So after the first set of each node, its others are tried.
     """
-    in_vain: list[_Shortage] = []
+    in_vain: list[Iterator[list[PodRecord]]] = []
     found = None
-    for shortage, records in islice(_first_sets(question, evicting=evicting), TRIED_MAX):
+    for records, others in islice(_first_sets(question, evicting=evicting), TRIED_MAX):
         found = _tried(question, records)
         if found is not None:
             break
-        in_vain.append(shortage)
-    others = merge(*(islice(_sets(question, shortage), 1, None) for shortage in in_vain), key=len)
-    for records in islice(others, TRIED_MAX):
+        in_vain.append(others)
+    for records in islice(merge(*in_vain, key=len), TRIED_MAX):
         if found is not None and len(records) >= found.cost[0]:
             break
         fewer = _tried(question, records)
@@ -108,20 +107,24 @@ def _may_end(record: PodRecord) -> bool:
     return not record.pod.guarded and not record.pod.critical
 
 
-def _first_sets(question: Question, *, evicting: bool) -> Iterator[tuple[_Shortage, list[PodRecord]]]:
-    """Yield the first set of each shortage, the smallest first, and of one size the least important pods first."""
+def _first_sets(question: Question, *, evicting: bool) -> Iterator[tuple[list[PodRecord], Iterator[list[PodRecord]]]]:
+    """Yield the first set of each shortage, the smallest first, and of one size the least important pods first.
+
+    The other sets of the shortage follow each.
+    """
     names = question.cluster.nodes.names
     found = _short_of_room(question, question.home, (), evicting=True) if evicting else _shortages(question)
     shortages = sorted(found, key=lambda one: (one.least, names[one.row], one.room, one.limits))
-    ready: list[tuple[int, tuple[bool, int], str, _Shortage, list[PodRecord]]] = []
+    ready: list[tuple[int, tuple[bool, int], str, list[PodRecord], Iterator[list[PodRecord]]]] = []
     for shortage in shortages[:SOLVED_MAX]:
         ready.sort(key=lambda one: one[:3])
         while ready and ready[0][0] < shortage.least:
             yield ready.pop(0)[-2:]
-        records = next(_sets(question, shortage), [])
+        sets = _sets(question, shortage)
+        records = next(sets, None)
         if records:
             worst = max((record.loan is None, record.pod.priority) for record in records)
-            ready.append((len(records), worst, names[shortage.row], shortage, records))
+            ready.append((len(records), worst, names[shortage.row], records, sets))
     yield from (one[-2:] for one in sorted(ready, key=lambda one: one[:3]))
 
 
