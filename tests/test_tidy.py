@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULE_LINES_MAX = 400
+MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 50
 PARAMETERS_MAX = 5
 PACKAGE = sorted((ROOT / "aischeduler").rglob("*.py"))
@@ -44,7 +44,7 @@ def test_format_is_that_of_ruff() -> None:
 
 
 @pytest.mark.parametrize("path", EVERYTHING, ids=lambda path: str(path.relative_to(ROOT)))
-def test_module_has_at_most_400_lines(path: Path) -> None:
+def test_module_has_at_most_600_lines(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= MODULE_LINES_MAX
 
 
