@@ -1,14 +1,14 @@
-"""A limit on the connections to the HTTP port, so that neither many clients nor slow clients cost the daemon much.
+"""A limit on the open connections to the HTTP port, so that slow clients cost the daemon little.
 
 Invariants:
-- Connections are accepted one by one with a pause after each; the others wait in the listener's backlog.
+- Connections are accepted as fast as they come, one in each turn of the event loop: a rate that many clients can use up
+  would keep the kubelet's probes waiting behind them, and the kubelet would end the daemon.
 - At most `OPEN_MAX` connections are open: a new one replaces the one that has been open longest.
 - Each connection is closed after one answer (`close_after_answer`).
 """
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
 from aiohttp import web
@@ -16,24 +16,22 @@ from aiohttp.typedefs import Handler
 
 OPEN_MAX: Final = 64
 """Connections that are open at once: the kubelet, Prometheus and people need only a few."""
-PAUSE_SECONDS: Final = 0.02
-"""The pause after each connection: fifty are accepted in a second, at some 0.3 ms each."""
+FAILED_PAUSE_SECONDS: Final = 0.02
+"""The pause after a connection that could not be accepted, because no file descriptor is left."""
 
 
-async def accept_connections(
-    listener: socket.socket, server: web.Server, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-) -> NoReturn:
-    """Accept connections for this server until cancelled; `sleep` waits for some seconds."""
+async def accept_connections(listener: socket.socket, server: web.Server) -> NoReturn:
+    """Accept connections for this server until cancelled."""
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
     while True:
         try:
             connection, _ = await loop.sock_accept(listener)
             await loop.connect_accepted_socket(server, connection)
-        except OSError:
-            pass  # the client has closed already, or no file descriptor is left; the next try follows the pause
+        except OSError:  # the client has closed already, or no file descriptor is left
+            await asyncio.sleep(FAILED_PAUSE_SECONDS)
         _close_longest_open(server)
-        await sleep(PAUSE_SECONDS)
+        await asyncio.sleep(0)
 
 
 @web.middleware
