@@ -105,8 +105,10 @@ class JournalFile:
         """Write all pieces: whichever thread comes first, none is left behind and their order stays."""
         with self._writing:
             while self._pieces and self._file is not None:
+                left = memoryview(self._pieces.popleft())
                 try:
-                    self._file.write(self._pieces.popleft())
+                    while left:  # a disk that is nearly full, or a signal, makes a write short
+                        left = left[self._file.write(left) :]
                 except OSError as error:
                     self._end(f"the file cannot be written: {error}")
 

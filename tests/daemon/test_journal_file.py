@@ -133,3 +133,25 @@ def test_directory_that_cannot_be_written_is_an_error_of_the_start(tmp_path: Pat
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         journal(tmp_path / "file", Log())
+
+
+async def test_lines_stay_whole_where_the_kernel_writes_a_part_at_a_time(tmp_path: Path) -> None:
+    """A nearly full disk or a signal makes a write short; the next piece began in the middle of a line."""
+    file = journal(tmp_path, Log())
+    whole = file._file
+    assert whole is not None
+    write, lengths = whole.write, list[int]()
+
+    class Short:
+        close = staticmethod(whole.close)
+
+        def write(self, piece: memoryview) -> int:
+            lengths.append(len(piece))
+            return write(piece[:7])
+
+    file._file = Short()  # type: ignore[assignment]
+    for number in range(3):
+        file.write(b'{"call": %d, "more": "text"}' % number)
+    file.close()
+    assert lengths[0] > 7
+    assert file.path.read_bytes() == b"".join(b'{"call": %d, "more": "text"}\n' % number for number in range(3))
