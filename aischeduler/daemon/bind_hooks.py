@@ -118,10 +118,14 @@ class PluginHooks:
         return self._profile.plugins_of(action.pod)
 
 
+def hooked_plugins(profile: Profile) -> tuple[str, ...]:
+    """Return the names of the plugins with hooks around Bindings, sorted."""
+    plugins = (profile.plugins, *profile.others.values())
+    return tuple(sorted({one.name for each in plugins for one in (*each.pre_binds, *each.binds, *each.post_binds)}))
+
+
 def hooks_of(
     profile: Profile, errors: Counter[str], on_internal_error: OnInternalError, fence: Fence
 ) -> PluginHooks | None:
     """Return the hooks; None where no plugin of a profile has one."""
-    plugins = (profile.plugins, *profile.others.values())
-    hooked = any(one.pre_binds or one.binds or one.post_binds for one in plugins)
-    return PluginHooks(profile, errors, on_internal_error, fence) if hooked else None
+    return PluginHooks(profile, errors, on_internal_error, fence) if hooked_plugins(profile) else None

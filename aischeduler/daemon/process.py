@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import structlog
 from msgspec import Struct
@@ -28,7 +28,7 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler import __version__
 from aischeduler.config.schema import Config
 from aischeduler.daemon.answer_batching import batch_answers
-from aischeduler.daemon.bind_hooks import hooks_of
+from aischeduler.daemon.bind_hooks import hooked_plugins, hooks_of
 from aischeduler.daemon.components import Components, Context, build, profile_of, writes_max
 from aischeduler.daemon.journal_file import JournalFile
 from aischeduler.daemon.leadership import elected
@@ -36,7 +36,7 @@ from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, Perform, PoolLoops
 from aischeduler.daemon.shutdown import finish, newest_own_version, requests_in_flight
 from aischeduler.daemon.startup import check_server, wait_for_sync
 from aischeduler.engine.journal import JournaledScheduler
-from aischeduler.engine.plugin_errors import plugin_of
+from aischeduler.engine.plugin_errors import names_of, plugin_of
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.binder import Binder
@@ -51,6 +51,7 @@ from aischeduler.kube.pool_writes import RENEW_SECONDS
 from aischeduler.kube.refresher import Times
 from aischeduler.kube.reporter import Reporter
 from aischeduler.kube.server_access import Server
+from aischeduler.model.actions import Action
 from aischeduler.model.events import Event
 from aischeduler.observability.metrics import Sources
 from aischeduler.observability.plugin_watch import PluginWatch
@@ -63,6 +64,23 @@ NO_OUTCOME_SECONDS: Final = 120.0
 OVERDUE_SECONDS: Final = 1.0
 """How often gangs are looked for whose Job or JobSet was not seen, or of which their Workload has told."""
 POOL_LOOP: Final = "pool"
+PARTS: Final = (
+    "binder",
+    "cluster",
+    "evictor",
+    "outcome of a Binding",
+    "outcome of an eviction",
+    "outcome of volumes",
+    "pod reader",
+    POOL_LOOP,
+    "refresher",
+    "reporter",
+    "search for work",
+    "standby",
+    "volume binder",
+    *(f"perform {action.__name__}" for action in get_args(Action)),
+)
+"""The parts of the program beside the jobs that report exceptions."""
 RESTART_FIRST_SECONDS: Final = 0.5
 RESTART_LONGEST_SECONDS: Final = 30.0
 
@@ -108,8 +126,11 @@ class Daemon:
         self._executor: Executor | None = None
         self._leadership = elected(server, config, self._timing, self._log)
         self._telemetry = Telemetry(self.scheduler, self._timing.clock, self._log, self._unready)
+        profile = self.scheduler.cluster.profile
+        hooked = (f"plugin {name}" for name in hooked_plugins(profile))
+        self._telemetry.recorder.expect((*PARTS, *hooked), names_of(profile))
         watch = PluginWatch(self._telemetry.recorder, self._timing.clock, self._log)
-        watch.watch(self.scheduler.cluster.profile)
+        watch.watch(profile)
 
     async def run(self) -> None:
         """Schedule until told to stop; raises AccessError where the API server cannot be used."""
@@ -162,6 +183,8 @@ class Daemon:
         loops = PoolLoops(telemetry.scheduler, executor.perform, wait_for_room, timing.clock, self._on_loops_failure)
 
         def begin(name: str, job: Job) -> asyncio.Task[None]:
+            if not name.startswith(f"{POOL_LOOP} "):
+                telemetry.recorder.expect((name,), ())
             return tasks.create_task(self._restarting(name, job), name=name)
 
         executor_task, leadership = begin("executor", executor.run), self._leadership

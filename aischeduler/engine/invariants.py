@@ -10,6 +10,7 @@ Invariants:
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -25,6 +26,9 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.state.node_table import UNOFFERED
 from aischeduler.state.pod_records import NOWHERE, WAITING, PodRecord, PodState, Unit
 from aischeduler.state.rows_by_pool import NO_POOL
+
+NAMES: Final = ("I1", "I2", "I3", "I4", "I5", "I7", "I14")
+"""The invariants of the product's list that are checked here."""
 
 
 class Violation(Struct, frozen=True):

@@ -27,6 +27,11 @@ def plugin_of(profile: Profile, error: BaseException) -> str:
     return found
 
 
+def names_of(profile: Profile) -> tuple[str, ...]:
+    """Return the names of all plugins, sorted."""
+    return tuple(sorted({name for _, name in _each(profile) if name}))
+
+
 def plugin_objects(plugins: Plugins) -> Iterator[object]:
     """Yield every object of a profile's plugins, and the plain plugins behind them; some come twice."""
     for field in fields(plugins):

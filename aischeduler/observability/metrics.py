@@ -4,6 +4,7 @@ Invariants:
 - `take` copies all numbers at one moment, in the event loop; `collect` makes samples of them, in any thread.
 - Units are base units (cores, bytes, seconds); the names of counters end in `_total`.
 - Labels are bounded: pools by `PoolLabels`, resources by what nodes have, everything else by closed sets.
+- The series of errors exist from the start, with 0: a series that begins with 1 is no increase, and no alert sees it.
 - docs/metrics.md describes every metric; a test compares.
 """
 
@@ -20,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from aischeduler import __version__
 from aischeduler.engine.counters import Counters, Result
+from aischeduler.engine.invariants import NAMES
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import EvictionCause, Step
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
@@ -253,7 +255,7 @@ def _decisions(pools: Pools, counters: Counters) -> Iterator[Family]:
     )
     text = "Pods placed only because the net woke them"
     yield _counter("net_saves", text, ("pool",), _each(pools, counters.net_saves))
-    violations = {str(invariant): count for invariant, count in counters.violations.items()}
+    violations = dict.fromkeys(NAMES, 0) | dict(counters.violations)
     yield _counter("invariant_violations", "Broken invariants", ("invariant",), _by(violations))
 
 

@@ -116,6 +116,11 @@ class MetricsRecorder:
             WRITE_SECONDS,
         )
 
+    def expect(self, parts: Iterable[str], plugins: Iterable[str]) -> None:
+        """Give these parts of the program, and these plugins, series of errors with 0: alerts see the first error."""
+        self.internal_errors.update(dict.fromkeys(parts, 0))
+        self.plugin_errors.update(dict.fromkeys(plugins, 0))
+
     def record_attempts(self, pool: str, attempts: int, seconds: float) -> None:
         """Record attempts of a pool that took so long together.
 

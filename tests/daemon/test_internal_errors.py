@@ -1,11 +1,14 @@
 """An injected exception at each place that handles outcomes costs one piece of work, and no pod its node."""
 
+import ast
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aischeduler.daemon import components
+from aischeduler.daemon.process import PARTS
 from aischeduler.engine import evictions, permits
 from aischeduler.engine.invariants import check
 from aischeduler.kube import binder, evictor, executor, report_queue, reporter
@@ -16,6 +19,7 @@ from tests.daemon.cluster import PODS as PATH
 from tests.daemon.cluster import Cluster, cluster
 from tests.seeds import random
 
+ROOT = Path(__file__).resolve().parents[2]
 SHARE = 0.4
 BUGS_MAX = 8
 PODS = 24
@@ -121,3 +125,34 @@ async def test_bug_costs_no_pod_its_node_and_the_daemon_lives(
 
 async def nothing_assumed(world: Cluster) -> bool:
     return world.daemon.scheduler.assumed() == 0
+
+
+def reported_parts() -> set[str]:
+    """Return every constant name with which a module of the daemon or of its writers reports an exception."""
+    found: set[str] = set()
+    for package in ("kube", "daemon"):
+        for path in sorted((ROOT / "aischeduler" / package).glob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("on_internal_error", "_on_failure")):
+                    found |= {node.args[0].value} if isinstance(node.args[0], ast.Constant) else set()
+    return found
+
+
+def test_every_part_that_reports_exceptions_is_known() -> None:
+    assert {"binder", "standby", "search for work"} <= reported_parts() <= set(PARTS)
+
+
+async def test_series_of_errors_exist_before_the_first_error() -> None:
+    """A series that begins with 1 is no increase for Prometheus, so that the first error raised no alert."""
+    async with cluster() as world:
+        await world.node("n", cpu="1")
+        await world.pod("p")
+        await world.until(lambda: is_bound(world))
+        recorder = world.daemon._telemetry.recorder
+        expected = {"binder", "perform Bind", "watch events", "lease renewal", "pool"}
+        assert {part: recorder.internal_errors[part] for part in recorder.internal_errors if part in expected} == (
+            dict.fromkeys(expected, 0)
+        )
+        assert recorder.plugin_errors["NodeResourcesFit"] == 0
+        assert "NodeResourcesFit" in recorder.plugin_errors
+        assert set(recorder.internal_errors.values()) == {0}
