@@ -63,7 +63,9 @@ def _capacity(cpu: int, memory: str, storage: str, gpus: int = 0) -> dict[str, s
 NODES: Final = (
     NodeGroup("cpu", 8, {"cpu": "true"}, _capacity(cpu=32, memory="128Gi", storage="1Ti")),
     NodeGroup("gpu", 8, {"gpu": "true"}, _capacity(cpu=96, memory="1Ti", storage="4Ti", gpus=8)),
-    NodeGroup("master", 3, {"kubernetes.io/role": "master"}, _capacity(cpu=16, memory="64Gi", storage="500Gi")),
+    NodeGroup(
+        "master", 3, {"node-role.kubernetes.io/control-plane": ""}, _capacity(cpu=16, memory="64Gi", storage="500Gi")
+    ),
     NodeGroup("spare", 1, {}, _capacity(cpu=16, memory="64Gi", storage="500Gi")),
 )
 GOALS: Final = (

@@ -16,7 +16,7 @@ from aischeduler.model.quantity import shorten
 from aischeduler.observability.logging import configure
 
 NEEDED: Final = ("kopf", "kubernetes")
-NOT_INSTALLED: Final = "the packages of the operator are not installed: pip install 'ai-scheduler[operator]'"
+NOT_INSTALLED: Final = "the packages of the operator are not installed: pip install '.[operator]' in its repository"
 BUG: Final = 4
 """Exit status of an operator that a bug, or an answer that kopf cannot use, ends; it may start again at once."""
 

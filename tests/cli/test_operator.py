@@ -19,7 +19,7 @@ sys.exit(main(["operator"]))
 
 def test_operator_without_its_packages_says_how_to_install_them() -> None:
     ran = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
-    sentence = "the packages of the operator are not installed: pip install 'ai-scheduler[operator]'"
+    sentence = "the packages of the operator are not installed: pip install '.[operator]' in its repository"
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", f"ai-scheduler: {sentence}\n")
 
 

@@ -30,7 +30,7 @@ def quoted() -> list[dict[str, Any]]:
 
 def examples() -> list[dict[str, Any]]:
     """Return all Pools in the reference and in the example files."""
-    names = ("pools.yaml", "team-pools.yaml", "card-pools.yaml", "control-plane-pool.yaml")
+    names = ("pools.yaml", "team-pools.yaml", "card-pools.yaml")
     files = [(ROOT / "examples" / name).read_text() for name in names]
     return [*quoted(), *(pool for text in files for pool in yaml.safe_load_all(text))]
 

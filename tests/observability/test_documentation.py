@@ -1,6 +1,7 @@
 """The documentation describes the metrics and the log lines that exist."""
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,32 @@ def test_every_log_event_is_explained() -> None:
     kinds = dict.fromkeys(kinds_of_lines())
     assert ("executor.py", "bind") in kinds
     assert [kind for kind in kinds if f"`{kind[1]}`" not in DEBUGGING] == []
+
+
+def fields_of_lines() -> dict[str, set[str]]:
+    """Return the fields of every log line by event, for events whose fields the code names one by one."""
+    found: dict[str, set[str]] = {}
+    open_events: set[str] = set()
+    for path in LOGGING:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS:
+                event = node.args[0]
+                if isinstance(event, ast.Constant):
+                    found.setdefault(str(event.value), set()).update(word.arg for word in node.keywords if word.arg)
+                    open_events |= {str(event.value)} if any(word.arg is None for word in node.keywords) else set()
+    return {event: fields for event, fields in found.items() if event not in open_events}
+
+
+def test_example_lines_have_the_fields_that_the_code_writes() -> None:
+    fields, checked = fields_of_lines(), 0
+    pages = sorted((ROOT / "docs").glob("*.md"))
+    for line in re.findall(r'^\{"timestamp".*\}$', "\n".join(page.read_text() for page in pages), re.MULTILINE):
+        told = json.loads(line)
+        if told["event"] in fields:
+            checked += 1
+            always = {"timestamp", "level", "event", "exception", "stack"}
+            assert told.keys() - always <= fields[told["event"]] | {"left_out"}, told
+    assert checked
 
 
 def test_every_decision_and_its_refusal_has_an_example_line() -> None:

@@ -30,7 +30,7 @@ def nodes() -> list[Json]:
     gpu = [
         node_object(f"gpu-{n:02d}", cpu=str(NODE_CPU), gpu=NODE_GPUS, labels={"gpu": "true"}) for n in range(GPU_NODES)
     ]
-    master = {"kubernetes.io/role": "master"}
+    master = {"node-role.kubernetes.io/control-plane": ""}
     masters = [node_object(f"master-{n}", cpu="8", labels=master) for n in range(MASTER_NODES)]
     return [*cpu, *gpu, *masters]
 

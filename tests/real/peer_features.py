@@ -49,46 +49,7 @@ class Feature(StrEnum):
     POD_LEVEL_RESOURCES = "pod_level_resources"
 
 
-COMPARED: Final = frozenset(
-    {
-        Feature.FIT,
-        Feature.EXTENDED_RESOURCES,
-        Feature.OVERHEAD,
-        Feature.GATES,
-        Feature.NODE_AFFINITY,
-        Feature.NODE_AFFINITY_PREFERRED,
-        Feature.TAINTS,
-        Feature.PORTS,
-        Feature.SPREAD_HARD,
-        Feature.SPREAD_MIN_DOMAINS,
-        Feature.SPREAD_POLICIES,
-        Feature.SPREAD_MATCH_LABEL_KEYS,
-        Feature.SPREAD_SOFT,
-        Feature.SPREAD_SYSTEM_DEFAULT,
-        Feature.AFFINITY_REQUIRED,
-        Feature.ANTI_AFFINITY_REQUIRED,
-        Feature.AFFINITY_PREFERRED,
-        Feature.ANTI_AFFINITY_PREFERRED,
-        Feature.NAMESPACE_SELECTOR,
-        Feature.MATCH_LABEL_KEYS,
-        Feature.EXISTING_ANTI_AFFINITY,
-        Feature.EXISTING_PREFERRED,
-        Feature.IMAGE_LOCALITY,
-        Feature.RESIZE,
-        Feature.TERMINATING,
-        Feature.VOLUMES_BOUND,
-        Feature.VOLUMES_UNUSABLE,
-        Feature.VOLUMES_LATE,
-        Feature.VOLUME_ZONE,
-        Feature.READ_WRITE_ONCE_POD,
-        Feature.CSI_LIMITS,
-        Feature.DISKS,
-        Feature.PREEMPTION,
-        Feature.BUDGETS,
-        Feature.POD_LEVEL_RESOURCES,
-    }
-)
-"""The features of the probes. The others wait for their plugins."""
+EVERY: Final = frozenset(Feature)
 
 OF_STATES: Final = frozenset(
     {

@@ -137,7 +137,9 @@ def test_pod_is_bound_when_a_node_comes(
 def test_pod_is_bound_when_a_taint_is_removed(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
-    tainted = control_plane.kubectl("taint", "nodes", "-l", "kubernetes.io/role=master", "maintenance=yes:NoSchedule")
+    tainted = control_plane.kubectl(
+        "taint", "nodes", "-l", "node-role.kubernetes.io/control-plane", "maintenance=yes:NoSchedule"
+    )
     assert tainted.returncode == 0, tainted.stderr
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool=MASTERS)])
     said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "p")

@@ -17,7 +17,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
 from tests.real.cluster import install
 from tests.real.daemon import Daemon
-from tests.real.peer_features import COMPARED, Feature
+from tests.real.peer_features import EVERY, Feature
 from tests.real.peer_log import FLAGS
 from tests.real.peer_probes import a_round
 from tests.real.peer_sequences import KINDS, a_sequence
@@ -30,7 +30,7 @@ ROUNDS = int(os.environ.get("AI_SCHEDULER_ROUNDS", "5"))
 PROBES_OF_A_FEATURE_MIN = 20
 ONLY = os.environ.get("AI_SCHEDULER_STATES", "")
 """The beginning of the names of the states that are played; a round that is not whole fails at its end."""
-FEATURES = frozenset(map(Feature, os.environ.get("AI_SCHEDULER_FEATURES", ",".join(COMPARED)).split(",")))
+FEATURES = frozenset(map(Feature, os.environ.get("AI_SCHEDULER_FEATURES", ",".join(EVERY)).split(",")))
 """The features of the probes; the variable is for work on one of them."""
 pytestmark = [pytest.mark.newest, pytest.mark.timeout(900)]
 CASES = [pytest.param(number, marks=pytest.mark.soak if number else pytest.mark.daily) for number in range(ROUNDS)]
@@ -91,7 +91,7 @@ def test_both_schedulers_give_random_pods_the_same_verdict(
 
 
 @pytest.mark.parametrize("number", SEQUENCES)
-@pytest.mark.parametrize("kind", sorted(KINDS.keys() & COMPARED))
+@pytest.mark.parametrize("kind", sorted(KINDS))
 def test_fifty_pods_one_after_the_other_end_in_the_same_counts(stage: Stage, kind: Feature, number: int) -> None:
     name = f"{kind.replace('_', '-')}-{number}"
     played = a_sequence(random(f"sequence {name}"), name, kind)
