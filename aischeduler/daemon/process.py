@@ -2,6 +2,7 @@
 
 Invariants:
 - The scheduler decides only after all resources were listed once and, with leader election, only while it leads.
+- The engine's `now` is in unix seconds, as the times of objects are, and never goes back.
 - Engine calls follow each other in one thread, in slices of about 5 ms; there is no await between a decision and its
   assumption.
 - A job that an exception ends is started again after a while; the other jobs continue.
@@ -38,7 +39,7 @@ from aischeduler.daemon.startup import check_server, wait_for_sync
 from aischeduler.engine.journal import JournaledScheduler
 from aischeduler.engine.plugin_errors import names_of, plugin_of
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube.backoff import ExponentialBackoff, Timing
+from aischeduler.kube.backoff import ExponentialBackoff, Timing, unix_clock
 from aischeduler.kube.binder import Binder
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
@@ -118,7 +119,7 @@ class Daemon:
         self._stop = stop
         self._log: FilteringBoundLogger = structlog.get_logger().bind()
         self._event_queue = EventQueue()
-        self._timing = timing or Timing(time.monotonic, asyncio.sleep, secrets.SystemRandom())
+        self._timing = timing or Timing(unix_clock(), asyncio.sleep, secrets.SystemRandom())
         self._listener, self._journal = outputs.listener, outputs.journal
         refusals = RefusalLog(self._log, self._timing.clock)
         server.on_intercepted, server.on_credential_failure = refusals.intercepted, refusals.credential_failure

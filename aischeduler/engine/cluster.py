@@ -72,7 +72,7 @@ class Asked(Struct, frozen=True):
 class Cluster:
     """The state of one engine. `run` makes decision ids unique over restarts.
 
-    `now` is the time of the current call, and `decisions` the number of decisions so far.
+    `now` is the time of the current call in unix seconds, and `decisions` the number of decisions so far.
     """
 
     def __init__(self, profile: Profile, run: str) -> None:
@@ -159,7 +159,7 @@ class Cluster:
         asks = tuple(self.ask(pod.spec, pool) for pod in pods)
         topology = unit.gang.topology if unit.gang is not None else ()
         beside = labels_of_placed(unit, self.nodes) if topology else ()
-        loss = Loss(self.profile.gpu_resources, max(pod.created_seconds for pod in pods))
+        loss = Loss(self.profile.gpu_resources, int(self.now))
         return UnitRequest(pods, asks, unit.required, unit.priority, topology, loss, beside)
 
     def request_of(self, record: PodRecord, pool: str) -> PlacementRequest | UnitRequest:

@@ -6,7 +6,7 @@ from cachetools import LRUCache
 from msgspec import Struct
 
 from aischeduler.model.proposal import NoLender
-from aischeduler.policies.preemption import EvictionCosts, NoCandidate
+from aischeduler.policies.preemption import EvictionCosts, Loss, NoCandidate
 from aischeduler.policies.preemption_bounds import EvictionCostBounds
 from aischeduler.policies.unit_preemption import UnitCandidate
 from aischeduler.state.label_index import Rows
@@ -27,6 +27,18 @@ class KnownCosts(Struct, frozen=True):
     tentative: tuple[int, ...]
 
 
+class KnownUnitSearch(Struct, frozen=True):
+    """What a search for a unit found on `rows`, and what it `read` of the unit and of the cluster.
+
+    The victims are those of a time, because pods lose more work the longer they run; no victims were found at any time.
+    """
+
+    read: tuple[object, ...]
+    rows: Rows
+    at: Loss | None
+    found: UnitCandidate | NoCandidate
+
+
 class Searches:
     """The number of full searches `made`, and kept results with the versions of what they read.
 
@@ -41,7 +53,7 @@ class Searches:
         """Pool and class -> versions, the highest priority without a candidate, and why there is none."""
         self.costs: LRUCache[tuple[str, bytes, int], KnownCosts] = LRUCache(COSTS_MAX)
         """Pool, class and priority -> the cost of eviction on each row of the pool for such a pod."""
-        self.units: LRUCache[str, tuple[tuple[object, ...], Rows, UnitCandidate | NoCandidate]] = LRUCache(COSTS_MAX)
-        """Unit of several pods -> what a search read of it and of the cluster, the rows, and what it found."""
+        self.units: LRUCache[str, KnownUnitSearch] = LRUCache(COSTS_MAX)
+        """Unit of several pods -> its last search."""
         self.lenders: LRUCache[tuple[bytes, tuple[str, ...]], tuple[tuple[int, ...], NoLender]] = LRUCache(SEARCHES_MAX)
         """Class and visited pools, the home first -> versions, and why no pool lends."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.nominator import without
-from aischeduler.engine.search_cache import KnownCosts
+from aischeduler.engine.search_cache import KnownCosts, KnownUnitSearch
 from aischeduler.model.proposal import Lender, NoLender
 from aischeduler.policies.borrowing import choose_lender
 from aischeduler.policies.preemption import (
@@ -71,14 +71,15 @@ def find_unit_victims(
     versions = (*_seen(cluster, record), cluster.running.version, cluster.budgets.version, *_rules(cluster))
     state = (versions, unit.pods, unit.required, unit.priority, unit.gang)
     known, keeps = cluster.searches.units.get(unit.name), not claims and not cluster.nodes.tentative
-    if keeps and known is not None and known[1] is rows and known[0] == state:
-        return known[2]
+    request = cluster.unit_request(unit, record.home)
+    if keeps and known is not None and known.rows is rows and known.read == state and known.at in (None, request.loss):
+        return known.found
     cluster.searches.made += 1
     with without(cluster, claims):
-        request = cluster.unit_request(unit, record.home)
         found = choose_unit_victims(request, cluster.runner, cluster.running, rows, cluster.budgets)
     if keeps:
-        cluster.searches.units[unit.name] = (state, rows, found)
+        at = None if isinstance(found, NoCandidate) else request.loss
+        cluster.searches.units[unit.name] = KnownUnitSearch(state, rows, at, found)
     return found
 
 

@@ -1,7 +1,8 @@
-"""Exponential backoff with jitter, the shared throttle for Retry-After, and the rate limiter.
+"""The clock of a daemon, exponential backoff with jitter, the shared throttle for Retry-After, and the rate limiter.
 
 Invariants:
 - Clock, sleep and jitter are arguments, so tests do not wait.
+- A daemon has one clock, in unix seconds: times of objects compare with it, and it never goes back.
 - One `Throttle` pauses a whole client: when the API server is overloaded, every task waits. Jitter spreads the tasks
   after the pause, so that they do not overload the server again at once.
 
@@ -9,6 +10,7 @@ Source: the numbers of client-go's reflector.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -32,7 +34,7 @@ class RandomSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The time source of a client: a monotonic clock, a sleep, and jitter.
+    """The time source of a client: a clock that never goes back, a sleep, and jitter.
 
     `throttle` is the pause that all parts of the client share.
     """
@@ -45,6 +47,14 @@ class Timing:
     def __post_init__(self) -> None:
         """Create the throttle of the client."""
         object.__setattr__(self, "throttle", Throttle(self))
+
+
+def unix_clock(
+    monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
+) -> Callable[[], float]:
+    """Return a clock in unix seconds that never goes back: `wall` is read once, and `monotonic` carries it on."""
+    begun = wall() - monotonic()
+    return lambda: begun + monotonic()
 
 
 class ExponentialBackoff:

@@ -89,7 +89,7 @@ def _ignore(_action: Bind | Evict, _outcome: str, _seconds: float) -> None:
 
 
 class Instruments(Struct, frozen=True):
-    """Callbacks for internal errors and for the outcomes of Bindings and evictions, and a monotonic clock."""
+    """Callbacks for internal errors and for outcomes of Bindings and evictions, and a clock that never goes back."""
 
     on_internal_error: OnInternalError
     on_outcome: OnOutcome = _ignore

@@ -103,7 +103,7 @@ class GangOwners:
     def overdue(self, now: float) -> list[Event]:
         """Return what the engine needs to know of owners that did not turn up, and of Workloads.
 
-        `now` is in monotonic seconds.
+        `now` is in seconds and never goes back.
         """
         events = self.workloads.take()
         for key, since in list(self._awaited.items()):

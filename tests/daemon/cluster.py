@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from aischeduler.config.schema import NO_ELECTION, Config
 from aischeduler.daemon.process import Daemon
-from aischeduler.kube.backoff import Timing
+from aischeduler.kube.backoff import Timing, unix_clock
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.credentials import CredentialSource
@@ -137,7 +137,7 @@ async def cluster(
             if installed:
                 await client.post(CRDS, json.dumps(pools or pool_crd()).encode())
             stop, connections = asyncio.Event(), ConnectionPool(server, 1)
-            daemon = Daemon(seen, config or ALONE, stop, Timing(time.monotonic, brief, Half()))
+            daemon = Daemon(seen, config or ALONE, stop, Timing(unix_clock(), brief, Half()))
             task = asyncio.create_task(daemon.run())
             try:
                 await asyncio.wait([task, asyncio.create_task(daemon.deciding.wait())], return_when="FIRST_COMPLETED")

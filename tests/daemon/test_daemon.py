@@ -282,3 +282,9 @@ def pool_loop_timers() -> list[asyncio.TimerHandle]:
     """Return the timers of this event loop that wake pool loops."""
     handles: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
     return [one for one in handles if not one.cancelled() and "PoolLoops" in repr(one)]
+
+
+async def test_the_clock_of_a_daemon_is_that_of_the_times_of_objects() -> None:
+    daemon = Daemon(Server("h", 1, time.monotonic), ALONE, asyncio.Event())
+    before, now, after = time.time(), daemon._timing.clock(), time.time()
+    assert before - 1 < now < after + 1

@@ -53,6 +53,7 @@ def test_gang_that_worked_less_is_lost_first() -> None:
     old = [*running("long", "n0", "n1", gpu=4, started=10), *running("short", "n2", "n3", gpu=4, started=900)]
     session = Session(*nodes, *old)
     session.tell(*(GangSeen(a_gang(name, 2)) for name in ("long", "short", "new")))
+    session.now = 1000
     session.see(*(member(a_pod(f"new-{n}", cpu="2", gpu=4, priority=5, created=1000), "new") for n in range(2)))
     assert sorted(evictions(session.decide())) == ["short-0", "short-1"]
 
@@ -62,6 +63,17 @@ def test_gang_of_fewer_cards_is_lost_first() -> None:
     old = [*running("eight", "n0", "n1", gpu=8), *running("one", "n2", "n3", gpu=1)]
     session = Session(*nodes, *old)
     session.tell(*(GangSeen(a_gang(name, 2)) for name in ("eight", "one", "new")))
+    session.now = 1000
+    session.see(*(member(a_pod(f"new-{n}", cpu="2", gpu=8, priority=5, created=1000), "new") for n in range(2)))
+    assert sorted(evictions(session.decide())) == ["one-0", "one-1"]
+
+
+def test_work_counts_until_now_also_of_pods_that_started_after_the_gang_came() -> None:
+    nodes = [a_node(f"n{number}", cpu="2", gpu=8) for number in range(4)]
+    old = [*running("eight", "n0", "n1", gpu=8, started=1010), *running("one", "n2", "n3", gpu=1, started=990)]
+    session = Session(*nodes, *old)
+    session.tell(*(GangSeen(a_gang(name, 2)) for name in ("eight", "one", "new")))
+    session.now = 37_000
     session.see(*(member(a_pod(f"new-{n}", cpu="2", gpu=8, priority=5, created=1000), "new") for n in range(2)))
     assert sorted(evictions(session.decide())) == ["one-0", "one-1"]
 

@@ -108,6 +108,7 @@ def test_room_is_made_in_the_rack_where_the_least_work_is_lost() -> None:
     ]
     nodes = [a_node(node.name, cpu="2", gpu=1, labels=node.labels) for node in racks(2, 2)]
     session = Session(*nodes, *old)
+    session.now = 100
     pods = [member(a_pod(f"g-{turn}", cpu="2", gpu=1, priority=5, created=100), "g") for turn in range(2)]
     session.see(*pods)
     session.tell(GangSeen(a_gang("g", 2, topology=(RACK,))))

@@ -4,14 +4,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.searches import find_victims
+from aischeduler.engine.searches import find_unit_victims, find_victims
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import BudgetSeen, EvictRefusal, EvictRefused, PodGone
+from aischeduler.model.events import BudgetSeen, EvictRefusal, EvictRefused, GangSeen, PodGone
+from aischeduler.model.names import CLUSTER
 from aischeduler.model.selectors import label_selector
 from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
+from aischeduler.policies.unit_preemption import UnitCandidate
 from aischeduler.state.pod_records import PodRecord, PodState
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
+from tests.gangs import a_gang, member
 
 NODES, PLACES = 8, 4
 NUMBER = st.integers(0, 99)
@@ -100,3 +103,28 @@ def test_one_changed_row_causes_no_full_search() -> None:
     session.tell(PodGone(f"uid-{cluster.records[first.victims[0]].pod.name}"))
     assert agree(cluster, asker)
     assert cluster.searches.made == made
+
+
+def test_victims_of_a_gang_that_were_found_earlier_are_not_those_of_now() -> None:
+    nodes = [a_node(f"n{number}", cpu="2", gpu=8) for number in range(4)]
+    asks = [member(a_pod(f"new-{n}", cpu="2", gpu=8, priority=5), "new") for n in range(2)]
+    old = [
+        member(a_pod(f"{name}-{n}", cpu="2", gpu=gpu, node=f"n{first + n}", started=started), name)
+        for name, first, gpu, started in (("eight", 0, 8, 990), ("one", 2, 1, 1))
+        for n in range(2)
+    ]
+    session = Session(*nodes, *old)
+    session.tell(*(GangSeen(a_gang(name, 2)) for name in ("eight", "one", "new")))
+    session.now = 1000
+    session.see(*asks)
+    session.scheduler.decide(CLUSTER, session.now, 1)
+    cluster = session.scheduler._cluster
+    lead = next(record for record in cluster.records.values() if record.leads is not None)
+    rows = cluster.nodes.rows_of_pool(cluster.pools.id("default"))
+    found = find_unit_victims(cluster, lead, rows, ())
+    cluster.now = 37_000
+    later = find_unit_victims(cluster, lead, rows, ())
+    assert isinstance(found, UnitCandidate)
+    assert isinstance(later, UnitCandidate)
+    assert sorted(found.victims) == ["uid-eight-0", "uid-eight-1"]
+    assert sorted(later.victims) == ["uid-one-0", "uid-one-1"]

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from aischeduler.kube.backoff import ExponentialBackoff, RateLimiter, Throttle, Timing
+from aischeduler.kube.backoff import ExponentialBackoff, RateLimiter, Throttle, Timing, unix_clock
 from aischeduler.kube.event_queue import EventQueue
 from aischeduler.model.events import PodGone
 from tests.kube.scripted_server import Waits, until
@@ -131,3 +131,9 @@ def test_parts_of_one_client_share_a_throttle() -> None:
     timing.throttle.hold_for(5.0)
     assert timing.throttle.active
     assert not other.throttle.active
+
+
+def test_the_clock_of_a_daemon_is_in_unix_seconds_and_does_not_follow_a_wall_clock_that_is_set_back() -> None:
+    walls, ticks = iter((1_700_000_000.0, 1_600_000_000.0)), iter((50.0, 50.0, 57.5))
+    clock = unix_clock(lambda: next(ticks), lambda: next(walls))
+    assert [clock(), clock()] == [1_700_000_000.0, 1_700_000_007.5]

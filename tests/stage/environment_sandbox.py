@@ -18,7 +18,7 @@ import msgspec
 
 from aischeduler.config.schema import Config
 from aischeduler.daemon.process import Daemon
-from aischeduler.kube.backoff import Timing
+from aischeduler.kube.backoff import Timing, unix_clock
 from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.kube.server_access import Server
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
@@ -55,6 +55,7 @@ class SandboxEnvironment(RealTime):
 
     def __init__(self) -> None:
         self._loop = HurriedLoop(_HurriedSelector())
+        self._clock = unix_clock(self._loop.time)
         self._thread = Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._sandbox: HttpSandbox | None = None
@@ -102,7 +103,7 @@ class SandboxEnvironment(RealTime):
         return self._transport.watch(url)
 
     def scheduler_now(self) -> float:
-        return self._loop.time()
+        return self._clock()
 
     def rests(self, seen: Mapping[str, int]) -> bool:
         return self._wait_for(self._rests(seen))
@@ -143,7 +144,7 @@ class SandboxEnvironment(RealTime):
         alone = {"leaderElection": {"enabled": False}}  # a killed scheduler holds the Lease for a while
         config = msgspec.convert(json.loads(json.dumps(settings | alone)), Config)
         gc.freeze()  # a daemon that starts runs the garbage collector, which need not visit the objects of the tests
-        timing = Timing(self._loop.time, asyncio.sleep, secrets.SystemRandom())
+        timing = Timing(self._clock, asyncio.sleep, secrets.SystemRandom())
         self._daemon = Daemon(server, config, asyncio.Event(), timing)
         self._daemon_task = asyncio.create_task(self._daemon.run(), name="daemon")
         deciding = asyncio.create_task(self._daemon.deciding.wait(), name="deciding")
