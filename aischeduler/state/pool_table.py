@@ -108,21 +108,27 @@ class PoolTable:
         conflicts = {int(r): tuple(n for n, mask in masks if mask[r]) for r in np.flatnonzero(contested)}
         rows = np.flatnonzero(owner != nodes.pool)
         moved = [Moved(int(row), int(nodes.pool[row]), int(owner[row])) for row in rows]
-        self._settle(moved, conflicts)
+        if conflicts != self.conflicts:
+            self.conflicts = conflicts
+            self.conflicts_version += 1
+        self._move(moved)
         return moved
 
     def assign_row(self, row: int, node: Node | None) -> Moved | None:
         """Assign one node to its pool; return None where it stays. A node that is gone is in no pool."""
-        conflicts = {other: names for other, names in self.conflicts.items() if other != row}
+        owners = tuple(self.claimants(node)) if node is not None else ()
+        contested = owners if len(owners) > 1 else ()
+        if contested != self.conflicts.get(row, ()):
+            self.conflicts_version += 1
+            self.conflicts.pop(row, None)
+            if contested:
+                self.conflicts[row] = contested
         number = NO_POOL
         if node is not None:
-            owners = self.claimants(node)
-            if len(owners) > 1:
-                conflicts[row] = tuple(owners)
             number = self._ids[owners[0]] if len(owners) == 1 else DEFAULT_ID
         old = int(self._nodes.pool[row])
         moved = [Moved(row, old, number)] if old != number else []
-        self._settle(moved, conflicts)
+        self._move(moved)
         return moved[0] if moved else None
 
     def claimants(self, node: Node) -> list[str]:
@@ -142,10 +148,7 @@ class PoolTable:
         pools = (self.pools[name] for name in self.names() if name != DEFAULT_POOL)
         return [(pool.name, pool.selector) for pool in pools if pool.selector is not None and not pool.invalid]
 
-    def _settle(self, moved: list[Moved], conflicts: dict[int, tuple[str, ...]]) -> None:
-        if conflicts != self.conflicts:
-            self.conflicts = conflicts
-            self.conflicts_version += 1
+    def _move(self, moved: list[Moved]) -> None:
         for move in moved:
             self._nodes.pool[move.row] = move.new
         if moved:

@@ -54,6 +54,19 @@ def test_row_by_row_and_all_at_once_agree() -> None:
     assert (nodes.pool.tolist(), dict(pools.conflicts)) == at_once
 
 
+def test_a_node_of_two_pools_changes_the_conflicts_of_its_row_alone() -> None:
+    nodes, pools = table_of(*[{"a": "1"}] * 3)
+    pools.see(a_pool("pa", labels={"a": "1"}))
+    pools.see(a_pool("pb", labels={"a": "1"}))
+    kept, version = pools.conflicts, pools.conflicts_version
+    row, _ = nodes.see(a_node("n1", labels={"a": "2"}))
+    pools.assign_row(row, nodes.nodes[row])
+    assert pools.conflicts is kept, "a copy of all conflicts for each node takes n squared at a start"
+    assert (sorted(kept), pools.conflicts_version) == ([nodes.rows["n0"], nodes.rows["n2"]], version + 1)
+    pools.assign_row(row, nodes.nodes[row])
+    assert pools.conflicts_version == version + 1
+
+
 def test_a_refused_pool_owns_no_nodes() -> None:
     nodes, pools = table_of({"cpu": "true"})
     pools.see(a_pool("cpu", labels={"cpu": "true"}, invalid="spec.nodeSelector: bad"))
