@@ -1,19 +1,21 @@
 """The classes of pods: which pods are alike to every rule.
 
-The pods of one class have equal specs, with the profiles of `pod_profiles`. While a term of affinity is known, they are
-also of one namespace and have equal labels as far as terms read them, because a term of another pod may select one of
-them and not the other. Pods that are spread by default are also alike in the Services that select them and in their
-controller.
+The pods of one class have equal specs, with the profiles of `pod_profiles`. Where a term of affinity may select them,
+they are also of one namespace and have equal labels as far as terms read them, because a term of another pod may select
+one of them and not the other. Pods that are spread by default are also alike in the Services that select them and in
+their controller.
 
 Invariants:
 - A pod of another scheduler keeps the spec that was read. That of a pod on a row does not change its class.
 - A pod that comes on a node is not scored any more: what it is spread among does not divide it.
-- When a term reads another label, waiting pods change their classes before they are tried, parked ones by decisions.
+- When a term reads something else, waiting pods change their classes before they are tried, parked ones by decisions.
+  When the last pod with a term is gone, classes that it divided become one again as their pods are tried.
 - When a Service or a controller changes, waiting pods change their classes before they are tried; a parked pod that
   leaves its class then wakes the next one of it.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
@@ -23,6 +25,7 @@ from msgspec.structs import replace as replace_struct
 
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.topology_spread import DefaultSelector
+from aischeduler.state.carried_terms import EVERY_NAMESPACE, OTHER, Read
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
 
 if TYPE_CHECKING:
@@ -70,24 +73,26 @@ class DividedSpecs:
 
 def classed(cluster: "Cluster", pod: Pod) -> Pod:
     """Return the pod with the spec of its class; what its terms read divides classes from now on."""
-    terms, carried = cluster.nodes.pod_counts.terms, pod.spec.pod_affinity.carried
-    if carried and terms.learn(carried):
-        _note_parked(cluster)
-    if not (terms.met or cluster.pod_sets.by_key) or not cluster.ours(pod):
+    terms, carried, ours = cluster.nodes.pod_counts.terms, pod.spec.pod_affinity.carried, cluster.ours(pod)
+    counts = carried and not pod.finished and (ours or pod.node_name)
+    new = terms.new_reads(carried) if counts else ()
+    if new:
+        _note_parked(cluster, new)
+    if not (new or terms.divide or cluster.pod_sets.by_key) or not ours:
         return pod
     record = cluster.records.get(pod.uid)
     if record is not None and record.row != NOWHERE and record.pod.spec.own_key == pod.spec.own_key:
         return replace_struct(pod, spec=record.pod.spec)
-    return _divided(cluster, pod)
+    return _divided(cluster, pod, new)
 
 
 def take_class(cluster: "Cluster", record: PodRecord) -> None:
     """Put a pod, and the pods of the unit that it leads, into their classes as they are now."""
-    if not (cluster.nodes.pod_counts.terms.met or cluster.pod_sets.by_key or record.pod.spec.origin):
+    if not (cluster.nodes.pod_counts.terms.divide or cluster.pod_sets.by_key or record.pod.spec.origin):
         return
     new = [(one, _divided(cluster, one.pod)) for one in record.together]
     changed = [(one, pod) for one, pod in new if pod.spec.key != one.pod.spec.key]
-    if record.queue and any(pod.spec.default_selector != one.pod.spec.default_selector for one, pod in changed):
+    if record.queue and changed:
         cluster.queues[record.queue].wake_next(record, cluster.now)  # those of the old class would wait for no pod
     for one, pod in changed:
         rename = partial(cluster.rename, one, pod)
@@ -117,19 +122,40 @@ def _rename(cluster: "Cluster", record: PodRecord) -> None:
         cluster.rename(record, pod)
 
 
-def _divided(cluster: "Cluster", pod: Pod) -> Pod:
-    terms = cluster.nodes.pod_counts.terms
-    keys = terms.keys if pod.labels else ()
-    labels = tuple((key, pod.labels[key]) for key in keys if key in pod.labels)
-    namespace = pod.namespace if terms.met else None
+def _divided(cluster: "Cluster", pod: Pod, new: Sequence[Read] = ()) -> Pod:
+    """Return the pod with the spec of its class; `new` is what terms read that are not counted yet."""
+    read = cluster.nodes.pod_counts.terms.class_of(pod.namespace, pod.labels, new)
+    namespace = pod.namespace if read is not None else None
     default_selector = cluster.pod_sets.default_of(pod) if not pod.node_name else None
-    spec = cluster.divided.of(pod.spec, namespace, labels, default_selector)
+    spec = cluster.divided.of(pod.spec, namespace, read or (), default_selector)
     return pod if spec is pod.spec else replace_struct(pod, spec=spec)
 
 
-def _note_parked(cluster: "Cluster") -> None:
-    """Note the parked pods, which may have to change their classes."""
+def _note_parked(cluster: "Cluster", new: Sequence[Read]) -> None:
+    """Note the parked pods that may have to change their classes, because terms read this of pods now."""
     for pool, queue in cluster.queues.items():
-        parked = OrderedDict((one.pod.uid, one) for alike in queue.parked() for one in alike.parked)
+        parked = OrderedDict(
+            (one.pod.uid, one)
+            for alike in queue.parked()
+            if _may_divide(alike.head.pod.spec, new)
+            for one in alike.parked
+            if any(_reads(one.pod, read) for read in new)
+        )
         if parked:
-            cluster.deferred.dividing[pool] = parked
+            cluster.deferred.dividing.setdefault(pool, OrderedDict()).update(parked)
+
+
+def _may_divide(spec: PodSpec, new: Sequence[Read]) -> bool:
+    """Return whether pods of this class may differ in what terms read now."""
+    if spec.namespace is None:
+        return True
+    here = [(key, value) for place, key, value in new if place in (EVERY_NAMESPACE, spec.namespace)]
+    return any(value is None or (key, OTHER) in spec.labels for key, value in here)
+
+
+def _reads(pod: Pod, read: Read) -> bool:
+    """Return whether terms that read this read something of the pod."""
+    place, key, value = read
+    if place not in (EVERY_NAMESPACE, pod.namespace):
+        return False
+    return not key or (key in pod.labels if value is None else pod.labels.get(key) == value)

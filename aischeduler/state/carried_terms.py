@@ -2,11 +2,14 @@
 
 Invariants:
 - A term is here while a pod that is known carries it.
-- `keys` are the labels that a term ever read. The pods of a class agree in them, and in their namespace, so that a term
-  selects all pods of a class or none.
+- A term reads labels of the pods of some namespaces. The pods of a class agree in their namespace and in what the terms
+  there read: which of the values that a requirement names a label has, or that it has another one. So a term selects
+  all pods of a class or none.
+- What terms read is counted: a term that no pod carries any more divides no classes.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from cachetools import LRUCache
@@ -20,6 +23,13 @@ EVERY_NAMESPACE: Final = ""
 """Terms are found by labels alone: a term can name several namespaces, or select them."""
 CLASSES_MAX: Final = 1024
 """The most classes whose terms are kept; for another class they are found again."""
+OTHER: Final = "\0"
+"""Stands for every value of a label that no requirement names; no label has it."""
+NO_KEY: Final = ""
+NO_VALUE: Final = None
+
+Read = tuple[str, str, str | None]
+"""A namespace, or EVERY_NAMESPACE, with a term; a key that a term reads there, or NO_KEY; a value that it names."""
 
 
 class CarriedTerms:
@@ -27,10 +37,8 @@ class CarriedTerms:
 
     def __init__(self, namespaces: Mapping[str, Labels]) -> None:
         self._namespaces = namespaces
-        self.keys: dict[str, None] = {}
-        """The keys of labels that a term ever read."""
-        self.met = False
-        """Whether there ever was a term."""
+        self._reads: Counter[Read] = Counter()
+        """How many terms read this."""
         self._terms: dict[CarriedTerm, None] = {}
         self._index: SelectorIndex[CarriedTerm] = SelectorIndex()
         self._selecting: LRUCache[bytes, tuple[CarriedTerm, ...]] = LRUCache(CLASSES_MAX)
@@ -40,12 +48,17 @@ class CarriedTerms:
     def add(self, term: CarriedTerm) -> None:
         """Add a term that the first pod carries."""
         self._terms[term] = None
+        self._reads.update(_reads(term))
         self._index.put(EVERY_NAMESPACE, term.term.selector, term)
         self._selecting.clear()
 
     def drop(self, term: CarriedTerm) -> None:
         """Remove a term that no pod carries any more."""
         del self._terms[term]
+        for read in _reads(term):
+            self._reads[read] -= 1
+            if not self._reads[read]:
+                del self._reads[read]
         self._index.drop(EVERY_NAMESPACE, term.term.selector, term)
         self._selecting.clear()
 
@@ -53,13 +66,33 @@ class CarriedTerms:
         """Find terms by the labels of namespaces as they are now."""
         self._selecting.clear()
 
-    def learn(self, terms: tuple[CarriedTerm, ...]) -> bool:
-        """Note the labels that these terms read; return whether one is new: classes of pods may have to be divided."""
-        read = {one.key for term in terms if term.term.selector is not None for one in term.term.selector.requirements}
-        new = sorted(read - self.keys.keys())
-        self.keys.update(dict.fromkeys(new))
-        first, self.met = not self.met, True
-        return bool(new) or first
+    @property
+    def divide(self) -> bool:
+        """Whether terms divide any pods into classes."""
+        return bool(self._reads)
+
+    def new_reads(self, terms: Sequence[CarriedTerm]) -> tuple[Read, ...]:
+        """Return what these terms read and no other term does: with them, pods may have to change their classes."""
+        new = (term for term in terms if term not in self._terms)
+        return tuple(dict.fromkeys(read for term in new for read in _reads(term) if read not in self._reads))
+
+    def class_of(self, namespace: str, labels: Labels, new: Sequence[Read] = ()) -> tuple[tuple[str, str], ...] | None:
+        """Return what terms read of a pod of this namespace with these labels, sorted; None where none may select it.
+
+        `new` is what further terms read.
+        """
+        places = (namespace, EVERY_NAMESPACE)
+        if not any(self._has((place, NO_KEY, NO_VALUE), new) for place in places):
+            return None
+        read = []
+        for key, value in labels.items():
+            if any(self._has((place, key, NO_VALUE), new) for place in places):
+                named = any(self._has((place, key, value), new) for place in places)
+                read.append((key, value if named else OTHER))
+        return tuple(sorted(read))
+
+    def _has(self, read: Read, new: Sequence[Read]) -> bool:
+        return read in self._reads or read in new
 
     def selecting(self, spec: PodSpec) -> tuple[CarriedTerm, ...]:
         """Return the terms that select the pods of this class, in the order in which they came."""
@@ -96,3 +129,16 @@ class CarriedTerms:
     def _selects(self, term: CarriedTerm, namespace: str, labels: Labels) -> bool:
         unseen = term.kind is CarriedKind.ANTI_AFFINITY
         return term.term.selects(namespace, labels, self._namespaces, unseen=unseen)
+
+
+def _reads(term: CarriedTerm) -> Iterator[Read]:
+    """Yield what a term reads, each once."""
+    one, found = term.term, dict[Read, None]()
+    if one.selector is None:
+        return
+    for place in (EVERY_NAMESPACE,) if one.namespace_selector is not None else one.namespaces:
+        found[place, NO_KEY, NO_VALUE] = None
+        for requirement in one.selector.requirements:
+            for value in (NO_VALUE, *requirement.values):
+                found[place, requirement.key, value] = None
+    yield from found

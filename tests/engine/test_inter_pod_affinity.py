@@ -8,6 +8,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement, label_selector
 from aischeduler.plugins.inter_pod_affinity import AFFINITY, ANTI_AFFINITY, EXISTING
+from tests.affinity_terms import chosen
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, nominations, reports
 
@@ -109,6 +110,40 @@ def test_pods_of_one_spec_that_a_new_term_tells_apart_do_not_wait_for_each_other
     session.see(a_node("far", cpu="2", labels={HOST: "far"}))
     session.tell(PodGone("uid-old"))
     assert binds(session.decide(10)) == {"two": "far"}
+
+
+def jobs(session: Session, count: int, namespace: str = "default", first: int = 0) -> set[bytes]:
+    """Let a waiting pod of each of some Jobs come; return their classes."""
+    names = [f"{namespace}-j{first + number}" for number in range(count)]
+    session.see(*(a_pod(name, namespace=namespace, cpu="99", labels={"job-name": name}) for name in names))
+    records = session.scheduler._cluster.records
+    return {records[f"uid-{name}"].pod.spec.key for name in names}
+
+
+def test_a_term_on_the_name_of_a_job_divides_no_other_jobs_and_nothing_once_its_pod_is_gone() -> None:
+    session = hosts("far")
+    session.see(guard("g", term(matching=selector(**{"job-name": "default-j7"}))))
+    assert len(jobs(session, 50)) == 2, "the Job that the term names, and the others"
+    assert len(jobs(session, 50, "team")) == 1, "it selects no pods of this namespace"
+    session.tell(PodGone("uid-g"))
+    assert len(jobs(session, 50, first=100)) == 1
+    assert jobs(session, 1, first=200) == jobs(session, 1, "team", first=200)
+
+
+def test_a_waiting_pod_of_another_scheduler_divides_no_class() -> None:
+    session = hosts("far")
+    session.see(guard("g", term(matching=selector(**{"job-name": "default-j7"})), node=""))
+    assert len(jobs(session, 50)) == 1
+
+
+def test_parked_pods_of_classes_that_became_one_are_all_tried() -> None:
+    session = hosts("far", cpu="1")
+    session.see(guard("g", term(matching=chosen("job-name"))), a_pod("full", node="far", priority=9))
+    session.see(*(a_pod(f"p{number}", labels={"app": "x"}, created=1 + number) for number in range(3)))
+    assert binds(session.decide()) == {}
+    session.tell(PodGone("uid-g"))
+    session.see(a_pod("q", labels={"app": "x"}, created=9), a_node("far", cpu="99", labels={HOST: "far"}))
+    assert sorted(binds(session.decide())) == ["p0", "p1", "p2", "q"]
 
 
 def test_pods_come_together_where_the_first_of_them_is() -> None:
