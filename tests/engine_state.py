@@ -28,6 +28,8 @@ CACHES: Final = frozenset(
         "ImageIndex._last",
         "ImageIndex._sums",
         "LabelIndex._numbers",
+        "LabelIndex._read",
+        "LabelIndex._listed",
         "PodCounts._by_label",
         "PodSets._found",
         "PodCount._domains",

@@ -22,7 +22,7 @@ CHECKED_AT_ONCE: Final = 16
 
 def note_counts(cluster: Cluster) -> None:
     """Note the waiting classes whose counts changed since the last call, for the decisions of their pools."""
-    counts, versions = cluster.nodes.pod_counts, (cluster.nodes.static_version, cluster.nodes.pool_version)
+    counts, versions = cluster.nodes.pod_counts, (*cluster.nodes.domains_version, cluster.nodes.pool_version)
     if versions != cluster.deferred.domains:
         cluster.deferred.domains = versions
         counts.note_all()

@@ -154,7 +154,7 @@ class DeferredWork(Struct):
     doubts: Doubts = field(default_factory=Doubts)
     counted: dict[str, dict[bytes, None]] = field(default_factory=dict)
     """Its waiting classes (keys) whose cross-row filters count differently: they are to be checked."""
-    domains: tuple[int, int] = (0, 0)
+    domains: tuple[int, ...] = ()
     """The versions of labels and pools of nodes at the last check of counts."""
     to_mend: bool = False
     """A pod could not be checked because of an exception: the state is repaired at the end of the step."""

@@ -128,7 +128,7 @@ def _seen(cluster: Cluster, record: PodRecord) -> tuple[int, ...]:
 
 
 def _rules(cluster: Cluster) -> tuple[int, int]:
-    return (cluster.nodes.static_version, cluster.budgets.version)
+    return (cluster.nodes.unlabelled_version, cluster.budgets.version)
 
 
 def _standing(cluster: Cluster, costs: EvictionCosts) -> KnownCosts:

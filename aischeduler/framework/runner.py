@@ -275,11 +275,7 @@ class Runner:
         """Return the rows whose keys are to be written again, sorted; update what depends on labels and taints."""
         nodes = self.nodes
         if view.static_version != nodes.static_version:
-            rows = np.arange(nodes.width, dtype=np.intp)
-            view.static = self.allowed(ask.spec, rows)
-            raws = ((score, score.score(ask, NodeView(nodes, rows))) for score in self._preferences)
-            view.preferences = tuple((s.weight, s.reverse, raw) for s, raw in raws if raw is not None and raw.any())
-            view.static_version, changed = nodes.static_version, None
+            changed = nodes.changed_since(view.version) if self._follow_labels(view, ask) else None
         elif view.version == nodes.version:
             return np.array(sorted(view.behind), dtype=np.intp) if view.behind else NOTHING
         else:
@@ -288,6 +284,27 @@ class Runner:
             view.keys[:] = INFEASIBLE
             return np.flatnonzero(view.static)
         return np.array(sorted({*changed, *view.behind}) if view.behind else changed, dtype=np.intp)
+
+    def _follow_labels(self, view: ClassView, ask: PlacementRequest) -> bool:
+        """Update what depends on labels and taints, for changed rows alone where these are few; return whether so."""
+        nodes, every = self.nodes, np.arange(self.nodes.width, dtype=np.intp)
+        changed = nodes.static_since(view.static_version)
+        few = changed is not None and len(changed) * FULL_PASS_SHARE <= len(nodes.rows)
+        rows = np.array(changed, dtype=np.intp) if few else every
+        if few:
+            view.static[rows] = self.allowed(ask.spec, rows)
+        else:
+            view.static = self.allowed(ask.spec, rows)
+        preferences = self._preferred(ask, rows)
+        if few and (preferences or view.preferences):
+            preferences = self._preferred(ask, every)
+        view.preferences, view.static_version = preferences, nodes.static_version
+        return few
+
+    def _preferred(self, ask: PlacementRequest, rows: Rows) -> tuple[tuple[int, bool, Scores], ...]:
+        """Return the raw static scores of rows, without those that are 0 for all of them."""
+        raws = ((score, score.score(ask, NodeView(self.nodes, rows))) for score in self._preferences)
+        return tuple((one.weight, one.reverse, raw) for one, raw in raws if raw is not None and raw.any())
 
     def _keys_in_trial(self, view: ClassView, ask: PlacementRequest) -> Column:
         """Return the keys with open trials: those of the last call, with the rows that the trials changed since.

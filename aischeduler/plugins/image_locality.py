@@ -66,7 +66,7 @@ class ImageScores:
 
 
 def _sums(spec: PodSpec, nodes: NodeTable) -> ImageSums | None:
-    return nodes.images.sums(spec.images, nodes.alive, nodes.static_version) if spec.images else None
+    return nodes.images.sums(spec.images, nodes.alive, nodes.unlabelled_version) if spec.images else None
 
 
 def _scaled(size_bytes: int, spec: PodSpec) -> int:

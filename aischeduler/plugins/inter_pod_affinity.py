@@ -85,12 +85,13 @@ class InterPodAffinity:
         if isinstance(before, AffinityScores) and before.version == _version(nodes):
             return before
         counts, labels, own = nodes.pod_counts, nodes.labels, ask.spec.pod_affinity.preferred
+        version = _version(nodes)  # before labels are read
         weighted = [(weight, counts.of(selected_by(term)).by_domain(term.topology_key, labels)) for weight, term in own]
         for one in counts.terms.selecting(ask.spec) if own or not self._ignores_preferences else ():
             weight = one.weight * (self._hard_weight if one.kind is CarriedKind.AFFINITY else 1)
             if one.kind is not CarriedKind.ANTI_AFFINITY and weight:
                 weighted.append((weight, counts.of(one).by_domain(one.term.topology_key, labels)))
-        return AffinityScores(weighted, _version(nodes))
+        return AffinityScores(weighted, version)
 
 
 class AffinityState:

@@ -59,5 +59,5 @@ def counted_rows(
     return found
 
 
-def _versions(nodes: NodeTable) -> tuple[int, int, int]:
-    return nodes.static_version, nodes.pool_version, nodes.width
+def _versions(nodes: NodeTable) -> tuple[int, ...]:
+    return *nodes.domains_version, nodes.pool_version, nodes.width

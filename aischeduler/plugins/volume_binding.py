@@ -46,7 +46,7 @@ class VolumeBinding:
 
     def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
         """Return the rows on which each volume can be used."""
-        versions = (nodes.storage.version, nodes.static_version, nodes.width)
+        versions = (nodes.storage.version, *nodes.domains_version, nodes.width)
         if isinstance(before, BindingState) and before.versions == versions:
             return before
         assert spec.volumes is not None, "the pod has volumes"

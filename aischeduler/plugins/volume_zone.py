@@ -45,7 +45,7 @@ class VolumeZone:
 
     def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
         """Return the rows in the zones of all volumes."""
-        versions = (nodes.storage.version, nodes.static_version, nodes.width)
+        versions = (nodes.storage.version, *nodes.domains_version, nodes.width)
         if isinstance(before, ZoneState) and before.versions == versions:
             return before
         assert spec.volumes is not None, "the pod has volumes"

@@ -27,6 +27,12 @@ class ChangeLog(Generic[Change]):
             del self._changes[:cut]
             self._start += cut
 
+    def note_all(self) -> None:
+        """Note that everything changed."""
+        self.version += 1
+        self._changes.clear()
+        self._start = self.version
+
     def since(self, version: int) -> list[Change] | None:
         """Return the changes after this version, in their order; None where they are no longer kept."""
         return self._changes[version - self._start :] if self._start <= version <= self.version else None

@@ -48,7 +48,7 @@ class _Kept(Struct):
     """Sums with the versions for which they were checked, and what they were made from."""
 
     version: int
-    static_version: int
+    rows_version: int
     sources: tuple[object, ...]
     sums: ImageSums | None
 
@@ -84,22 +84,22 @@ class ImageIndex:
         image = self._images.get(name)
         return sorted(image.rows) if image is not None else []
 
-    def sums(self, images: tuple[ImageId, ...], alive: Mask, static_version: int) -> ImageSums | None:
+    def sums(self, images: tuple[ImageId, ...], alive: Mask, rows_version: int) -> ImageSums | None:
         """Return how much of these images each row has; None where no node has one.
 
-        `alive` are the rows with nodes, which change only with `static_version`.
+        `alive` are the rows with nodes, which change only with `rows_version`.
         """
         kept = self._sums.get(images)
-        if kept is None or kept.version != self.version or kept.static_version != static_version:
+        if kept is None or kept.version != self.version or kept.rows_version != rows_version:
             found = [self._images[name] for name in images if name in self._images]
             sources = (int(np.count_nonzero(alive)), len(alive), *((id(one), one.changed) for one in found))
             if kept is not None and kept.sources == sources:
-                kept.version, kept.static_version = self.version, static_version
+                kept.version, kept.rows_version = self.version, rows_version
             else:
                 if len(self._sums) >= SUMS_MAX:
                     self._sums.clear()
                 sums = _sum(found, alive) if found else None
-                kept = self._sums[images] = _Kept(self.version, static_version, sources, sums)
+                kept = self._sums[images] = _Kept(self.version, rows_version, sources, sums)
         return kept.sums
 
     def _sizes(self, images: tuple[NodeImage, ...]) -> dict[ImageId, int]:

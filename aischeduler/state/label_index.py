@@ -3,6 +3,8 @@
 Invariants:
 - An index keeps a set of rows per value, so that memory grows with what nodes have, not with nodes times values.
 - A mask is built from the set on demand and kept until the set changes.
+- The version of the labels of nodes grows only with a label that was read since it grew last: others may change often.
+  What is kept of labels holds for its version, where that was taken before they were read.
 """
 
 from collections.abc import Hashable, Sequence
@@ -24,6 +26,10 @@ MASKS_MAX: Final = 512
 """The most masks that an index keeps; one that is dropped is built again on demand."""
 
 NO_VALUE: Final = -1
+READ_MAX: Final = 4096
+"""The most keys of labels of which is known that they were read; with more, the version grows."""
+NUMBERS_MAX: Final = 256
+"""The most labels whose values are kept by row; with more, the version grows and all are made again."""
 FEW_VALUES: Final = 16
 """A requirement of more values reads their rows and keeps no mask of each."""
 
@@ -92,27 +98,36 @@ class LabelIndex:
         self._values: Groups[str, str, None] = Groups()
         """Label -> the values that rows have."""
         self._numbers: dict[str, Rows] = {}
+        self._read: set[str] = set()
+        """The keys that were read since the version grew by them last."""
+        self._listed = False
+        """Whether the keys of all rows were."""
         self.version = 0
-        """Grows with every change of a label."""
+        """Grows with every change of a label that was read."""
 
     def keys(self) -> dict[str, None]:
         """Return all keys that rows have, in the order in which they first came."""
+        self._listed = True
         return dict.fromkeys(self._keys.values())
 
     def has_key(self, key: str) -> bool:
         """Return whether a row has a label of this key."""
+        self._note_read(key)
         return key in self._keys
 
     def having_key(self, key: str) -> Mask:
         """Return a mask of the rows that have a label of this key; the caller must not change it."""
+        self._note_read(key)
         return self._keys.mask(key)
 
     def values(self, key: str) -> tuple[str, ...]:
         """Return the values of a label that rows have, sorted."""
+        self._note_read(key)
         return tuple(sorted(self._values.get(key, ())))
 
     def having(self, key: str, value: str) -> Mask:
         """Return a mask of the rows that have a label with this value; the caller must not change it."""
+        self._note_read(key)
         return self._pairs.mask((key, value))
 
     def widen(self, width: int) -> None:
@@ -124,8 +139,8 @@ class LabelIndex:
 
     def change(self, row: int, old: Labels, new: Labels) -> None:
         """Replace the labels of one row."""
-        self.version += 1
-        self._numbers.clear()
+        changed = {key for key in (*old, *new) if old.get(key) != new.get(key)}
+        known = {key for key in changed if key in self._keys}
         for key, value in old.items():
             if new.get(key) != value:
                 self._pairs.drop((key, value), row)
@@ -138,11 +153,23 @@ class LabelIndex:
                 self._pairs.put((key, value), row)
                 self._keys.put(key, row)
                 self._values.put(key, value, None)
+        read = changed & self._read
+        listed = self._listed and known != {key for key in changed if key in self._keys}
+        if read or listed:
+            self.version += 1
+            self._listed &= not listed
+            self._read -= read
+            for key in read:
+                self._numbers.pop(key, None)
 
     def numbers(self, key: str) -> Rows:
         """Return per row the number of its value of a label, -1 where it has none; the caller must not change it."""
+        self._note_read(key)
         numbers = self._numbers.get(key)
         if numbers is None:
+            if len(self._numbers) >= NUMBERS_MAX:
+                self._read_anew()
+                self._note_read(key)
             numbers = self._numbers[key] = np.full(self._width, NO_VALUE, dtype=np.intp)
             for number, value in enumerate(sorted(self._values.get(key, ()))):
                 numbers[self._pairs.rows((key, value))] = number
@@ -150,6 +177,7 @@ class LabelIndex:
 
     def rows_with(self, key: str, values: tuple[str, ...]) -> list[int]:
         """Return the rows that have a label with one of these values, ascending."""
+        self._note_read(key)
         return sorted({row for value in values for row in self._pairs.rows((key, value))})
 
     def mask(self, requirement: Requirement) -> Mask:
@@ -160,10 +188,11 @@ class LabelIndex:
             case Operator.NOT_IN:
                 return ~self.any_of(requirement.key, requirement.values)
             case Operator.EXISTS:
-                return self._keys.mask(requirement.key).copy()
+                return self.having_key(requirement.key).copy()
             case Operator.DOES_NOT_EXIST:
-                return ~self._keys.mask(requirement.key)
+                return ~self.having_key(requirement.key)
             case Operator.GT | Operator.LT:
+                self._note_read(requirement.key)
                 values = self._values.get(requirement.key, {})
                 return self.any_of(requirement.key, tuple(value for value in values if requirement.compares(value)))
 
@@ -176,6 +205,7 @@ class LabelIndex:
 
     def any_of(self, key: str, values: tuple[str, ...]) -> Mask:
         """Return a new mask of the rows that have a label with one of these values."""
+        self._note_read(key)
         mask = np.zeros(self._width, dtype=np.bool_)
         for value in values:
             if len(values) > FEW_VALUES:
@@ -183,6 +213,19 @@ class LabelIndex:
             else:
                 mask |= self._pairs.mask((key, value))
         return mask
+
+    def _note_read(self, key: str) -> None:
+        if key not in self._read:
+            if len(self._read) >= READ_MAX:
+                self._read_anew()
+            self._read.add(key)
+
+    def _read_anew(self) -> None:
+        """Let everything that is kept of labels be read again, so that what was read may be forgotten."""
+        self.version += 1
+        self._read.clear()
+        self._numbers.clear()
+        self._listed = False
 
 
 def term_mask(term: NodeSelectorTerm, labels: LabelIndex, names: dict[str, int]) -> Mask:

@@ -6,7 +6,8 @@ Invariants:
   one column of zeros: a pod that requests one fits nowhere, and leaves nothing behind.
 - `version` grows with every change; the change log has the rows that changed, so that readers read only those again.
 - `static_version` grows when labels, taints, cordons, features, rare types or the set of nodes change, from which masks
-  are built. `pool_version` grows when a node changes its pool. A change of images has a version of its own.
+  are built; a log has the rows. `unlabelled_version` grows with each of these but labels, which have a version of their
+  own, as images have. `pool_version` grows when a node changes its pool.
 - A node that is gone while pods still count on it stays as a stub, on which no pod can be placed.
 """
 
@@ -82,10 +83,11 @@ class NodeTable:
         """The rows that open trials changed: the versions and the change log tell nothing of these changes."""
         self.trial_rows: list[int] = []
         """The rows as the open trials changed them, or changed them back; another list once the last has ended."""
-        self.static_version, self.pool_version, self._grouped_version = 0, 0, -1
+        self.unlabelled_version, self.pool_version, self._grouped_version = 0, 0, -1
         self._pool_rows, self._pool_rows_version = dict[int, Rows](), 0
         self._grouped: PoolRows | None = None
         self._changes: ChangeLog[int] = ChangeLog(CHANGES_PER_ROW * self.width)
+        self._static: ChangeLog[int] = ChangeLog(CHANGES_PER_ROW * self.width)
         self._free = list(range(self.width - 1, -1, -1))
         self._ranks: Column | None = None
         self._wanted = WantedRequests()
@@ -109,9 +111,10 @@ class NodeTable:
         if old is None:
             self.alive[row] = True
             change |= Change.JOINED
-        if change & ~Change.ROOM or before.labels != node.labels:
-            self.static_version += 1
-        self.touch(row)
+        if change & ~Change.ROOM:
+            self.touch_static(row, labels_alone=not change & ~(Change.ROOM | Change.LABELS))
+        else:
+            self.touch(row)
         return row, change
 
     def has(self, name: str) -> bool:
@@ -129,8 +132,7 @@ class NodeTable:
         self._set_allocatable(row, Node(name))
         self.nodes[row] = None
         self.alive[row] = False
-        self.static_version += 1
-        self.touch(row)
+        self.touch_static(row)
         self.release_stub(row)
         return row
 
@@ -231,6 +233,26 @@ class NodeTable:
     def touch(self, row: int) -> None:
         """Note that a row changed."""
         self._changes.note(row)
+
+    @property
+    def static_version(self) -> int:
+        """Grows with every change of what masks are built from."""
+        return self._static.version
+
+    @property
+    def domains_version(self) -> tuple[int, int]:
+        """Changes with each change of what masks are built from, but for labels that nothing read: see `LabelIndex`."""
+        return self.unlabelled_version, self.labels.version
+
+    def static_since(self, version: int) -> list[int] | None:
+        """Return the rows of which that changed after this version, ascending; None where all rows may have changed."""
+        return rows_since(self._static, version)
+
+    def touch_static(self, row: int, *, labels_alone: bool = False) -> None:
+        """Note that a row changed, and what masks are built from too."""
+        self._static.note(row)
+        self.unlabelled_version += not labels_alone
+        self.touch(row)
 
     def touch_counts(self) -> None:
         """Note that pods count differently although no row changed: what was found before may not hold any more."""
@@ -368,11 +390,16 @@ class NodeTable:
     def _rank_anew(self) -> None:
         """Note that the order of names changed, and with it the keys of every class."""
         self._ranks = None
-        self.static_version += 1
+        self._touch_all()
+
+    def _touch_all(self) -> None:
+        """Note that what masks are built from changed for all rows."""
+        self._static.note_all()
+        self.unlabelled_version += 1
 
     def _widen(self) -> None:
         old, self.width = self.width, self.width * 2
-        self._changes.limit = CHANGES_PER_ROW * self.width
+        self._changes.limit = self._static.limit = CHANGES_PER_ROW * self.width
         assert self.width <= NODES_MAX, "more nodes than the table can hold"
         pad = ((0, 0), (0, self.width - old))
         for name in ("allocatable", "capacity", "used", "scored"):
@@ -389,4 +416,4 @@ class NodeTable:
         self.taints.widen(self.width)
         self.port_rows.widen(self.width)
         self.features.widen(self.width)
-        self.static_version += 1
+        self._touch_all()

@@ -151,13 +151,12 @@ class PoolTable:
     def _move(self, moved: list[Moved]) -> None:
         for move in moved:
             self._nodes.pool[move.row] = move.new
-        if moved:
-            self._nodes.pool_version += 1
-            self._nodes.static_version += self._nodes.cards.rare_by_pool
+            if self._nodes.cards.rare_by_pool:
+                self._nodes.touch_static(move.row)
+        self._nodes.pool_version += bool(moved)
 
     def _note_cards(self, number: int, pool: Pool | None) -> None:
         """Note the rare types of a pool; where they changed, its nodes are open to others than before."""
         if self._nodes.cards.see_pool(number, pool):
-            self._nodes.static_version += 1
             for row in self._nodes.rows_of_pool(number).tolist():
-                self._nodes.touch(row)
+                self._nodes.touch_static(row)

@@ -51,7 +51,7 @@ class VolumeTopology:
         return found
 
     def _catch_up(self, nodes: "NodeTable") -> None:
-        versions = (nodes.static_version, nodes.width, nodes.storage.plugins_version)
+        versions = (*nodes.domains_version, nodes.width, nodes.storage.plugins_version)
         if versions != self._versions:
             self._versions = versions
             self._masks.clear()

@@ -8,17 +8,19 @@ from hypothesis import strategies as st
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.framework.node_view import NodeView
-from aischeduler.framework.plugin import Filter, PlacementRequest
+from aischeduler.framework.plugin import Filter, PlacementRequest, Scores
 from aischeduler.framework.runner import Runner
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.model.pod_affinity import pod_affinity
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.model.selectors import NAME_FIELD, Operator, PreferredSchedulingTerm
 from aischeduler.state.diagnosis import Diagnosis
-from aischeduler.state.label_index import Rows
+from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.what_if import Trial
-from tests.build import a_node, a_pod, a_taint, a_term, expression, on_row, tolerates
+from tests.affinity_terms import term
+from tests.build import a_node, a_pod, a_taint, a_term, expression, on_row, replace, spread, tolerates
 
 PLUGINS = default_profile().plugins
 NAMES = [f"n{i}" for i in range(6)]
@@ -208,3 +210,63 @@ def test_no_nodes_have_a_message_of_their_own() -> None:
     runner = Runner(PLUGINS, NodeTable())
     refused = runner.diagnose(PlacementRequest(a_pod().spec, PlacementStrategy.SPREAD), np.array([], dtype=np.intp))
     assert refused.message == "no nodes available to schedule pods"
+
+
+class Asked:
+    """A static filter and a static score that count the rows about which they are asked."""
+
+    name = "Asked"
+    static = True
+    weight = 1
+    normalize = True
+    reverse = False
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+
+    def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
+        self.rows += at.rows.tolist()
+        return None
+
+    def score(self, ask: PlacementRequest, at: NodeView) -> Scores | None:
+        self.rows += at.rows.tolist()
+        return None
+
+    def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:
+        return Counter()
+
+    def helps(self, spec: PodSpec, node: Node) -> bool:
+        return True
+
+
+def test_labels_and_taints_of_one_node_that_change_have_rules_asked_about_that_node_alone() -> None:
+    asked, table = Asked(), NodeTable()
+    for name in NAMES:
+        table.see(a_node(name, cpu="8", memory="16Gi", labels={"zone": "a"}))
+    plugins = replace(PLUGINS, filters=(*PLUGINS.filters, asked), scores=(*PLUGINS.scores, asked))
+    runner, rows = Runner(plugins, table), np.array(sorted(table.rows.values()), dtype=np.intp)
+    ask = PlacementRequest(SPECS[2], PlacementStrategy.SPREAD)
+    for _ in range(2):  # the second pod of a class has its results kept
+        assert runner.best(ask, rows) == (table.rows["n0"], 6)
+    for changed in ({"labels": {"zone": "b"}}, {"labels": {"zone": "a"}, "taints": (a_taint("hard"),)}):
+        asked.rows.clear()
+        row, _ = table.see(a_node("n0", cpu="8", memory="16Gi", **changed))  # type: ignore[arg-type]
+        assert runner.best(ask, rows) == (table.rows["n1"], 5)
+        assert set(asked.rows) == {row}
+
+
+def test_a_label_that_nothing_reads_leaves_the_domains_of_pods_as_they_are() -> None:
+    table = NodeTable()
+    for name in NAMES:
+        table.see(a_node(name, cpu="8", labels={"zone": "a"}))
+    away = pod_affinity(anti_required=(term("zone", "app=x"),))
+    pod = a_pod("p", labels={"app": "x"}, pod_affinity=away, topology_spread=(spread("zone", app="x"),))
+    runner = Runner(PLUGINS, table)
+    table.pod_counts.use(pod.spec, runner.interest(pod.spec))
+    before = [one.state for one in runner.prefiltered(pod.spec)]
+    assert len(before) == 2
+    table.see(a_node("n0", cpu="8", labels={"zone": "a", "time": "1"}))
+    assert [one.state for one in runner.prefiltered(pod.spec)] == before
+    table.see(a_node("n0", cpu="8", labels={"zone": "b", "time": "1"}))
+    after = [one.state for one in runner.prefiltered(pod.spec)]
+    assert all(new is not old for new, old in zip(after, before, strict=True))
