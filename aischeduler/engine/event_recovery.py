@@ -23,6 +23,7 @@ from aischeduler.engine.recovery import (
     find_lost,
     internal_error,
     mend,
+    put_back,
     stay,
     take_out,
 )
@@ -128,6 +129,8 @@ def _store_rule(
             cluster.nodes.pod_counts.namespaces[name] = labels
         case events.NamespaceGone(name):
             cluster.nodes.pod_counts.namespaces.pop(name, None)
+    if isinstance(event, events.NamespaceSeen | events.NamespaceGone):
+        cluster.nodes.pod_counts.recount()
 
 
 def _follow(cluster: Cluster) -> None:
@@ -196,6 +199,7 @@ def _place_anew(cluster: Cluster, pod: Pod) -> None:
         record.pod = pod
         cluster.enroll(record)
     if not node:
+        put_back(cluster, record)
         return
     if pod.node_name:
         change_state(record, Transition.SHOWN)

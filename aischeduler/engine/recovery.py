@@ -3,7 +3,7 @@
 Invariants:
 - No policy and no search is called here, and of the plugins only gates: they may fail again. Pods that may have missed
   a wake-up are tried by a check of their pool, after a backoff.
-- Rows that the failed step changed are counted again from their pods and claims.
+- Rows that the failed step changed are counted again from their pods and claims; the pods of other rows are not read.
 - An exception here is reported like any other and ends neither the recovery nor the decision.
 """
 
@@ -25,6 +25,7 @@ from aischeduler.engine.recount import can_come_true
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
+from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim
 from aischeduler.state.pod_records import NOWHERE, WAITING, PodRecord, PodState, Unit
 
@@ -121,6 +122,7 @@ def attempt_failed(
         partial(_ask_again, cluster, doing),
         *(partial(take_out, cluster, one) for one in before.pods),
         partial(mend, cluster, before.mark),
+        *(partial(put_back, cluster, one) for one in before.pods),
         partial(find_lost, cluster),
         partial(_tell, cluster, record, before, told),
         partial(cluster.wake_alike, record, now),
@@ -241,7 +243,7 @@ def end_quietly(cluster: Cluster, claim: Claim) -> None:
 
 
 def take_out(cluster: Cluster, record: PodRecord) -> None:
-    """Remove a pod from its queue and its row, whatever the failed step has already done; `find_lost` puts it back.
+    """Remove a pod from its queue and its row, whatever the failed step has already done; `put_back` undoes that.
 
     Its unit no longer waits as one. The lead of that may be in no queue then.
     """
@@ -348,6 +350,14 @@ def mend(cluster: Cluster, before: Mark) -> None:
                 queue.wake_at_once(record, cluster.now)
 
 
+def put_back(cluster: Cluster, record: PodRecord) -> None:
+    """Put a pod that was taken out into backoff in its home queue, without a look at all pods as in `find_lost`."""
+    queue = cluster.queues.get(record.queue)
+    known = cluster.records.get(record.pod.uid) is record
+    if known and record.counted is None and (queue is None or not queue.holds(record)):
+        _wait_again(cluster, record)
+
+
 def find_lost(cluster: Cluster) -> None:
     """Put pods that are in no queue and on no row into backoff in their home queues."""
     if len(cluster.records) == len(cluster.running) + sum(len(queue) for queue in cluster.queues.values()):
@@ -365,15 +375,19 @@ def _lost(cluster: Cluster) -> list[PodRecord]:
 
 
 def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
-    for row in rows:
-        if cluster.nodes.names[row]:
+    """Count the pods and claims on these rows again; an attempt that changed none costs nothing here."""
+    nodes, touched, there = cluster.nodes, {*rows}, list[AssignedPod]()
+    for row in sorted(touched):
+        if nodes.names[row]:
             pods = [record.assigned for record in cluster.on_row(row) if record.counted is not None]
             claimed = [room.assigned for claim in cluster.claims.on_row(row) for room in claim.on(row)]
-            cluster.nodes.recount(row, (*pods, *claimed))
-    cluster.nodes.pod_counts.apart = None
-    cluster.nodes.pod_counts.recount()
+            nodes.recount(row, (*pods, *claimed))
+            there += [*pods, *claimed]
+    nodes.pod_counts.apart = None
+    nodes.pod_counts.recount_on(touched, [(one.pod, one.row, one.claims) for one in there])
     cluster.storage.used.end_apart()
-    recount_choices(cluster)
+    if touched and (cluster.storage.chosen.by_claim or any(one.allocation.choices for one in there)):
+        recount_choices(cluster)
 
 
 def _rebuild_queue(cluster: Cluster, pool: str) -> None:

@@ -7,7 +7,7 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from weakref import WeakSet
 
 import numpy as np
@@ -98,6 +98,20 @@ class PodCount:
         self._change(member[0], -1, claims=member[1])
         return True
 
+    def is_on(self, rows: Collection[int]) -> bool:
+        """Return whether a pod on these rows counts."""
+        return any(row in self.rows or row in self.claimed for row in rows)
+
+    def recounted(self, rows: Collection[int], pods: Iterable[OnRow]) -> "PodCount":
+        """Return this count with exactly these pods on these rows."""
+        new = PodCount(self.by)
+        new.specs, new.users = self.specs, self.users
+        new._members = {uid: at for uid, at in self._members.items() if at[0] not in rows}
+        new._members.update((pod.uid, (row, claims)) for pod, row, claims in pods)
+        for row, claims in new._members.values():
+            (new.claimed if claims else new.rows)[row] += 1
+        return new
+
     def _change(self, row: int, by: int, *, claims: bool) -> None:
         numbers = self.claimed if claims else self.rows
         numbers[row] += by
@@ -129,6 +143,8 @@ class PodCounts:
         self._index: SelectorIndex[PodCount] = SelectorIndex()
         self._by_label = PodsByLabel()
         self._specs: Counter[bytes] = Counter()
+        self._begins = False
+        """Whether a count begins, and has not all pods yet."""
 
     @property
     def used(self) -> bool:
@@ -233,6 +249,28 @@ class PodCounts:
         for count in tuple(self._counts.values()):
             self._restart(count)
 
+    def recount_on(self, rows: Collection[int], pods: Sequence[OnRow]) -> None:
+        """Let exactly these pods count on these rows, whatever a step that raised has left there."""
+        if self._begins:
+            self.recount()
+            return
+        if not rows or not self._counts:
+            return
+        self._by_label.forget()
+        found: dict[Counted, list[OnRow]] = {count.by: [] for count in self._counts.values() if count.is_on(rows)}
+        for one in pods:
+            for count in self._candidates(one[0]):
+                if is_counted(count.by, one[0], self.namespaces):
+                    found.setdefault(count.by, []).append(one)
+        for by, here in found.items():
+            old = self._counts[by]
+            new = self._counts[by] = old.recounted(rows, here)
+            for namespace, selector in () if isinstance(by, CarriedTerm) else _indexed(by):
+                self._index.drop(namespace, selector, old)
+                self._index.put(namespace, selector, new)
+            self._note_changed(by)
+        self.begun += 1
+
     def namespace_changed(self, name: str, before: Labels | None, after: Labels | None) -> bool:
         """Count the pods of a namespace by its labels after a change; None is a namespace that is not there.
 
@@ -282,7 +320,7 @@ class PodCounts:
         self._note_changed(old.by)
 
     def _begin(self, by: Counted) -> PodCount:
-        count = PodCount(by)
+        count, self._begins = PodCount(by), True
         self._counts[by] = count
         self.begun += 1
         if isinstance(by, CarriedTerm):
@@ -293,6 +331,7 @@ class PodCounts:
         for pod, row, claims in self._may_count(by):
             if is_counted(by, pod, self.namespaces):
                 count.add(pod, row, claims=claims)
+        self._begins = False
         return count
 
     def _may_count(self, by: Counted) -> Iterable[OnRow]:

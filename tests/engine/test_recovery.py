@@ -11,17 +11,20 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.counters import Result
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.engine.recovery import PLUGIN_ERROR
+from aischeduler.engine.scheduler import Scheduler
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Plugins
-from aischeduler.model.actions import Bind, Step
-from aischeduler.model.events import NamespaceSeen, PodGone, PodSeen, Refreshed
+from aischeduler.model.actions import Bind, ReportInternalError, Step
+from aischeduler.model.events import NamespaceSeen, NodeSeen, PodGone, PodSeen, Refreshed
 from aischeduler.model.names import CLUSTER
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pod_affinity import pod_affinity
 from aischeduler.state.label_index import Mask
 from aischeduler.state.pod_records import PodRecord, PodState
 from aischeduler.state.scheduling_queue import PoolQueue
 from aischeduler.state.transitions import TRANSITIONS, Transition
+from tests.affinity_terms import term
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, errors, evictions, fail_once, nominations, reports
 
@@ -80,6 +83,38 @@ def test_exception_in_one_attempt_costs_no_other_pod_of_the_slice() -> None:
     said = session.scheduler.decide("default", 0.0, 512)
     assert binds(said) == {"first": "n", "last": "n"}
     assert reports(said) == {"bad": PLUGIN_ERROR.format("Poison")}
+
+
+class Unread(dict[str, PodRecord]):
+    """The records of all pods, which nobody may read one after the other."""
+
+    def values(self) -> Any:
+        raise AssertionError("the records of all pods are read")
+
+
+def test_attempts_and_events_that_raise_read_no_other_pods() -> None:
+    poison = Poison()
+    scheduler = Scheduler(profile(poison), "run")
+    away = pod_affinity(anti_required=(term("zone", "app=x"),))
+    for number in range(9):
+        on = a_pod(f"on-{number}", node="n", labels={"app": "x"}, pod_affinity=away)
+        scheduler.observe(PodSeen(on), 0.0)
+    scheduler.observe(NodeSeen(a_node("n", cpu="9", labels={"zone": "a"})), 0.0)
+    scheduler.observe(PodSeen(poisoned("bad")), 0.0)
+    cluster, read = scheduler.cluster, list[str]()
+    begun = cluster.nodes.pod_counts.begun
+    cluster.records = Unread(cluster.records)
+    cluster.nodes.pod_counts.pods_on_rows = lambda: read.append("pods") or ()
+    for second in (0.0, 1.0, 3.0):
+        assert [
+            action.step for action in scheduler.decide("default", second, 8) if isinstance(action, ReportInternalError)
+        ] == [Step.ATTEMPT]
+    poison.by_gate = True
+    with pytest.raises(ZeroDivisionError):
+        scheduler.observe(PodSeen(poisoned("worse")), 4.0)
+    assert read == []
+    assert cluster.nodes.pod_counts.begun == begun
+    assert [cluster.records[uid].queue for uid in ("uid-bad", "uid-worse")] == ["default", "default"]
 
 
 def test_exception_is_reported_with_pod_decision_and_traceback() -> None:
