@@ -33,6 +33,7 @@ class LogSampler:
             return None
         if len(self._logged_at) >= KINDS_MAX:
             self._logged_at.clear()
+            self._suppressed.clear()
         self._logged_at[kind] = now
         return self._suppressed.pop(kind, 0)
 

@@ -51,12 +51,12 @@ class EvictionCostBounds:
         self.last: Column = np.zeros(0, dtype=np.int64)
         self.leaving: Column = np.zeros((0, 0), dtype=np.int64)
         self.columns: list[int] = []
-        self._version = 0
+        self._version, self._layout = 0, 0
 
     def catch_up(self, running: RunningPods, nodes: NodeTable) -> None:
         """Read the rows whose running pods changed since the last call."""
         changed = running.changed_since(self._version)
-        if changed is None or self.leaving.shape != nodes.used.shape:
+        if changed is None or self.leaving.shape != nodes.used.shape or self._layout != nodes.layout:
             self.highest, self.youth, self.last = (np.empty(nodes.width, dtype=np.int64) for _ in range(3))
             self.leaving = np.empty_like(nodes.used)
             changed = list(range(nodes.width))
@@ -67,7 +67,7 @@ class EvictionCostBounds:
             else:
                 for row in changed:
                     self._read_one(running, row)
-        self._version = running.version
+        self._version, self._layout = running.version, nodes.layout
 
     def of(self, row: int, rank: int) -> tuple[int, ...]:
         """Return the bound of a row: the columns of `EvictionCosts`, then the `rank` of its name among all names."""

@@ -27,8 +27,11 @@ class DemandTable:
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._amounts: Amounts = np.full((SLOTS_FIRST, len(nodes.used)), FREE_SLOT, dtype=np.int64)
-        self._unoffered: dict[int, tuple[PodSpec, ...]] = {}
-        """The classes, by slot, that request a resource that no node offers."""
+        self._specs: dict[int, tuple[PodSpec, ...]] = {}
+        """The classes by slot."""
+        self._unoffered: set[int] = set()
+        """The slots of classes that request a resource that no node offers."""
+        self._layout = nodes.layout
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
 
     def put(self, *specs: PodSpec) -> int:
@@ -45,7 +48,8 @@ class DemandTable:
     def drop(self, slot: int) -> None:
         """Remove a class."""
         self._amounts[slot] = FREE_SLOT
-        self._unoffered.pop(slot, None)
+        self._unoffered.discard(slot)
+        del self._specs[slot]
         self._free.append(slot)
 
     def fitting(self, room: Amounts) -> Mask:
@@ -66,17 +70,24 @@ class DemandTable:
             request = of_each.min(axis=0)
             request[UNOFFERED] = of_each[:, UNOFFERED].max()
         self._amounts[slot] = request
-        self._unoffered.pop(slot, None)
+        self._specs[slot] = specs
+        self._unoffered.discard(slot)
         if request[UNOFFERED]:
-            self._unoffered[slot] = specs
+            self._unoffered.add(slot)
 
     def _widen(self) -> None:
+        if self._layout != self._nodes.layout:
+            self._layout = self._nodes.layout
+            self._amounts = np.full((len(self._amounts), len(self._nodes.used)), FREE_SLOT, dtype=np.int64)
+            for slot, specs in self._specs.items():
+                self._write(slot, specs)
         width = self._amounts.shape[1]
         missing = len(self._nodes.used) - width
         if missing:
             used = self._amounts[:, :1] != FREE_SLOT
             self._amounts = np.hstack((self._amounts, np.where(used, 0, FREE_SLOT).repeat(missing, axis=1)))
             new = {resource for resource, column in self._nodes.columns.items() if column >= width}
-            for slot, specs in tuple(self._unoffered.items()):
+            for slot in sorted(self._unoffered):
+                specs = self._specs[slot]
                 if any(not new.isdisjoint(spec.request.amounts) for spec in specs):
                     self._write(slot, specs)

@@ -175,6 +175,10 @@ class LabelIndex:
                 numbers[self._pairs.rows((key, value))] = number
         return numbers
 
+    def keeps(self, key: str, numbers: Rows) -> bool:
+        """Return whether these are the numbers of a label that are kept now."""
+        return self._numbers.get(key) is numbers
+
     def rows_with(self, key: str, values: tuple[str, ...]) -> list[int]:
         """Return the rows that have a label with one of these values, ascending."""
         self._note_read(key)

@@ -3,7 +3,8 @@
 Invariants:
 - Amounts are exact int64. An amount above `AMOUNT_MAX` counts as that: no machine has more.
 - A resource has a column of its own once a node offers it, or a pod on a row requests it. All other resources share
-  one column of zeros: a pod that requests one fits nowhere, and leaves nothing behind.
+  one column of zeros: a pod that requests one fits nowhere, and leaves nothing behind. When most columns are those of
+  resources of the past, an event of a node drops these; `layout` grows, and any column may have another number.
 - `version` grows with every change; the change log has the rows that changed, so that readers read only those again.
 - `static_version` grows when labels, taints, cordons, features, rare types or the set of nodes change, from which masks
   are built; a log has the rows. `unlabelled_version` grows with each of these but labels, which have a version of their
@@ -42,6 +43,8 @@ ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 """The resources that have a column from the start."""
 UNOFFERED: Final = len(ALWAYS)
 """The column of all resources that have none of their own; always zero."""
+COLUMNS_MIN: Final = 32
+"""With fewer columns, none is dropped."""
 WIDTH_FIRST: Final = 64
 FEW_ROWS: Final = 16
 """Fewer rows than this are counted one by one, which is faster."""
@@ -60,6 +63,7 @@ class NodeTable:
         self.nodes: list[Node | None] = [None] * self.width
         self.columns: dict[str, int] = {name: i for i, name in enumerate(ALWAYS)}
         """Resource -> its own column."""
+        self.layout, self._columns_most = 0, COLUMNS_MIN
         self.allocatable = np.zeros((UNOFFERED + 1, self.width), dtype=np.int64)
         self.capacity = np.zeros_like(self.allocatable)
         self.used = np.zeros_like(self.allocatable)
@@ -365,6 +369,8 @@ class NodeTable:
 
     def _set_allocatable(self, row: int, node: Node) -> bool:
         """Write the amounts of a node; return whether an allocatable amount grew."""
+        if len(self.columns) > self._columns_most and not self.tentative:
+            self._drop_columns()
         self._give_columns((*node.allocatable, *node.capacity))
         old = self.allocatable[:, row].copy()
         for amounts, found in ((self.allocatable, node.allocatable), (self.capacity, node.capacity)):
@@ -386,6 +392,18 @@ class NodeTable:
             self.capacity = np.pad(self.capacity, pad)
             self.used = np.pad(self.used, pad)
             self._wanted.forget_unoffered()
+
+    def _drop_columns(self) -> None:
+        """Drop the columns of resources that no node offers and no pod on a row requests."""
+        in_use = self.allocatable.any(axis=1) | self.capacity.any(axis=1) | self.used.any(axis=1)
+        in_use[: UNOFFERED + 1] = True
+        kept = np.flatnonzero(in_use)
+        number = {int(column): at for at, column in enumerate(kept)}
+        self.columns = {resource: number[column] for resource, column in self.columns.items() if in_use[column]}
+        self.allocatable, self.capacity, self.used = self.allocatable[kept], self.capacity[kept], self.used[kept]
+        self._columns_most = max(COLUMNS_MIN, 2 * len(self.columns))
+        self.layout += 1
+        self._wanted.forget()
 
     def _rank_anew(self) -> None:
         """Note that the order of names changed, and with it the keys of every class."""

@@ -28,7 +28,7 @@ from aischeduler.state.counted_pods import (
 )
 from aischeduler.state.domain_counts import DomainCounts
 from aischeduler.state.groups import SelectorIndex, required_label
-from aischeduler.state.label_index import LabelIndex, Mask, Rows
+from aischeduler.state.label_index import NUMBERS_MAX, LabelIndex, Mask, Rows
 from aischeduler.state.pods_by_label import OnRow, PodsByLabel
 
 Gone = npt.NDArray[np.int64]
@@ -63,6 +63,8 @@ class PodCount:
         """Return the pods by value of this label of nodes, open trials included."""
         domains, numbers = self._domains.get(topology_key), labels.numbers(topology_key)
         if domains is None or domains.of_row is not numbers:
+            if len(self._domains) >= NUMBERS_MAX:
+                self._domains = {key: one for key, one in self._domains.items() if labels.keeps(key, one.of_row)}
             domains = self._domains[topology_key] = DomainCounts(numbers, self.rows, self.claimed)
         return domains
 

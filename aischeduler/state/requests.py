@@ -68,6 +68,10 @@ class WantedRequests:
         self.by_class[spec.key] = self._by_request[key] = wanted
         return wanted
 
+    def forget(self) -> None:
+        """Drop all, because columns changed their places."""
+        self.by_class, self._by_request = {}, {}
+
     def forget_unoffered(self) -> None:
         """Drop the requests of a resource that had no column."""
         self.by_class = {key: one for key, one in self.by_class.items() if one.offered}

@@ -31,6 +31,8 @@ RunningTable = npt.NDArray[np.void]
 """Running pods: their row, the number of their spec, and a field for each of `RunningFacts`."""
 
 SLOTS_FIRST: Final = 64
+RESOURCES_MIN: Final = 32
+"""With fewer resources, none is dropped."""
 CHANGES_MAX: Final = 2**12
 """The most changes that the change log keeps."""
 ROWS_ONE_BY_ONE: Final = 16
@@ -295,12 +297,13 @@ class RunningPods:
 class SpecTable:
     """The requests of pods, once per spec: `amounts` [number, resource], as the node table counts them.
 
-    Each pod takes one of the resource `pods`.
+    Each pod takes one of the resource `pods`. When most resources are those of pods of the past, these are dropped.
     """
 
     def __init__(self) -> None:
         self.resources: dict[str, int] = {PODS: 0}
         self.amounts = np.zeros((SLOTS_FIRST, 1), dtype=np.int64)
+        self._resources_most = RESOURCES_MIN
         self._with_ports: set[int] = set()
         self._with_volumes: set[int] = set()
         self._numbers: dict[bytes, int] = {}
@@ -339,7 +342,17 @@ class SpecTable:
         """Return the numbers of the specs that have volumes, ascending."""
         return np.array(sorted(self._with_volumes), dtype=np.intp)
 
+    def _drop_resources(self) -> None:
+        """Drop the resources that no pod requests any more."""
+        found = dict.fromkeys(resource for spec in self._specs.values() for resource in spec.request.taken)
+        kept = [PODS, *(resource for resource in self.resources if resource in found and resource != PODS)]
+        self.amounts = self.amounts[:, [self.resources[resource] for resource in kept]]
+        self.resources = {resource: column for column, resource in enumerate(kept)}
+        self._resources_most = max(RESOURCES_MIN, 2 * len(kept))
+
     def _new(self, spec: PodSpec) -> int:
+        if len(self.resources) > self._resources_most:
+            self._drop_resources()
         if not self._free:
             old = len(self.amounts)
             self.amounts = np.pad(self.amounts, ((0, old), (0, 0)))

@@ -364,6 +364,8 @@ class PoolQueue:
             for one in record.together:
                 for resource, amount in one.pod.spec.request.amounts.items():
                     self.borrowers_ask[resource] += sign * amount
+                    if not self.borrowers_ask[resource]:
+                        del self.borrowers_ask[resource]
             self._shared.versions[record.home] += 1
             if sign > 0:
                 self._shared.abroad.put(record.home, record.pod.uid, record)

@@ -6,6 +6,7 @@ Invariants:
 """
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from aischeduler.model.allocation import Allocation
 from aischeduler.model.storage_objects import (
@@ -27,11 +28,17 @@ from aischeduler.state.volume_use import VolumeUse
 
 Fits = Callable[[VolumeClaim], bool]
 
+TABLES_MAX: Final = 256
+"""The most classes whose free volumes are kept; beyond that all are dropped and read again."""
+NODES_NOTED_MAX: Final = 4096
+"""The most names of changed nodes; with more, every node may have changed."""
+
 
 class Storage:
     """Claims, volumes, classes and more. A method that changes one returns the pods that this may help or hinder.
 
-    `nodes` has the names of nodes whose limits or attachments changed, until they are read.
+    `nodes` has the names of nodes whose limits or attachments changed, until they are read; where there were too many,
+    `every_node` is set.
     """
 
     def __init__(self) -> None:
@@ -54,6 +61,7 @@ class Storage:
         self.plugins_version = 0
         """Grows where a CSI driver replaces an in-tree plugin on a node, or no longer does."""
         self.nodes: dict[str, None] = {}
+        self.every_node = False
         self.tables: dict[str, ClassVolumes] = {}
         """Class -> its free volumes, once a pod asked for them."""
         self._attachments: dict[str, VolumeAttachment] = {}
@@ -186,6 +194,9 @@ class Storage:
         """Return the free volumes of a class, and whether their groups changed since the last call."""
         table = self.tables.get(name)
         if table is None:
+            if len(self.tables) >= TABLES_MAX:
+                self.tables.clear()
+                self.topology.forget_classes()
             table = self.tables[name] = ClassVolumes()
             table.changed = dict.fromkeys(self.by_class.get(name, {}))
         return table, table.catch_up(self.by_class.get(name, {}))
@@ -265,6 +276,12 @@ class Storage:
 
     def _changed_node(self, name: str) -> None:
         self.version += 1
+        self._note_node(name)
+
+    def _note_node(self, name: str) -> None:
+        """Note that limits or attachments of a node changed; of too many nodes, that those of any node may have."""
+        if len(self.nodes) >= NODES_NOTED_MAX:
+            self.nodes, self.every_node = {}, True
         self.nodes[name] = None
 
     def _detach(self, one: VolumeAttachment | None) -> None:
@@ -306,7 +323,7 @@ class Storage:
         for key in self._claims_of.get(volume, {}):
             self.used.stale.update(dict.fromkeys(self.used.rows.get(key, ())))
         for one in self._attachments_of.get(volume, {}).values():
-            self.nodes[one.node] = None
+            self._note_node(one.node)
 
     def _waiting_for(self, storage_class: str, fits: Fits) -> Iterator[PodRecord]:
         """Yield the pods with an unbound claim of this class that fits."""

@@ -56,14 +56,14 @@ class VolumeLimits:
 
     def _catch_up(self, nodes: "NodeTable") -> None:
         storage = nodes.storage
-        if self._width != nodes.width:
+        if self._width != nodes.width or storage.every_node:
             self._width = nodes.width
             for kept in (self._attached, self._limits, self._volumes, self._rows_with):
                 kept.clear()
             stale = dict.fromkeys(nodes.rows.values())
         else:
             stale = {**storage.used.stale, **{nodes.rows[name]: None for name in storage.nodes if name in nodes.rows}}
-        storage.used.stale, storage.nodes = {}, {}
+        storage.used.stale, storage.nodes, storage.every_node = {}, {}, False
         for row in stale:
             self._read(row, nodes)
 
@@ -88,8 +88,10 @@ class VolumeLimits:
         for driver in values:
             if driver not in columns:
                 columns[driver] = np.full(self._width, other, dtype=np.int64)
-        for driver, column in columns.items():
+        for driver, column in tuple(columns.items()):
             column[row] = values.get(driver, other)
+            if driver not in values and (column == other).all():
+                del columns[driver]
 
 
 def _each(used: Iterable[Used], storage: "Storage") -> Iterator[DriverVolume]:

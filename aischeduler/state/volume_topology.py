@@ -50,6 +50,10 @@ class VolumeTopology:
             found = self._of_class[name] = GroupRows(groups, every, nodes.width)
         return found
 
+    def forget_classes(self) -> None:
+        """Forget the rows of the groups of all classes."""
+        self._of_class.clear()
+
     def _catch_up(self, nodes: "NodeTable") -> None:
         versions = (*nodes.domains_version, nodes.width, nodes.storage.plugins_version)
         if versions != self._versions:
