@@ -71,7 +71,12 @@ class Closeness(Struct, frozen=True):
         return np.sort(among[[*order[: count - 1].tolist(), int(last)]])
 
     def _sets(self, levels: tuple[TopologyLevel, ...], at: Rows) -> Iterator[tuple[tuple[int, ...], Rows]]:
-        """Yield (number of domains per level, places in `rows`) of each domain; where allowed, of several together."""
+        """Yield (number of domains per level, places in `rows`) of each domain; where allowed, of several together.
+
+        No set is empty.
+        """
+        if not len(at):
+            return
         if not levels:
             yield (), at
             return

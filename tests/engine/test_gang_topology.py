@@ -1,10 +1,12 @@
 """Gangs that start on nodes that are close to each other: one domain, few domains, ranks on neighbours."""
 
+import pytest
+
 from aischeduler.model.events import GangSeen, PodGone
 from aischeduler.model.gang import TopologyLevel
 from aischeduler.model.node import Node
-from tests.build import a_node, a_pod
-from tests.engine.session import Session, binds, evictions, reports
+from tests.build import a_node, a_pod, a_pool
+from tests.engine.session import Session, binds, errors, evictions, reports
 from tests.gangs import a_gang, member, members
 
 RACK = TopologyLevel("rack", required=True)
@@ -120,3 +122,17 @@ def test_gang_whose_topology_is_dropped_is_tried_at_once() -> None:
     assert binds(session.decide()) == {}
     session.tell(GangSeen(a_gang("g", 3)))
     assert len(binds(session.decide())) == 3
+
+
+@pytest.mark.parametrize("levels", [(NEAR,), (RACK,), (ZONE, NEAR)], ids=["preferred", "required", "both"])
+def test_gang_with_a_topology_waits_in_a_pool_without_nodes_until_there_are_some(
+    levels: tuple[TopologyLevel, ...],
+) -> None:
+    session = Session(a_pool("empty", labels={"pool": "empty"}), *members("g", 2, pool="empty"))
+    session.tell(GangSeen(a_gang("g", 2, topology=levels)))
+    said = session.decide()
+    assert errors(said) == []
+    assert "no nodes available to schedule pods" in reports(said)["g-0"]
+    labels = {"pool": "empty", "rack": "r0", "zone": "z0"}
+    session.see(*(a_node(f"n{number}", cpu="2", labels=labels) for number in range(2)))
+    assert sorted(binds(session.decide(10))) == ["g-0", "g-1"]
