@@ -156,7 +156,9 @@ class Cluster:
     def unit_request(self, unit: Unit, pool: str, others: tuple[PodRecord, ...] = ()) -> UnitRequest:
         """Return the placement request of a unit in this pool: its required pods, then these others as room allows."""
         pods = tuple(record.pod for record in (*unit.together, *others))
-        asks = tuple(self.ask(pod.spec, pool) for pod in pods)
+        specs = {pod.spec.key: pod.spec for pod in pods}
+        ask_of = {key: self.ask(spec, pool) for key, spec in specs.items()}
+        asks = tuple(ask_of[pod.spec.key] for pod in pods)
         topology = unit.gang.topology if unit.gang is not None else ()
         beside = labels_of_placed(unit, self.nodes) if topology else ()
         loss = Loss(self.profile.gpu_resources, int(self.now))

@@ -2,16 +2,19 @@
 
 Invariants:
 - Nothing here changes state; each pod is tried on the table with the pods before it.
-- Pods of one class are placed one after the other, which finds a way where there is one. Where a few pods of several
-  classes do not fit in this way, others of their nodes are tried, up to a limit.
+- Pods are placed one after the other, each on its best node. Where one does not fit, its class comes first in another
+  order of the classes, a few times; then nodes are searched that hold all pods by amounts, whatever their scores; then
+  other nodes are tried for pods whose fit depends on more. Each search has a budget.
+- The pods that a refusal names are those of the order in which most pods fit, the first of such orders.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.framework.allocating import allocation_on
 from aischeduler.framework.plugin import PlacementRequest
@@ -22,6 +25,7 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import PodRequest, ResourceList
 from aischeduler.model.selectors import Operator, Requirement
 from aischeduler.policies.preemption import NO_LOSS, Loss, fits_after_departures
+from aischeduler.policies.unit_packing import Kind, Places, pack
 from aischeduler.policies.unit_topology import closeness
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.diagnosis import Diagnosis
@@ -31,10 +35,13 @@ from aischeduler.state.pod_records import Unit
 from aischeduler.state.running_pods import RunningPods
 from aischeduler.state.what_if import Trial
 
-SEARCHED_PODS_MAX: Final = 16
-"""The most required pods of several classes for which other nodes than the best are tried."""
-TRIES_MAX: Final = 256
-"""The most placements that one such search tries."""
+ORDERS_MAX: Final = 4
+"""The most orders of its classes in which a unit is placed."""
+PLACED_AGAIN_MAX: Final = 64
+"""No further order is begun once this many pods were placed in orders that failed."""
+TRIES_MAX: Final = 64
+"""The most placements that a search tries for pods whose fit depends on more than amounts."""
+NOTHING_REQUESTED: Final = PodRequest({}, 0, 0)
 APART: Final = "node(s) didn't match the topology of the gang"
 
 
@@ -78,14 +85,14 @@ class UnitRequest(Struct, frozen=True):
 
 
 class UnitPlacement(Struct, frozen=True):
-    """Nodes for the placed pods of a unit, in their order; `feasible` nodes fitted the first."""
+    """Nodes for the placed pods of a unit, in their order; `feasible` nodes fitted the one that was placed first."""
 
     pods: tuple[AssignedPod, ...]
     feasible: int
 
 
 class NotPlaced(Struct, frozen=True):
-    """The required pods that fit together, and the turn of the first one that does not fit beside those before it."""
+    """Required pods that fit together, and the turn of one that does not fit beside those of them placed before it."""
 
     pods: tuple[AssignedPod, ...]
     short: int
@@ -142,7 +149,10 @@ def rows_beside(unit: UnitRequest, runner: Runner, rows: Rows) -> Rows:
 
 
 def in_rank_order(unit: UnitRequest, runner: Runner, pods: tuple[AssignedPod, ...]) -> tuple[AssignedPod, ...]:
-    """Give pods of one class their rows anew, so that one rank follows the other from neighbour to neighbour."""
+    """Give pods of one class their rows anew, so that one rank follows the other from neighbour to neighbour.
+
+    What was chosen for a pod on a row goes to the pod that gets the row.
+    """
     nodes = runner.nodes
     numbers = [nodes.labels.numbers(level.label) for level in unit.topology]
     ranks = nodes.ranks()
@@ -155,33 +165,52 @@ def in_rank_order(unit: UnitRequest, runner: Runner, pods: tuple[AssignedPod, ..
         by_class.setdefault(one.spec.key, []).append(turn)
     placed = list(pods)
     for turns in by_class.values():
-        rows = [one.row for one in sorted((pods[turn] for turn in turns), key=place_of)]
-        for turn, row in zip(turns, rows, strict=True):
-            one = pods[turn]
-            placed[turn] = AssignedPod(one.pod, one.spec, row, one.allocation)
+        places = sorted((pods[turn] for turn in turns), key=place_of)
+        for turn, place in zip(turns, places, strict=True):
+            placed[turn] = AssignedPod(pods[turn].pod, pods[turn].spec, place.row, place.allocation)
     return tuple(placed)
 
 
 def _place(unit: UnitRequest, runner: Runner, rows: Rows) -> UnitPlacement | NotPlaced:
     with Trial(runner.nodes) as trial:
-        placed, feasible = _one_by_one(unit, range(unit.required), runner, rows, trial)
-        if len(placed) < unit.required:
-            short = len(placed)
-            part = placed + _others_that_fit(unit, short, runner, rows, trial)
-            trial.put_back()
-            found = _search(unit, runner, rows)
-            if found is None:
-                return NotPlaced(tuple(part), short)
-            placed = found
-            for one in placed:
-                trial.place(one)
+        found = _in_orders(unit, runner, rows, trial)
+        if isinstance(found, NotPlaced):
+            placed = _packed(unit, runner, rows) or _search(unit, runner, rows)
+            if placed is None:
+                return found
+            found = UnitPlacement(tuple(placed), max(1, int(np.count_nonzero(runner.passes(unit.asks[0].spec, rows)))))
+            trial.place_all(placed)
+        others: list[AssignedPod] = []
         for turn in range(unit.required, len(unit.pods)):
-            placed += _one_by_one(unit, range(turn, turn + 1), runner, rows, trial)[0]
-    return UnitPlacement(tuple(placed), feasible)
+            others += _one_by_one(unit, [turn], runner, rows, trial)[0]
+    return UnitPlacement((*found.pods, *others), found.feasible)
+
+
+def _in_orders(unit: UnitRequest, runner: Runner, rows: Rows, trial: Trial) -> UnitPlacement | NotPlaced:
+    """Place the required pods in their order; where one does not fit, with all pods of its class before the others."""
+    turns, tried, again = list(range(unit.required)), list[list[int]](), 0
+    best: NotPlaced | None = None
+    while True:
+        placed, feasible = _one_by_one(unit, turns, runner, rows, trial)
+        if len(placed) == unit.required:
+            by_turn = dict(zip(turns, placed, strict=True))
+            return UnitPlacement(tuple(by_turn[turn] for turn in range(unit.required)), feasible)
+        at = len(placed)
+        if best is None:
+            best = NotPlaced(tuple(placed + _others_that_fit(unit, turns[at:], runner, rows, trial)), turns[at])
+        elif len(placed) > len(best.pods):
+            best = NotPlaced(tuple(placed), turns[at])
+        trial.put_back()
+        tried.append(turns)
+        again += at
+        key = unit.asks[turns[at]].spec.key
+        turns = sorted(turns, key=lambda turn: unit.asks[turn].spec.key != key)
+        if turns in tried or len(tried) == ORDERS_MAX or again > PLACED_AGAIN_MAX:
+            return best
 
 
 def _one_by_one(
-    unit: UnitRequest, turns: range, runner: Runner, rows: Rows, trial: Trial
+    unit: UnitRequest, turns: Sequence[int], runner: Runner, rows: Rows, trial: Trial
 ) -> tuple[list[AssignedPod], int]:
     """Place these pods one after the other, as far as they fit; return them, and how many rows fit the first."""
     placed, feasible = list[AssignedPod](), 0
@@ -195,23 +224,78 @@ def _one_by_one(
     return placed, feasible
 
 
-def _others_that_fit(unit: UnitRequest, short: int, runner: Runner, rows: Rows, trial: Trial) -> list[AssignedPod]:
-    """Place the required pods that still fit after the one that does not."""
-    fit, refused = list[AssignedPod](), {unit.asks[short].spec.key}
-    for turn in range(short + 1, unit.required):
-        if unit.asks[turn].spec.key not in refused:
-            found = _one_by_one(unit, range(turn, turn + 1), runner, rows, trial)[0]
+def _others_that_fit(
+    unit: UnitRequest, turns: Sequence[int], runner: Runner, rows: Rows, trial: Trial
+) -> list[AssignedPod]:
+    """Place the pods that still fit after the first of these turns, which does not.
+
+    Where a pod is refused, so is one that asks for no less and differs in nothing else.
+    """
+    fit, refused = list[AssignedPod](), [unit.asks[turns[0]].spec]
+    for turn in turns[1:]:
+        spec = unit.asks[turn].spec
+        if not any(spec.key == one.key or _asks_no_less(spec, one) for one in refused):
+            found = _one_by_one(unit, [turn], runner, rows, trial)[0]
             fit += found
             if not found:
-                refused.add(unit.asks[turn].spec.key)
+                refused.append(spec)
     return fit
 
 
+def _asks_no_less(spec: PodSpec, than: PodSpec) -> bool:
+    amounts = spec.request.amounts
+    less = any(amounts.get(resource, 0) < amount for resource, amount in than.request.amounts.items())
+    return not less and but_for_amounts(spec) == but_for_amounts(than)
+
+
+def but_for_amounts(spec: PodSpec) -> PodSpec:
+    """Return the spec without what it requests, and without the keys that say so."""
+    return replace(spec, key=b"", origin=b"", read=None, request=NOTHING_REQUESTED)
+
+
+def kinds_of(asks: Sequence[PlacementRequest], runner: Runner, rows: Rows) -> dict[bytes, Kind]:
+    """Return the pods of each class as a kind for packing, in the order in which the classes come."""
+    count = Counter(ask.spec.key for ask in asks)
+    specs = {ask.spec.key: ask.spec for ask in asks}
+    return {
+        key: Kind(runner.nodes.request(spec), runner.allowed(spec, rows), count[key]) for key, spec in specs.items()
+    }
+
+
+def on_packed_rows(asks: Sequence[PlacementRequest], keys: Iterable[bytes], found: list[list[int]]) -> list[int]:
+    """Return the place that was found for each pod: those of a kind go to its pods in turn."""
+    places = {key: iter(places) for key, places in zip(keys, found, strict=True)}
+    return [next(places[ask.spec.key]) for ask in asks]
+
+
+def _packed(unit: UnitRequest, runner: Runner, rows: Rows) -> list[AssignedPod] | None:
+    """Place the required pods of several classes on rows that hold all of them by amounts; None where that fails."""
+    asks, nodes = unit.asks[: unit.required], runner.nodes
+    if len({ask.spec.key for ask in asks}) == 1:
+        return None
+    room = nodes.allocatable[:, rows] - nodes.used[:, rows]
+    if (np.maximum(room, 0).sum(axis=1) < sum(nodes.request(ask.spec) for ask in asks)).any():
+        return None
+    kinds = kinds_of(asks, runner, rows)
+    found = pack([*kinds.values()], Places(room, np.zeros(len(rows), dtype=np.int64), nodes.ranks()[rows]))
+    if found is None:
+        return None
+    placed: list[AssignedPod] = []
+    with Trial(nodes) as trial:
+        for pod, ask, at in zip(unit.pods, asks, on_packed_rows(asks, kinds, found), strict=False):
+            if not runner.passes(ask.spec, rows[at : at + 1])[0]:
+                return None
+            placed.append(assigned(pod, ask.spec, int(rows[at]), runner))
+            trial.place(placed[-1])
+    return placed
+
+
 def _search(unit: UnitRequest, runner: Runner, rows: Rows) -> list[AssignedPod] | None:
-    """Try other nodes than the best for the pods of a small unit of several classes; None where that finds no way."""
+    """Try other nodes than the best for pods whose fit depends on more than amounts; None where that finds no way."""
     asks = unit.asks[: unit.required]
-    alike = len({ask.spec.key for ask in asks}) == 1 and not runner.crosses_rows(asks[0].spec)
-    if alike or unit.required > SEARCHED_PODS_MAX:
+    if unit.required > TRIES_MAX or all(
+        runner.by_amounts(spec) for spec in {ask.spec.key: ask.spec for ask in asks}.values()
+    ):
         return None
     tries = TRIES_MAX
 

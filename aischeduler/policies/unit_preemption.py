@@ -1,42 +1,45 @@
 """Preemption for a unit: the rows of its required pods, and the victims on all of them.
 
 Invariants:
-- Each pod gets the row that costs least beside the pods before it. What a victim frees anywhere counts for all of them.
+- Each group of alike pods gets the rows that cost least beside those before it. Where one does not fit, it comes first
+  in another order, a few times; then rows are searched that hold all pods without all that may leave.
 - Rows are compared by the victims that budgets protect, the gangs that are lost, the card-seconds that are lost, and
   then as for a single pod. A pod of a unit costs what it takes with it.
 - The set of victims is minimal: victims that the unit fits beside stay, the most important first, also where its pods
   move for it to rows that the other victims make free. Pods of one unit that are lost together stay or go together.
+  The moves, and the tests of pods whose fit depends on more than amounts, have a budget.
 - A unit with a topology is tried in its sets of rows, the closest first, up to a limit; the least cost counts.
 - Nothing here changes state.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
-from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.allocation import allocation_of
 from aischeduler.policies.preemption import (
     NO_VICTIMS,
-    Candidate,
-    Candidates,
     NoCandidate,
     Preemptor,
     find_candidates,
     most_important_first,
     select_candidate,
 )
+from aischeduler.policies.unit_packing import Places, pack, preferring
 from aischeduler.policies.unit_placement import (
     UnitRequest,
     all_fit_after_departures,
-    assigned,
     in_rank_order,
+    kinds_of,
+    on_packed_rows,
     rows_beside,
 )
-from aischeduler.policies.unit_topology import closeness, row_capacity
+from aischeduler.policies.unit_topology import closeness
+from aischeduler.policies.unit_victims import UnitVictims, groups_of, room_without
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Rows
@@ -46,8 +49,16 @@ from aischeduler.state.what_if import Trial
 
 SETS_SEARCHED_MAX: Final = 16
 """The most sets of close rows in which victims are searched."""
+SEARCHED_PODS_MAX: Final = 1024
+"""No further set is searched once this many pods were; one is in any case."""
+GROUPS_MAX: Final = 4
+"""The most groups of alike pods for which the cheapest rows are searched."""
+ORDERS_MAX: Final = 3
+"""The most orders of its groups in which a unit is tried."""
 MOVES_MAX: Final = 64
-"""How often a search tries to move the pods of the unit, so that a victim stays."""
+"""How often a search moves pods of the unit, so that a victim stays."""
+TESTS_MAX: Final = 128
+"""The most pods of the unit that a search tests beside victims that are to stay, where amounts alone do not decide."""
 
 
 class UnitCandidate(Struct, frozen=True):
@@ -66,10 +77,7 @@ def choose_unit_victims(
 ) -> UnitCandidate | NoCandidate:
     """Return rows for the required pods of the unit, and the victims whose eviction makes all of them fit."""
     rows = rows_beside(unit, runner, rows)
-    slots = running.slots_on(rows)
-    pods = running.table[slots]
-    may_go = pods["evictable"] & (pods["borrower"] | (pods["priority"] < unit.priority))
-    room = room_without(slots[may_go | pods["leaving"]], runner, running, rows)
+    room = room_without(_may_leave(unit, running, rows), runner, running, rows)
     close = closeness(unit.topology, unit.asks[: unit.required], runner, rows, room)
     if int(close.capacity.sum()) < unit.required:
         return _refusal(unit, runner, running, rows, budgets)
@@ -78,6 +86,8 @@ def choose_unit_victims(
     best: tuple[tuple[int, ...], UnitCandidate] | None = None
     refusal: NoCandidate | None = None
     for turn, near in enumerate(close.sets()[:SETS_SEARCHED_MAX]):
+        if turn * unit.required >= SEARCHED_PODS_MAX:
+            break
         found = _choose(unit, runner, running, near, budgets)
         if isinstance(found, NoCandidate):
             refusal = refusal or found
@@ -91,15 +101,12 @@ def choose_unit_victims(
     return best[1] if best is not None else refusal or _refusal(unit, runner, running, rows, budgets)
 
 
-def room_without(gone: Slots, runner: Runner, running: RunningPods, rows: Rows) -> Column:
-    """Return what is free on `rows` [column, row] without these running pods there."""
-    nodes = runner.nodes
-    room: Column = nodes.allocatable[:, rows] - nodes.used[:, rows]
-    at = np.searchsorted(rows, running.table["row"][gone])
-    amounts = running.specs.amounts[running.table["spec"][gone]]
-    for resource, number in running.specs.resources.items():
-        room[nodes.column(resource)] += np.bincount(at, amounts[:, number], len(rows)).astype(np.int64)
-    return room
+def _may_leave(unit: UnitRequest, running: RunningPods, rows: Rows) -> Slots:
+    """Return the slots of the pods on rows that are leaving, or may be evicted for the unit."""
+    slots = running.slots_on(rows)
+    pods = running.table[slots]
+    may_go = pods["evictable"] & (pods["borrower"] | (pods["priority"] < unit.priority))
+    return slots[may_go | pods["leaving"]]
 
 
 def _refusal(
@@ -112,132 +119,215 @@ def _refusal(
     return chosen if isinstance(chosen, NoCandidate) else NoCandidate(len(rows), Counter({NO_VICTIMS: len(rows)}))
 
 
-class _Search:
-    """The victims that are chosen so far for the pods of a unit, and the costs of rows beside them.
-
-    The costs of a class are kept from one pod of it to the next: only the rows that the last pods changed are asked
-    again. A class whose fit depends on other rows is asked about all rows each time.
-    """
-
-    def __init__(self, unit: UnitRequest, runner: Runner, running: RunningPods, budgets: BudgetTable) -> None:
-        self._unit, self._runner, self._running, self._budgets = unit, runner, running, budgets
-        self._known: dict[bytes, Candidates] = {}
-        self._stale: dict[bytes, set[int]] = {}
-
-    def next(self, ask: PlacementRequest, rows: Rows) -> Candidate | NoCandidate:
-        """Return the best row for a pod beside the pods and without the victims so far."""
-        key, runner = ask.spec.key, self._runner
-        if key not in self._known or runner.crosses_rows(ask.spec):
-            self._known[key], self._stale[key] = self._find(ask, rows), set()
-            return select_candidate(self._known[key], runner, self._running)
-        anew = np.array(sorted(self._stale[key].intersection(rows.tolist())), dtype=np.intp)
-        costs, self._stale[key] = self._known[key].costs, set()
-        if len(anew):
-            costs.forget(anew)
-            costs.update(self._find(ask, anew).costs)
-        row = costs.best(runner.nodes)
-        at = rows if row is None else np.array([row], dtype=np.intp)
-        return select_candidate(self._find(ask, at), runner, self._running)
-
-    def changed(self, rows: set[int]) -> None:
-        """Note rows on which a pod was placed, or whose pods cost something else now."""
-        for stale in self._stale.values():
-            stale.update(rows)
-
-    def _find(self, ask: PlacementRequest, rows: Rows) -> Candidates:
-        preemptor = Preemptor(ask.spec, self._unit.priority, self._unit.loss)
-        return find_candidates(preemptor, self._runner, self._running, rows, self._budgets)
-
-
 def _choose(
     unit: UnitRequest, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
 ) -> UnitCandidate | NoCandidate:
-    pods, asks = unit.pods[: unit.required], unit.asks[: unit.required]
-    placed: list[AssignedPod] = []
-    victims = set[int]()
-    search = _Search(unit, runner, running, budgets)
+    """Return the victims of the first order of the groups in which all pods fit, else those on rows that hold them."""
+    search, groups = UnitVictims(unit, runner, running, rows, budgets), groups_of(unit, runner)
+    refusal: NoCandidate | None = None
+    order, tried = list(range(len(groups))), list[list[int]]()
+    while len(groups) <= GROUPS_MAX and order not in tried and len(tried) < ORDERS_MAX:
+        search.begin()
+        with running.trying():
+            with Trial(runner.nodes) as trial:
+                failed = next((number for number in order if not search.place(groups[number], trial)), None)
+                if failed is not None and not tried:
+                    refusal = search.refusal(groups[failed])
+            if failed is None:
+                where = [search.placed[turn] for turn in range(unit.required)]
+                return _Reprieve(unit, runner, running, rows, where).candidate(search.victims, budgets, found=True)
+        tried.append(order)
+        order = [failed, *(number for number in order if number != failed)]
+    search.begin()
+    preferred = preferring(search.cheapest_first(groups[0]), rows)
+    found = _on_rows_that_hold(unit, runner, running, rows, preferred)
+    if found is None:
+        return refusal or NoCandidate(len(rows), Counter({NO_VICTIMS: len(rows)}))
     with running.trying():
-        with Trial(runner.nodes) as trial:
-            for pod, ask in zip(pods, asks, strict=True):
-                found = search.next(ask, rows)
-                if not isinstance(found, Candidate):
-                    return found
-                slots = running.slots_of(found.victims)
-                search.changed({found.row, *running.rows_lost_with(slots)})
-                running.table["leaving"][slots] = True
-                victims.update(slots.tolist())
-                placed.append(AssignedPod(pod, ask.spec, found.row, allocation_of(ask.spec)))
-                trial.place(assigned(pod, ask.spec, found.row, runner))
-        reprieve = _Reprieve(unit, runner, running, rows, placed)
-        leave = most_important_first(running, sorted(reprieve.left_of(victims)))[::-1]
-    uids = running.uids_of(leave)
-    violations = int(budgets.broken(uids, np.zeros(len(uids), dtype=np.intp)).sum())
-    return UnitCandidate(tuple(reprieve.placed), tuple(uids), violations)
+        victims = _all_that_may_go(unit, running, np.unique(found))
+        running.table["leaving"][victims] = True
+        if not _fits(unit, runner, running, found):
+            return refusal or NoCandidate(len(rows), Counter({NO_VICTIMS: len(rows)}))
+        return _Reprieve(unit, runner, running, rows, found).candidate({*victims}, budgets, found=False)
+
+
+def _on_rows_that_hold(
+    unit: UnitRequest, runner: Runner, running: RunningPods, rows: Rows, preferred: Column
+) -> list[int] | None:
+    """Return rows that hold all required pods by amounts without all that may leave, and rather the preferred ones."""
+    asks = unit.asks[: unit.required]
+    kinds = kinds_of(asks, runner, rows)
+    room = room_without(_may_leave(unit, running, rows), runner, running, rows)
+    found = pack([*kinds.values()], Places(room, preferred, runner.nodes.ranks()[rows]))
+    return rows[on_packed_rows(asks, kinds, found)].tolist() if found is not None else None
+
+
+def _all_that_may_go(unit: UnitRequest, running: RunningPods, rows: Rows) -> list[int]:
+    """Return the slots of the pods on rows that may be evicted for the unit, and of all that are lost with them."""
+    slots = _may_leave(unit, running, rows)
+    victims = slots[~running.table["leaving"][slots]].tolist()
+    return [*victims, *running.lost_with(victims)]
+
+
+def _fits(unit: UnitRequest, runner: Runner, running: RunningPods, where: list[int]) -> bool:
+    """Return whether the pods fit on their rows together, where they are not too many to test."""
+    if all(runner.by_amounts(ask.spec) for ask in unit.asks[: unit.required]):
+        return True
+    pods = [claiming(unit, turn, row) for turn, row in enumerate(where)]
+    return len(pods) <= TESTS_MAX and all_fit_after_departures(pods, runner, running)
+
+
+def claiming(unit: UnitRequest, turn: int, row: int) -> AssignedPod:
+    """Return a pod of the unit on a row whose room it is to claim: nothing is chosen for it before it is placed."""
+    spec = unit.asks[turn].spec
+    return AssignedPod(unit.pods[turn], spec, row, allocation_of(spec))
 
 
 class _Reprieve:
-    """Victims stay beside which the unit fits, where its pods are or on other rows that the other victims make free."""
+    """Victims stay beside which the unit fits, where its pods are or on other rows that the other victims make free.
 
-    def __init__(
-        self, unit: UnitRequest, runner: Runner, running: RunningPods, rows: Rows, placed: list[AssignedPod]
-    ) -> None:
+    `where` is the row of each pod. What is `left` on the rows is so beside the pods of the unit.
+    """
+
+    def __init__(self, unit: UnitRequest, runner: Runner, running: RunningPods, rows: Rows, where: list[int]) -> None:
         self._unit, self._runner, self._running, self._rows = unit, runner, running, rows
-        self._crosses = any(runner.crosses_rows(one.spec) for one in placed)
-        self._moves = MOVES_MAX if int(self._capacity().sum()) > unit.required else 0
-        self.placed = placed
+        self._specs = {ask.spec.key: ask.spec for ask in unit.asks[: unit.required]}
+        self._keys = [ask.spec.key for ask in unit.asks[: unit.required]]
+        self._where = where
+        self._crosses = any(runner.crosses_rows(spec) for spec in self._specs.values())
+        self._plain = {key: not self._crosses and runner.by_amounts(spec) for key, spec in self._specs.items()}
+        self._asked = {key: runner.nodes.request(spec) for key, spec in self._specs.items()}
+        self._columns = [runner.nodes.column(resource) for resource in running.specs.resources]
+        self._at = dict(zip(rows.tolist(), range(len(rows)), strict=True))
+        self._turns: dict[int, list[int]] = {}
+        """Row -> the turns of the pods on it."""
+        slots = running.slots_on(rows)
+        self._left = room_without(slots[running.table["leaving"][slots]], runner, running, rows)
+        for turn, row in enumerate(where):
+            self._turns.setdefault(row, []).append(turn)
+            self._left[:, self._at[row]] -= self._asked[self._keys[turn]]
+        self._moves, self._tests = MOVES_MAX if self._has_spare() else 0, TESTS_MAX
+        self._full = set[bytes]()
+        """The classes that find no room on another row any more: what victims that stay take is not given back."""
 
-    def left_of(self, victims: set[int]) -> set[int]:
-        """Let victims stay, the most important first; return the slots of the others.
+    def candidate(self, victims: set[int], budgets: BudgetTable, *, found: bool) -> UnitCandidate:
+        """Return the rows of the pods, and the victims that do not stay.
 
-        The victims of a row with one placed pod are minimal already, unless a pod of a unit went with one elsewhere.
+        Where the victims were `found` pod by pod, those of a row with one pod are all needed there.
         """
+        leave = most_important_first(self._running, sorted(self._left_of(victims, found=found)))[::-1]
+        uids = self._running.uids_of(leave)
+        violations = int(budgets.broken(uids, np.zeros(len(uids), dtype=np.intp)).sum())
+        pods = tuple(claiming(self._unit, turn, row) for turn, row in enumerate(self._where))
+        return UnitCandidate(pods, tuple(uids), violations)
+
+    def _has_spare(self) -> bool:
+        """Return whether a row holds one more pod of a class; else no pod can move."""
+        for key, asked in self._asked.items():
+            columns = np.flatnonzero(asked)
+            rows = self._rows[(self._left[columns] >= asked[columns, None]).all(axis=0)]
+            if len(rows) and self._runner.allowed(self._specs[key], rows).any():
+                return True
+        return False
+
+    def _left_of(self, victims: set[int], *, found: bool) -> set[int]:
+        """Let victims stay, the most important first; return the slots of the others."""
         running, groups = self._running, dict[tuple[int, int], list[int]]()
         for slot in most_important_first(running, sorted(victims)).tolist():
             unit = int(running.table["unit"][slot])
             groups.setdefault((unit, 0) if unit else (0, slot), []).append(slot)
         shared = {int(running.table["row"][slot]) for (unit, _), slots in groups.items() if unit for slot in slots}
-        count = Counter(one.row for one in self.placed)
         left = set[int]()
         for (unit, _), group in groups.items():
             row = int(running.table["row"][group[0]])
-            minimal = not unit and not self._crosses and row not in shared and count[row] == 1
+            needed = found and not unit and not self._crosses and row not in shared and len(self._on(row)) == 1
+            if needed and not self._moves:
+                left.update(group)
+                continue
             running.table["leaving"][group] = False
-            if (minimal or not self._fits_beside(group)) and not self._fits_elsewhere():
+            if not self._stay(group):
                 running.table["leaving"][group] = True
                 left.update(group)
         return left
 
-    def _fits_beside(self, group: list[int]) -> bool:
-        """Return whether the pods fit on their rows; a victim that stays takes room on its own row only."""
-        rows = {int(self._running.table["row"][slot]) for slot in group}
-        near = self.placed if self._crosses else [one for one in self.placed if one.row in rows]
-        return all_fit_after_departures(near, self._runner, self._running)
+    def _stay(self, group: list[int]) -> bool:
+        """Let victims of one unit stay where the pods fit beside them or can move; return whether they do."""
+        rows = sorted({row for row in self._running.table["row"][group].tolist() if row in self._at})
+        self._count(group, -1)
+        near = [turn for row in rows for turn in self._turns.get(row, ())]
+        if self._crosses:
+            stays = self._still_fit(range(len(self._where)))
+        elif all(self._plain[self._keys[turn]] for turn in near):
+            stays = self._move_away([row for row in rows if self._lacks(row)])
+        else:
+            stays = not any(self._lacks(row) for row in rows) and self._still_fit(near)
+        if not stays:
+            self._count(group, 1)
+        return stays
 
-    def _fits_elsewhere(self) -> bool:
-        """Move pods to other rows where the unit fits so; a few times at most."""
-        if not self._moves:
-            return False
-        left = dict(zip(self._rows.tolist(), self._capacity().tolist(), strict=True))
-        if sum(left.values()) < self._unit.required:
+    def _count(self, slots: list[int], sign: int) -> None:
+        """Give the rows what these running pods take (1), or take it from them (-1)."""
+        table, specs = self._running.table, self._running.specs
+        for row, number in zip(table["row"][slots].tolist(), table["spec"][slots].tolist(), strict=True):
+            if row in self._at:
+                self._left[self._columns, self._at[row]] += sign * specs.amounts[number]
+
+    def _lacks(self, row: int) -> bool:
+        """Return whether less is left on a row than the pods of the unit there ask for."""
+        short = self._left[:, self._at[row]] < 0
+        return bool(short.any()) and any((short & (self._asked[self._keys[turn]] > 0)).any() for turn in self._on(row))
+
+    def _on(self, row: int) -> list[int]:
+        return self._turns.get(row, [])
+
+    def _still_fit(self, turns: Sequence[int]) -> bool:
+        """Return whether these pods fit on their rows, asked of all rules; not once too many were tested."""
+        self._tests -= len(turns)
+        pods = [claiming(self._unit, turn, self._where[turn]) for turn in turns]
+        return self._tests >= 0 and all_fit_after_departures(pods, self._runner, self._running)
+
+    def _move_away(self, rows: list[int]) -> bool:
+        """Move pods from rows until the others fit there; where that fails, all stay where they are."""
+        if not rows:
+            return True
+        if not self._moves or all(self._keys[turn] in self._full for turn in self._on(rows[0])):
             return False
         self._moves -= 1
-        moved: list[AssignedPod] = []
-        homeless: list[AssignedPod] = []
-        for one in self.placed:
-            (moved if left[one.row] > 0 else homeless).append(one)
-            left[one.row] -= 1
-        free = [row for row, room in left.items() for _ in range(room)]
-        for one, row in zip(homeless, free, strict=False):
-            moved.append(AssignedPod(one.pod, one.spec, row, one.allocation))
-        if len(moved) < len(self.placed) or not all_fit_after_departures(moved, self._runner, self._running):
-            return False
-        order = {one.pod.uid: turn for turn, one in enumerate(self.placed)}
-        self.placed = sorted(moved, key=lambda one: order[one.pod.uid])
-        return True
+        moved: list[tuple[int, int]] = []
+        for row in rows:
+            for turn in reversed(self._on(row).copy()):
+                if not self._lacks(row):
+                    break
+                to = self._room_elsewhere(turn, rows)
+                if to is not None:
+                    self._move(turn, to)
+                    moved.append((turn, row))
+        if not any(self._lacks(row) for row in rows):
+            return True
+        for turn, row in reversed(moved):
+            self._move(turn, row)
+        return False
 
-    def _capacity(self) -> Column:
-        """Return how many pods of the unit each row may hold without the pods that leave."""
-        slots = self._running.slots_on(self._rows)
-        gone = slots[self._running.table["leaving"][slots]]
-        room = room_without(gone, self._runner, self._running, self._rows)
-        return row_capacity(self._unit.asks[: self._unit.required], self._runner, self._rows, room)
+    def _room_elsewhere(self, turn: int, crowded: list[int]) -> int | None:
+        """Return the first row by name that holds this pod too; None where there is none."""
+        key = self._keys[turn]
+        if key in self._full:
+            return None
+        asked, nodes = self._asked[key], self._runner.nodes
+        columns = np.flatnonzero(asked)
+        rows = self._rows[(self._left[columns] >= asked[columns, None]).all(axis=0)]
+        rows = rows[self._runner.allowed(self._specs[key], rows)] if len(rows) else rows
+        if not len(rows):
+            self._full.add(key)
+        rows = rows[~np.isin(rows, crowded)]
+        if not len(rows):
+            return None
+        return int(rows[nodes.ranks()[rows].argmin()])
+
+    def _move(self, turn: int, to: int) -> None:
+        row, asked = self._where[turn], self._asked[self._keys[turn]]
+        self._turns[row].remove(turn)
+        self._turns.setdefault(to, []).append(turn)
+        self._left[:, self._at[row]] += asked
+        self._left[:, self._at[to]] -= asked
+        self._where[turn] = to

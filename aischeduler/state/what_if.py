@@ -52,12 +52,14 @@ class Trial:
         """Add a pod to its row, as if it were bound there."""
         self._step(1, [pod])
 
+    def place_all(self, pods: Iterable[AssignedPod]) -> None:
+        """Add pods to their rows; pods of one class in one step."""
+        for group in _by_class(pods):
+            self._step(1, group)
+
     def remove(self, pods: Iterable[AssignedPod]) -> None:
         """Remove pods from their rows, as if they were gone; pods of one class in one step."""
-        alike: dict[bytes, list[AssignedPod]] = {}
-        for one in pods:
-            alike.setdefault(one.spec.key, []).append(one)
-        for group in alike.values():
+        for group in _by_class(pods):
             self._step(-1, group)
 
     def put_back(self, *, failed: bool = False) -> None:
@@ -84,6 +86,13 @@ class Trial:
         self._steps.append((sign, pods))
         self.nodes.tentative.update(one.row for one in pods)
         self.nodes.count_tentatively(pods, sign)
+
+
+def _by_class(pods: Iterable[AssignedPod]) -> list[list[AssignedPod]]:
+    alike: dict[bytes, list[AssignedPod]] = {}
+    for one in pods:
+        alike.setdefault(one.spec.key, []).append(one)
+    return list(alike.values())
 
 
 class Clearing:
