@@ -36,9 +36,6 @@ class Pairs:
         placed = members.placed
         return Spare(max(len(placed) - 2, 0) + any(SPARE in pod.labels for pod in placed))
 
-    def had_started(self, members: UnitMembers) -> bool:
-        return True
-
 
 def pair_profile(*, preemption: bool = True) -> Profile:
     """Return the default profile with the policy of pairs."""

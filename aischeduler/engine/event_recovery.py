@@ -11,7 +11,7 @@ from functools import partial
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.freshness import go_on
-from aischeduler.engine.gangs import note_whole
+from aischeduler.engine.gangs import note_end
 from aischeduler.engine.pod_counting import recount_loans
 from aischeduler.engine.pool_events import forget_edits
 from aischeduler.engine.recovery import (
@@ -161,7 +161,7 @@ def _strike(cluster: Cluster, uid: str) -> None:
     record = cluster.records.get(uid)
     if record is not None:
         with suppress(Exception):  # a policy that cannot tell must not keep the pod
-            note_whole(cluster, record.unit)
+            note_end(cluster, record)
         left(cluster, record)
         _take_off(cluster, record)
         cluster.strike(record)

@@ -1,7 +1,9 @@
 """The life of a unit: whether it has started, whether it is late, what its gang's object shows, and its roll-back.
 
 Invariants:
-- A unit has started once the watch shows enough of its pods on nodes, until none of them is left there.
+- A unit has started once enough of its pods have been on nodes, until none of them is left there.
+- A unit with pods on nodes that were there before it was formed first counts as started: whether it was whole then, and
+  which of its pods have ended since, is not known. What is not known evicts no pod.
 - A unit that has not started, and of which some pods are on nodes, is finished or given up within `FINISH_SECONDS`.
   Giving up evicts its pods on nodes once, after a fresh view of their pools.
 - A unit that is late goes on waiting: only its reason and its status say so. A change that makes room for it wakes it.
@@ -35,10 +37,10 @@ def note_start(cluster: Cluster, unit: Unit, members: UnitMembers, placed: list[
     spare = policy.spare(members) if placed else NONE_TO_SPARE
     if not placed:
         unit.started = False
-    elif spare is None:
-        unit.started = not unit.formed and policy.had_started(members)
-    elif _is_whole(policy, members.gang, placed):
+    elif not unit.formed or _was_whole(policy, unit, members.gang, placed):
         unit.started = True
+    if not placed or unit.started:
+        unit.ended.clear()
     unit.formed = True
     if unit.started != members.started:
         members = UnitMembers(members.waiting, members.placed, members.gang, unit.started)
@@ -60,23 +62,30 @@ def gang_now(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> Gang | N
         return unit.gang
     gang = policy.gang_of(tuple(record.pod for record in records), cluster.gangs)
     if unit.gang is not None and gang != unit.gang and not unit.started:
-        unit.started = _is_whole(policy, unit.gang, records)
+        unit.started = _was_whole(policy, unit, unit.gang, records)
     return gang
 
 
-def note_whole(cluster: Cluster, unit: Unit | None) -> None:
-    """Note that a unit has started, before one of its pods leaves a node."""
-    if unit is None or unit.started or (policy := cluster.profile.unit_policy) is None:
+def note_end(cluster: Cluster, record: PodRecord) -> None:
+    """Note before a pod leaves its node, or may leave it, that its unit has started, or that the pod was there."""
+    unit, policy = record.unit, cluster.profile.unit_policy
+    if unit is None or unit.started or policy is None or record.state not in (PodState.BOUND, PodState.ASSUMED):
         return
-    records = sorted(unit.members.values(), key=lambda record: record.pod.uid)
-    gang = policy.gang_of(tuple(record.pod for record in records), cluster.gangs)
-    unit.started = _is_whole(policy, gang, records)
+    records = sorted(unit.members.values(), key=lambda one: one.pod.uid)
+    gang = policy.gang_of(tuple(one.pod for one in records), cluster.gangs)
+    unit.started = _was_whole(policy, unit, gang, records, record)
+    leaves = record.pod.terminating or record.pod.uid in cluster.victims  # it was ended, and another takes its place
+    if not unit.started and not leaves:
+        unit.ended.append(record.pod)
 
 
-def _is_whole(policy: UnitPolicy, gang: Gang | None, records: list[PodRecord]) -> bool:
-    """Return whether the watch shows enough of these pods on nodes."""
-    shown = tuple(record.pod for record in records if record.state is PodState.BOUND)
-    return bool(shown) and policy.spare(UnitMembers((), shown, gang)) is not None
+def _was_whole(
+    policy: UnitPolicy, unit: Unit, gang: Gang | None, records: list[PodRecord], ends: PodRecord | None = None
+) -> bool:
+    """Return whether enough pods have been on nodes: those that ended, that `ends`, and that the watch shows there."""
+    shown = (record.pod for record in records if record.state is PodState.BOUND or record is ends)
+    there = (*unit.ended, *shown)
+    return bool(there) and policy.spare(UnitMembers((), there, gang)) is not None
 
 
 def note_deadline(cluster: Cluster, unit: Unit, members: UnitMembers) -> None:

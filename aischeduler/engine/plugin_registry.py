@@ -196,7 +196,7 @@ _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "prescore": ("weight", "prefers", "scored"),
     "score": ("static", "weight", "normalize", "reverse"),
     "reserve": ("release",),
-    "unit_of": ("gang_of", "form", "spare", "had_started"),
+    "unit_of": ("gang_of", "form", "spare"),
 }
 """Method -> what a plugin with it needs too; see the protocols."""
 

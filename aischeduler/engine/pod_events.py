@@ -13,7 +13,7 @@ from typing import Final, assert_never
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_later
 from aischeduler.engine.evictions import left, terminates
-from aischeduler.engine.gangs import note_whole
+from aischeduler.engine.gangs import note_end
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.pod_classes import classed
 from aischeduler.engine.pod_profiles import profiled, ruled, take_profile
@@ -36,15 +36,18 @@ def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
         cluster.gangs.note_stranger(pod)
         gang_touched(cluster, pod.gang.key)
     if pod.finished:
-        pod_gone(cluster, pod.uid, now)
+        pod_gone(cluster, pod.uid, now, ran=bool(pod.node_name))
     elif pod.node_name:
         _bound(cluster, pod, now)
     elif cluster.ours(pod):
         _unbound(cluster, pod, now)
 
 
-def pod_gone(cluster: Cluster, uid: str, now: float) -> None:
-    """Remove a pod, and free its room."""
+def pod_gone(cluster: Cluster, uid: str, now: float, *, ran: bool = True) -> None:
+    """Remove a pod, and free its room; `ran` is False where the pod has been on no node.
+
+    An assumed pod may have been on its node although the watch has not shown it there.
+    """
     stranger_of = cluster.gangs.drop_stranger(uid)
     if stranger_of is not None:
         gang_touched(cluster, stranger_of)
@@ -55,7 +58,8 @@ def pod_gone(cluster: Cluster, uid: str, now: float) -> None:
     if record.state in WAITING:
         stop_waiting(cluster, record, now)
     else:
-        note_whole(cluster, record.unit)
+        if ran:
+            note_end(cluster, record)
         free_room(cluster, record)
     left(cluster, record)
     cluster.strike(record)
@@ -67,7 +71,7 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
     if record is None or record.state is not PodState.ASSUMED or cluster.nodes.names[record.row] != event.node:
         return
     if event.refusal is BindRefusal.GONE:
-        pod_gone(cluster, event.uid, now)
+        pod_gone(cluster, event.uid, now, ran=False)
         return
     cluster.unsettled.pop(event.uid, None)
     free_room(cluster, record)

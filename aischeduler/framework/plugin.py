@@ -201,8 +201,8 @@ class Reserve(Protocol):
 class UnitMembers(Struct, frozen=True):
     """The pods of one unit that wait, and those that are on nodes; each sorted by uid.
 
-    `gang` is the gang that they form; None where the policy knows none. With `started`, the unit was whole before and
-    some of it is left: its pods on nodes are of use.
+    `gang` is the gang that they form; None where the policy knows none. With `started`, the unit was whole before, or
+    may have been, and some of it is left: its pods on nodes are of use.
     """
 
     waiting: tuple[Pod, ...]
@@ -246,9 +246,6 @@ class UnitPolicy(Protocol):
 
     def spare(self, members: UnitMembers) -> Spare | None:
         """Return how many pods on nodes may leave; None where they are fewer than start together."""
-
-    def had_started(self, members: UnitMembers) -> bool:
-        """Return whether a unit that is not whole was so before it was seen first; some of its pods are on nodes."""
 
 
 class Delayed(Struct, frozen=True):

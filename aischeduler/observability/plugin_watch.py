@@ -22,7 +22,7 @@ METHODS: Final = (
     *("holds", "rank", "filter", "filter_node", "reasons", "helps", "applies", "counts", "prefilter"),
     *("post_filter", "score", "score_node", "prefers", "scored", "prescore"),
     *("reserve", "release", "permit", "post_bind"),
-    *("unit_of", "gang_of", "form", "spare", "had_started"),
+    *("unit_of", "gang_of", "form", "spare"),
 )
 """The methods for which the scheduler waits."""
 AWAITED: Final = ("pre_bind", "bind")

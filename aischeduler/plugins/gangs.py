@@ -91,16 +91,6 @@ class Gangs:
             return Spare(max(least, 0), tuple((role, max(left, 0)) for role, left in surplus), roles)
         return None
 
-    def had_started(self, members: UnitMembers) -> bool:
-        """Return True where the object says so or is gone, or no pod waits that was there when the first one started.
-
-        All pods that are required exist before any of them is bound. A pod that was created later replaces a lost one.
-        """
-        if members.gang is None or members.gang.started:
-            return True
-        begun = min((pod.started_seconds for pod in members.placed if pod.started_seconds), default=LAST)
-        return not any(pod.created_seconds <= begun for pod in members.waiting)
-
 
 def _is_gang(gang: Gang) -> bool:
     return gang.min_member > 1 or any(least > 0 for _, least in gang.roles)

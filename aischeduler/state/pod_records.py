@@ -105,6 +105,8 @@ class Unit(Struct, eq=False):
     """Whether it was formed before."""
     started: bool = False
     """Whether it was whole before, and some of its pods are still on nodes."""
+    ended: list[Pod] = field(default_factory=list)
+    """The pods that ended on nodes before it had started: a pod may end before the watch shows the others there."""
     given_up: float | None = None
     """Since when it is given up while pools of its pods are refreshed for that; None where it is not."""
     overdue: frozenset[str] | None = None

@@ -96,9 +96,10 @@ def test_gang_one_of_whose_nodes_is_freed_after_the_net_caught_it_is_not_saved_b
 def with_victim(*pods: Pod, cpu: str) -> Session:
     """Return a session in which half a gang, of 2 CPU, is evicted from the node at 61 s; these pods came at 0 s."""
     half, lost = members("g", 2)
-    session = Session(a_node("n", cpu=cpu), replace(half, node_name="n", started_seconds=20))
-    session.see(replace(lost, spec=a_pod("large", cpu="64").spec, created_seconds=10), *pods)
+    session = Session(a_node("n", cpu=cpu), half, replace(lost, spec=a_pod("large", cpu="64").spec))
     session.tell(GangSeen(a_gang("g", 2)))
+    session.decide()
+    session.see(replace(half, node_name="n"), *pods)
     session.decide()
     assert evictions(session.decide(61)) == {"g-0": "GangNotWhole"}
     return session

@@ -7,7 +7,7 @@ from aischeduler.model.actions import Bind, Evict, Refresh
 from aischeduler.model.events import BindRefusal, BindRefused, GangSeen, PodGone, Refreshed
 from aischeduler.model.gang import GangPhase
 from aischeduler.plugins.gangs import Gangs
-from tests.build import a_node, a_pod, a_pool
+from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions, fail_once
 from tests.engine.test_gangs import nodes, shown
 from tests.gangs import a_gang, gang_statuses, member, members
@@ -142,10 +142,10 @@ def rolled_back_while_refreshes_take(seconds: dict[str, float]) -> dict[str, flo
     session = Session(*(a_pool(pool, labels={"pool": pool}) for pool in seconds))
     session.see(*(a_node(f"n-{pool}", cpu="2", labels={"pool": pool}) for pool in seconds))
     session.tell(GangSeen(a_gang("g", 3, span=True)))
-    for pool in seconds:
-        on = a_pod(f"g-{pool}", cpu="2", node=f"n-{pool}", pool="a", created=10, started=20)
-        session.see(member(on, "g"))
-    session.see(member(a_pod("g-2", cpu="64", pool="a", created=10), "g"))
+    pods = {pool: member(a_pod(f"g-{pool}", cpu="2", pool="a"), "g") for pool in seconds}
+    session.see(*pods.values(), member(a_pod("g-2", cpu="64", pool="a"), "g"))
+    session.decide()
+    session.see(*(replace(pod, node_name=f"n-{pool}") for pool, pod in pods.items()))
     coming: dict[str, float] = {}
     came: dict[str, float] = {}
     evicted: dict[str, float] = {}

@@ -306,34 +306,6 @@ def test_half_gang_is_given_up_only_after_a_fresh_view() -> None:
     assert kinds.index("Refresh") < kinds.index("Evict")
 
 
-def restarted(*pods: Pod) -> Session:
-    """Return a new scheduler that finds these pods of a gang of two."""
-    session = Session(*nodes(2), a_node("full", cpu="0"), *pods)
-    session.tell(GangSeen(a_gang("g", 2)))
-    return session
-
-
-def test_new_leader_gives_up_the_half_gang_of_one_that_crashed() -> None:
-    first = member(a_pod("g-0", cpu="2", node="n0", created=10, started=20), "g")
-    second = member(a_pod("g-1", cpu="64", created=10), "g")
-    session = restarted(first, second)
-    session.decide()
-    assert evictions(session.decide(seconds=61)) == {"g-0": "GangNotWhole"}
-
-
-def test_new_leader_finishes_the_half_gang_of_one_that_crashed() -> None:
-    first = member(a_pod("g-0", cpu="2", node="n0", created=10, started=20), "g")
-    session = restarted(first, member(a_pod("g-1", cpu="2", created=10), "g"))
-    assert binds(session.decide()) == {"g-1": "n1"}
-
-
-def test_new_leader_keeps_a_gang_that_lost_a_pod_after_its_start() -> None:
-    first = member(a_pod("g-0", cpu="2", node="n0", created=10, started=20), "g")
-    session = restarted(first, member(a_pod("g-1", cpu="64", created=500), "g"))
-    session.decide()
-    assert evictions(session.decide(seconds=61)) == {}
-
-
 def test_status_follows_the_gang_from_pending_to_running() -> None:
     pods = members("g", 2)
     session = Session(*nodes(2), pods[0])

@@ -188,9 +188,6 @@ class Units(Base):
     def spare(self, members):
         maybe("spare")
         return None
-    def had_started(self, members):
-        maybe("had_started")
-        return False
 '''
 POINTS = {
     "PreEnqueue": ("holds",),

@@ -4,6 +4,7 @@ What fits is found by trying all nodes for all pods, which is possible for a few
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -63,6 +64,8 @@ class GangWorld(World):
         """The gangs that were whole, and of which a pod is still on a node, or sent to one."""
         self._decided: dict[GangKey, int] = {}
         """The gangs of which pods are on their way to nodes -> the minimum by which these were sent."""
+        self._ended: Counter[GangKey] = Counter()
+        """How many pods of each gang ended on nodes, or on their way there, while others of it are there."""
         self._anew = False
         """Whether the scheduler is new and has not decided yet."""
         self._half_until: dict[GangKey, float] = {}
@@ -108,10 +111,18 @@ class GangWorld(World):
             least += [gang.min_member] if gang is not None else []
             if not on_nodes and arrived:
                 self.whole.discard(key)
-            elif least and len(on_nodes) >= min(least):
+                del self._ended[key]
+            elif least and len(on_nodes) + self._ended[key] >= min(least):
                 self.whole.add(key)
             if arrived:
                 self._decided.pop(key, None)
+
+    def end_pod(self, uid: str, *, finished: bool = False) -> None:
+        pod = self.pods[uid]
+        there = pod.node_name or any(bind.pod.uid == uid for bind in self.binds)
+        if pod.gang is not None and there and not pod.terminating:
+            self._ended[pod.gang.key] += 1
+        super().end_pod(uid, finished=finished)
 
     def conclude(self, number: int, wish: BindRefusal | None) -> None:
         super().conclude(number, wish)
@@ -129,12 +140,9 @@ class GangWorld(World):
         return super().decide(limit, rounds)
 
     def _note_unknown(self) -> None:
-        """Note the gangs that look to a new scheduler as if they had lost finished pods: none waits that is as old."""
-        for key, pods in self.members(self.scheduler.oracle._pods).items():
-            begun = min((pod.started_seconds for pod in pods if pod.node_name), default=-1)
-            old = [pod for pod in pods if not pod.node_name and pod.created_seconds <= begun]
-            if begun >= 0 and (self.gang_of(pods[0]) is None or not old):
-                self.whole.add(key)
+        """Note the gangs with pods on nodes: a new scheduler does not know whether they were whole."""
+        members = self.members(self.scheduler.oracle._pods)
+        self.whole.update(key for key, pods in members.items() if any(pod.node_name for pod in pods))
 
     def _take(self, action: Action) -> None:
         super()._take(action)
