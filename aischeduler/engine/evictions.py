@@ -197,7 +197,7 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
         if cluster.leaving(record.pod.uid) or record.pod.uid in cluster.overstayed:
             lent.subtract(record.pod.spec.request.taken)
     mortal = filter(cluster.may_go, loans)
-    newest_first = sorted(mortal, key=lambda one: (-(one.pod.started_seconds or 2**62), -one.arrival, one.pod.uid))
+    newest_first = sorted(mortal, key=_newness)
     if pool.disable_sharing:
         return _with_lost(cluster, newest_first)
     kept = kept_from_borrowers(cluster.nodes)
@@ -219,6 +219,15 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
             ended += reversed(chosen[record])
             lent.subtract(taken)
     return _with_lost(cluster, ended[::-1])
+
+
+def _newness(record: PodRecord) -> tuple[int, int, int, str]:
+    """Return the order from the newest: a pod that has not started, then by start, creation and arrival.
+
+    The arrivals before a restart are not known: the pods come by their names then.
+    """
+    pod = record.pod
+    return (-(pod.started_seconds or 2**62), -pod.created_seconds, -record.arrival, pod.uid)
 
 
 def _with_lost(cluster: Cluster, records: list[PodRecord]) -> list[PodRecord]:

@@ -5,7 +5,7 @@ Invariants:
   The decision `CLUSTER`, or the next attempt of one of its pods, forms the unit.
 - A new pod of a unit is gated until its unit is formed; so are all its waiting pods where forming it raised.
 - The lead is the first of the required pods in queue order; its backoff is the longest of its unit. A unit waits in
-  line by the highest priority of its pods, and by the age of its gang or of its first pod.
+  line by the highest priority of its pods, and by the age of its gang or of its oldest pod.
 """
 
 from typing import Final
@@ -143,9 +143,12 @@ def _why_incomplete(cluster: Cluster, unit: Unit, formed: Incomplete) -> str:
 
 def _take_rank(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> None:
     """Update the priority and the age by which the unit waits in line."""
-    oldest = min(records, key=lambda record: record.arrival)
     age = unit.gang.created_seconds if unit.gang is not None else 0
-    rank = max(record.pod.priority for record in records), age or oldest.pod.created_seconds, oldest.arrival
+    rank = (
+        max(record.pod.priority for record in records),
+        age or min(record.pod.created_seconds for record in records),
+        min(record.arrival for record in records),
+    )
     before = unit.priority
     if rank == (before, unit.created_seconds, unit.arrival):
         return

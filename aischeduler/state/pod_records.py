@@ -82,7 +82,7 @@ class Unit(Struct, eq=False):
 
     While it waits as one, it waits in the place of `lead`. `pods` are its waiting pods in the order in which they are
     placed: the first `required` of them all or none, the others as room allows.
-    `created_seconds` is the time in unix seconds by which it waits in line, `arrival` the number of its first pod.
+    `created_seconds` is the time in unix seconds by which it waits in line, `arrival` the lowest number of its pods.
     """
 
     name: str

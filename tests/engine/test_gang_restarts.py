@@ -98,3 +98,16 @@ def test_gang_of_which_a_pod_was_deleted_before_its_binding_is_given_up() -> Non
     shown(session, *pods[1:], started=5)
     session.decide()
     assert evictions(session.decide(seconds=61)) == {"g-1": "GangNotWhole", "g-2": "GangNotWhole"}
+
+
+@pytest.mark.parametrize("ages", [(100, 10), (10, 100)])
+def test_new_scheduler_takes_the_age_of_a_gang_by_labels_from_its_oldest_pod(ages: tuple[int, int]) -> None:
+    old, young = a_gang("old", 4, GangSource.LABELS), a_gang("young", 2, GangSource.LABELS)
+    on_nodes = [a_pod(f"old-{turn}", cpu="2", node=f"n{turn}", created=age) for turn, age in enumerate(ages)]
+    successors = [a_pod(f"old-{turn}", cpu="2", created=200) for turn in (2, 3)]
+    others = [a_pod(f"young-{turn}", cpu="2", created=50) for turn in (0, 1)]
+    session = Session(*nodes(2), *(member(pod, old) for pod in (*on_nodes, *successors)))
+    session.see(*(member(pod, young) for pod in others))
+    session.decide()
+    session.see(a_node("more", cpu="4"))
+    assert sorted(binds(session.decide())) == ["old-2", "old-3"]

@@ -251,6 +251,15 @@ def loans_of(session: Session, *sizes: int) -> None:
     assert evictions(session.decide()) == {}
 
 
+@pytest.mark.parametrize("started", [0, 30])
+def test_of_loans_that_started_in_one_second_the_younger_pod_ends_whichever_is_listed_first(started: int) -> None:
+    lender = a_pool("b", labels={"pool": "b"}, lending_limit={"cpu": 1000}, reclaim_policy=ReclaimPolicy.EVICT)
+    ages = {"first": 20, "second": 10}
+    loans = [a_pod(name, cpu="1", pool="a", node="n", created=at, started=started) for name, at in ages.items()]
+    session = Session(a_pool("a"), lender, a_node("n", cpu="2", labels={"pool": "b"}), *loans)
+    assert list(evictions(session.decide())) == ["first"]
+
+
 def test_no_loan_is_ended_that_is_within_the_limit_without_the_others() -> None:
     for most, sizes, ended in (
         (3, (4, 1), ["g1"]),
