@@ -362,10 +362,11 @@ class Cluster:
     def _facts(self, record: PodRecord, pool: str) -> RunningFacts:
         """Return the facts of a pod on a row of this pool."""
         pod, unit, ours = record.pod, record.unit, self.ours(record.pod)
+        known = unit is None or unit.formed  # else neither its rank nor its spare is
         return RunningFacts(
             priority=pod.priority if unit is None else unit.priority,
             borrower=record.home != pool,
-            evictable=ours and not pod.guarded and not pod.critical and not self._stays(pod.uid),
+            evictable=ours and known and not pod.guarded and not pod.critical and not self._stays(pod.uid),
             leaving=self.leaving(pod.uid),
             started_seconds=pod.started_seconds,
             home=self.pools.id(record.home),

@@ -41,7 +41,6 @@ def note_start(cluster: Cluster, unit: Unit, members: UnitMembers, placed: list[
         unit.started = True
     if not placed or unit.started:
         unit.ended.clear()
-    unit.formed = True
     if unit.started != members.started:
         members = UnitMembers(members.waiting, members.placed, members.gang, unit.started)
         spare = policy.spare(members) if placed else NONE_TO_SPARE

@@ -30,11 +30,11 @@ def count_again(cluster: "Cluster", before: Pod, record: PodRecord) -> None:
 
 
 def count_with_unit(cluster: "Cluster", unit: Unit) -> None:
-    """Count the pods of a unit that are on nodes with its priority; others may have a higher one than theirs now."""
+    """Count the pods of a unit that are on nodes with its priority, and as pods that may be evicted."""
     for record in unit.members.values():
         if record.counted is not None:
             cluster.refresh(record)
-            cluster.row_changed(record.row)
+            cluster.row_changed(record.row, loans=True)
     cluster.units.reranked.pop(unit.name, None)
 
 

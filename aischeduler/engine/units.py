@@ -149,13 +149,12 @@ def _take_rank(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> None:
         age or min(record.pod.created_seconds for record in records),
         min(record.arrival for record in records),
     )
-    before = unit.priority
-    if rank == (before, unit.created_seconds, unit.arrival):
-        return
-    if unit.lead is not None:  # it has its place by the old rank
+    before, known = (unit.priority, unit.created_seconds, unit.arrival), unit.formed
+    if rank != before and unit.lead is not None:  # it has its place by the old rank
         _dissolve(cluster, unit, cluster.now)
     unit.priority, unit.created_seconds, unit.arrival = rank
-    if unit.priority != before:
+    unit.formed = True
+    if unit.priority != before[0] or not known:
         cluster.units.reranked[unit.name] = unit  # if this raises, the recovery completes it
         count_with_unit(cluster, unit)
 

@@ -102,7 +102,7 @@ class Unit(Struct, eq=False):
     gang: Gang | None = None
     """The gang that its pods form, as it was when it was formed last."""
     formed: bool = False
-    """Whether it was formed before."""
+    """Whether it was formed before; until then none of its pods may be evicted."""
     started: bool = False
     """Whether it was whole before, and some of its pods are still on nodes."""
     ended: list[Pod] = field(default_factory=list)

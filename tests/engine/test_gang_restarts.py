@@ -2,10 +2,12 @@
 
 import pytest
 
+from aischeduler.model.actions import Action
 from aischeduler.model.events import BindRefusal, BindRefused, GangSeen, PodGone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod, replace
+from tests.checked_scheduler import answers
 from tests.engine.session import Session, binds, evictions
 from tests.engine.test_gangs import nodes, shown
 from tests.gangs import a_gang, member, members
@@ -111,3 +113,30 @@ def test_new_scheduler_takes_the_age_of_a_gang_by_labels_from_its_oldest_pod(age
     session.decide()
     session.see(a_node("more", cpu="4"))
     assert sorted(binds(session.decide())) == ["old-2", "old-3"]
+
+
+def evicted_before_units_are_formed(session: Session) -> dict[str, str]:
+    """Return what the loop of the default pool evicts while the loop of no pool has no turn."""
+    said: list[Action] = []
+    for _ in range(10):
+        actions = session.scheduler.decide("default", session.now, 1)
+        session.tell(*answers(actions))
+        said += actions
+    return evictions(said)
+
+
+def test_new_scheduler_evicts_no_pod_of_a_gang_before_it_knows_how_many_the_gang_can_spare() -> None:
+    gang = a_gang("g", 2, GangSource.LABELS)
+    on_nodes = [member(a_pod(f"g-{turn}", cpu="2", node=f"n{turn}", started=20), gang) for turn in range(3)]
+    session = Session(*nodes(3), *on_nodes, a_pod("high", cpu="2", priority=9))
+    assert evicted_before_units_are_formed(session) == {}
+    assert len(evictions(session.decide())) == 1
+
+
+def test_new_scheduler_evicts_no_pod_of_a_gang_before_it_knows_the_highest_priority_of_the_gang() -> None:
+    gang = a_gang("g", 2, GangSource.LABELS)
+    ranks = {"g-0": 0, "g-1": 10}
+    on_nodes = [member(a_pod(name, cpu="2", node=f"n{name[-1]}", priority=rank), gang) for name, rank in ranks.items()]
+    session = Session(*nodes(2), *on_nodes, a_pod("high", cpu="2", priority=9))
+    assert evicted_before_units_are_formed(session) == {}
+    assert evictions(session.decide()) == {}
