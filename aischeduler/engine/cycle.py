@@ -16,7 +16,7 @@ from aischeduler.engine.counters import Result
 from aischeduler.engine.evictions import evict
 from aischeduler.engine.freshness import await_fresh_view
 from aischeduler.engine.lending import note_blocked, travel
-from aischeduler.engine.nominator import end_claim_of, renominate
+from aischeduler.engine.nominator import clear_nomination, end_claim_of, renominate
 from aischeduler.engine.permits import reserve, send_or_delay, take_back
 from aischeduler.engine.pod_classes import take_class
 from aischeduler.engine.pod_profiles import take_profile
@@ -143,6 +143,7 @@ def _gated(cluster: Cluster, record: PodRecord, now: float) -> bool:
         record.message, record.visited = gate, ()
         end_claim_of(cluster, record, now)
         cluster.queues[record.home].gate(record)
+        clear_nomination(cluster, record)
         offer_ends(cluster, record)
     return bool(gate)
 

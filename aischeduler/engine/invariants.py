@@ -87,6 +87,15 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
         yield "I14", f"{uid}: its spec is invalid and it is {state.name}"
     if uid in cluster.unsettled or cluster.leaving(uid) or uid in cluster.overstayed or uid in cluster.spared:
         yield "I5", f"{uid}: waits, but is kept as a pod on a node"
+    yield from _claim_of_waiting(cluster, record)
+
+
+def _claim_of_waiting(cluster: Cluster, record: PodRecord) -> Faults:
+    uid, state = record.pod.uid, record.state
+    tried = state in (PodState.ACTIVE, PodState.BACKOFF, PodState.GROUPED)
+    later = record.unit is not None and _formed_later(cluster, record.unit)
+    if record.nominated and not tried and not later and cluster.claims.room_of(record) is None:
+        yield "claims", f"{uid}: {state.name} and shows a nominated node without claimed room"
     claims = cluster.claims.of(uid) is not None
     if state is PodState.NOMINATED and not claims:
         yield "claims", f"{uid}: nominated without a claim"

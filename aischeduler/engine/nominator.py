@@ -3,6 +3,8 @@
 Invariants:
 - A claim ends when its owner is placed or leaves the queue, or when it would not fit after all leaving pods are gone.
 - A claim never keeps room from a pod ahead of its owner: an attempt of that pod ignores the claim.
+- A waiting pod without claimed room shows no nominated node, whichever scheduler wrote it: the end of its attempt, or
+  what keeps it from being tried, clears it.
 """
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.recovery import end_quietly, judging_failed
 from aischeduler.engine.row_room import Checks
+from aischeduler.model.actions import Nominate
 from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_placement import all_fit_after_departures
 from aischeduler.state.claims import Claim, ClaimedRoom
@@ -40,6 +43,13 @@ def end_claim_of(cluster: Cluster, record: PodRecord, now: float) -> None:
     claim = cluster.claims.of(record.pod.uid)
     if claim is not None:
         end_claim(cluster, claim, now)
+
+
+def clear_nomination(cluster: Cluster, record: PodRecord) -> None:
+    """Clear the nominated node of a pod that waits without claimed room, and is not about to be tried."""
+    if (record.nominated or record.pod.nominated_node) and cluster.claims.room_of(record) is None:
+        cluster.say(record.home, Nominate(record.pod, "", record.home, record.decision))
+        record.nominated = ""
 
 
 def end_claims_on(cluster: Cluster, row: int, now: float) -> None:

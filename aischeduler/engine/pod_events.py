@@ -15,6 +15,7 @@ from aischeduler.engine.constraints import recheck_later
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.gangs import note_end
 from aischeduler.engine.lending import limits_freed
+from aischeduler.engine.nominator import clear_nomination
 from aischeduler.engine.pod_classes import classed
 from aischeduler.engine.pod_profiles import profiled, ruled, take_profile
 from aischeduler.engine.units import gang_touched, stop_waiting
@@ -89,6 +90,7 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
             queue.add(record, now)
         case _:
             assert_never(event.refusal)
+    clear_nomination(cluster, record)
     if event.refusal in REPORTED:
         record.message = f"binding to node {event.node} failed: {event.message}"
         told = ReportWaiting(record.pod, record.home, record.home, record.message, record.decision)
@@ -117,6 +119,7 @@ def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
     if gate:
         record.message = gate
         queue.gate(record)
+        clear_nomination(cluster, record)
     else:
         if record.unit is not None:
             record.message = ""

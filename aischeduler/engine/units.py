@@ -12,7 +12,7 @@ from typing import Final
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.gangs import count_overdue, gang_now, note_deadline, note_start, report
-from aischeduler.engine.nominator import end_claim_of
+from aischeduler.engine.nominator import clear_nomination, end_claim_of
 from aischeduler.engine.pod_counting import count_with_unit
 from aischeduler.engine.queueing_hints import offer_ends
 from aischeduler.engine.recovery import forming_failed
@@ -40,6 +40,9 @@ def form_some(cluster: Cluster) -> None:
             form(cluster, unit)
         except Exception as error:  # noqa: BLE001 - a bug costs one unit its turn, not those behind it
             forming_failed(cluster, unit, error)
+            for record in unit.members.values():
+                if record.state is PodState.GATED:
+                    clear_nomination(cluster, record)
             units.stale.pop(name, None)
             units.again.set(name, cluster.now + AGAIN_SECONDS)
 
@@ -181,6 +184,7 @@ def _gate(cluster: Cluster, unit: Unit, records: list[PodRecord], now: float) ->
             _take_out(cluster, record, now)
             record.visited = ()
             cluster.queues[record.home].gate(record)
+        clear_nomination(cluster, record)
         if record.message != unit.message:
             record.message = unit.message
             told = ReportWaiting(record.pod, record.home, record.home, unit.message, record.decision)
