@@ -206,7 +206,7 @@ def summaries(cluster: Cluster) -> dict[str, Amounts]:
             mine["capacity"].update(_bounded(node.capacity))
     _add_running(cluster, sums)
     for record in cluster.records.values():
-        if record.queue and record.state is not PodState.GATED:
+        if record.queue and not (record.state is PodState.GATED and (record.unit is None or record.pod.gates)):
             sums[record.queue]["pending"].update(record.pod.spec.request.taken)
         room = cluster.claims.room_of(record)
         if room is not None:

@@ -30,8 +30,9 @@ class PoolSummary(Struct, frozen=True):
     sum of all GPU resources. Every mapping has cpu, memory, ephemeral-storage, pods and GPU; others where not 0.
     used = own + shared + system: what unfinished pods on its nodes ask for, as home pods, as borrowers, and as pods of
     other schedulers. `borrowed` is what its own pods ask for on nodes of other pools; free = allocatable - used -
-    claims, never below 0; `pending` is what the pods in its queue ask for, with borrowers, without gated pods. The
-    switches show what is in force: none where the spec is refused, preemption only where the scheduler allows it.
+    claims, never below 0; `pending` is what the pods in its queue ask for, with borrowers, without those that have
+    scheduling gates. The switches show what is in force: none where the spec is refused, preemption only where the
+    scheduler allows it.
     `cards` are the GPUs of the nodes whose labels have a card type, the most first, then by type.
     """
 

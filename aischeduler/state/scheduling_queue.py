@@ -74,6 +74,8 @@ class PoolQueue:
         self._heads: SortedKeyList[QueuedClass, OrderKey] = SortedKeyList(key=_turn)
         self._usable = 0
         self._demand = DemandTable(nodes)
+        self._gathering: dict[bytes, tuple[PodSpec, int]] = {}
+        """Class -> its spec, and the number of its pods that wait until their unit is complete."""
         self._since: OrderedDict[str, float] = OrderedDict()
         self._counts: Counter[PodState] = Counter()
         self._named: dict[PodState, dict[str, PodRecord]] = {PodState.NOMINATED: {}, PodState.HELD: {}}
@@ -100,8 +102,9 @@ class PoolQueue:
         return Counter(kind for kind in kinds if kind is not None)
 
     def pending(self) -> tuple[tuple[PodSpec, int], ...]:
-        """Return the number of pods of each class, without gated pods."""
-        return tuple((alike.spec, alike.pending) for alike in self._classes.values() if alike.pending)
+        """Return the numbers of pods of one class each, without pods with scheduling gates."""
+        tried = tuple((alike.spec, alike.pending) for alike in self._classes.values() if alike.pending)
+        return (*tried, *self._gathering.values())
 
     def add(self, record: PodRecord, now: float) -> None:
         """Add a pod: it is in backoff until its backoff ends, else active."""
@@ -358,6 +361,7 @@ class PoolQueue:
         if state in self._named:
             self._name(self._named[state], record, sign)
         if state is PodState.GATED:
+            self._count_gathering(record, sign)
             return
         home = record.home == self.pool
         if not home:
@@ -384,6 +388,17 @@ class PoolQueue:
         if not alike.pending:
             self._demand.drop(alike.slot)
             del self._slots[alike.slot], self._classes[key]
+
+    def _count_gathering(self, record: PodRecord, sign: int) -> None:
+        """Count a gated pod if it has no scheduling gates, and so waits for the other pods of its unit."""
+        spec = record.pod.spec
+        if record.unit is None or record.pod.gates:
+            return
+        _, count = self._gathering.get(spec.key, (spec, 0))
+        if count + sign:
+            self._gathering[spec.key] = (spec, count + sign)
+        else:
+            del self._gathering[spec.key]
 
     def _name(self, named: dict[str, PodRecord], record: PodRecord, sign: int) -> None:
         if sign > 0:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.gang_objects import gang_labels
 from tests.stage.stage import Stage
 
 
@@ -31,6 +32,18 @@ def test_pending_is_the_requests_in_the_queue_without_gated_pods(stage: Stage) -
     stage.pod("gated", pool="a", cpu="64", gates=["example.com/quota"])
     stage.until(lambda: stage.status("a").get("pendingPods") == 2)
     stage.until(lambda: stage.amount("a", "pending") == "4")
+
+
+def test_pods_of_an_incomplete_gang_are_pending_without_those_that_are_gated(stage: Stage) -> None:
+    stage.node("a1", pool="a", cpu="1")
+    stage.pools("a", disableBorrowing=True)
+    labels = gang_labels("g", "4")
+    stage.pods("g-0", "g-1", pool="a", cpu="2", labels=labels)
+    stage.pod("gated", pool="a", cpu="64", labels=labels, gates=["example.com/quota"])
+    stage.until(lambda: stage.status("a").get("pendingPods") == 2)
+    stage.until(lambda: stage.amount("a", "pending") == "4")
+    stage.delete("Pod", "g-1")
+    stage.until(lambda: stage.status("a").get("pendingPods") == 1)
 
 
 def test_terminating_pods_count_until_they_are_gone(stage: Stage) -> None:
