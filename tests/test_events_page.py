@@ -20,6 +20,7 @@ from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.events import GangSeen
 from aischeduler.model.gang import Gang, GangKey, GangPhase, GangSource, GangStatus
 from aischeduler.model.names import MACHINE_GROUP_KEY as GROUP
+from aischeduler.model.pod import CRITICAL_PRIORITY
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
@@ -74,8 +75,13 @@ def played() -> Session:
         member(a_pod("high", priority=1), "g"),
         profile=replace(default_profile(), hold_unsupported=False),
     )
-    session.tell(GangSeen(a_gang("g", 2)))
+    half = [member(a_pod(f"half-{turn}", cpu="64", priority=CRITICAL_PRIORITY), "half") for turn in (0, 1)]
+    session.see(*half)
+    session.tell(GangSeen(a_gang("g", 2)), GangSeen(a_gang("half", 2)))
     session.decide(1)
+    session.see(replace(half[0], node_name="m"))
+    session.decide()
+    session.decide(61)
     return session
 
 

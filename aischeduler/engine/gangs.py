@@ -28,6 +28,8 @@ FINISH_SECONDS: Final = 60.0
 """How long a unit may have some pods on nodes before enough of them are."""
 ROLLED_BACK_AT_ONCE: Final = 16
 """The most units that one decision gives up."""
+WARNED_AT_MOST: Final = 10
+"""The most pods of a half gang that get a warning."""
 
 
 def note_start(cluster: Cluster, unit: Unit, members: UnitMembers, placed: list[PodRecord]) -> UnitMembers:
@@ -119,12 +121,26 @@ def roll_back_some(cluster: Cluster, actions: list[Action]) -> None:
     for name in units.unfinished.pop_due(cluster.now, ROLLED_BACK_AT_ONCE):
         unit = units.by_name[name]
         placed = sorted((one for one in unit.members.values() if one.counted is not None), key=lambda one: one.pod.uid)
-        if unit.started or not placed or not cluster.profile.preemption:
+        if unit.started or not placed:
             continue
         units.unfinished.set(name, cluster.now + FINISH_SECONDS)
         staying = [record for record in placed if not cluster.leaving(record.pod.uid)]
-        if staying:
+        if not cluster.profile.preemption:
+            _warn_of_half(cluster, unit, staying, "Preemption is switched off")
+        elif staying and not any(cluster.may_go(record) for record in staying):
+            _warn_of_half(cluster, unit, staying, "None of them may be evicted")
+        elif staying:
             _roll_back(cluster, unit, staying, actions)
+
+
+def _warn_of_half(cluster: Cluster, unit: Unit, staying: list[PodRecord], why: str) -> None:
+    """Warn once of a unit that is not whole and keeps its room, at its first pods on nodes."""
+    least = unit.gang.min_member if unit.gang is not None else len(unit.members)
+    count = f"{len(staying)} of the {least} pods that start together of the gang {unit.name} are on nodes"
+    text = f"{count}, and the others did not start. {why}: they stay and keep their room."
+    for record in staying[:WARNED_AT_MOST]:
+        if cluster.warned(f"{record.pod.uid}/{EventReason.GANG_NOT_WHOLE}", text):
+            cluster.say(record.home, pod_warning(record.pod, EventReason.GANG_NOT_WHOLE, text))
 
 
 def _roll_back(cluster: Cluster, unit: Unit, staying: list[PodRecord], actions: list[Action]) -> None:

@@ -209,9 +209,7 @@ def _status() -> Schema:
         ),
         nodes=integer("Nodes that belong to the pool."),
         pods=integer("Unfinished pods on the pool's nodes, terminating ones included."),
-        pendingPods=integer(
-            "Pods that wait in the pool's queue, with borrowers, without pods with scheduling gates."
-        ),
+        pendingPods=integer("Pods that wait in the pool's queue, with borrowers, without pods with scheduling gates."),
         preemption=_in_force("evict others on its nodes"),
         borrowing=_in_force("run on idle nodes of other pools"),
         sharing=_in_force("lend its idle nodes"),

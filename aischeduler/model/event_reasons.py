@@ -24,6 +24,7 @@ class EventReason(StrEnum):
     UNREADABLE = "Unreadable"
     GANG_PODS_DIFFER = "GangPodsDiffer"
     SEVERAL_GANGS = "SeveralGangs"
+    GANG_NOT_WHOLE = "GangNotWhole"
 
     @property
     def type(self) -> str:

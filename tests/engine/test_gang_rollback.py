@@ -3,14 +3,17 @@
 import pytest
 
 from aischeduler.engine.freshness import FRESH_SECONDS
-from aischeduler.model.actions import Bind, Evict, Refresh
+from aischeduler.engine.gangs import WARNED_AT_MOST
+from aischeduler.engine.profile import Profile, default_profile
+from aischeduler.model.actions import Bind, Evict, Refresh, Warn
 from aischeduler.model.events import BindRefusal, BindRefused, GangSeen, PodGone, Refreshed
 from aischeduler.model.gang import GangPhase
+from aischeduler.model.pod import CRITICAL_PRIORITY
 from aischeduler.plugins.gangs import Gangs
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.engine.session import Session, binds, evictions, fail_once
+from tests.engine.session import Session, binds, evictions, fail_once, warnings
 from tests.engine.test_gangs import nodes, shown
-from tests.gangs import a_gang, gang_statuses, member, members
+from tests.gangs import a_gang, a_key, gang_statuses, member, members
 
 RETRIED_SECONDS = 300
 """After this time the Binding of a pod is tried again that the API server rejected."""
@@ -172,3 +175,47 @@ def test_half_gang_in_two_pools_is_given_up_although_one_view_is_stale_when_the_
     evicted = rolled_back_while_refreshes_take({"a": 1.5, "b": 3.0})
     assert evicted.keys() == {"g-a", "g-b"}
     assert max(evicted.values()) < 60 + 3.0 + 1.5 + 0.3
+
+
+def half_of_a_gang(profile: Profile, *, priority: int = 0) -> Session:
+    """Return a session in which one pod of two is on a node, and the Binding of the other was rejected for good."""
+    pods = members("g", 2, priority=priority)
+    session = Session(*nodes(2), *pods, profile=profile)
+    session.tell(GangSeen(a_gang("g", 2)))
+    session.decide()
+    refuse(session, "g-1")
+    shown(session, pods[0])
+    session.decide()
+    return session
+
+
+HALF = f"1 of the 2 pods that start together of the gang {a_key('g')} are on nodes, and the others did not start."
+
+
+@pytest.mark.parametrize(
+    ("preemption", "priority", "why"),
+    [
+        (False, 0, "Preemption is switched off"),
+        (True, CRITICAL_PRIORITY, "None of them may be evicted"),
+    ],
+)
+def test_half_gang_that_may_not_be_given_up_keeps_its_room_with_a_warning_said_once(
+    *, preemption: bool, priority: int, why: str
+) -> None:
+    session = half_of_a_gang(default_profile(preemption=preemption), priority=priority)
+    warned = [one for one in session.decide(seconds=61) if isinstance(one, Warn)]
+    assert [(one.about.name, one.reason) for one in warned] == [("g-0", "GangNotWhole")]
+    assert warned[0].message == f"{HALF} {why}: they stay and keep their room."
+    assert warnings(session.decide(seconds=200)) == []
+    assert evictions(session.said) == {}
+
+
+def test_warning_about_a_large_half_gang_is_said_at_a_few_of_its_pods() -> None:
+    pods = members("g", 40)
+    session = Session(a_node("n", cpu="80", memory="640Gi"), *pods, profile=default_profile(preemption=False))
+    session.tell(GangSeen(a_gang("g", 40)))
+    session.decide()
+    refuse(session, "g-1")
+    shown(session, pods[0], *pods[2:])
+    session.decide()
+    assert 1 <= len(warnings(session.decide(seconds=61))) <= WARNED_AT_MOST
