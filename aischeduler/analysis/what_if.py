@@ -25,7 +25,7 @@ from aischeduler.policies.unit_placement import NotPlaced, place_unit
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.pod_records import PodRecord
 from aischeduler.state.running_pods import NONE_TO_SPARE, Slots
-from aischeduler.state.what_if import Clearing, Trial
+from aischeduler.state.what_if import Clearing
 
 
 class Question(Struct, frozen=True):
@@ -85,11 +85,15 @@ class Question(Struct, frozen=True):
 
     @contextmanager
     def beside(self, pool: str) -> Iterator[tuple[int, PodRecord]]:
-        """Place the pods of a unit that fit in a pool; yield how many, and the next pod. A single pod is the next."""
+        """Place the pods of a unit that fit in a pool; yield how many, and the next pod. A single pod is the next.
+
+        The claim of the pod, or of the unit, does not count meanwhile.
+        """
         cluster, unit = self.cluster, self.record.leads
-        found = place_unit(cluster.unit_request(unit, pool), cluster.runner, self.rows_of(pool)) if unit else None
-        fits, short = (found.pods, found.short) if isinstance(found, NotPlaced) else ((), 0)
-        with Trial(cluster.nodes) as trial:
+        own = cluster.claims.of(self.record.pod.uid)
+        with without(cluster, (own,) if own is not None else ()) as trial:
+            found = place_unit(cluster.unit_request(unit, pool), cluster.runner, self.rows_of(pool)) if unit else None
+            fits, short = (found.pods, found.short) if isinstance(found, NotPlaced) else ((), 0)
             for one in fits:
                 trial.place(one)
             yield len(fits), unit.pods[short] if unit else self.record

@@ -224,8 +224,9 @@ def counts_faults(cluster: Cluster) -> Faults:
     """Check the counts of pods by selector."""
     counts = cluster.nodes.pod_counts
     for count in counts.all():
-        rows = recount.counted_rows(cluster, count.by)
+        rows, claimed = recount.counted_rows(cluster, count.by), recount.claimed_rows(cluster, count.by)
         yield from unequal(f"{count.by}", ("I2", "counts the pods by row as", count.rows, rows))
+        yield from unequal(f"{count.by}", ("I2", "counts the owners of claims by row as", count.claimed, claimed))
         yield from unequal(f"{count.by}", ("I2", "has domains", recount.domains(cluster, count), True))
     users = {count.by: (count.users, dict(count.specs)) for count in counts.all()}
     yield from unequal("counts", ("I2", "the users are", users, recount.interests(cluster)))

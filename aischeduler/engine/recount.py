@@ -101,6 +101,12 @@ def counted_rows(cluster: Cluster, by: Counted) -> dict[int, int]:
     return dict(Counter(row for pod, row in pods if is_counted(by, pod, cluster.namespaces)))
 
 
+def claimed_rows(cluster: Cluster, by: Counted) -> dict[int, int]:
+    """Return by row how many owners of claims there count by this."""
+    rooms = [room for claim in cluster.claims.all() for room in claim.rooms]
+    return dict(Counter(room.row for room in rooms if is_counted(by, room.record.pod, cluster.namespaces)))
+
+
 def domains(cluster: Cluster, count: PodCount) -> bool:
     """Return whether the domains of a count have the pods of their rows; those of a smaller table are not read."""
     for kept in count.domains():

@@ -29,6 +29,7 @@ from aischeduler.state.pod_records import Unit
 from aischeduler.state.pool_table import PoolTable
 from aischeduler.state.requests import requested
 from aischeduler.state.scheduling_queue import PoolQueue
+from aischeduler.state.what_if import Trial
 
 PLENTIFUL: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
 """The resources that every node has; all others are scarce."""
@@ -145,9 +146,11 @@ def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> M
         if wanted.all():
             return wanted
     for unit in units:
-        if not evicts or _fits_now(context, unit, lender):
-            for record in unit.together:
-                wanted |= could(record.pod.spec, rows)
+        own = context.claims.of(unit.lead.pod.uid) if unit.lead is not None else None
+        with Trial(nodes, own.assigned if own is not None else ()):  # a unit moves out of the room that it claims
+            if not evicts or _fits_now(context, unit, lender):
+                for record in unit.together:
+                    wanted |= could(record.pod.spec, rows)
     return wanted
 
 

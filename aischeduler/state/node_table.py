@@ -166,8 +166,10 @@ class NodeTable:
         rows = [one.row for one in pods]
         self.trial_rows += rows
         self._sum(pods[0].spec, rows, sign)
-        for one in pods if self.pod_counts.used or pods[0].allocation is not NO_ALLOCATION else ():
-            self._share(one, sign, noted=False)
+        counting = self.pod_counts.used
+        for one in pods:
+            if counting or one.allocation is not NO_ALLOCATION:
+                self._share(one, sign, tentative=True)
 
     def take(self, allocation: Allocation, row: int) -> None:
         """Take from a row what a pod has for itself there; the change log does not note it."""
@@ -307,16 +309,16 @@ class NodeTable:
         self._sum_one(one.spec, one.row, sign)
         self.touch(one.row)
         if self.pod_counts.used or one.allocation is not NO_ALLOCATION:
-            self._share(one, sign, noted=True)
+            self._share(one, sign, tentative=False)
             self.storage.version += one.allocation.volumes is not None
 
-    def _share(self, one: AssignedPod, sign: int, *, noted: bool) -> None:
+    def _share(self, one: AssignedPod, sign: int, *, tentative: bool) -> None:
         """Count (1) a pod by selectors and take its allocation, or undo that (-1)."""
         if sign > 0:
-            self.pod_counts.add(one.pod, one.row, claims=one.claims, noted=noted)
+            self.pod_counts.add(one.pod, one.row, claims=one.claims, tentative=tentative)
             self.take(one.allocation, one.row)
         else:
-            self.pod_counts.remove(one.pod, noted=noted)
+            self.pod_counts.remove(one.pod, one.row, claims=one.claims, tentative=tentative)
             self.free(one.allocation, one.row)
 
     def _counted(self, spec: PodSpec) -> Wanted:

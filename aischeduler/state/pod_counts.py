@@ -2,6 +2,7 @@
 
 Invariants:
 - What a known pod is interested in is counted. Pods on rows and, apart from them, owners of claims count.
+- A pod may count several times by one thing, with its claim and in trials: each `remove` undoes one `add`.
 - A trial changes the counts, and those by domain, and puts them back. Its changes are not noted.
 - While `apart` is set, the pods of each row that a search for victims has removed count as gone for that row alone.
 """
@@ -32,6 +33,8 @@ from aischeduler.state.label_index import NUMBERS_MAX, LabelIndex, Mask, Rows
 from aischeduler.state.pods_by_label import OnRow, PodsByLabel
 
 Gone = npt.NDArray[np.int64]
+Place = tuple[int, bool]
+"""A row, and whether the pod owns a claim there instead of being there."""
 
 
 class PodCount:
@@ -50,7 +53,8 @@ class PodCount:
         """How many known pods are interested in it."""
         self._domains: dict[str, DomainCounts] = {}
         self._followed: WeakSet[DomainCounts] | None = None
-        self._members: dict[str, tuple[int, bool]] = {}
+        self._members: dict[str, tuple[Place, ...]] = {}
+        """Uid of a pod -> where it counts."""
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._members
@@ -84,20 +88,22 @@ class PodCount:
         """Return the pods by domain as they are kept, in no order; some may be of older labels."""
         return [*self._domains.values(), *(self._followed or ())]
 
-    def add(self, pod: Pod, row: int, *, claims: bool) -> bool:
-        """Count a pod on a row; return whether it did not count yet."""
-        if pod.uid in self._members:
-            return False
-        self._members[pod.uid] = (row, claims)
+    def add(self, uid: str, row: int, *, claims: bool) -> None:
+        """Count a pod on a row."""
+        self._members[uid] = (*self._members.get(uid, ()), (row, claims))
         self._change(row, 1, claims=claims)
-        return True
 
-    def remove(self, uid: str) -> bool:
-        """Stop counting a pod; return whether it counted."""
-        member = self._members.pop(uid, None)
-        if member is None:
+    def remove(self, uid: str, row: int, *, claims: bool) -> bool:
+        """Undo `add`; return whether the pod counted there."""
+        places = [*self._members.get(uid, ())]
+        if (row, claims) not in places:
             return False
-        self._change(member[0], -1, claims=member[1])
+        places.remove((row, claims))
+        if places:
+            self._members[uid] = tuple(places)
+        else:
+            del self._members[uid]
+        self._change(row, -1, claims=claims)
         return True
 
     def is_on(self, rows: Collection[int]) -> bool:
@@ -108,10 +114,12 @@ class PodCount:
         """Return this count with exactly these pods on these rows."""
         new = PodCount(self.by)
         new.specs, new.users = self.specs, self.users
-        new._members = {uid: at for uid, at in self._members.items() if at[0] not in rows}
-        new._members.update((pod.uid, (row, claims)) for pod, row, claims in pods)
-        for row, claims in new._members.values():
-            (new.claimed if claims else new.rows)[row] += 1
+        for uid, places in self._members.items():
+            for row, claims in places:
+                if row not in rows:
+                    new.add(uid, row, claims=claims)
+        for pod, row, claims in pods:
+            new.add(pod.uid, row, claims=claims)
         return new
 
     def _change(self, row: int, by: int, *, claims: bool) -> None:
@@ -224,26 +232,34 @@ class PodCounts:
         if not self._counts:
             self._by_label.forget()  # pods that come while nothing is counted are not told
 
-    def add(self, pod: Pod, row: int, *, claims: bool = False, noted: bool = True) -> bool:
-        """Count a pod that came to a row; return whether it counts anywhere."""
-        self._by_label.add(pod, row, claims=claims)
+    def add(self, pod: Pod, row: int, *, claims: bool = False, tentative: bool = False) -> None:
+        """Count a pod that came to a row, `tentative` in a trial."""
         counts = [one for one in self._candidates(pod) if is_counted(one.by, pod, self.namespaces)]
-        return self._note([one for one in counts if one.add(pod, row, claims=claims)], noted=noted)
+        for one in counts:
+            one.add(pod.uid, row, claims=claims)
+        if not tentative:
+            self._by_label.add(pod, row, claims=claims)
+            self._note(counts)
 
-    def remove(self, pod: Pod, *, noted: bool = True) -> bool:
-        """Stop counting a pod that left its row; return whether it counted."""
-        self._by_label.remove(pod)
-        return self._note([one for one in self._candidates(pod) if one.remove(pod.uid)], noted=noted)
+    def remove(self, pod: Pod, row: int, *, claims: bool = False, tentative: bool = False) -> None:
+        """Undo `add`."""
+        counts = [one for one in self._candidates(pod) if one.remove(pod.uid, row, claims=claims)]
+        if not tentative:
+            self._by_label.remove(pod, row, claims=claims)
+            self._note(counts)
 
     def change(self, before: Pod, after: Pod, row: int, *, claims: bool) -> bool:
         """Count a pod that stays on its row as it is now; return whether it counts elsewhere than before."""
-        self._by_label.remove(before)
+        self._by_label.remove(before, row, claims=claims)
         self._by_label.add(after, row, claims=claims)
         old = {id(one): one for one in self._candidates(before) if before.uid in one}
         new = {id(one): one for one in self._candidates(after) if is_counted(one.by, after, self.namespaces)}
-        left = [one for key, one in old.items() if key not in new and one.remove(before.uid)]
-        come = [one for key, one in new.items() if key not in old and one.add(after, row, claims=claims)]
-        return self._note([*left, *come], noted=True)
+        left = [one for key, one in old.items() if key not in new and one.remove(before.uid, row, claims=claims)]
+        come = [one for key, one in new.items() if key not in old]
+        for one in come:
+            one.add(after.uid, row, claims=claims)
+        self._note([*left, *come])
+        return bool(left or come)
 
     def recount(self) -> None:
         """Count all pods anew."""
@@ -300,11 +316,9 @@ class PodCounts:
             if term in self._counts:
                 yield self._counts[term]
 
-    def _note(self, counts: list[PodCount], *, noted: bool) -> bool:
-        if noted:
-            for count in counts:
-                self._note_changed(count.by)
-        return bool(counts)
+    def _note(self, counts: list[PodCount]) -> None:
+        for count in counts:
+            self._note_changed(count.by)
 
     def _note_changed(self, by: Counted) -> None:
         if not isinstance(by, CarriedTerm) or by.kind is CarriedKind.ANTI_AFFINITY:
@@ -332,7 +346,7 @@ class PodCounts:
                 self._index.put(namespace, selector, count)
         for pod, row, claims in self._may_count(by):
             if is_counted(by, pod, self.namespaces):
-                count.add(pod, row, claims=claims)
+                count.add(pod.uid, row, claims=claims)
         self._begins = False
         return count
 

@@ -13,23 +13,23 @@ OnRow = tuple[Pod, int, bool]
 
 
 class PodsByLabel:
-    """Namespace, key and value -> the pods on rows by uid, for the keys that were learned."""
+    """Namespace, key and value -> the pods by uid and by where they are, for the keys that were learned."""
 
     def __init__(self) -> None:
         self._keys: dict[str, None] = {}
-        self._pods: Groups[tuple[str, str, str], str, OnRow] = Groups()
+        self._pods: Groups[tuple[str, str, str], tuple[str, int, bool], OnRow] = Groups()
 
     def add(self, pod: Pod, row: int, *, claims: bool) -> None:
         """Add a pod that came to a row."""
         for key in self._keys:
             self._add(key, (pod, row, claims))
 
-    def remove(self, pod: Pod) -> None:
-        """Remove a pod that left its row."""
+    def remove(self, pod: Pod, row: int, *, claims: bool) -> None:
+        """Remove a pod that left its row, or whose claim there ended."""
         for key in self._keys:
             value = pod.labels.get(key)
             if value is not None:
-                self._pods.drop((pod.namespace, key, value), pod.uid)
+                self._pods.drop((pod.namespace, key, value), (pod.uid, row, claims))
 
     def learn(self, key: str, pods: Iterable[OnRow]) -> None:
         """Keep pods by this label from now on; `pods` are all on rows now. Nothing changes for a known key."""
@@ -48,7 +48,7 @@ class PodsByLabel:
         self._pods.clear()
 
     def _add(self, key: str, one: OnRow) -> None:
-        pod = one[0]
+        pod, row, claims = one
         value = pod.labels.get(key)
         if value is not None:
-            self._pods.setdefault((pod.namespace, key, value), {}).setdefault(pod.uid, one)
+            self._pods.put((pod.namespace, key, value), (pod.uid, row, claims), one)
