@@ -9,6 +9,7 @@ from aischeduler.model.proposal import NoLender
 from aischeduler.policies.preemption import EvictionCosts, Loss, NoCandidate
 from aischeduler.policies.preemption_bounds import EvictionCostBounds
 from aischeduler.policies.unit_preemption import UnitCandidate
+from aischeduler.state.kept import Kept
 from aischeduler.state.label_index import Rows
 
 COSTS_MAX: Final = 64
@@ -27,20 +28,8 @@ class KnownCosts(Struct, frozen=True):
     tentative: tuple[int, ...]
 
 
-class KnownUnitSearch(Struct, frozen=True):
-    """What a search for a unit found on `rows`, and what it `read` of the unit and of the cluster.
-
-    The victims are those of a time, because pods lose more work the longer they run; no victims were found at any time.
-    """
-
-    read: tuple[object, ...]
-    rows: Rows
-    at: Loss | None
-    found: UnitCandidate | NoCandidate
-
-
 class Searches:
-    """The number of full searches `made`, and kept results with the versions of what they read.
+    """The number of full searches `made`, and kept results.
 
     Dropping a result costs one more search and changes no decision.
     """
@@ -49,11 +38,14 @@ class Searches:
         self.made = 0
         self.bounds = EvictionCostBounds()
         """The lower bounds of eviction costs by row."""
-        self.victims: LRUCache[tuple[str, bytes], tuple[tuple[int, ...], int, NoCandidate]] = LRUCache(SEARCHES_MAX)
-        """Pool and class -> versions, the highest priority without a candidate, and why there is none."""
+        self.victims: LRUCache[tuple[str, bytes], tuple[int, Kept[NoCandidate]]] = LRUCache(SEARCHES_MAX)
+        """Pool and class -> the highest priority without a candidate, and why there is none."""
         self.costs: LRUCache[tuple[str, bytes, int], KnownCosts] = LRUCache(COSTS_MAX)
         """Pool, class and priority -> the cost of eviction on each row of the pool for such a pod."""
-        self.units: LRUCache[str, KnownUnitSearch] = LRUCache(COSTS_MAX)
-        """Unit of several pods -> its last search."""
-        self.lenders: LRUCache[tuple[bytes, tuple[str, ...]], tuple[tuple[int, ...], NoLender]] = LRUCache(SEARCHES_MAX)
-        """Class and visited pools, the home first -> versions, and why no pool lends."""
+        self.units: LRUCache[str, tuple[Rows, Loss | None, Kept[UnitCandidate | NoCandidate]]] = LRUCache(COSTS_MAX)
+        """Unit of several pods -> the rows that were searched, when, and what was found.
+
+        Victims are those of a time, because pods lose more work the longer they run; none are found at any time.
+        """
+        self.lenders: LRUCache[tuple[bytes, tuple[str, ...]], Kept[NoLender]] = LRUCache(SEARCHES_MAX)
+        """Class and visited pools, the home first -> why no pool lends."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.nominator import without
-from aischeduler.engine.search_cache import KnownCosts, KnownUnitSearch
+from aischeduler.engine.search_cache import KnownCosts
 from aischeduler.model.proposal import Lender, NoLender
 from aischeduler.policies.borrowing import choose_lender
 from aischeduler.policies.preemption import (
@@ -27,6 +27,7 @@ from aischeduler.policies.preemption import (
 from aischeduler.policies.preemption_bounds import BoundedSearch
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
 from aischeduler.state.claims import Claim
+from aischeduler.state.kept import Kept
 from aischeduler.state.label_index import Rows
 from aischeduler.state.pod_records import PodRecord
 
@@ -46,8 +47,8 @@ def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[
             return choose_victims(preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
     key, versions = (record.home, spec.key), (*cluster.nodes.version_for(spec), cluster.running.version)
     known, keeps = cluster.searches.victims.get(key), not claims and not cluster.nodes.tentative
-    if keeps and known is not None and known[0] == versions and priority <= known[1]:
-        return known[2]
+    if keeps and known is not None and known[1].made_from == versions and priority <= known[0]:
+        return known[1].value
     with without(cluster, claims):
         chosen = _found_again(cluster, record, rows) or _found_by_bounds(cluster, record, rows)
         if chosen is not None:
@@ -58,7 +59,7 @@ def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[
         if isinstance(found, Candidate):
             cluster.searches.costs[record.home, spec.key, priority] = _standing(cluster, candidates.costs)
     if keeps and not isinstance(found, Candidate):
-        cluster.searches.victims[key] = (versions, priority, found)
+        cluster.searches.victims[key] = priority, Kept(versions, found)
     return found
 
 
@@ -72,14 +73,16 @@ def find_unit_victims(
     state = (versions, unit.pods, unit.required, unit.priority, unit.gang)
     known, keeps = cluster.searches.units.get(unit.name), not claims and not cluster.nodes.tentative
     request = cluster.unit_request(unit, record.home)
-    if keeps and known is not None and known.rows is rows and known.read == state and known.at in (None, request.loss):
-        return known.found
+    if keeps and known is not None:
+        searched, at, kept = known
+        if searched is rows and kept.made_from == state and at in (None, request.loss):
+            return kept.value
     cluster.searches.made += 1
     with without(cluster, claims):
         found = choose_unit_victims(request, cluster.runner, cluster.running, rows, cluster.budgets)
     if keeps:
         at = None if isinstance(found, NoCandidate) else request.loss
-        cluster.searches.units[unit.name] = KnownUnitSearch(state, rows, at, found)
+        cluster.searches.units[unit.name] = rows, at, Kept(state, found)
     return found
 
 
@@ -141,10 +144,10 @@ def find_lender(cluster: Cluster, record: PodRecord, visited: tuple[str, ...]) -
     key = (record.pod.spec.key, visited)
     versions = (*_seen(cluster, record), cluster.pools.version, cluster.loans.version)
     known, keeps = cluster.searches.lenders.get(key), not cluster.nodes.tentative and record.leads is None
-    if keeps and known is not None and known[0] == versions:
-        return known[1]
+    if keeps and known is not None and known.made_from == versions:
+        return known.value
     cluster.searches.made += 1
     found = choose_lender(cluster.borrowing, record.home, cluster.request_of(record, record.home), visited)
     if keeps and isinstance(found, NoLender) and not found.blocked:
-        cluster.searches.lenders[key] = (versions, found)
+        cluster.searches.lenders[key] = Kept(versions, found)
     return found

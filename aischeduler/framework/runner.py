@@ -31,6 +31,7 @@ from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.class_views import INFEASIBLE, NO_ROWS, Classes, ClassView
 from aischeduler.state.counted_pods import Counted, Interest
 from aischeduler.state.diagnosis import Diagnosis
+from aischeduler.state.kept import Kept
 from aischeduler.state.label_index import Mask, Rows, all_hold
 from aischeduler.state.node_table import NODES_MAX, Column, NodeTable
 from aischeduler.state.requests import requested
@@ -222,11 +223,11 @@ class Runner:
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
         if view.static_version != nodes.static_version:
             view, _ = self._view(ask)
-        version = nodes.version_for(ask.spec)
-        if view.refusal is None or view.refusal[0] != version or view.refusal[1] is not rows:
+        versions = nodes.version_for(ask.spec)
+        if view.refusal is None or view.refusal[1].made_from != versions or view.refusal[0] is not rows:
             filters = self._live_filters if view.static.take(rows).all() else self.plugins.filters
-            view.refusal = (version, rows, self.refusals(ask.spec, rows, filters))
-        return view.refusal[2]
+            view.refusal = rows, Kept(versions, self.refusals(ask.spec, rows, filters))
+        return view.refusal[1].value
 
     def refusals(self, spec: PodSpec, rows: Rows, filters: tuple[Filter, ...] | None = None) -> Diagnosis:
         """Do what `diagnose` does without keeping the result, for trials; without `filters`, all are asked."""

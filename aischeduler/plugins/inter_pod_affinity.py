@@ -19,6 +19,7 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.pod_affinity import CarriedKind, PodAffinityTerm
 from aischeduler.state.counted_pods import Counted, SelectedByTerms, selected_by
 from aischeduler.state.domain_counts import DomainCounts, Numbers
+from aischeduler.state.kept import Part, Versions, reading
 from aischeduler.state.label_index import Mask, Rows, all_hold
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_counts import PodCounts
@@ -32,7 +33,8 @@ SCALES_MAX: Final = 64
 HARD_WEIGHT: Final = 1
 """The default of hardPodAffinityWeight: what a required affinity of a pod on a node adds to a score."""
 
-Version = tuple[int, int, int]
+READ: Final = reading(Part.COUNTED, Part.LABELS)
+"""What grows where counts, labels or rows come or go, so that other domains may matter."""
 
 
 class InterPodAffinity:
@@ -69,7 +71,7 @@ class InterPodAffinity:
 
     def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
         """Return the domains that matter; those of the last call as long as they are the same."""
-        if isinstance(before, AffinityState) and before.version == _version(nodes):
+        if isinstance(before, AffinityState) and before.made_from == READ(nodes):
             return before
         return AffinityState(spec, nodes)
 
@@ -82,16 +84,16 @@ class InterPodAffinity:
 
     def prescore(self, ask: PlacementRequest, nodes: NodeTable, before: PreScoreState | None) -> PreScoreState:
         """Return the domains that score, with their weights; those of the last call as long as they are the same."""
-        if isinstance(before, AffinityScores) and before.version == _version(nodes):
+        versions = READ(nodes)  # before labels are read
+        if isinstance(before, AffinityScores) and before.made_from == versions:
             return before
         counts, labels, own = nodes.pod_counts, nodes.labels, ask.spec.pod_affinity.preferred
-        version = _version(nodes)  # before labels are read
         weighted = [(weight, counts.of(selected_by(term)).by_domain(term.topology_key, labels)) for weight, term in own]
         for one in counts.terms.selecting(ask.spec) if own or not self._ignores_preferences else ():
             weight = one.weight * (self._hard_weight if one.kind is CarriedKind.AFFINITY else 1)
             if one.kind is not CarriedKind.ANTI_AFFINITY and weight:
                 weighted.append((weight, counts.of(one).by_domain(one.term.topology_key, labels)))
-        return AffinityScores(weighted, version)
+        return AffinityScores(weighted, versions)
 
 
 class AffinityState:
@@ -99,7 +101,7 @@ class AffinityState:
 
     def __init__(self, spec: PodSpec, nodes: NodeTable) -> None:
         counts, labels, own = nodes.pod_counts, nodes.labels, spec.pod_affinity
-        self.version = _version(nodes)
+        self.made_from = READ(nodes)
         self._near: list[DomainCounts] = []
         self._may_be_first = False
         if own.required:
@@ -189,9 +191,9 @@ class AffinityState:
 class AffinityScores:
     """The weights of domains for one class."""
 
-    def __init__(self, weighted: list[tuple[int, DomainCounts]], version: Version) -> None:
+    def __init__(self, weighted: list[tuple[int, DomainCounts]], made_from: Versions) -> None:
         self._weighted = weighted
-        self.version = version
+        self.made_from = made_from
 
     def score(self, at: NodeView) -> Scores:
         """Return 100 for the rows with the largest sum of weights, 0 for those with the smallest."""
@@ -257,8 +259,3 @@ def _gone(by: Counted, at: NodeView, domains: DomainCounts) -> Numbers | int:
     if apart is None or by not in apart:
         return 0
     return np.where(at.pick(domains.of_row) >= 0, at.pick(apart[by]), 0)
-
-
-def _version(nodes: NodeTable) -> Version:
-    """Return what grows where counts, labels or rows come or go, so that other domains may matter."""
-    return nodes.pod_counts.begun, nodes.labels.version, nodes.width

@@ -3,27 +3,32 @@
 Invariant: the numbers of pods are those of now, trials included; what depends on nodes and pools is kept by version.
 """
 
+from typing import Final
+
 from aischeduler.framework.node_view import NodeView
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.plugins.node_affinity import NodeAffinity
 from aischeduler.plugins.taint_toleration import TaintToleration
 from aischeduler.state.domain_counts import DomainCounts
+from aischeduler.state.kept import Part, reading
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_counts import PodCount
 
+READ: Final = reading(Part.UNLABELLED, Part.LABELS, Part.POOLS)
+
 
 class KeptCounts:
-    """The counts by domain of some constraints, and the versions of the nodes and pools with which they were made."""
+    """The counts by domain of some constraints, and the numbers of what they were made from."""
 
     def __init__(self, nodes: NodeTable) -> None:
-        self._versions = _versions(nodes)
+        self._made_from = READ(nodes)
         self._counts: list[PodCount] = []
 
     def is_of(self, nodes: NodeTable) -> bool:
         """Return whether what is kept still holds: nodes and pools are as they were, and no count began anew."""
-        return self._versions == _versions(nodes) and all(nodes.pod_counts.of(one.by) is one for one in self._counts)
+        return self._made_from == READ(nodes) and all(nodes.pod_counts.of(one.by) is one for one in self._counts)
 
     def follow(
         self, one: TopologySpreadConstraint, of_row: Rows, nodes: NodeTable, counted: Mask | None
@@ -57,7 +62,3 @@ def counted_rows(
             counted = counted & tolerated
         found.append(counted)
     return found
-
-
-def _versions(nodes: NodeTable) -> tuple[int, ...]:
-    return *nodes.domains_version, nodes.pool_version, nodes.width

@@ -15,6 +15,7 @@ from aischeduler.model.storage_objects import StorageClass
 from aischeduler.model.volumes import PodVolumes, Volume, VolumeChoice, VolumeClaim
 from aischeduler.state.class_volumes import NONE, ClassVolumes, Numbers, affinity_of
 from aischeduler.state.counted_pods import Counted
+from aischeduler.state.kept import Part, Versions, reading
 from aischeduler.state.label_index import Mask, term_mask
 from aischeduler.state.node_table import NodeTable
 
@@ -24,6 +25,7 @@ NO_SPACE: Final = "node(s) did not have enough free storage"
 VOLUME_SECONDS: Final = 600
 """The default of bindTimeoutSeconds."""
 VOLUME_GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+READ: Final = reading(Part.STORAGE, Part.CHOICES, Part.UNLABELLED, Part.LABELS)
 
 
 class VolumeBinding:
@@ -46,8 +48,8 @@ class VolumeBinding:
 
     def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
         """Return the rows on which each volume can be used."""
-        versions = (nodes.storage.version, *nodes.domains_version, nodes.width)
-        if isinstance(before, BindingState) and before.versions == versions:
+        versions = READ(nodes)
+        if isinstance(before, BindingState) and before.made_from == versions:
             return before
         assert spec.volumes is not None, "the pod has volumes"
         return BindingState(spec.volumes, nodes, versions)
@@ -81,8 +83,8 @@ class _Match:
 class BindingState:
     """The rows that refuse a class of pods, by reason, and what each claim would get."""
 
-    def __init__(self, volumes: PodVolumes, nodes: NodeTable, versions: tuple[int, ...]) -> None:
-        self.versions = versions
+    def __init__(self, volumes: PodVolumes, nodes: NodeTable, made_from: Versions) -> None:
+        self.made_from = made_from
         self._nodes, self._storage = nodes, nodes.storage
         every = np.zeros(nodes.width, dtype=np.bool_)
         self._refused = dict.fromkeys((NODE_CONFLICT, NO_VOLUME, NO_SPACE, VOLUME_GONE), every)

@@ -13,6 +13,7 @@ from aischeduler.framework.plugin import PreFilterState
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.volumes import ONE_POD, Disk, DiskKind, PodVolumes, VolumeClaimKey
 from aischeduler.state.counted_pods import Counted
+from aischeduler.state.kept import Part, Versions, reading
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
 
@@ -22,6 +23,7 @@ CLAIM_IN_USE: Final = (
 )
 KINDS: Final = frozenset((DiskKind.GCE_PD, DiskKind.EBS, DiskKind.ISCSI, DiskKind.RBD))
 """The disks that only one pod of a node uses, but for reading."""
+READ: Final = reading(Part.STORAGE)
 
 
 class VolumeRestrictions:
@@ -40,18 +42,18 @@ class VolumeRestrictions:
 
     def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
         """Return the volumes that must not be used twice; their use is read when rows are asked for."""
-        version = nodes.storage.version
-        if isinstance(before, RestrictionsState) and before.version == version:
+        versions = READ(nodes)
+        if isinstance(before, RestrictionsState) and before.made_from == versions:
             return before
         assert spec.volumes is not None, "the pod has volumes"
-        return RestrictionsState(spec.volumes, nodes, version)
+        return RestrictionsState(spec.volumes, nodes, versions)
 
 
 class RestrictionsState:
     """The disks and the claims for one pod that a class of pods uses."""
 
-    def __init__(self, volumes: PodVolumes, nodes: NodeTable, version: int) -> None:
-        self.version = version
+    def __init__(self, volumes: PodVolumes, nodes: NodeTable, made_from: Versions) -> None:
+        self.made_from = made_from
         self._used = nodes.storage.used
         self._disks = [disk for disk in volumes.disks if disk.kind in KINDS]
         names = dict.fromkeys((volumes.namespace, use.name) for use in volumes.claims if not use.owned)

@@ -15,6 +15,7 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.selectors import Labels
 from aischeduler.model.volumes import PodVolumes
 from aischeduler.state.counted_pods import Counted
+from aischeduler.state.kept import Part, Versions, reading
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
 
@@ -27,6 +28,7 @@ NEWER: Final = {
 LABELS: Final = (*NEWER, *NEWER.values())
 APART: Final = "__"
 """What is between the zones of a label."""
+READ: Final = reading(Part.STORAGE, Part.UNLABELLED, Part.LABELS)
 
 
 class VolumeZone:
@@ -45,8 +47,8 @@ class VolumeZone:
 
     def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
         """Return the rows in the zones of all volumes."""
-        versions = (nodes.storage.version, *nodes.domains_version, nodes.width)
-        if isinstance(before, ZoneState) and before.versions == versions:
+        versions = READ(nodes)
+        if isinstance(before, ZoneState) and before.made_from == versions:
             return before
         assert spec.volumes is not None, "the pod has volumes"
         return ZoneState(spec.volumes, nodes, versions)
@@ -55,8 +57,8 @@ class VolumeZone:
 class ZoneState:
     """The rows in the zones of all volumes of a class of pods."""
 
-    def __init__(self, volumes: PodVolumes, nodes: NodeTable, versions: tuple[int, ...]) -> None:
-        self.versions = versions
+    def __init__(self, volumes: PodVolumes, nodes: NodeTable, made_from: Versions) -> None:
+        self.made_from = made_from
         labels = nodes.labels
         self._passing = np.ones(nodes.width, dtype=np.bool_)
         for use in volumes.claims:

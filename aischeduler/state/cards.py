@@ -18,6 +18,7 @@ from aischeduler.model.card_types import card_names, covered_names, shortest
 from aischeduler.model.names import GPU_TYPE_LABELS
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
+from aischeduler.state.kept import Part, Versions, reading
 from aischeduler.state.label_index import LabelIndex, Mask, Rows
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 MASKS_MAX: Final = 256
 """The most lists of types whose masks are kept; beyond that all are dropped and built again."""
+READ_FOR_KINDS: Final = reading(Part.LABELS)
+READ_FOR_MASKS: Final = reading(Part.LABELS, Part.POOLS, Part.CARDS)
 _ANY: Final = "*"
 
 
@@ -78,12 +81,12 @@ class Cards:
         self._rare_in: dict[int, frozenset[str]] = {}
         self._lends: set[int] = set()
         """The pools that lend nodes of rare types."""
-        self._version = 0
+        self.version = 0
         self._kinds: tuple[Kind, ...] = (Kind(),)
         self._numbers: Rows = np.zeros(0, dtype=np.intp)
-        self._numbers_at: tuple[int, ...] = ()
+        self._numbers_made_from: Versions = ()
         self._masks: dict[tuple[str, ...] | None, Mask] = {}
-        self._masks_at: tuple[int, ...] = ()
+        self._masks_made_from: Versions = ()
 
     @property
     def rare(self) -> bool:
@@ -101,7 +104,7 @@ class Cards:
         lends = pool is not None and pool.lend_rare_types
         if rare == self._rare_in.get(number, frozenset()) and lends == (number in self._lends):
             return False
-        self._version += 1
+        self.version += 1
         self._rare_in.pop(number, None)
         self._lends.discard(number)
         if rare:
@@ -112,10 +115,10 @@ class Cards:
 
     def kinds(self, nodes: "NodeTable") -> tuple[tuple[Kind, ...], Rows]:
         """Return all kinds, and per row the number of its kind; the caller must not change them."""
-        at = (nodes.labels.version, nodes.width)
-        if at != self._numbers_at:
+        versions = READ_FOR_KINDS(nodes)
+        if versions != self._numbers_made_from:
             self._kinds, self._numbers = self._read_kinds(nodes)
-            self._numbers_at = at
+            self._numbers_made_from = versions
         return self._kinds, self._numbers
 
     def named(self, nodes: "NodeTable", types: tuple[str, ...]) -> Rows:
@@ -156,10 +159,10 @@ class Cards:
     def _kept(
         self, nodes: "NodeTable", key: tuple[str, ...] | None, closed: Callable[[Kind, frozenset[str]], bool]
     ) -> Mask:
-        at = (nodes.labels.version, nodes.pool_version, nodes.width, self._version)
-        if at != self._masks_at:
+        versions = READ_FOR_MASKS(nodes)
+        if versions != self._masks_made_from:
             self._masks.clear()
-            self._masks_at = at
+            self._masks_made_from = versions
         found = self._masks.get(key)
         if found is None:
             if len(self._masks) >= MASKS_MAX:

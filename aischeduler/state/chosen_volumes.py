@@ -3,6 +3,7 @@
 Invariants:
 - Several pods may have chosen for one claim, and then the same: the choice holds while one of them is placed.
 - A choice counts while its claim is the same object and is not bound.
+- `stamp` changes with every choice, in trials too.
 """
 
 from collections import Counter
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from aischeduler.model.volumes import VolumeChoice, VolumeClaim, VolumeClaimKey
 from aischeduler.state.groups import Tallies
+from aischeduler.state.kept import Stamp
 
 
 class ChosenVolumes:
@@ -17,23 +19,27 @@ class ChosenVolumes:
 
     def __init__(self, claims: Mapping[VolumeClaimKey, VolumeClaim]) -> None:
         self.by_claim: Tallies[VolumeClaimKey, VolumeChoice] = Tallies()
+        self.stamp = Stamp()
         self._claims = claims
         self._by_volume: Tallies[str, VolumeChoice] = Tallies()
 
     def put(self, choice: VolumeChoice) -> None:
         """Count a choice of a placed pod."""
+        self.stamp.change()
         self.by_claim.add(choice.claim, choice)
         if choice.volume:
             self._by_volume.add(choice.volume, choice)
 
     def drop(self, choice: VolumeChoice) -> None:
         """Undo `put`."""
+        self.stamp.change()
         self.by_claim.subtract(choice.claim, choice)
         if choice.volume:
             self._by_volume.subtract(choice.volume, choice)
 
     def clear(self) -> None:
         """Forget every choice."""
+        self.stamp.change()
         self.by_claim.clear()
         self._by_volume.clear()
 

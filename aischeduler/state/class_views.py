@@ -15,6 +15,7 @@ from cachetools import LRUCache
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.diagnosis import Diagnosis
+from aischeduler.state.kept import Kept
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NODES_MAX
 
@@ -41,8 +42,8 @@ class ClassView:
         self.static: Mask = np.zeros(width, dtype=np.bool_)
         self.keys: npt.NDArray[np.int64] = np.full(width, INFEASIBLE, dtype=np.int64)
         self.preferences: tuple[tuple[int, bool, npt.NDArray[np.int64]], ...] = ()
-        self.refusal: tuple[tuple[int, int], Rows, Diagnosis] | None = None
-        """Why no row of a pool fits: table version, the pool's rows, the diagnosis."""
+        self.refusal: tuple[Rows, Kept[Diagnosis]] | None = None
+        """Why no row of a pool fits: the pool's rows, the diagnosis."""
         self.behind: frozenset[int] = NO_ROWS
         """The rows that were tentative when they were to be read: their keys are older than `version`."""
         self.crosses: bool | None = None

@@ -28,6 +28,7 @@ from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.cards import Cards
 from aischeduler.state.change_log import ChangeLog, rows_since
 from aischeduler.state.image_index import ImageIndex
+from aischeduler.state.kept import Part, Stamp, Versions, reading
 from aischeduler.state.label_index import LabelIndex, Mask, RowIndex, Rows
 from aischeduler.state.node_change import Change
 from aischeduler.state.pod_counts import PodCounts
@@ -52,6 +53,8 @@ CHANGES_PER_ROW: Final = 4
 """The changes that the change log keeps, per row of the table: for more, one pass over all rows is faster."""
 NODES_MAX: Final = 2**20
 """The most rows: a tie rank has room for these."""
+READ_FOR_PODS: Final = reading(Part.ROWS)
+READ_FOR_VOLUMES: Final = reading(Part.ROWS, Part.STORAGE)
 
 
 class NodeTable:
@@ -87,6 +90,8 @@ class NodeTable:
         """The rows that open trials changed: the versions and the change log tell nothing of these changes."""
         self.trial_rows: list[int] = []
         """The rows as the open trials changed them, or changed them back; another list once the last has ended."""
+        self.trial = Stamp()
+        """The version of what the open trials have changed: 0 where none is open."""
         self.unlabelled_version, self.pool_version, self._grouped_version = 0, 0, -1
         self._pool_rows, self._pool_rows_version = dict[int, Rows](), 0
         self._grouped: PoolRows | None = None
@@ -163,6 +168,7 @@ class NodeTable:
 
     def count_tentatively(self, pods: Sequence[AssignedPod], sign: int) -> None:
         """Add (1) or remove (-1) pods of one spec for a trial: no version changes."""
+        self.trial.change()
         rows = [one.row for one in pods]
         self.trial_rows += rows
         self._sum(pods[0].spec, rows, sign)
@@ -228,9 +234,9 @@ class NodeTable:
         """Grows with every change."""
         return self._changes.version
 
-    def version_for(self, spec: PodSpec) -> tuple[int, int]:
-        """Return the version of all that filters read for a pod of this class."""
-        return self._changes.version, self.storage.version if spec.volumes is not None else 0
+    def version_for(self, spec: PodSpec) -> Versions:
+        """Return the versions of all that filters read for a pod of this class."""
+        return READ_FOR_PODS(self) if spec.volumes is None else READ_FOR_VOLUMES(self)
 
     def changed_since(self, version: int) -> list[int] | None:
         """Return the rows that changed after this version, ascending; None where the changes are no longer kept."""

@@ -1,6 +1,6 @@
 """The rows on which volumes can be used, by their node affinity.
 
-Invariant: what is kept holds for one version of labels, rows and replaced plugins.
+Invariant: what is kept was made from the labels, rows and replaced plugins as they are.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -10,6 +10,7 @@ from cachetools import LRUCache
 
 from aischeduler.model.selectors import NodeSelectorTerm, Operator
 from aischeduler.state.class_volumes import Affinity, ClassVolumes, GroupRows
+from aischeduler.state.kept import Part, Versions, reading
 from aischeduler.state.label_index import Mask, Rows, term_mask
 
 if TYPE_CHECKING:
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
 
 MASKS_MAX: Final = 128
 """The most affinities whose masks are kept."""
+READ: Final = reading(Part.UNLABELLED, Part.LABELS, Part.PLUGINS)
 
 
 class VolumeTopology:
     """The rows by affinity, kept until a label, a row or a replaced plugin changes."""
 
     def __init__(self) -> None:
-        self._versions: tuple[int, ...] = ()
+        self._made_from: Versions = ()
         self._masks: LRUCache[Affinity, Mask] = LRUCache(MASKS_MAX)
         self._replaced: dict[str, Rows] = {}
         self._of_class: dict[str, GroupRows] = {}
@@ -55,9 +57,9 @@ class VolumeTopology:
         self._of_class.clear()
 
     def _catch_up(self, nodes: "NodeTable") -> None:
-        versions = (*nodes.domains_version, nodes.width, nodes.storage.plugins_version)
-        if versions != self._versions:
-            self._versions = versions
+        versions = READ(nodes)
+        if versions != self._made_from:
+            self._made_from = versions
             self._masks.clear()
             self._replaced.clear()
             self._of_class.clear()

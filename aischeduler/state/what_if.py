@@ -2,7 +2,7 @@
 
 Invariants:
 - A trial leaves no trace: amounts, allocations, counts, versions, change logs and kept results are as before. It is
-  used as a context manager.
+  used as a context manager. Kept results from before it hold again, those that were made in it do not.
 - While a `Trial` is open, the rows that it changed are `tentative`: nothing is kept of what is read on them.
 - Trials nest.
 - Where an exception ends a trial, the changed rows count as changed, so that recovery counts them again.
@@ -35,6 +35,8 @@ class Trial:
         self.nodes = nodes
         self._gone = gone
         self._steps: list[tuple[int, list[AssignedPod]]] = []
+        self._before = (0, 0)
+        """The versions of the open trials, and of the choices of volumes, before the first step."""
 
     def __enter__(self) -> Self:
         if self._gone:
@@ -65,6 +67,8 @@ class Trial:
     def put_back(self, *, failed: bool = False) -> None:
         """Undo every step, the last step first; with `failed`, the rows count as changed."""
         steps, self._steps = self._steps, []
+        if not steps:
+            return
         try:
             for sign, pods in reversed(steps):
                 self.nodes.count_tentatively(pods, -sign)
@@ -79,10 +83,15 @@ class Trial:
                     del self.nodes.tentative[one.row]
                 if failed:
                     self.nodes.touch(one.row)
+            self.nodes.trial.version, choices = self._before
+            if not failed:
+                self.nodes.storage.chosen.stamp.version = choices
             if not self.nodes.tentative:
                 self.nodes.trial_rows = []
 
     def _step(self, sign: int, pods: list[AssignedPod]) -> None:
+        if not self._steps:
+            self._before = self.nodes.trial.version, self.nodes.storage.chosen.stamp.version
         self._steps.append((sign, pods))
         self.nodes.tentative.update(one.row for one in pods)
         self.nodes.count_tentatively(pods, sign)

@@ -2,10 +2,13 @@
 
 from aischeduler.analysis.what_if import question_of
 from aischeduler.engine.propose import propose
-from aischeduler.model.events import PodGone
+from aischeduler.model.actions import Action, BindVolumes
+from aischeduler.model.events import Event, GangSeen, PodGone, StorageSeen, VolumeClaimSeen, VolumeSeen
 from aischeduler.model.gang import GangSource
 from aischeduler.model.pod_affinity import pod_affinity
 from aischeduler.model.proposal import Wait
+from aischeduler.model.storage_objects import StorageClass
+from aischeduler.model.volumes import Volume, VolumeClaim, VolumeClaimUse
 from aischeduler.state.counted_pods import selected_by
 from tests.affinity_terms import term
 from tests.build import a_node, a_pod, a_pool
@@ -68,3 +71,50 @@ def test_room_that_a_nominated_gang_can_use_beside_its_claim_is_not_lent() -> No
     assert isinstance(found, Wait)
     assert found.search.blocked == ("a",)
     assert set(binds(session.decide()).values()) == {"n1", "n2", "n4"}
+
+
+LOCAL = StorageClass("local", "kubernetes.io/no-provisioner", "kubernetes.io/no-provisioner", waits=True)
+CLOUD = StorageClass("cloud", "csi.example", "csi.example", waits=True)
+PAIR = a_gang("pair", 2, GangSource.LABELS)
+
+
+def a_claim(name: str, of: StorageClass) -> VolumeClaimSeen:
+    claim = VolumeClaim("default", name, uid=f"uid-{name}", storage_class=of.name, request_bytes=5, version="1")
+    return VolumeClaimSeen(claim)
+
+
+def using(claim: str) -> tuple[VolumeClaimUse, ...]:
+    return (VolumeClaimUse("spec.volumes[0].persistentVolumeClaim", claim),)
+
+
+def chosen(said: list[Action]) -> dict[str, tuple[str, str, str]]:
+    """Return pod -> its node, and the volume and the node that are chosen for its claim."""
+    asked = [one for one in said if isinstance(one, BindVolumes)]
+    return {one.pod.name: (one.node, one.writes[0].choice.volume, one.writes[0].choice.node) for one in asked}
+
+
+def two_nodes(*events: Event) -> Session:
+    """Return two nodes that hold one pod each."""
+    session = Session(*(a_node(name, cpu="1", labels={HOST: name}) for name in ("n1", "n2")))
+    session.tell(StorageSeen(LOCAL), StorageSeen(CLOUD), *events)
+    return session
+
+
+def test_gang_that_shares_a_claim_gets_one_node_for_it() -> None:
+    session = two_nodes(a_claim("data", CLOUD))
+    session.see(*(member(a_pod(f"pair-{n}", claims=using("data")), PAIR) for n in (0, 1)))
+    said = session.decide()
+    assert chosen(said) == {}, "both pods need the node for which the volume is created, which has room for one"
+    session.see(a_node("n3", cpu="2", labels={HOST: "n3"}))
+    assert chosen(session.decide()) == {"pair-0": ("n3", "", "n3"), "pair-1": ("n3", "", "n3")}
+
+
+def test_volume_that_was_chosen_in_a_look_is_free_after_it() -> None:
+    free = Volume("disk", storage_class="local", capacity_bytes=5, available=True, version="1")
+    session = two_nodes(VolumeSeen(free), *(a_claim(f"data-{n}", LOCAL) for n in (0, 1)))
+    gang = a_gang("pair", 2)
+    session.tell(GangSeen(gang))
+    session.see(*(member(a_pod(f"pair-{n}", claims=using(f"data-{n}")), gang) for n in (0, 1)))
+    assert chosen(session.decide()) == {}
+    session.tell(PodGone("uid-pair-0"), GangSeen(a_gang("pair", 1)))
+    assert chosen(session.decide(10)) == {"pair-1": ("n1", "disk", "")}

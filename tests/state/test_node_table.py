@@ -3,13 +3,16 @@ from copy import deepcopy
 
 import numpy as np
 
+from aischeduler.model.allocation import Allocation
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
+from aischeduler.model.volumes import PodVolumes, VolumeChoice
+from aischeduler.state.kept import Part, reading
 from aischeduler.state.node_change import Change
 from aischeduler.state.node_table import ALWAYS, FEW_ROWS, UNOFFERED, WIDTH_FIRST, NodeTable
 from aischeduler.state.requests import AMOUNT_MAX
 from aischeduler.state.what_if import Trial
-from tests.build import a_node, a_pod, a_taint, on_row
+from tests.build import a_node, a_pod, a_taint, on_row, replace
 
 
 def free(table: NodeTable, row: int) -> dict[str, int]:
@@ -158,6 +161,38 @@ def test_pods_removed_together_count_as_one_by_one_and_are_restored_to_the_bit()
     assert all(np.array_equal(a, b) for a, b in zip((table.used, table.scored), before[:2], strict=True))
     assert table.ports == before[2]
     assert (table.version, table.tentative) == (version, {}), "a trial leaves no trace"
+
+
+def test_pods_of_one_spec_free_what_each_has_for_itself() -> None:
+    table, spec = NodeTable(), a_pod().spec
+    row, _ = table.see(a_node("n"))
+    plain, with_port = on_row(spec, row), replace(on_row(spec, row), allocation=Allocation((HostPort("TCP", 80),)))
+    table.add(plain)
+    table.add(with_port)
+    with Trial(table) as trial:
+        trial.remove([plain, with_port])
+        assert table.ports == {}
+    assert table.ports == {row: {HostPort("TCP", 80): 1}}
+
+
+def test_kept_results_from_before_a_trial_hold_after_it_and_no_others() -> None:
+    read, table, choice = reading(Part.ROWS, Part.CHOICES), NodeTable(), VolumeChoice(("default", "c"), "uid", "v", "")
+    row, _ = table.see(a_node("n"))
+    before, volumes = read(table), Allocation((), PodVolumes("default"), (choice,))
+    seen = [before]
+    with Trial(table) as trial:
+        trial.place(on_row(a_pod().spec, row))
+        seen.append(read(table))
+        with Trial(table) as inner:
+            inner.place(replace(on_row(a_pod().spec, row), allocation=volumes))
+            seen.append(read(table))
+        assert read(table) == seen[1]
+        trial.put_back()
+        assert read(table) == before
+        trial.place(on_row(a_pod().spec, row))
+        seen.append(read(table))
+    assert read(table) == before
+    assert len({*seen}) == 4
 
 
 def test_rows_of_a_trial_that_an_exception_ends_count_as_changed() -> None:
