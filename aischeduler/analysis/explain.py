@@ -110,7 +110,7 @@ def _bound(cluster: Cluster, record: PodRecord) -> Explanation:
     rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool))
     with Trial(cluster.nodes) as trial:
         trial.remove([record.assigned])
-        ranked = cluster.runner.ranked(cluster.ask(spec, pool), rows)
+        ranked = cluster.runner.ranked(cluster.ask(spec, pool, pool), rows)
         refused = refusals(cluster, spec, rows)
     best = [(cluster.nodes.names[other], score) for other, score in ranked]
     named = best[:RANKED_MAX]

@@ -16,7 +16,7 @@ from aischeduler.analysis.what_if import Question, pool_as
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.resources import ResourceList
-from aischeduler.policies.borrowing import kept_from_borrowers
+from aischeduler.state.label_index import Mask
 
 TRIED_MAX: Final = 32
 """The most edits of one kind that are tried, in the order of the pools' names, the home pool first."""
@@ -92,17 +92,22 @@ def _flags(question: Question) -> Iterator[tuple[Pool, dict[str, Any], str, dict
 
 def _with_room(question: Question) -> list[str]:
     """Return the other pools that have a node on which the pod fits now, sorted."""
-    cluster = question.cluster
-    fits = cluster.runner.feasible(cluster.ask(question.spec, question.home))
+    fits, _ = _fits_where_lent(question)
     return [name for name in question.others() if fits[question.rows_of(name)].any()]
 
 
 def _keeps_rare(question: Question, name: str) -> bool:
     """Return whether the pod fits on nodes of this pool, all of which the pool keeps because their cards are rare."""
-    cluster, rows = question.cluster, question.rows_of(name)
-    kept = kept_from_borrowers(cluster.nodes)
-    fits = cluster.runner.feasible(cluster.ask(question.spec, question.home))[rows]
-    return kept is not None and bool(fits.any()) and bool(kept[rows[fits]].all())
+    rows, (fits, closed) = question.rows_of(name), _fits_where_lent(question)
+    fitting = rows[fits[rows]]
+    return closed is not None and len(fitting) > 0 and bool(closed[fitting].all())
+
+
+def _fits_where_lent(question: Question) -> tuple[Mask, Mask | None]:
+    """Return a mask of the rows on which the pod would fit if all were lent, and one of those that are not."""
+    cluster = question.cluster
+    ask = cluster.ask(question.spec, question.home, question.home)
+    return cluster.runner.feasible(replace(ask, closed=None)), ask.closed
 
 
 def _raised(limit: ResourceList, sums: ResourceList, spec: PodSpec) -> dict[str, int]:

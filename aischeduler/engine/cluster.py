@@ -149,15 +149,19 @@ class Cluster:
         self._warned[about] = message
         return news
 
-    def ask(self, spec: PodSpec, pool: str) -> PlacementRequest:
-        """Return the placement request for a pod of this class in this pool."""
-        return PlacementRequest(spec, placement_strategy(self.pools.pools[pool], spec, self.profile.gpu_resources))
+    def ask(self, spec: PodSpec, pool: str, home: str) -> PlacementRequest:
+        """Return the placement request for a pod of this class in this pool; `home` is its home pool."""
+        strategy = placement_strategy(self.pools.pools[pool], spec, self.profile.gpu_resources)
+        cards = self.nodes.cards
+        closed = cards.closed_to_home(self.nodes, self.pools.id(home)) if cards.rare else None
+        return PlacementRequest(spec, strategy, closed)
 
     def unit_request(self, unit: Unit, pool: str, others: tuple[PodRecord, ...] = ()) -> UnitRequest:
         """Return the placement request of a unit in this pool: its required pods, then these others as room allows."""
         pods = tuple(record.pod for record in (*unit.together, *others))
+        home = unit.together[0].home
         specs = {pod.spec.key: pod.spec for pod in pods}
-        ask_of = {key: self.ask(spec, pool) for key, spec in specs.items()}
+        ask_of = {key: self.ask(spec, pool, home) for key, spec in specs.items()}
         asks = tuple(ask_of[pod.spec.key] for pod in pods)
         topology = unit.gang.topology if unit.gang is not None else ()
         beside = labels_of_placed(unit, self.nodes) if topology else ()
@@ -166,7 +170,9 @@ class Cluster:
 
     def request_of(self, record: PodRecord, pool: str) -> PlacementRequest | UnitRequest:
         """Return the placement request of a pod, or of the unit that it leads, in this pool."""
-        return self.ask(record.pod.spec, pool) if record.leads is None else self.unit_request(record.leads, pool)
+        if record.leads is not None:
+            return self.unit_request(record.leads, pool)
+        return self.ask(record.pod.spec, pool, record.home)
 
     def total(self, record: PodRecord) -> PodSpec:
         """Return a spec with the requests of a pod, or of the required pods of the unit that it leads."""

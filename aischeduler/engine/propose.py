@@ -38,7 +38,7 @@ from aischeduler.model.proposal import (
     Wait,
     WaitFor,
 )
-from aischeduler.policies.borrowing import kept_from_borrowers, may_borrow, wanted_by_home_pods
+from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
 from aischeduler.policies.preemption import NoCandidate
 from aischeduler.policies.spanning import place_spanning
 from aischeduler.policies.unit_placement import (
@@ -72,7 +72,7 @@ class _Look(Struct):
     @property
     def ask(self) -> PlacementRequest:
         """The placement request of the pod in this pool."""
-        return self.cluster.ask(self.record.pod.spec, self.pool.name)
+        return self.cluster.ask(self.record.pod.spec, self.pool.name, self.record.home)
 
     @property
     def rows(self) -> Rows:
@@ -215,8 +215,7 @@ def _abroad(look: _Look) -> Proposal:
     """Place the pod on a node that the lender does not need, try the next lender, or go home."""
     cluster, record, lender = look.cluster, look.record, look.pool.name
     if may_borrow(cluster.borrowing, record.home, lender, cluster.total(record)):
-        rows, kept = look.rows, kept_from_borrowers(cluster.nodes)
-        rows = rows if kept is None else rows[~kept[rows]]
+        rows = look.ask.open(look.rows)
         if look.only is None and cluster.queues[lender].has_usable:
             if record.leads is None:
                 rows = rows[cluster.runner.feasible(look.ask)[rows]]

@@ -27,18 +27,26 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.counted_pods import Counted
 from aischeduler.state.gangs import GangTable
-from aischeduler.state.label_index import Mask
+from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.running_pods import Spare
 
 Scores = npt.NDArray[np.int64]
 
 
-class PlacementRequest(Struct, frozen=True, gc=False):
-    """A class of pods that needs a node, and the nodes that the pool prefers for it."""
+class PlacementRequest(Struct, frozen=True, eq=False, gc=False):
+    """A class of pods that needs a node, and the nodes that the pool prefers for it.
+
+    `closed` is a mask over all rows, True where it may not run whatever the filters say; None where no row is closed.
+    """
 
     spec: PodSpec
     placement: PlacementStrategy
+    closed: Mask | None = None
+
+    def open(self, rows: Rows) -> Rows:
+        """Return those of `rows` that are not closed."""
+        return rows if self.closed is None else rows[~self.closed[rows]]
 
 
 class Filter(Protocol):

@@ -3,6 +3,7 @@
 Invariants:
 - Every result equals a run of all plugins over all rows; kept results only save the rows that did not change.
 - The row with the largest key is the best: the score, then the order of node names, so that there is no tie.
+- No row that a request closes is returned, whatever the filters say; kept results know nothing of closed rows.
 - Kept results are those of the table without open trials. Results with open trials are kept apart until the last ends.
 - The answers of cross-row filters and scores are asked in each call, for all rows at once: a change of one row reaches
   others.
@@ -83,6 +84,7 @@ class Runner:
         if not self._classes.meets(ask.spec, ask.placement):
             return self.best_of_few(ask, rows)
         view, every = self._view(ask)
+        rows = ask.open(rows)
         keys = every.take(rows)
         fitting = keys != NO_KEY
         if view.crosses is None:
@@ -109,23 +111,24 @@ class Runner:
 
     def best_of_few(self, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
         """Return what `best` returns, without kept results."""
-        candidates = self._fitting(ask.spec, rows)
+        candidates = self._fitting(ask, rows)
         if len(candidates) < 2:
             return (int(candidates[0]), 1) if len(candidates) else None
         return int(candidates[int(self._keys_of_all(ask, candidates).argmax())]), len(candidates)
 
     def ranked(self, ask: PlacementRequest, rows: Rows) -> list[tuple[int, int]]:
         """Return each of `rows` that fits with its score, the best first; nothing is kept."""
-        candidates = self._fitting(ask.spec, rows)
+        candidates = self._fitting(ask, rows)
         keys = self._keys_of_all(ask, candidates)
         order = np.argsort(-keys)
         scores = -(-keys[order] // NODES_MAX)  # the tie rank lowers a key by less than one point of its score
         return list(zip(candidates[order].tolist(), scores.tolist(), strict=True))
 
-    def _fitting(self, spec: PodSpec, rows: Rows) -> Rows:
+    def _fitting(self, ask: PlacementRequest, rows: Rows) -> Rows:
         """Return those of `rows` that fit."""
-        allowed = rows[self.allowed(spec, rows)]
-        return allowed[self.fits(spec, allowed)] if len(allowed) else allowed
+        rows = ask.open(rows)
+        allowed = rows[self.allowed(ask.spec, rows)]
+        return allowed[self.fits(ask.spec, allowed)] if len(allowed) else allowed
 
     def _keys_of_all(self, ask: PlacementRequest, candidates: Rows) -> Column:
         """Return the keys of these rows, which are all that fit, with all scores."""
@@ -140,8 +143,9 @@ class Runner:
         return keys + self._cross_scores(self._cross.prescored(ask), candidates)
 
     def feasible(self, ask: PlacementRequest) -> Mask:
-        """Return a mask over all rows of the table, True where the pod passes every filter."""
+        """Return a mask over all rows of the table, True where the pod passes every filter and the row is open."""
         mask: Mask = self._view(ask)[1] != INFEASIBLE
+        mask = mask if ask.closed is None else mask & ~ask.closed
         filters = self._cross.prefiltered(ask.spec)
         return mask & _passing_across(filters, NodeView.everywhere(self.nodes)) if filters else mask
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
@@ -73,11 +74,8 @@ def choose_lender(
         else:
             refused.append((name, refusal))
     fits = context.runner.feasible(first)
-    kept = kept_from_borrowers(context.runner.nodes)
-    lent = fits if kept is None else fits & ~kept
-    for name in _in_order(context, willing, spec, lent, refused):
-        rows = context.runner.nodes.rows_of_pool(context.pools.id(name))
-        rows = rows if kept is None else rows[~kept[rows]]
+    for name in _in_order(context, willing, spec, fits, refused):
+        rows = first.open(context.runner.nodes.rows_of_pool(context.pools.id(name)))
         if isinstance(ask, UnitRequest):
             refusal = _unit_refusal(context, ask, name, rows)
         else:
@@ -85,8 +83,9 @@ def choose_lender(
         if refusal is None:
             return Lender(name, tuple(sorted(refused)))
         refused.append((name, refusal))
-    if kept is not None:
-        refused = [(name, _or_kept(context, name, refusal, fits & kept)) for name, refusal in refused]
+    if first.closed is not None:
+        kept = context.runner.feasible(replace(first, closed=None)) & first.closed
+        refused = [(name, _or_kept(context, name, refusal, kept)) for name, refusal in refused]
     return NoLender(tuple(sorted(refused)))
 
 

@@ -85,7 +85,7 @@ class Cards:
         self._kinds: tuple[Kind, ...] = (Kind(),)
         self._numbers: Rows = np.zeros(0, dtype=np.intp)
         self._numbers_made_from: Versions = ()
-        self._masks: dict[tuple[str, ...] | None, Mask] = {}
+        self._masks: dict[tuple[str, ...] | int | None, Mask] = {}
         self._masks_made_from: Versions = ()
 
     @property
@@ -137,6 +137,19 @@ class Cards:
         if not self.rare:
             return None
         return self._kept(nodes, None, lambda kind, rare: not kind.covered.isdisjoint(rare))
+
+    def closed_to_home(self, nodes: "NodeTable", home: int) -> Mask | None:
+        """Return a mask of the rows of a rare type that other pools do not lend to this one; None where none is rare.
+
+        The caller must not change it.
+        """
+        not_lent = self.not_lent(nodes)
+        if not_lent is None:
+            return None
+        found = self._masks.get(home)
+        if found is None:
+            found = self._masks[home] = not_lent & (nodes.pool != home)
+        return found
 
     def rare_among(self, nodes: "NodeTable", rows: Rows, types: tuple[str, ...]) -> Counter[str]:
         """Return the rare types that close these rows to a pod that names these types, with their numbers of rows.

@@ -5,6 +5,7 @@ from typing import Any
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import LogPoolEdit, ReportPool
 from aischeduler.model.events import NamespaceSeen
+from aischeduler.model.gang import GangSource
 from aischeduler.model.names import MACHINE_GROUP_KEY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
@@ -13,6 +14,7 @@ from aischeduler.model.pool_summary import CARD_TYPES_MAX, CardCount
 from aischeduler.state.pod_records import PodState
 from tests.build import a_node, a_pod, a_pool, group_rule, replace
 from tests.engine.session import Session, binds, evictions, nominations, reports, warnings
+from tests.gangs import a_gang, member
 from tests.pairs import PAIR, pair_profile
 
 A, B = {"pool": "a"}, {"pool": "b"}
@@ -196,3 +198,13 @@ def test_pair_of_which_one_may_not_name_its_group_waits_whole_and_starts_whole()
     assert "The pod may not name the machine group vision" in said["x-0"]
     session.see(replace(pool, machine_groups=()))
     assert binds(session.decide(1.0)) == {"x-0": "n", "x-1": "g"}
+
+
+def test_gang_that_spans_pools_takes_no_rare_nodes_that_are_not_lent() -> None:
+    keeps = a_pool("b", labels=B, rare_types=("H200",))
+    session = Session(a_pool("a", labels=A), keeps, card("a0", "NVIDIA-H200"), card("b0", "NVIDIA-H200", pool="b"))
+    gang = a_gang("g", 2, GangSource.LABELS, span=True)
+    session.see(*(member(a_pod(f"g-{n}", gpu=1, pool="a", gpu_types=("H200",)), gang) for n in (0, 1)))
+    assert binds(session.decide()) == {}
+    session.see(replace(keeps, lend_rare_types=True))
+    assert sorted(binds(session.decide()).values()) == ["a0", "b0"]

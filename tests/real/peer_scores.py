@@ -45,7 +45,7 @@ class OurScores:
         cluster = self._engine.cluster
         rows = cluster.nodes.rows_of_pool(cluster.pools.id(DEFAULT_POOL))
         spec = cluster.records[seen.pod.uid].pod.spec  # with the labels that terms of other pods read
-        ask = cluster.ask(spec, DEFAULT_POOL)
+        ask = cluster.ask(spec, DEFAULT_POOL, DEFAULT_POOL)
         ranked = cluster.runner.ranked(ask, rows)
         chosen = {
             cluster.runner.best(ask, rows) for _ in range(3)
