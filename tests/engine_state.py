@@ -14,6 +14,11 @@ from aischeduler.engine.cluster import Cluster
 
 CACHES: Final = frozenset(
     {
+        "Cards._kinds",
+        "Cards._masks",
+        "Cards._masks_made_from",
+        "Cards._numbers",
+        "Cards._numbers_made_from",
         "CarriedTerms._selecting",
         "Cluster.divided",
         "Cluster.searches",
@@ -40,6 +45,7 @@ CACHES: Final = frozenset(
         "NodeTable._grouped",
         "NodeTable._grouped_version",
         "NodeTable._ranks",
+        "NodeTable.trial_rows",
         "RowIndex._masks",
         "BudgetTable._covered",
         "PoolTable._sorted",
@@ -48,19 +54,52 @@ CACHES: Final = frozenset(
         "Storage.nodes",
         "Storage.tables",
         "Storage.topology",
+        "Stamp._made",
         "VolumeUse.stale",
     }
 )
 """Type and attribute."""
+VERSIONS: Final = frozenset(
+    {
+        "BudgetTable.version",
+        "ChangeLog._changes",
+        "ChangeLog._start",
+        "ChangeLog.version",
+        "ImageIndex.version",
+        "LabelIndex.version",
+        "Loans.version",
+        "_Image.changed",
+        "NodeTable.pool_version",
+        "NodeTable.static_version",
+        "PoolTable.version",
+        "PoolTable.conflicts_version",
+        "Stamp.version",
+        "Storage.version",
+        "Cards.version",
+    }
+)
+"""What says that something changed, if only for a moment."""
 UNORDERED: Final = frozenset(
-    {"NodeTable.ports", "RowIndex._rows", "PodCount._members", "PodCount.rows", "PodCount.claimed"}
+    {
+        "ChosenVolumes._by_volume",
+        "ChosenVolumes.by_claim",
+        "NodeTable.ports",
+        "NodeTable.tentative",
+        "PodCount._members",
+        "PodCount.claimed",
+        "PodCount.rows",
+        "RowIndex._rows",
+        "VolumeUse.disks",
+        "VolumeUse.on",
+        "VolumeUse.rows",
+    }
 )
 """Mappings by row or value, in which nothing depends on the order."""
 
 
-def state(cluster: Cluster) -> list[bytes]:
+def state(cluster: Cluster, *, versions: bool = True) -> list[bytes]:
     """Return the state of an engine as a list of its parts: equal states have equal lists."""
-    return list(_parts(cluster, {}))
+    return list(_parts(cluster, {}, CACHES if versions else CACHES | VERSIONS))
 
 
 def change(before: list[bytes], after: list[bytes]) -> str:
@@ -71,7 +110,7 @@ def change(before: list[bytes], after: list[bytes]) -> str:
     return f"{before[max(0, at - 8) : at + 1]} -> {after[at : at + 1]}"
 
 
-def _parts(value: Any, seen: dict[int, int], *, ordered: bool = True) -> Iterator[bytes]:
+def _parts(value: Any, seen: dict[int, int], left_out: frozenset[str], *, ordered: bool = True) -> Iterator[bytes]:
     if value is None or isinstance(value, str | int | float | bytes | Enum):
         yield repr(value).encode()
         return
@@ -84,17 +123,17 @@ def _parts(value: Any, seen: dict[int, int], *, ordered: bool = True) -> Iterato
         yield repr((value.dtype.str, value.shape)).encode()
         yield value.tobytes()
     elif isinstance(value, set | frozenset):
-        yield from (part for one in sorted(value, key=repr) for part in _parts(one, seen))
+        yield from (part for one in sorted(value, key=repr) for part in _parts(one, seen, left_out))
     elif isinstance(value, Mapping):
         pairs = value.items() if ordered else sorted(value.items(), key=repr)
-        yield from (part for pair in pairs for one in pair for part in _parts(one, seen, ordered=ordered))
+        yield from (part for pair in pairs for one in pair for part in _parts(one, seen, left_out, ordered=ordered))
     elif hasattr(value, "__iter__") and not isinstance(value, msgspec.Struct):
-        yield from (part for one in value for part in _parts(one, seen))
+        yield from (part for one in value for part in _parts(one, seen, left_out))
     for name in () if callable(value) else _attributes(value):
         path = f"{type(value).__name__}.{name}"
-        if path not in CACHES:
+        if path not in left_out:
             yield name.encode()
-            yield from _parts(getattr(value, name), seen, ordered=path not in UNORDERED)
+            yield from _parts(getattr(value, name), seen, left_out, ordered=path not in UNORDERED)
 
 
 def _attributes(value: Any) -> list[str]:

@@ -181,7 +181,7 @@ class Affinities(RuleBasedStateMachine):
         for uid, (pod, node) in list(self.claims.items()):
             if dropped(node):
                 del self.claims[uid]
-                self.scene.counts.remove(pod)
+                self.scene.counts.remove(pod, self.scene.table.rows[node], claims=True)
                 self.scene.counts.disuse(pod.spec, self.scene.interest(pod))
 
     # Trials.
