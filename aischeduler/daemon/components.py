@@ -40,6 +40,7 @@ from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.refresher import Reflectors, Refresher
 from aischeduler.kube.reporter import REPORTS_IN_FLIGHT_MAX as REPORTS_IN_FLIGHT
 from aischeduler.kube.reporter import EventSource, Reporter
+from aischeduler.kube.server_version import Discovery
 from aischeduler.kube.storage_resources import storage_resources
 from aischeduler.kube.volcano_jobs import VolcanoJobs
 from aischeduler.kube.volume_binder import VOLUMES_IN_FLIGHT, VolumeBinder
@@ -111,7 +112,13 @@ def build(client: Client, connections: ConnectionPool, context: Context) -> Comp
     specs = SpecCache()
     reports = Reporter(connections, client, timing, _event_source(config), log)
     errors = WatchErrors(log, reports, context.leadership)
-    handlers = Handlers(queue.put, errors.object_unreadable, errors.list_or_watch_failed, queue.wait_for_room)
+    handlers = Handlers(
+        queue.put,
+        errors.object_unreadable,
+        errors.list_or_watch_failed,
+        queue.wait_for_room,
+        discovery=Discovery(client, timing),
+    )
 
     def reflector(resource: WatchedResource[D]) -> Reflector[D]:
         return Reflector(client, resource, handlers, timing)

@@ -30,7 +30,7 @@ from aischeduler.kube.errors import (
 from aischeduler.kube.known_objects import KnownObjects, VersionWaiters, object_key, version_number
 from aischeduler.kube.list_pager import pages, read_raw
 from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page, read_metadata
-from aischeduler.kube.server_version import confirm_not_served
+from aischeduler.kube.server_version import Discovery
 from aischeduler.kube.watched_resources import D, ReflectorCounts, UnreadableObject, WatchedResource, read_unusual_line
 from aischeduler.model.events import Event
 
@@ -45,12 +45,14 @@ WATCH_FAILURES_MAX: Final = 3
 OLDER_LISTS_MAX: Final = 5
 """After so many lists older than the known objects the next one is accepted: the cluster was restored from a backup."""
 NOT_SERVED_POLL_SECONDS: Final = 5.0
-"""How often an optional resource is tried again while it is not served."""
-NOT_NEEDED_POLL_SECONDS: Final = 20.0
-"""The same for a resource that is not needed: there are several, and each try is up to three requests."""
+"""How often an optional resource is looked for while it is not served."""
+NOT_NEEDED_POLL_SECONDS: Final = 60.0
+"""The same for a resource that is not needed, or that the scheduler may not list."""
 CURRENT_SECONDS_MAX: Final = 2 * WATCH_IDLE_SECONDS_MAX
 """A resource whose watch has been silent for longer may have objects that are not known."""
 MESSAGE_LENGTH_MAX: Final = 300
+LIST_STATUSES: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+"""The answers to a watch that another watch cannot mend: the resource is not served any more, or the version is old."""
 
 
 async def _no_wait() -> None:
@@ -61,7 +63,7 @@ class Handlers(Struct, frozen=True):
     """The callbacks of a reflector.
 
     `on_failure` gets the kind of the resource; `wait_for_room` waits while the event queue is full; all reflectors of
-    one API server share `retry_signal`.
+    one API server share `retry_signal`, and `discovery`, which is one reflector's own if it is None.
     """
 
     on_event: Callable[[Event], None]
@@ -69,6 +71,7 @@ class Handlers(Struct, frozen=True):
     on_failure: Callable[[str, ApiError], None]
     wait_for_room: Callable[[], Awaitable[None]] = _no_wait
     retry_signal: RetrySignal = field(default_factory=RetrySignal)
+    discovery: Discovery | None = None
 
 
 class Reflector(Generic[D]):
@@ -86,6 +89,7 @@ class Reflector(Generic[D]):
         self.resource = resource
         self._client = client
         self._handlers = handlers
+        self._discovery = handlers.discovery or Discovery(client, timing)
         self._timing = timing
         self._backoff = ExponentialBackoff(timing)
         self._known_objects = KnownObjects(resource, self.counts)
@@ -196,21 +200,28 @@ class Reflector(Generic[D]):
         self._emit(self._known_objects.delete(metadata))
 
     def _record_failure(self, error: ApiError) -> None:
-        """Count a failure and decide whether a list is next."""
-        self.counts.failures += 1
-        if not (self.not_served and isinstance(error, ResourceNotServedError)):
+        """Count a failure and decide whether a list is next. That a resource is not served is no failure."""
+        absent = isinstance(error, ResourceNotServedError)
+        if not (absent and self.not_served):
             self._handlers.on_failure(self.resource.kind, error)
-        self.not_served = self.not_served or isinstance(error, ResourceNotServedError)
+        if absent:
+            self.not_served = True
+            return
+        self.counts.failures += 1
         self._failed_watches += 1
-        expired = isinstance(error, RefusedError) and error.status == HTTPStatus.GONE
-        if expired or isinstance(error, MalformedAnswerError) or self._failed_watches >= WATCH_FAILURES_MAX:
+        gone = isinstance(error, RefusedError) and error.status in LIST_STATUSES
+        if gone or isinstance(error, MalformedAnswerError) or self._failed_watches >= WATCH_FAILURES_MAX:
             self._version = ""
             self._failed_watches = 0
 
     async def _wait(self, error: ApiError) -> None:
         """Wait before a retry: Retry-After, then a backoff that ends when the server answers another reflector."""
-        if self._is_not_served(error):
-            await self._timing.sleep(NOT_SERVED_POLL_SECONDS if self.resource.needed else NOT_NEEDED_POLL_SECONDS)
+        if isinstance(error, ResourceNotServedError):
+            period = NOT_SERVED_POLL_SECONDS if self.resource.needed else NOT_NEEDED_POLL_SECONDS
+            if error.status == HTTPStatus.FORBIDDEN:
+                await self._timing.sleep(period)
+            else:
+                await self._discovery.wait_until_served(self.resource.path, period)
             return
         self._failing, seconds = True, self._backoff.next_seconds()
         retry_after = error.retry_after_seconds if isinstance(error, RefusedError) else None
@@ -241,7 +252,7 @@ class Reflector(Generic[D]):
         except RefusedError as error:
             if self._is_not_served(error) and not (error.status == HTTPStatus.FORBIDDEN and len(self)):
                 if error.status == HTTPStatus.NOT_FOUND:
-                    await confirm_not_served(self._client, self.resource.path)
+                    await self._discovery.confirm_not_served(self.resource.path)
                 self._complete_list("")
                 raise ResourceNotServedError(error.status, error.reason, error.message) from error
             raise

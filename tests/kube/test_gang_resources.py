@@ -12,10 +12,10 @@ from aischeduler.model.events import GangGone, GangSeen
 from aischeduler.model.gang import GANG_KEY, Gang, GangKey, GangSource
 from tests.kube.api_objects import line, listing, trouble
 from tests.kube.reflector_world import World, quiet
-from tests.kube.scripted_server import reply, status, stream, until
+from tests.kube.scripted_server import Waits, reply, status, stream, until
 
 RESOURCES = {one.kind: one for one in gang_resources(GangOwners())}
-GROUPS = reply(200, {"kind": "APIGroupList", "groups": [{"name": "batch"}]})
+GROUPS = reply(200, {"kind": "APIGroupList", "groups": [{"name": "batch", "versions": [{"groupVersion": "batch/v1"}]}]})
 FORBIDDEN = status(403, "Forbidden", "you cannot list it")
 POD_GROUP = "PodGroup.scheduling.x-k8s.io"
 PATH = RESOURCES[POD_GROUP].path
@@ -50,11 +50,15 @@ def test_kinds_have_unique_names_and_none_is_needed() -> None:
 async def test_pod_groups_are_none_until_their_definition_is_installed() -> None:
     world = World()
     world.script.on("get", PATH, status(404, "NotFound"), reply(200, listing(group(1))))
-    world.script.on("get", "/apis", GROUPS)
+    versions = [{"groupVersion": "scheduling.x-k8s.io/v1alpha1"}]
+    world.script.on(
+        "get", "/apis", GROUPS, GROUPS, reply(200, {"kind": "APIGroupList", "groups": [{"versions": versions}]})
+    )
     async with world.running(RESOURCES[POD_GROUP]) as reflector:
         await until(lambda: world.events == [seen(2)])
         assert reflector.current()
-    assert world.waits.seconds == [NOT_NEEDED_POLL_SECONDS]
+    first_look = NOT_NEEDED_POLL_SECONDS - Waits().now % NOT_NEEDED_POLL_SECONDS
+    assert world.waits.seconds == [first_look, NOT_NEEDED_POLL_SECONDS]
 
 
 async def test_kind_that_may_not_be_listed_has_no_objects_until_it_may() -> None:

@@ -92,7 +92,7 @@ async def test_pools_stay_while_the_api_server_lists_their_kind_but_does_not_ser
     world.script.on(
         "get", POOLS, reply(200, listing(pool("cpu"))), missing, reply(200, listing(pool("cpu"), version=200))
     )
-    groups = {"kind": "APIGroupList", "groups": [{"name": "resource.aibee.cn"}]}
+    groups = {"kind": "APIGroupList", "groups": [{"versions": [{"groupVersion": "resource.aibee.cn/v1alpha1"}]}]}
     world.script.on("get", "/apis", reply(200, groups))
     world.script.on("get", GROUP, reply(200, {"kind": "APIResourceList", "resources": [{"name": "pools"}]}))
     world.script.on("watch", POOLS, stream(trouble(410, "Expired")), stream(line("ADDED", pool("gpu", version=201))))
@@ -103,7 +103,7 @@ async def test_pools_stay_while_the_api_server_lists_their_kind_but_does_not_ser
 async def test_pools_are_deleted_where_their_group_is_served_without_them() -> None:
     world = World()
     world.script.on("get", POOLS, reply(200, listing(pool("cpu"))))
-    groups = {"kind": "APIGroupList", "groups": [{"name": "resource.aibee.cn"}]}
+    groups = {"kind": "APIGroupList", "groups": [{"versions": [{"groupVersion": "resource.aibee.cn/v1alpha1"}]}]}
     world.script.on("get", "/apis", reply(200, groups))
     world.script.on("get", GROUP, reply(200, {"kind": "APIResourceList", "resources": [{"name": "queues"}]}))
     world.script.on("watch", POOLS, stream(trouble(410, "Expired")))
