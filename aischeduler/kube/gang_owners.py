@@ -20,7 +20,7 @@ from aischeduler.model.gang import Gang, GangKey, GangSource
 UNSEEN_SECONDS_MAX: Final = 30.0
 """How long pods wait for the Job or JobSet that controls them to be seen."""
 RELEASED_MAX: Final = 10_000
-"""How many gangs of owners that did not turn up are remembered."""
+"""How many gangs of owners that did not turn up are remembered, and how many of deleted owners."""
 
 
 class Known(Struct, frozen=True):
@@ -48,6 +48,8 @@ class GangOwners:
         self._awaited: dict[GangKey, float | None] = {}
         """Gangs of unknown owners -> when `overdue` first found them; None before."""
         self._released: OrderedDict[GangKey, None] = OrderedDict()
+        self._ended: OrderedDict[GangKey, None] = OrderedDict()
+        """Gangs of deleted owners: pods of an owner that is made again may still have their claim."""
 
     @property
     def silent(self) -> bool:
@@ -75,10 +77,10 @@ class GangOwners:
         """Record an owner as it is now; return what the engine needs to know."""
         owners, owner = self._owner(gang.key, gang.uid)
         before = owners.get(owner)
-        awaited, released = gang.key in self._awaited, gang.key in self._released
-        self._awaited.pop(gang.key, None)
-        self._released.pop(gang.key, None)
-        told = asks or awaited or released or (before is not None and before.told)
+        awaited = gang.key in self._awaited or gang.key in self._released or gang.key in self._ended
+        for gangs in (self._awaited, self._released, self._ended):
+            gangs.pop(gang.key, None)
+        told = asks or awaited or (before is not None and before.told)
         if not told and gang.key.source is GangSource.JOB:
             self.plain_jobs.add(gang.uid)
             return None
@@ -86,7 +88,7 @@ class GangOwners:
         owners[owner] = Known(gang.uid, asks, told)
         if asks:
             return GangSeen(gang)
-        if awaited or released or (before is not None and (before.asks or (before.told and before.uid != gang.uid))):
+        if awaited or (before is not None and (before.asks or (before.told and before.uid != gang.uid))):
             return GangSeen(Gang(gang.key, min_member=1, uid=gang.uid))
         return None
 
@@ -98,7 +100,12 @@ class GangOwners:
         if before is None or before.uid != uid:
             return None
         del owners[owner]
-        return GangGone(key) if before.told else None
+        if not before.told:
+            return None
+        self._ended[key] = None
+        if len(self._ended) > RELEASED_MAX:
+            self._ended.popitem(last=False)
+        return GangGone(key)
 
     def overdue(self, now: float) -> list[Event]:
         """Return what the engine needs to know of owners that did not turn up, and of Workloads.

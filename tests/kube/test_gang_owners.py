@@ -107,3 +107,26 @@ def test_recreated_job_set_replaces_the_one_before(asks: bool) -> None:
     assert owners.gone(JOB_SET, "old") is None
     assert owners.asks(JOB_SET, "", pending=True) is asks
     assert owners.gone(JOB_SET, "new") == GangGone(JOB_SET)
+
+
+@pytest.mark.parametrize("key", [JOB, JOB_SET])
+@pytest.mark.parametrize("asks", [False, True])
+def test_pods_with_the_claim_of_a_deleted_owner_are_told_what_the_next_one_of_its_name_asks(
+    key: GangKey, asks: bool
+) -> None:
+    owners, old, new = listed_owners(), Gang(key, 4, uid="old"), Gang(key, 2, uid="new")
+    owners.seen(old, asks=True)
+    assert owners.gone(key, "old") == GangGone(key)
+    assert owners.seen(new, asks=asks) == GangSeen(new if asks else Gang(key, 1, uid="new"))
+    assert owners.gone(key, "new") == GangGone(key)
+
+
+def test_deleted_owners_are_forgotten_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gang_owners, "RELEASED_MAX", 1)
+    owners = listed_owners()
+    other = GangKey(GangSource.JOB, "default", "k")
+    for key, uid in ((JOB, "u"), (other, "v")):
+        owners.seen(Gang(key, 4, uid=uid), asks=True)
+        owners.gone(key, uid)
+    assert owners.seen(GANG, asks=False) is None
+    assert owners.seen(Gang(other, 4, uid="v"), asks=False) == GangSeen(Gang(other, 1, uid="v"))
