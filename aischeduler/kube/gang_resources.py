@@ -48,11 +48,9 @@ def gang_resources(
 
 
 def _pod_groups(
-    source: GangSource, group: str, version: str, observer: Callable[[PodGroupDocument], None] | None = None
+    source: GangSource, group: str, version: str, on_seen: Callable[[PodGroupDocument], None] | None = None
 ) -> WatchedResource[PodGroupDocument]:
     def gang(document: PodGroupDocument) -> Gang:
-        if observer is not None:
-            observer(document)
         return read_native_group(document) if source is GangSource.NATIVE else read_pod_group(document, source)
 
     named = f"{version}.{group}" if source is GangSource.NATIVE else group
@@ -64,6 +62,7 @@ def _pod_groups(
         object_decoder=msgspec.json.Decoder(PodGroupDocument),
         seen_event=lambda document: GangSeen(gang(document)),
         gone_event=lambda namespace, name, _uid: GangGone(GangKey(source, namespace, name)),
+        on_seen=on_seen,
         optional=True,
         needed=False,
         rarely_changes=True,

@@ -3,7 +3,8 @@
 Invariants:
 - Versions only grow: an event with an older version of an object is dropped, and so is an event about an unknown object
   that is older than the watch.
-- The same name with another uid is another object: the old one is deleted, the new one is created.
+- The same name with another uid is another object: the old one is deleted, then the new one is created, and what is
+  told of the old one is told before the new one is looked at. Which of two is newer, their versions say.
 - After a full list exactly its objects are known; the others are deleted.
 - An unchanged object of an `often_unchanged` resource emits no event: most updates of nodes are heartbeats.
 
@@ -11,7 +12,7 @@ Source: Kubernetes list and watch; resource versions of one resource are ordered
 """
 
 import asyncio
-from collections.abc import Container
+from collections.abc import Container, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from aischeduler.kube.meta_types import Metadata
@@ -49,7 +50,10 @@ class VersionWaiters:
 
 
 class KnownObjects(Generic[D]):
-    """The known objects by namespace and name; every method returns the resulting events."""
+    """The known objects by namespace and name.
+
+    Every method returns the resulting events. The caller iterates them before its next call: some of it happens then.
+    """
 
     def __init__(self, resource: WatchedResource[D], counts: ReflectorCounts) -> None:
         self._resource = resource
@@ -70,7 +74,7 @@ class KnownObjects(Generic[D]):
         """The newest version of a known object. Unlike a bookmark's version, every other watch reaches it."""
         return max((version for _, version in self._objects.values() if version is not None), default=0)
 
-    def upsert(self, document: D) -> tuple[Event, ...]:
+    def upsert(self, document: D) -> Iterable[Event]:
         """Record an object at its version."""
         metadata = document.metadata
         key, version = object_key(metadata), version_number(metadata.resource_version)
@@ -83,10 +87,7 @@ class KnownObjects(Generic[D]):
                 self._counts.old_events += version < known_version
                 return ()
             if uid != metadata.uid:
-                seen = self._resource.seen_event(document)
-                self._counts.recreated += 1
-                self._remember(key, metadata.uid, version, seen)
-                return _told(self._resource.gone_event(metadata.namespace, metadata.name, uid), seen)
+                return self._replace(key, document)
         elif (
             version is not None
             and self._listed is None
@@ -94,23 +95,26 @@ class KnownObjects(Generic[D]):
         ):
             self._counts.old_events += 1
             return ()
-        # An error in the next line leaves the object unknown, so that a retry is not dropped as old.
-        seen = self._resource.seen_event(document)
-        return (seen,) if self._remember(key, metadata.uid, version, seen) and seen is not None else ()
+        return self._record(key, document)
 
-    def delete(self, metadata: Metadata) -> tuple[Event, ...]:
+    def delete(self, metadata: Metadata) -> Iterable[Event]:
         """Record that an object was deleted or no longer matches the field selector."""
-        known = self._objects.get(object_key(metadata))
-        if known is None:
+        key = object_key(metadata)
+        known = self._objects.get(key)
+        if known is None or (metadata.uid and metadata.uid != known[0] and not _is_newer(metadata, known[1])):
             return ()
-        if metadata.uid and known[0] != metadata.uid:
-            return _told(self._resource.gone_event(metadata.namespace, metadata.name, metadata.uid))
-        return _told(self._forget(object_key(metadata)))
+        return self._forget(key)
 
-    def keep(self, metadata: Metadata) -> None:
-        """Record that an object exists but cannot be decoded: the known version stays."""
+    def keep(self, metadata: Metadata) -> Iterable[Event]:
+        """Record that an object exists but cannot be decoded: the known version stays, if it is of the same object."""
+        key = object_key(metadata)
         if self._listed is not None and metadata.name:
-            self._listed[object_key(metadata)] = None
+            self._listed[key] = None
+        known = self._objects.get(key)
+        if known is None or not metadata.uid or metadata.uid == known[0] or not _is_newer(metadata, known[1]):
+            return ()
+        self._counts.recreated += 1
+        return self._forget(key)
 
     def advance(self, version: str) -> None:
         """Record that all events up to this version were received."""
@@ -120,17 +124,17 @@ class KnownObjects(Generic[D]):
                 key: ended for key, ended in self._deleted_by_list.items() if ended > self._version_floor
             }
 
-    def delete_missing(self, names: Container[str], version: str) -> list[Event]:
+    def delete_missing(self, names: Container[str], version: str) -> Iterable[Event]:
         """Apply a full list beside the watch: delete the objects that it lacks, unless they are newer than the list."""
         listed = version_number(version)
         if listed is None:
-            return []
+            return ()
         gone = [
             key for key, (_, known) in self._objects.items() if key not in names and (known is None or known <= listed)
         ]
         if listed > self._version_floor:
             self._deleted_by_list.update(dict.fromkeys(gone, listed))
-        return list(_told(*(self._forget(key) for key in gone)))
+        return self._forget(*gone)
 
     def is_older(self, version: str) -> bool:
         """Say whether this version is older than the events received so far."""
@@ -147,33 +151,52 @@ class KnownObjects(Generic[D]):
         """Begin a full list: the objects recorded from now on are part of it."""
         self._listed = {}
 
-    def end_list(self) -> list[Event]:
+    def end_list(self) -> Iterable[Event]:
         """End the full list: delete the objects that it lacks."""
         listed, self._listed = self._listed or {}, None
         missing = [key for key in self._objects if key not in listed]
         self._counts.found_gone += len(missing)
-        return list(_told(*(self._forget(key) for key in missing)))
+        return self._forget(*missing)
 
-    def _remember(self, key: str, uid: str, version: int | None, seen: Event | None) -> bool:
-        """Record an object; return whether its event differs from the last one."""
-        self._objects[key] = (uid, version)
-        if not self._resource.often_unchanged:
-            return True
-        changed = self._last_events.get(key) != seen
-        if seen is not None:
-            self._last_events[key] = seen
-        else:
+    def _replace(self, key: str, document: D) -> Iterator[Event]:
+        """Delete the object of this name, then record the new one, which an error leaves unknown."""
+        self._counts.recreated += 1
+        yield from self._forget(key)
+        yield from self._record(key, document)
+
+    def _record(self, key: str, document: D) -> tuple[Event, ...]:
+        resource, metadata = self._resource, document.metadata
+        # An error in the next lines leaves the object as it was, so that a retry is not dropped as old.
+        event = resource.seen_event(document)
+        if resource.on_seen is not None:
+            resource.on_seen(document)
+        self._objects[key] = metadata.uid, version_number(metadata.resource_version)
+        if resource.often_unchanged:
+            if self._last_events.get(key) == event:
+                return ()
+            if event is not None:
+                self._last_events[key] = event
+            else:
+                self._last_events.pop(key, None)
+        return (event,) if event is not None else ()
+
+    def _forget(self, *keys: str) -> Iterator[Event]:
+        """Forget objects, one after another."""
+        for key in keys:
             self._last_events.pop(key, None)
-        return changed
+            namespace, _, name = key.partition("/")
+            uid, _ = self._objects.pop(key)
+            if self._resource.on_gone is not None:
+                self._resource.on_gone(namespace, name)
+            event = self._resource.gone_event(namespace, name, uid)
+            if event is not None:
+                yield event
 
-    def _forget(self, key: str) -> Event | None:
-        self._last_events.pop(key, None)
-        namespace, _, name = key.partition("/")
-        return self._resource.gone_event(namespace, name, self._objects.pop(key)[0])
 
-
-def _told(*events: Event | None) -> tuple[Event, ...]:
-    return tuple(event for event in events if event is not None)
+def _is_newer(metadata: Metadata, version: int | None) -> bool:
+    """Say whether this object is known to be newer than this version."""
+    number = version_number(metadata.resource_version)
+    return number is not None and version is not None and number > version
 
 
 def object_key(metadata: Metadata) -> str:

@@ -100,6 +100,7 @@ class PoolStatusWriter:
             document = _decoded(path, await self._client.get(path))
         except RefusedError as error:
             if error.status == HTTPStatus.NOT_FOUND and error.reason == "NotFound":
+                self._latest.pop(report.name, None)
                 return
             raise
         if not wanted(report) or self._held_by_another(report.name, document.get("status")):

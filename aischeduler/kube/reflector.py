@@ -387,7 +387,7 @@ class Reflector(Generic[D]):
             self._emit_unreadable(document.metadata, problem)
 
     def _skip_object(self, metadata: Metadata, message: str) -> None:
-        self._known_objects.keep(metadata)
+        self._emit(self._known_objects.keep(metadata))
         self._emit_unreadable(metadata, message)
 
     def _emit_unreadable(self, metadata: Metadata, message: str) -> None:

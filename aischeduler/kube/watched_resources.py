@@ -67,10 +67,12 @@ class WatchedResource(Struct, Generic[D], frozen=True):
     """A resource to list and watch.
 
     `kind` is unique; after a dot follows the group where several have the kind. `seen_event` converts an object to an
-    event, `gone_event` gets namespace, name and uid; None tells the engine nothing. `problem` says which part of
-    an object could not be decoded; empty if none. An `optional` resource that is not served has no objects. Without a
-    resource that is not `needed` the scheduler decides, also if it may not list it. A resource that `rarely_changes`
-    may have no event for days; most updates of an `often_unchanged` one change nothing for the engine.
+    event, `gone_event` gets namespace, name and uid; None tells the engine nothing. `on_seen`, and `on_gone` with
+    namespace and name, observe each object right before the engine. All four are called in the order of what happened.
+    `problem` says which part of an object could not be decoded; empty if none. An `optional` resource that is not
+    served has no objects. Without a resource that is not `needed` the scheduler decides, also if it may not list it.
+    A resource that `rarely_changes` may have no event for days; most updates of an `often_unchanged` one change nothing
+    for the engine.
     """
 
     kind: str
@@ -80,6 +82,8 @@ class WatchedResource(Struct, Generic[D], frozen=True):
     object_decoder: msgspec.json.Decoder[D]
     seen_event: Callable[[D], Event | None]
     gone_event: Callable[[str, str, str], Event | None]
+    on_seen: Callable[[D], None] | None = None
+    on_gone: Callable[[str, str], None] | None = None
     problem: Callable[[D], str] | None = None
     field_selector: str = ""
     optional: bool = False
@@ -191,27 +195,17 @@ class PoolObserver(Protocol):
 
 
 def pools(observer: PoolObserver | None = None) -> WatchedResource[PoolDocument]:
-    """All Pools; none before the resource is defined. `observer` is called before the engine."""
-
-    def seen(document: PoolDocument) -> Event:
-        pool = read_pool(document)
-        if observer is not None:
-            observer.pool_seen(document)
-        return PoolSeen(pool)
-
-    def gone(_namespace: str, name: str, _uid: str) -> Event:
-        if observer is not None:
-            observer.pool_gone(name)
-        return PoolGone(name)
-
+    """All Pools; none before the resource is defined."""
     return WatchedResource(
         kind="Pool",
         path=f"/apis/{GROUP}/{VERSION}/pools",
         watch_event_decoder=msgspec.json.Decoder(WatchEvent[PoolDocument]),
         page_decoder=msgspec.json.Decoder(Page[PoolDocument]),
         object_decoder=msgspec.json.Decoder(PoolDocument),
-        seen_event=seen,
-        gone_event=gone,
+        seen_event=lambda document: PoolSeen(read_pool(document)),
+        gone_event=lambda _namespace, name, _uid: PoolGone(name),
+        on_seen=observer.pool_seen if observer is not None else None,
+        on_gone=(lambda _namespace, name: observer.pool_gone(name)) if observer is not None else None,
         optional=True,
         rarely_changes=True,
     )

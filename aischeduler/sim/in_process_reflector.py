@@ -36,7 +36,7 @@ class InProcessReflector(Generic[D]):
         if not self.served():
             self._version, self._stream = "", None
             self._known_objects.begin_list()
-            return self._known_objects.end_list()
+            return list(self._known_objects.end_list())
         while self._stream is None or self._stream.closed:
             if not self._version:
                 events += self._list(now)
@@ -61,11 +61,11 @@ class InProcessReflector(Generic[D]):
 
     def seen(self, body: bytes) -> tuple[Event, ...]:
         """Return the events of an object that a GET request returned."""
-        return self._known_objects.upsert(self._resource.object_decoder.decode(body))
+        return tuple(self._known_objects.upsert(self._resource.object_decoder.decode(body)))
 
     def gone(self, metadata: Metadata) -> tuple[Event, ...]:
         """Return the events of an object that a GET request did not find."""
-        return self._known_objects.delete(metadata)
+        return tuple(self._known_objects.delete(metadata))
 
     def _list(self, now: float) -> list[Event]:
         self.counts.lists += 1
@@ -82,11 +82,10 @@ class InProcessReflector(Generic[D]):
 
     def _read_item(self, item: Raw) -> tuple[Event, ...]:
         try:
-            return self._known_objects.upsert(self._resource.object_decoder.decode(item))
+            return tuple(self._known_objects.upsert(self._resource.object_decoder.decode(item)))
         except msgspec.ValidationError:
             self.counts.unreadable_objects += 1
-            self._known_objects.keep(msgspec.json.decode(item, type=PartialObjectMetadata).metadata)
-            return ()
+            return tuple(self._known_objects.keep(msgspec.json.decode(item, type=PartialObjectMetadata).metadata))
 
     def _watch(self, now: float) -> WatchStream:
         self.counts.watches += 1
@@ -113,9 +112,9 @@ class InProcessReflector(Generic[D]):
         metadata = watch_event.object.metadata
         match watch_event.type:
             case "ADDED" | "MODIFIED":
-                events = self._known_objects.upsert(watch_event.object)
+                events = tuple(self._known_objects.upsert(watch_event.object))
             case "DELETED":
-                events = self._known_objects.delete(metadata)
+                events = tuple(self._known_objects.delete(metadata))
             case _:
                 return self._read_other_line(line)
         self._set_version(metadata.resource_version)

@@ -1,5 +1,6 @@
 """The pools as their statuses tell: what is shown, and what is said beside it."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any, cast
@@ -8,6 +9,7 @@ import msgspec
 import pytest
 
 from aischeduler.cli.pools_snapshot import snapshot_of, take_snapshot
+from aischeduler.cli.pools_watch import watch_pools
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import MalformedAnswerError, RefusedError
@@ -15,7 +17,10 @@ from aischeduler.kube.pool_writes import STATUS_EXPIRY_SECONDS, pool_status
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.pool_summary import GPU, PoolSummary
 from tests.build import replace
+from tests.kube.api_objects import line, listing
+from tests.kube.api_objects import pool as api_pool
 from tests.kube.pool_reports import EMPTY, NOTHING, WRITER, a_report
+from tests.kube.scripted_server import Script, reply, serving, stream, until
 from tests.objects import pool_object
 
 POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
@@ -120,3 +125,23 @@ async def test_missing_definition_of_pools_is_an_error_and_not_one_default_pool(
 async def test_answer_that_is_no_list_is_an_error() -> None:
     with pytest.raises(MalformedAnswerError, match="pools: the list cannot be read"):
         await take_snapshot(as_client(Pages({(POOLS, ""): b"<html>"})), NOW)
+
+
+async def test_watch_shows_a_pool_that_was_made_again_between_two_looks() -> None:
+    script, drawn = Script(), list[list[str]]()
+    again = pool_document("a", uid="second", version=101)
+    script.on("get", POOLS, reply(200, listing(pool_document("a"))))
+    script.on("watch", POOLS, stream(line("MODIFIED", again), line("ADDED", pool_document("b", version=102))))
+    async with serving(script) as server, Client(server) as client:
+        watching = asyncio.create_task(
+            watch_pools(client, lambda shown: drawn.append([one.name for one in shown.pools]))
+        )
+        await until(lambda: drawn and "b" in drawn[-1])
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+    assert drawn[-1] == ["a", "b"]
+
+
+def pool_document(name: str, *, uid: str = "first", version: int = 1) -> dict[str, Any]:
+    document = api_pool(name, version=version)
+    return document | {"metadata": document["metadata"] | {"uid": uid}}

@@ -11,7 +11,9 @@ import pytest
 from aischeduler.kube import report_queue
 from aischeduler.kube import reporter as module
 from aischeduler.kube.api_types import PoolDocument
+from aischeduler.kube.known_objects import KnownObjects
 from aischeduler.kube.reporter import Reporter
+from aischeduler.kube.watched_resources import ReflectorCounts, pools
 from aischeduler.model.actions import CreatePool
 from tests.build import a_pod
 from tests.kube.pool_reports import a_report
@@ -26,6 +28,7 @@ class Server:
 
     def __init__(self, world: World) -> None:
         self.version = 7
+        self.uid = "u-cpu"
         self.status: dict[str, Any] = {}
         self.taken: list[float] = []
         """The times of the scheduler's status writes."""
@@ -35,7 +38,7 @@ class Server:
 
     @property
     def pool(self) -> dict[str, Any]:
-        metadata = {"name": "cpu", "uid": "u-cpu", "resourceVersion": str(self.version)}
+        metadata = {"name": "cpu", "uid": self.uid, "resourceVersion": str(self.version)}
         return {"metadata": metadata, "status": dict(self.status)}
 
     def patch(self, request: Request) -> Answer:
@@ -159,6 +162,39 @@ async def test_pool_that_is_gone_or_recreated_is_not_written_again() -> None:
         server.tell(reports)
         await settled(world)
     assert writes(world) == (1, 1)
+
+
+async def test_overwritten_status_of_a_pool_that_was_made_again_between_two_looks_is_written_again() -> None:
+    world = World()
+    server = Server(world)
+    async with world.running() as reports:
+        known = KnownObjects(pools(reports), ReflectorCounts())
+
+        def look() -> None:
+            list(known.upsert(msgspec.json.decode(json.dumps(server.pool).encode(), type=PoolDocument)))
+
+        look()
+        server.uid, server.version = "second", 20
+        look()
+        reports.report_pool(a_report(uid="second"))
+        await written(reports)
+        ours = dict(server.status)
+        look()
+        server.overwrite(nodes=99)
+        look()
+        await until(lambda: server.status == ours)
+
+
+async def test_pool_that_is_gone_when_its_status_is_written_costs_no_further_request() -> None:
+    world = World()
+    world.script.always["get", POOL] = lambda _: status(404, "NotFound", 'pools "cpu" not found')
+    async with world.running() as reports:
+        reports.report_pool(a_report())
+        await written(reports)
+        reports.renew_statuses()
+        await written(reports)
+        await settled(world)
+    assert writes(world) == (1, 0)
 
 
 def of_another(name: str, scheduler: str = "other", renewed: str = "2026-01-02T03:03:00Z") -> PoolDocument:
