@@ -3,7 +3,6 @@
 Invariant: without nodes, two selectors overlap only where every node of one Pool is a node of the other.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final
@@ -11,8 +10,8 @@ from typing import Any, Final
 from aischeduler.cli.check_documents import Document, Finding, items_at, mapping_at, text_at
 from aischeduler.config.spelling import nearest, shown
 from aischeduler.kube.pool_schema import pool_schema
-from aischeduler.kube.schema_types import NAME_PATTERN, Schema
-from aischeduler.model.names import DEFAULT_POOL, POOL_NAME_LENGTH_MAX
+from aischeduler.kube.schema_types import Schema
+from aischeduler.model.names import DEFAULT_POOL, can_be_pool_name
 from aischeduler.model.pool import Pool
 from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import LabelSelector
@@ -28,7 +27,7 @@ _TYPES: Final[dict[str, tuple[type[Any], str]]] = {
 def schema_findings(document: Document) -> Iterator[Finding]:
     """Find unknown fields, and fields of a wrong type or value; users do not write the status."""
     name = text_at(mapping_at(document.body, "metadata"), "name")
-    if name and (len(name) > POOL_NAME_LENGTH_MAX or not re.fullmatch(NAME_PATTERN, name)):
+    if name and not can_be_pool_name(name):
         yield Finding(document, "metadata.name", f"{shorten(name)} is not the name of a Pool")
     body = {key: value for key, value in document.body.items() if key != "status"}
     for field, sentence in _differences(body, pool_schema(), ""):

@@ -29,7 +29,7 @@ from aischeduler.config.load import load_config
 from aischeduler.config.schema import Config, EvictionWay
 from aischeduler.daemon.components import profile_of
 from aischeduler.engine.profile import Profile
-from aischeduler.model.names import POOL_NAME_LENGTH_MAX
+from aischeduler.model.names import can_be_pool_name
 from aischeduler.observability.logging import printable
 
 FAILED: Final = 1
@@ -96,7 +96,7 @@ def _variants(options: PlanOptions) -> list[Variant]:
         raise usage_error("there is nothing to plan: use -f FILE, or --without NODE")
     if not options.files and (options.replicas or options.pools):
         raise usage_error("--replicas and --pool change the pods of a file: use them with -f FILE")
-    if any(len(pool) > POOL_NAME_LENGTH_MAX or not pool for pool in options.pools):
+    if not all(map(can_be_pool_name, options.pools)):
         raise usage_error("--pool: this is not the name of a Pool")
     replicas, pools = dict.fromkeys(options.replicas or (None,)), dict.fromkeys(options.pools or (None,))
     variants = [Variant(number, pool) for number, pool in product(replicas, pools)]

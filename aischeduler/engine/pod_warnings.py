@@ -8,9 +8,10 @@ Invariants:
 from aischeduler.config.spelling import nearest
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import ignored
+from aischeduler.engine.unknown_pools import is_missing
 from aischeduler.model.actions import Action, pod_warning
 from aischeduler.model.event_reasons import EventReason
-from aischeduler.model.names import DEFAULT_POOL, GPU_TYPE_KEY, MACHINE_GROUP_KEY, POOL_KEY
+from aischeduler.model.names import DEFAULT_POOL, GPU_TYPE_KEY, MACHINE_GROUP_KEY, POOL_KEY, can_be_pool_name
 from aischeduler.model.pod import Pod
 from aischeduler.state.pod_records import PodRecord
 
@@ -19,9 +20,7 @@ def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None
     """Add the new warnings about this pod, or the pods of the unit that it leads, to `actions`."""
     for one in (record,) if record.unit is None else record.together:
         pod = one.pod
-        known = cluster.unknown_pools.missing.get(pod.uid)
-        missing = known is not None and known[0] == pod.pool not in cluster.pools.pools
-        if missing and cluster.warned(pod.uid, pod.pool):
+        if is_missing(cluster, pod) and cluster.warned(pod.uid, pod.pool):
             actions.append(pod_warning(pod, EventReason.UNKNOWN_POOL, _no_such_pool(pod.pool, cluster.pools.names())))
         if pod.spec.unsupported_constraints and not cluster.profile.hold_unsupported:
             message = ignored(pod.spec.unsupported_constraints)
@@ -51,6 +50,7 @@ def _warn_of_spelling(cluster: Cluster, pod: Pod, actions: list[Action]) -> None
 
 def _no_such_pool(name: str, known: tuple[str, ...]) -> str:
     near = nearest(name, known)
-    until = f"until it does, the pod belongs to the pool {DEFAULT_POOL}."
+    until = "until it does," if can_be_pool_name(name) else "no Pool can have this name, so"
+    home = f"the pod belongs to the pool {DEFAULT_POOL}."
     hint = f" Did you mean {near}?" if near else ""
-    return f'The Pool "{name}" does not exist (annotation or label {POOL_KEY}); {until}{hint}'
+    return f'The Pool "{name}" does not exist (annotation or label {POOL_KEY}); {until} {home}{hint}'

@@ -5,6 +5,7 @@ Invariants:
   would evict. A failed list delays the node by at most `LATE_SECONDS_MAX`.
 - A pod that names an unknown Pool is held until the Pool was read. Before the answer it is not bound and evicts no pod:
   a Pool may exist that the watch of Pools, which can lag behind the watch of pods, has not shown.
+- A name that no Pool can have is a Pool that does not exist; it is never read.
 - An answer counts for the pods that were held when its read began. A pod that came later may name a later Pool.
 - A Pool has one read at a time, however many pods name it, and at most `READS_MAX` Pools are read at a time.
 """
@@ -17,8 +18,9 @@ from aischeduler.engine.deferred_work import LateNode
 from aischeduler.engine.freshness import is_fresh
 from aischeduler.model.actions import ListPools, ReadPool, ReportWaiting
 from aischeduler.model.events import PoolRead, PoolUnread
-from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.names import DEFAULT_POOL, can_be_pool_name
 from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
 from aischeduler.state.pod_records import PodRecord, PodState
 
 MISSING_SECONDS: Final = 1.0
@@ -39,7 +41,7 @@ def is_known(cluster: Cluster, record: PodRecord, now: float) -> bool:
     refreshes in turn for ever, if each takes longer than the result of the other is valid.
     """
     name = record.pod.pool
-    if not name or name in cluster.pools.pools:
+    if not name or name in cluster.pools.pools or not can_be_pool_name(name):
         return True
     missing = cluster.unknown_pools.missing.get(record.pod.uid)
     if missing is None or missing[0] != name:
@@ -49,6 +51,14 @@ def is_known(cluster: Cluster, record: PodRecord, now: float) -> bool:
         or is_fresh(cluster, record.home, now)
         or cluster.claims.room_of(record) is not None
     )
+
+
+def is_missing(cluster: Cluster, pod: Pod) -> bool:
+    """Say whether the pod's Pool does not exist: no Pool can have this name, or the last read said so."""
+    if not pod.pool or pod.pool in cluster.pools.pools:
+        return False
+    missing = cluster.unknown_pools.missing.get(pod.uid)
+    return not can_be_pool_name(pod.pool) or (missing is not None and missing[0] == pod.pool)
 
 
 def want_pool(cluster: Cluster, record: PodRecord) -> None:

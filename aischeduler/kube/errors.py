@@ -7,6 +7,7 @@ Invariants:
 
 import re
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Final
 
 LINE_LENGTH_MAX: Final = 300
@@ -77,6 +78,15 @@ class MalformedAnswerError(ApiError):
     """The server sent an answer that breaks the API's contract."""
 
 
+PASSING_STATUSES: Final = (401, 403, 408, 409, 410, 429)
+"""The answers of 400 to 499 that other rights, other data or another time can change."""
+
+
+def is_answer(status: int) -> bool:
+    """Say whether this status is the answer to a read of one object: there is none. All others are outages."""
+    return 400 <= status < 500 and status not in PASSING_STATUSES
+
+
 class RefusedError(ApiError):
     """The API server refused the request: a status of 400 and above, with the content of its Status.
 
@@ -92,6 +102,14 @@ class RefusedError(ApiError):
         self.message = message
         self.retry_after_seconds = retry_after_seconds
         self.request = request
+
+    @property
+    def no_such_object(self) -> bool:
+        """Whether a read of one object was refused because there is none of this name, or none can be.
+
+        A 404 without the reason NotFound is about the resource, which may not be served yet.
+        """
+        return self.reason == "NotFound" if self.status == HTTPStatus.NOT_FOUND else is_answer(self.status)
 
 
 class ResourceNotServedError(RefusedError):

@@ -16,7 +16,7 @@ import msgspec
 
 from aischeduler.kube import gang_writes, pod_writes
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import MalformedAnswerError, RefusedError, decode_problem
+from aischeduler.kube.errors import MalformedAnswerError, RefusedError, decode_problem, is_answer
 from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.model.actions import ReportGang
 
@@ -44,7 +44,7 @@ class GangStatusWriter:
         try:
             return msgspec.json.decode(await self._client.get(path), type=dict[str, Any])
         except RefusedError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
+            if is_answer(error.status):
                 return None
             raise
         except UNREADABLE as error:

@@ -68,7 +68,7 @@ class PodReader:
             async with self._slots:
                 body = await self._client.get(path)
         except RefusedError as error:
-            if error.status == 404 and error.reason == "NotFound":
+            if error.no_such_object:
                 self._pods.observe_gone(Metadata(name=pod.name, namespace=pod.namespace, uid=pod.uid))
                 return None
             raise

@@ -10,7 +10,6 @@ Source: resource versions, which every write increases; Leases, which belong to 
 """
 
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -99,7 +98,7 @@ class PoolStatusWriter:
         try:
             document = _decoded(path, await self._client.get(path))
         except RefusedError as error:
-            if error.status == HTTPStatus.NOT_FOUND and error.reason == "NotFound":
+            if error.no_such_object:
                 self._latest.pop(report.name, None)
                 return
             raise

@@ -9,6 +9,7 @@ Invariants:
 
 import asyncio
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -251,8 +252,8 @@ class Refresher:
 
     def _is_missing(self, error: RefusedError) -> bool:
         """Say whether the Pool does not exist, as an API server says that serves Pools, or because none serves them."""
-        if error.status != 404:
-            return False
+        if error.status != HTTPStatus.NOT_FOUND:
+            return error.no_such_object
         return self._reflectors.pools.not_served or (
             error.reason == "NotFound" and error.message.endswith(" not found")
         )

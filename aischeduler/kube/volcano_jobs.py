@@ -120,9 +120,13 @@ class VolcanoJobs:
 
     async def _is_own(self, document: PodGroupDocument) -> bool:
         namespace = path_segment(document.metadata.namespace)
-        body = await self._client.get(
-            f"/apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs/{path_segment(_job_of(document))}"
-        )
+        path = f"/apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs/{path_segment(_job_of(document))}"
+        try:
+            body = await self._client.get(path)
+        except RefusedError as error:
+            if error.status != HTTPStatus.NOT_FOUND and error.no_such_object:
+                return False
+            raise
         try:
             spec = msgspec.json.decode(body, type=_Job).spec or _JobSpec()
         except UNREADABLE:

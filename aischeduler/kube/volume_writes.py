@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aischeduler.kube.errors import is_answer
 from aischeduler.kube.meta_types import UNREADABLE, PartialObjectMetadata, read_status, retry_after_seconds
 from aischeduler.kube.pod_writes import RETRY_AFTER_SECONDS, Throttled, Unauthenticated, Unknown, path_segment
 from aischeduler.kube.storage_types import ClaimDocument, VolumeDocument
@@ -99,7 +100,7 @@ def read_object(write: VolumeWrite, status: int, body: bytes) -> Written | Refus
     """Return what a read of the object shows; a write that may still be made has the new resource version."""
     choice = write.choice
     kind, name = ("persistentvolume", choice.volume) if choice.volume else ("persistentvolumeclaim", choice.claim[1])
-    if status == 404:
+    if is_answer(status):
         return Refused(f'{kind} "{name}" not found')
     if status >= 300:
         return Unknown(read_status(body).message or f"the API server answered {status}")

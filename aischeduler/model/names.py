@@ -1,5 +1,6 @@
 """The names that other programs share: API group, annotations, resources."""
 
+import re
 from typing import Final
 
 GROUP: Final = "resource.aibee.cn"
@@ -10,6 +11,7 @@ POOL_KEY: Final = "resource.aibee.cn/pool"
 """The annotation (or label) that names a pod's home pool."""
 POOL_NAME_LENGTH_MAX: Final = 253
 """The longest name of an object; a longer annotation names no Pool."""
+_POOL_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 DEFAULT_POOL: Final = "default"
 CLUSTER: Final = ""
 """The name of the work of no pool, in place of the name of a pool; no Pool can have it."""
@@ -38,3 +40,8 @@ MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 GPU_DEFAULT: Final = "nvidia.com/gpu"
+
+
+def can_be_pool_name(name: str) -> bool:
+    """Say whether a Pool can have this name, which the API server checks: an RFC 1123 subdomain."""
+    return len(name) <= POOL_NAME_LENGTH_MAX and _POOL_NAME.fullmatch(name) is not None

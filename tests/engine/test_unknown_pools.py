@@ -1,5 +1,7 @@
 """A Pool that the watch has not shown may exist."""
 
+import pytest
+
 from aischeduler.engine.unknown_pools import LATE_SECONDS_MAX
 from aischeduler.model.actions import Action, Bind, Evict, ListPools, ReadPool, Refresh, ReportWaiting
 from aischeduler.model.events import (
@@ -50,6 +52,34 @@ def test_pod_whose_pool_does_not_exist_belongs_to_the_default_pool_and_is_warned
     actions = said(session)
     assert binds(actions) == {"p": "n"}
     assert warnings(actions) == [("p", "UnknownPool")]
+
+
+@pytest.mark.parametrize("name", ["%s{0}{}", "A", "a_b", "-a", "a.", "a..b", "a/b", "..", "a b", "\u00e4", "a" * 254])
+def test_pod_that_names_what_no_pool_can_be_called_is_tried_at_once_without_a_read_and_warned_once(name: str) -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p", pool=name), a_pod("q", cpu="9", pool=name))
+    actions = said(session)
+    assert reads(actions) == []
+    assert binds(actions) == {"p": "n"}
+    assert sorted(warnings(actions)) == [("p", "UnknownPool"), ("q", "UnknownPool")]
+    session.now += 600.0
+    session.see(a_node("m", cpu="9"))
+    said(session)
+    session.tell(PoolsListed())
+    actions = said(session)
+    assert (reads(actions), binds(actions), warnings(actions)) == ([], {"q": "m"}, [])
+
+
+def test_pod_that_names_what_no_pool_can_be_called_may_evict() -> None:
+    low = a_pod("low", cpu="4", node="n", phase="Running")
+    session = Session(a_node("n", cpu="4"), low, a_pod("high", cpu="4", pool="%s{0}{}", priority=100))
+    said(session)
+    session.tell(Refreshed("default"))
+    assert [action.victim.name for action in said(session) if isinstance(action, Evict)] == ["low"]
+
+
+@pytest.mark.parametrize("name", ["a", "0", "a-b.c-d", "a" * 253])
+def test_pool_of_each_name_that_a_pool_can_have_is_read(name: str) -> None:
+    assert reads(said(Session(a_node("n"), a_pod("p", pool=name)))) == [name]
 
 
 def test_a_pool_is_read_once_for_all_pods_that_waited_and_again_for_those_that_came_later() -> None:

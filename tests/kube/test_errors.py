@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from aischeduler.kube.api_types import NodeDocument, PodDocument, TolerationPart
-from aischeduler.kube.errors import LINE_LENGTH_MAX, decode_problem
+from aischeduler.kube.errors import LINE_LENGTH_MAX, RefusedError, decode_problem, is_answer
 from aischeduler.kube.meta_types import UNREADABLE
 
 
@@ -62,3 +62,24 @@ def test_path_of_the_decoded_part_comes_first(body: bytes, kind: Any, sentence: 
 
 def test_other_errors_are_one_short_line() -> None:
     assert decode_problem(ValueError("a\n\x1b[1m" + "x" * 1000)) == "a [1m" + "x" * (LINE_LENGTH_MAX - 5)
+
+
+def test_each_refusal_of_a_read_of_one_object_is_an_answer_but_those_that_time_or_a_right_changes() -> None:
+    outages = [one for one in range(400, 600) if not is_answer(one)]
+    assert outages == [401, 403, 408, 409, 410, 429, *range(500, 600)]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "gone"),
+    [
+        (404, "NotFound", True),
+        (404, "Unknown", False),
+        (400, "BadRequest", True),
+        (422, "Invalid", True),
+        (403, "Forbidden", False),
+        (429, "TooManyRequests", False),
+        (500, "InternalError", False),
+    ],
+)
+def test_refusal_says_whether_the_object_exists(status: int, reason: str, gone: bool) -> None:
+    assert RefusedError(status, reason, "no").no_such_object is gone

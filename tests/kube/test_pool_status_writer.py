@@ -185,9 +185,10 @@ async def test_overwritten_status_of_a_pool_that_was_made_again_between_two_look
         await until(lambda: server.status == ours)
 
 
-async def test_pool_that_is_gone_when_its_status_is_written_costs_no_further_request() -> None:
+@pytest.mark.parametrize("answer", [status(404, "NotFound", 'pools "cpu" not found'), status(400, "BadRequest")])
+async def test_pool_that_is_gone_when_its_status_is_written_costs_no_further_request(answer: Answer) -> None:
     world = World()
-    world.script.always["get", POOL] = lambda _: status(404, "NotFound", 'pools "cpu" not found')
+    world.script.always["get", POOL] = lambda _: answer
     async with world.running() as reports:
         reports.report_pool(a_report())
         await written(reports)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import structlog
 from structlog.testing import CapturingLogger
 
@@ -29,7 +30,7 @@ from aischeduler.model.events import (
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement
 from tests.build import a_pod
 from tests.kube.api_objects import bookmark, listing
-from tests.kube.scripted_server import Script, Waits, broken, reply, serving, status, stream, until
+from tests.kube.scripted_server import Answer, Script, Waits, broken, reply, serving, status, stream, until
 
 NODES, PODS, POOLS = "/api/v1/nodes", "/api/v1/pods", "/apis/resource.aibee.cn/v1alpha1/pools"
 BUDGETS, NAMESPACES = "/apis/policy/v1/poddisruptionbudgets", "/api/v1/namespaces"
@@ -204,6 +205,25 @@ async def test_pool_is_missing_only_by_the_answer_of_an_api_server_that_serves_p
         refresher.submit(ReadPool("new"))
         await scene.comes(PoolRead("new", found=False))
         assert len([event for event in scene.events if isinstance(event, PoolUnread)]) == 2
+
+
+@pytest.mark.parametrize("refusal", [status(400, "BadRequest", "may not contain '%'"), status(422, "Invalid", "no")])
+async def test_pool_whose_name_the_api_server_refuses_is_missing(refusal: Answer) -> None:
+    scene = Scene()
+    scene.script.on("get", f"{POOLS}/new", refusal)
+    async with scene.running() as refresher:
+        refresher.submit(ReadPool("new"))
+        await scene.comes(PoolRead("new", found=False))
+
+
+@pytest.mark.parametrize("code", [401, 403, 408, 409, 410, 429, 500, 503])
+async def test_pool_that_cannot_be_read_for_now_is_read_until_the_answer(code: int) -> None:
+    scene = Scene()
+    found = reply(200, named("new", "9", spec={}))
+    scene.script.on("get", f"{POOLS}/new", status(code, "Refused", "not now"), found)
+    async with scene.running() as refresher:
+        refresher.submit(ReadPool("new"))
+        await scene.comes(PoolRead("new", found=True))
 
 
 async def test_pool_is_missing_where_the_api_server_serves_no_pools() -> None:

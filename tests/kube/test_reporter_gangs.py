@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from aischeduler.kube.reporter import REFUSED_RETRY_SECONDS
 from aischeduler.model.gang import GangPhase, GangSource
 from tests.kube.reporter_world import World, written
@@ -76,9 +78,10 @@ async def test_conflict_leads_to_another_read() -> None:
     assert [request.method for request in world.script.requests] == ["GET", "PATCH", "GET", "PATCH"]
 
 
-async def test_deleted_pod_group_is_not_written_and_not_retried() -> None:
+@pytest.mark.parametrize("answer", [MISSING, status(400, "BadRequest", "may not contain '%'")])
+async def test_pod_group_that_does_not_exist_is_not_written_and_not_retried(answer: Answer) -> None:
     world = a_world()
-    world.script.always["get", PATH] = lambda _: MISSING
+    world.script.always["get", PATH] = lambda _: answer
     async with world.running() as reports:
         reports.report_gang(report(GangPhase.SCHEDULING))
         await written(reports)

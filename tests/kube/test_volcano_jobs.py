@@ -121,6 +121,18 @@ async def test_changed_or_deleted_pod_group_is_not_tried_again_until_it_is_seen(
     assert world.waits.seconds == []
 
 
+async def test_job_of_a_name_that_no_job_can_have_ends_the_wait_of_its_pod_group_and_no_other() -> None:
+    world = World()
+    world.script.on("get", JOB, status(400, "BadRequest", "may not contain '%'"))
+    async with world.running() as jobs:
+        jobs.pod_group_seen(seen())
+        await until(lambda: world.asked == [f"GET {JOB}"])
+        jobs.pod_group_seen(seen(version=8))
+        await asyncio.sleep(0.03)
+    assert world.asked == [f"GET {JOB}"]
+    assert world.waits.seconds == []
+
+
 async def test_job_that_is_gone_ends_the_wait() -> None:
     world = World()
     world.script.on("get", JOB, status(404, "NotFound"))

@@ -125,6 +125,7 @@ async def test_volume_that_the_user_gave_to_the_claim_is_not_marked_as_bound_by_
         (a_disk("9", REF | {"uid": "another"}), refused('persistentvolume "disk" belongs to the claim default/old')),
         (a_disk("9", REF | {"name": "x"}), refused('persistentvolume "disk" belongs to the claim default/x')),
         (status(404, "NotFound"), refused('persistentvolume "disk" not found')),
+        (status(400, "BadRequest"), refused('persistentvolume "disk" not found')),
     ],
 )
 async def test_volume_that_changed_since_is_read(found: Answer, outcome: Outcome) -> None:

@@ -60,6 +60,17 @@ def test_names_of_pools_are_compared_exactly(stage: Stage) -> None:
     stage.until(lambda: len(stage.events("p", "UnknownPool")) == 1)
 
 
+def test_pod_that_names_what_no_pool_can_be_called_runs_in_the_default_pool_and_is_warned(stage: Stage) -> None:
+    stage.node("free", cpu="4")
+    for name, pool in (("p", "%s{0}{}"), ("q", "a/../../b"), ("r", "x" * 254)):
+        stage.pod(name, annotations={POOL_KEY: pool})
+    stage.goes(p="free", q="free", r="free")
+    stage.until_each(("p", "q", "r"), lambda name: len(stage.events(name, "UnknownPool")) == 1)
+    (warning,) = stage.events("p", "UnknownPool")
+    assert warning.startswith('The Pool "%s{0}{}" does not exist (annotation or label resource.aibee.cn/pool);')
+    assert warning.endswith("; no Pool can have this name, so the pod belongs to the pool default.")
+
+
 def test_node_that_two_pools_select_belongs_to_the_default_pool_and_both_have_a_condition(stage: Stage) -> None:
     stage.node("n1", labels={"one": "1", "two": "1"})
     for name, label in (("one", "one"), ("two", "two")):
