@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from aischeduler.cli.demo_cluster import NAMESPACE, Goal
 from aischeduler.kube.client import Client
+from aischeduler.kube.paths import collection_path
 from aischeduler.model.names import MARK_POOL
 from aischeduler.model.pool_summary import PoolSummary
 
@@ -98,8 +99,8 @@ class JobProgress(Struct, frozen=True):
 
 async def read_progress(client: Client, goals: Sequence[Goal]) -> list[JobProgress]:
     """Return the progress of each Job; raises ApiError."""
-    pods = _PODS.decode(await client.get(f"/api/v1/namespaces/{NAMESPACE}/pods")).items
-    events = _EVENTS.decode(await client.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")).items
+    pods = _PODS.decode(await client.get(collection_path("v1", "pods", NAMESPACE))).items
+    events = _EVENTS.decode(await client.get(collection_path("events.k8s.io/v1", "events", NAMESPACE))).items
     reasons: dict[str, tuple[str, ...]] = {}
     for event in events:
         reasons[event.regarding.name] = (*reasons.get(event.regarding.name, ()), event.reason)

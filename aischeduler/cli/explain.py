@@ -9,7 +9,6 @@ Invariants:
 import sys
 from collections.abc import Sequence
 from enum import IntEnum
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +29,8 @@ from aischeduler.cli.snapshot import ClusterSource, connected, read_cluster
 from aischeduler.config.load import load_config
 from aischeduler.daemon.components import profile_of
 from aischeduler.engine.cluster import Cluster
-from aischeduler.kube.errors import ApiError, RefusedError
+from aischeduler.kube.errors import ApiError, RefusedError, is_answer
+from aischeduler.kube.paths import object_path
 from aischeduler.model.events import PodSeen
 from aischeduler.model.pod import FINISHED, Pod
 from aischeduler.state.pod_records import PodRecord
@@ -76,7 +76,7 @@ async def explain_pods(options: ExplainOptions) -> None:
     if bool(options.target) == options.all_pods or options.all_pods != bool(options.pool):
         raise NoExplanationError(Status.USAGE, "name a pod, or a Job as job/NAME, or use --all with --pool")
     kind, _, name = options.target.rpartition("/")
-    if kind not in ("", "pod", "job"):
+    if kind not in ("", "pod", "job") or (kind and not name):
         raise NoExplanationError(Status.USAGE, f"{options.target} is neither a pod, nor pod/NAME, nor job/NAME")
     single = not options.all_pods and kind != "job"
     document = await _document(options, name) if single and options.source.snapshot is None else None
@@ -100,9 +100,9 @@ async def _document(options: ExplainOptions, name: str) -> Json:
     where = f"{options.namespace}/{name}"
     async with connected(options.source) as (client, server):
         try:
-            body = await client.get(f"/api/v1/namespaces/{options.namespace}/pods/{name}")
+            body = await client.get(object_path("v1", "pods", name, options.namespace))
         except RefusedError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
+            if is_answer(error.status):
                 raise NoExplanationError(Status.MISSING, f"there is no pod {where}") from error
             raise TyperException(f"{server.url} does not show you the pod {where}: {error.message}") from error
         except ApiError as error:

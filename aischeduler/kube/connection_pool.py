@@ -6,10 +6,12 @@ Invariants:
 - A refusal without a Status, or an HTML page, does not come from an API server. It raises InterceptedError, and the
   outcome of the request is unknown.
 - A request that is answered with 401 is sent once more if other credentials are available.
+- A request line has no byte that could end it or begin another one, whatever the path is.
 - `stalled_seconds` counts, to half a second, the time in which the server answered no request in flight.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
@@ -35,6 +37,7 @@ RETRYABLE_STATUSES: Final = (401, 408, 429)
 """The caller sends the same request again after these answers; an API server sends some of them as plain text."""
 NOT_SERVED_BODY: Final = b"404 page not found"
 """The body of an API server's 404 for a resource that it does not serve."""
+_NOT_IN_A_PATH: Final = re.compile(rb"[^\x21-\x7e]").search
 HTML_START: Final = b"<"
 """The first byte of an HTML page; an API server never sends one."""
 NOT_SENT: Final = Answer(0, None, b"")
@@ -173,6 +176,8 @@ class ConnectionPool:
     ) -> bytes:
         if authorization != self._cached_authorization or not self._cached_headers:
             self._cached_authorization, self._cached_headers = authorization, self._common_headers(authorization)
+        if _NOT_IN_A_PATH(path):
+            raise ValueError(f"a request for {path!r} cannot be sent: names in paths are quoted")
         start = b"%b %b%b HTTP/1.1\r\n%b" % (method, self._server.path_prefix.encode(), path, self._cached_headers)
         if not content_type:
             return start + b"\r\n"

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from aischeduler.kube.pod_writes import path_segment
+from aischeduler.kube.paths import collection_path
 from aischeduler.model.actions import Bind, Evict, ObjectRef, ReportWaiting, Warn
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import GROUP, VERSION
@@ -114,7 +114,7 @@ def event(message: EventMessage, number: int, sender: ReportingController, time_
             **({"namespace": about.namespace} if about.namespace else {}),
         },
     }
-    return f"/apis/events.k8s.io/v1/namespaces/{path_segment(namespace)}/events".encode(), msgspec.json.encode(body)
+    return collection_path("events.k8s.io/v1", "events", namespace).encode(), msgspec.json.encode(body)
 
 
 def truncate(text: str) -> str:

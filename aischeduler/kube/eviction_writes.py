@@ -190,7 +190,7 @@ def _set_condition(action: Evict, controller: str, time_text: str) -> EvictionRe
         "lastTransitionTime": time_text,
     }
     body = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
-    return EvictionRequest("PATCH", f"{pod_path(victim)}/status", msgspec.json.encode(body), STRATEGIC_PATCH)
+    return EvictionRequest("PATCH", pod_path(victim, "status"), msgspec.json.encode(body), STRATEGIC_PATCH)
 
 
 def _by_delete(action: Evict) -> EvictionRequest:
@@ -206,7 +206,7 @@ def _by_eviction(action: Evict) -> EvictionRequest:
         "metadata": {"name": victim.name, "namespace": victim.namespace},
         "deleteOptions": {"preconditions": {"uid": victim.uid}},
     }
-    return EvictionRequest("POST", f"{pod_path(victim)}/eviction", msgspec.json.encode(body), JSON)
+    return EvictionRequest("POST", pod_path(victim, "eviction"), msgspec.json.encode(body), JSON)
 
 
 class _Victim(msgspec.Struct):

@@ -17,7 +17,7 @@ import msgspec
 from aischeduler.kube.decode_gang_objects import NATIVE_CONDITION
 from aischeduler.kube.event_messages import EventMessage
 from aischeduler.kube.gang_resources import NATIVE_VERSIONS
-from aischeduler.kube.pod_writes import path_segment
+from aischeduler.kube.paths import object_path
 from aischeduler.model.actions import ObjectRef, ReportGang
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.gang import Gang, GangPhase, GangSource, GangStatus
@@ -65,8 +65,7 @@ def object_paths(gang: Gang) -> tuple[str, ...]:
     if "/" in key.name:
         return ()  # a part of a Workload, which has no status
     return tuple(
-        f"/apis/{version}/namespaces/{path_segment(key.namespace)}/podgroups/{path_segment(key.name)}"
-        for version in _GROUP_VERSIONS.get(key.source, ())
+        object_path(version, "podgroups", key.name, key.namespace) for version in _GROUP_VERSIONS.get(key.source, ())
     )
 
 

@@ -34,7 +34,8 @@ from aischeduler.kube.lease_lock import (
     renew_patch,
 )
 from aischeduler.kube.meta_types import UNREADABLE
-from aischeduler.kube.pod_writes import MERGE_PATCH, path_segment
+from aischeduler.kube.paths import collection_path, object_path
+from aischeduler.kube.pod_writes import MERGE_PATCH
 
 JITTER: Final = 0.2
 """The random part of the time between two tries, so that two candidates do not retry in step."""
@@ -249,8 +250,9 @@ class LeaderElector:
         return answer
 
     def _path(self, name: str = "") -> str:
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{path_segment(self.config.namespace)}/leases"
-        return f"{path}/{path_segment(name)}" if name else path
+        kind = "coordination.k8s.io/v1", "leases"
+        namespace = self.config.namespace
+        return object_path(*kind, name, namespace) if name else collection_path(*kind, namespace)
 
     @property
     def _lease_name(self) -> str:

@@ -12,12 +12,12 @@ Source: Kubernetes pods/binding and pods/status.
 import re
 from datetime import UTC, datetime
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from aischeduler.kube.meta_types import read_status, retry_after_seconds
+from aischeduler.kube.paths import object_path
 from aischeduler.model.actions import Bind, ReadPod
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.events import BindRefusal, BindRefused
@@ -35,7 +35,6 @@ RETRY_AFTER_SECONDS: Final = 1.0
 """How long to wait if an overloaded server names no time."""
 
 _encode = msgspec.json.Encoder().encode
-_NEEDS_NO_QUOTING = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*", re.ASCII).fullmatch
 _ASSIGNED = re.compile(r'is already assigned to node "([^"]*)"')
 
 
@@ -94,17 +93,12 @@ def binding(action: Bind, epoch: int | None = None) -> tuple[bytes, bytes]:
     if epoch is not None:
         annotations[MARK_EPOCH] = str(epoch)
     body = _encode(_Binding(_BindingMetadata(pod.name, pod.namespace, pod.uid, annotations), _Target(action.node)))
-    return f"{pod_path(pod)}/binding".encode(), body
+    return pod_path(pod, "binding").encode(), body
 
 
-def pod_path(pod: Pod) -> str:
-    """Return the path of a pod."""
-    return f"/api/v1/namespaces/{path_segment(pod.namespace)}/pods/{path_segment(pod.name)}"
-
-
-def path_segment(name: str) -> str:
-    """Return a name as a path segment; real names need no quoting, and the check costs less than quoting."""
-    return name if _NEEDS_NO_QUOTING(name) else quote(name, safe="")
+def pod_path(pod: Pod, subresource: str = "") -> str:
+    """Return the path of a pod, or of its subresource."""
+    return object_path("v1", "pods", pod.name, pod.namespace, subresource)
 
 
 def read_bind_answer(action: Bind, status: int, retry_after: str | None, body: bytes) -> BindAnswer:
@@ -186,13 +180,13 @@ def _scheduled_condition(pod: Pod, since: str, **fields: str) -> tuple[bytes, by
     if not (pod.node_name or pod.said_to_wait):
         condition["lastTransitionTime"] = since
     body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
-    return f"{pod_path(pod)}/status".encode(), _encode(body)
+    return pod_path(pod, "status").encode(), _encode(body)
 
 
 def nomination(pod: Pod, node: str) -> tuple[bytes, bytes]:
     """Return path and merge patch that set the node for which a pending pod is nominated; an empty node clears it."""
     body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
-    return f"{pod_path(pod)}/status".encode(), _encode(body)
+    return pod_path(pod, "status").encode(), _encode(body)
 
 
 def time_text(unix_seconds: float, precision: str) -> str:

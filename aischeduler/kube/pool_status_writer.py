@@ -106,7 +106,7 @@ class PoolStatusWriter:
             return
         patch = pool_writes.status_patch(report, document, StatusWriter(self._scheduler, self._wall()))
         if patch is not None:
-            path = f"{path}/status"
+            path = pool_writes.pool_path(report.name, "status")
             document = _decoded(path, await self._client.patch(path, patch, pod_writes.MERGE_PATCH))
         self._remember(report, document)
 

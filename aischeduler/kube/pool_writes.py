@@ -18,7 +18,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from aischeduler.kube.pod_writes import path_segment, time_text
+from aischeduler.kube.paths import collection_path, object_path
+from aischeduler.kube.pod_writes import time_text
 from aischeduler.kube.schema_types import COLUMN_LENGTH_MAX, RESOURCES_MAX
 from aischeduler.model.actions import Condition, ReportPool
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GROUP, MEMORY, PODS, VERSION
@@ -45,14 +46,14 @@ _BYTES: Final = frozenset((MEMORY, EPHEMERAL_STORAGE))
 _HUGE_PAGES: Final = "hugepages-"
 
 
-def pool_path(name: str) -> str:
-    """Return the path of a Pool."""
-    return f"{pools_path()}/{path_segment(name)}"
+def pool_path(name: str, subresource: str = "") -> str:
+    """Return the path of a Pool, or of its subresource."""
+    return object_path(f"{GROUP}/{VERSION}", "pools", name, subresource=subresource)
 
 
 def pools_path() -> str:
     """Return the path of all Pools."""
-    return f"/apis/{GROUP}/{VERSION}/pools"
+    return collection_path(f"{GROUP}/{VERSION}", "pools")
 
 
 def new_pool(name: str, switches: Iterable[str] = ()) -> bytes:

@@ -273,7 +273,8 @@ def _address(path: str, server: str) -> SplitResult:
     """Return the parts of the URL; raises AccessError if host or port are invalid."""
     with suppress(ValueError):
         address = urlsplit(server)
-        if address.scheme in ("http", "https") and address.hostname and address.port != 0:
+        usable = address.scheme in ("http", "https") and address.hostname and address.port != 0
+        if usable and server.isascii() and server.isprintable() and " " not in server:
             return address
     raise AccessError(f"{path}: cluster.server {server!r} is not an http or https address")
 

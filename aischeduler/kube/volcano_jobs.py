@@ -30,7 +30,7 @@ from aischeduler.kube.gang_status_writer import patch_status
 from aischeduler.kube.gang_writes import object_paths, status_paths
 from aischeduler.kube.log_sampler import RefusalLog
 from aischeduler.kube.meta_types import UNREADABLE
-from aischeduler.kube.pod_writes import path_segment
+from aischeduler.kube.paths import object_path
 from aischeduler.model.gang import Gang, GangKey, GangSource
 
 WAITING_MAX: Final = 10_000
@@ -119,8 +119,7 @@ class VolcanoJobs:
         return True
 
     async def _is_own(self, document: PodGroupDocument) -> bool:
-        namespace = path_segment(document.metadata.namespace)
-        path = f"/apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs/{path_segment(_job_of(document))}"
+        path = object_path("batch.volcano.sh/v1alpha1", "jobs", _job_of(document), document.metadata.namespace)
         try:
             body = await self._client.get(path)
         except RefusedError as error:

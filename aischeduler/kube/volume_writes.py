@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from aischeduler.kube.errors import is_answer
 from aischeduler.kube.meta_types import UNREADABLE, PartialObjectMetadata, read_status, retry_after_seconds
-from aischeduler.kube.pod_writes import RETRY_AFTER_SECONDS, Throttled, Unauthenticated, Unknown, path_segment
+from aischeduler.kube.paths import object_path
+from aischeduler.kube.pod_writes import RETRY_AFTER_SECONDS, Throttled, Unauthenticated, Unknown
 from aischeduler.kube.storage_types import ClaimDocument, VolumeDocument
 from aischeduler.model.volumes import ClaimRef, VolumeChoice, VolumeWrite
 
@@ -48,9 +49,9 @@ VolumeAnswer = Written | Refused | Changed | Throttled | Unauthenticated | Unkno
 def write_path(choice: VolumeChoice) -> str:
     """Return the path of the object that is written: the chosen volume, or the claim."""
     if choice.volume:
-        return f"/api/v1/persistentvolumes/{path_segment(choice.volume)}"
+        return object_path("v1", "persistentvolumes", choice.volume)
     namespace, name = choice.claim
-    return f"/api/v1/namespaces/{path_segment(namespace)}/persistentvolumeclaims/{path_segment(name)}"
+    return object_path("v1", "persistentvolumeclaims", name, namespace)
 
 
 def write_body(write: VolumeWrite, *, withdraw: bool = False) -> bytes:

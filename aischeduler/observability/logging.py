@@ -1,7 +1,8 @@
 """Logs: one event a line, as JSON or for a console.
 
 Invariants:
-- An event is one line: every character that is not printable is written as an escape, in values of any depth.
+- An event is one line: every character that is not printable is written as an escape, in values of any depth. Only a
+  traceback has more lines; for a console they are indented, so that no text in it looks like another event.
 - Values are short: long strings are cut, and a value that is not a string, number or boolean is written as its `repr`.
 - A line that cannot be written (a full disk, a closed pipe) is lost; the program continues.
 - Warnings and errors are flushed at once; other lines before the event loop runs anything else.
@@ -13,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import MutableMapping
 from contextlib import suppress
+from textwrap import indent
 from typing import Any, BinaryIO, Final, cast
 
 import orjson
@@ -23,6 +25,8 @@ from aischeduler.config.schema import LogFormat, Logging
 
 TRACEBACK_LENGTH_MAX: Final = 20_000
 """Longest traceback; the last frames are kept."""
+
+TRACEBACK_INDENT: Final = "  "
 
 Line = MutableMapping[str, Any]
 
@@ -144,6 +148,8 @@ class _Console:
         )
 
     def __call__(self, logger: object, method: str, line: Line) -> bytes:
+        if _TRACEBACK in line:
+            line[_TRACEBACK] = indent(str(line[_TRACEBACK]), TRACEBACK_INDENT)
         return self._render(logger, method, line).encode()
 
 

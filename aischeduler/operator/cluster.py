@@ -16,12 +16,16 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
 from msgspec import Struct
 
+from aischeduler.kube.errors import is_answer
+from aischeduler.kube.paths import object_path
 from aischeduler.operator.batch_process import Json
 from aischeduler.operator.naming import PLURAL
 
 TIMEOUT_SECONDS: Final = 30.0
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_TYPE: Final = "application/json"
+NO_OBJECT: Final = tuple(filter(is_answer, range(400, 500)))
+"""Answers to a read of one object that say that there is none."""
 REFUSALS: Final = (400, 403, 422)
 """Answers about the object itself: a wrong field, an exhausted quota, an admission that says no."""
 
@@ -35,7 +39,7 @@ class Key(Struct, frozen=True, order=True):
 
     def path(self) -> str:
         """Return the path of the object."""
-        return f"{collection(self.api_version, PLURAL, self.namespace)}/{self.name}"
+        return object_path(self.api_version, PLURAL, self.name, self.namespace)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name} ({self.api_version})"
@@ -68,12 +72,6 @@ class Cluster(Protocol):
         """Merge into an object and return it; None if it does not exist."""
 
 
-def collection(api_version: str, plural: str, namespace: str = "") -> str:
-    """Return the path of the objects of a kind, of one namespace or of all."""
-    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
-
-
 class KubernetesCluster:
     """A Cluster over a client; many threads may call it at once."""
 
@@ -82,7 +80,7 @@ class KubernetesCluster:
 
     def get(self, path: str) -> Json | None:
         """As Cluster."""
-        return self._ask("get", path, absent=(404,))
+        return self._ask("get", path, absent=NO_OBJECT)
 
     def items(self, path: str, selector: Mapping[str, str]) -> list[Json]:
         """As Cluster."""

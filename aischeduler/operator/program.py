@@ -24,8 +24,9 @@ from kubernetes.client import ApiClient, Configuration
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aischeduler.kube.paths import collection_path
 from aischeduler.operator.batch_process import Settings
-from aischeduler.operator.cluster import ClusterError, Key, KubernetesCluster, collection
+from aischeduler.operator.cluster import ClusterError, Key, KubernetesCluster
 from aischeduler.operator.naming import BATCH_VERSION, GROUPS, KIND, MADE_BY, MADE_BY_KEY, PLURAL
 from aischeduler.operator.reconcile import CONFLICT, Tools, reconcile
 from aischeduler.operator.work import DISTANCE_SECONDS, TASKS, Passes
@@ -165,7 +166,7 @@ class Operator:
             await asyncio.sleep(RESYNC_SECONDS)
 
     async def _mark_all(self, api_version: str) -> None:
-        found = await asyncio.to_thread(self._cluster.items, collection(api_version, PLURAL), {})
+        found = await asyncio.to_thread(self._cluster.items, collection_path(api_version, PLURAL), {})
         for document in found:
             self._passes.mark(Key(api_version, document["metadata"]["namespace"], document["metadata"]["name"]))
 

@@ -16,9 +16,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from aischeduler.kube.paths import collection_path, object_path
 from aischeduler.model.gang import GANG_KEY
 from aischeduler.operator.batch_process import BatchProcess, Json, RefusedError, Settings, read_batch_process
-from aischeduler.operator.cluster import REFUSALS, Cluster, ClusterError, Key, collection
+from aischeduler.operator.cluster import REFUSALS, Cluster, ClusterError, Key
 from aischeduler.operator.naming import KIND, MADE_BY, MADE_BY_KEY, RECORD_KEY, dns_label
 from aischeduler.operator.objects import PodMaker, Seen, seen_pod, service
 from aischeduler.operator.plan import Plan, plan
@@ -98,22 +99,25 @@ def _refusal(document: Json, process: BatchProcess, made: Plan, why: Condition, 
 
 
 def _pods(process: BatchProcess, tools: Tools) -> list[Seen]:
-    path = collection("v1", "pods", process.namespace)
+    path = collection_path("v1", "pods", process.namespace)
     documents = tools.cluster.items(path, {MADE_BY_KEY: MADE_BY, GANG_KEY: process.gang})
     return [pod for pod in (seen_pod(document, process.uid) for document in documents) if pod is not None]
 
 
 def _act(process: BatchProcess, made: Plan, tools: Tools) -> None:
     """Delete and make what the plan says; raises NameTakenError and ClusterError."""
-    pods = collection("v1", "pods", process.namespace)
-    list(tools.each(lambda pod: tools.cluster.delete(f"{pods}/{pod.name}", pod.uid), made.deletes))
+
+    def delete(pod: Seen) -> None:
+        tools.cluster.delete(object_path("v1", "pods", pod.name, process.namespace), pod.uid)
+
+    list(tools.each(delete, made.deletes))
     if not made.creates:
         return
-    _create(process, tools, collection("v1", "services", process.namespace), service(process))
+    _create(process, tools, "services", service(process))
     maker = PodMaker(process, tools.settings)
     for batch in _doubling(made.creates):
         documents = [maker.pod(wanted.role, wanted.index, wanted.attempt) for wanted in batch]
-        list(tools.each(lambda document: _create(process, tools, pods, document), documents))
+        list(tools.each(lambda document: _create(process, tools, "pods", document), documents))
 
 
 def _doubling(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -124,12 +128,12 @@ def _doubling(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
         items, size = items[size:], size * 2
 
 
-def _create(process: BatchProcess, tools: Tools, path: str, document: Json) -> None:
+def _create(process: BatchProcess, tools: Tools, plural: str, document: Json) -> None:
     """Create an object unless it is there; raises NameTakenError if another owner has its name."""
-    if tools.cluster.create(path, document):
+    if tools.cluster.create(collection_path("v1", plural, process.namespace), document):
         return
     name = document["metadata"]["name"]
-    found = tools.cluster.get(f"{path}/{name}")
+    found = tools.cluster.get(object_path("v1", plural, name, process.namespace))
     owners = [] if found is None else found["metadata"].get("ownerReferences") or []
     if found is not None and process.uid not in [owner.get("uid") for owner in owners]:
         raise NameTakenError(f"the {document['kind']} {name} exists and belongs to something else")
@@ -148,7 +152,7 @@ def _write(key: Key, tools: Tools, document: Json, status: Json) -> Json:
         raise ClusterError(CONFLICT, "the BatchProcess is gone")
     written = _kept(key, tools, written, status)
     for event in _events(document, status, tools.now()):
-        tools.cluster.create(collection("events.k8s.io/v1", "events", key.namespace), event)
+        tools.cluster.create(collection_path("events.k8s.io/v1", "events", key.namespace), event)
     return written
 
 

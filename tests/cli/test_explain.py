@@ -97,6 +97,10 @@ async def test_step_has_the_fields_that_the_page_names(kubeconfig: Path, capsys:
         ("--all --pool nope", 3, "there is no Pool nope"),
         ("web", 4, "the pod default/web belongs to the scheduler default-scheduler, not to ai-scheduler"),
         ("done", 5, "the pod default/done has finished: its phase is Succeeded"),
+        ("pod/", 2, "pod/ is neither a pod, nor pod/NAME, nor job/NAME"),
+        ("tune-0?x=1", 3, "there is no pod default/tune-0?x=1"),
+        ("tune-0 -n default/pods/tune-0?", 3, "there is no pod default/pods/tune-0?/tune-0"),
+        ("..", 3, "there is no pod default/.."),
         ("queue/x", 2, "queue/x is neither a pod, nor pod/NAME, nor job/NAME"),
         ("--all", 2, "name a pod, or a Job as job/NAME, or use --all with --pool"),
         ("tune-0 --config /nowhere", 1, "/nowhere"),
@@ -111,6 +115,14 @@ async def test_each_reason_for_no_explanation_has_a_status(
     assert sentence in told.err
     if status > 2:
         assert f"| {status} |" in PAGE
+
+
+async def test_pod_with_line_ends_in_its_name_is_one_request_for_a_pod_that_does_not_exist(
+    kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "tune-0\r\nX-Injected: yes"
+    assert await asyncio.to_thread(main, ["explain", name, "--kubeconfig", str(kubeconfig)]) == 3
+    assert capsys.readouterr().err.endswith("there is no pod default/tune-0\\r\\nX-Injected: yes\n")
 
 
 def test_cluster_that_cannot_be_reached_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aischeduler.config.schema import LogFormat, Logging, LogLevel
 from aischeduler.observability.logging import TRACEBACK_LENGTH_MAX, configure, printable
@@ -103,9 +105,30 @@ def test_traceback_keeps_its_lines_but_not_their_control_characters(log_format: 
     except ValueError:
         structlog.get_logger().exception("the loop failed", pool="cpu-pool")
     text = out.getvalue().decode()
-    shown = json.loads(text)["exception"] if log_format is LogFormat.JSON else text
+    shown = json.loads(text)["exception"] if log_format is LogFormat.JSON else text.replace("\n  ", "\n")
     assert "\nValueError: bad \\x1b[31m name" in shown
     assert shown.replace("\n", "").isprintable()
+
+
+@pytest.mark.expects_errors("failed")
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_text_of_an_error_does_not_look_like_another_event(log_format: LogFormat) -> None:
+    out = written(log_format)
+    try:
+        fail("no\n2026-01-02T03:04:05Z [info] bound")
+    except ValueError:
+        structlog.get_logger().exception("failed")
+    assert [line for line in out.getvalue().decode().splitlines() if not line.startswith(" ")][1:] == []
+
+
+@given(st.text(), st.text())
+def test_event_with_any_text_is_one_printable_line(event: str, value: str) -> None:
+    for log_format in LogFormat:
+        out = written(log_format)
+        structlog.get_logger().info(event, pod=value, reason=f"x {value}", nested={"names": [value]})
+        text = out.getvalue().decode()
+        assert text[-1] == "\n"
+        assert text[:-1].isprintable()
 
 
 @pytest.mark.expects_errors("failed")
