@@ -96,7 +96,7 @@ class Outputs(Struct, frozen=True):
 class Daemon:
     """One scheduler for one cluster, until `stop` is set; `deciding` is set once decisions are made.
 
-    `components` is set from the start of `run` on.
+    `components` is set from the start of `run` on. `more_jobs` run beside its own, and are started again as they are.
     """
 
     def __init__(
@@ -110,6 +110,7 @@ class Daemon:
         self.standing_by = asyncio.Event()
         self.deciding = asyncio.Event()
         self.components: Components | None = None
+        self.more_jobs: dict[str, Job] = {}
         outputs = outputs or Outputs()
         self.scheduler = _scheduler(config, outputs.journal)
         self._unusable = ""
@@ -197,6 +198,7 @@ class Daemon:
             "self-check": self._check,
             "pool status renewal": partial(self._renew_statuses, workers.reporter),
             "pool status log": partial(telemetry.pool_status_log.run, timing.sleep),
+            **self.more_jobs,
         }
         if self._journal is not None:
             jobs["journal"] = self._journal.run

@@ -71,8 +71,8 @@ class Reload:
         changed = ", ".join(field.path for field in differing(self.config, config))
         waiting = ", ".join(field.path for field in differing(config, read))
         if changed:
-            self.config = config
             self._apply(config)
+            self.config = config
         self._log.info("configuration reloaded", cause=cause, changed=changed or "nothing")
         if waiting:
             self._log.warning("restart needed", fields=waiting)

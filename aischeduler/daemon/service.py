@@ -37,13 +37,9 @@ async def serve(server: Server, config: Config, source: Source, logs: Apply, out
         daemon.apply(config)
 
     reload = Reload(source, config, apply, structlog.get_logger().bind())
-    reloading = asyncio.create_task(reload.run(), name="configuration")
-    try:
-        with _signal_handlers({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: reload.request}):
-            await daemon.run()
-    finally:
-        reloading.cancel()
-        await asyncio.wait([reloading])
+    daemon.more_jobs["configuration"] = reload.run
+    with _signal_handlers({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: reload.request}):
+        await daemon.run()
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from aischeduler.config.schema import Config
+from aischeduler.daemon import process
 from aischeduler.daemon import shutdown as module
 from aischeduler.daemon.process import Daemon
 from aischeduler.daemon.reload import Source
@@ -167,6 +169,32 @@ async def test_sigterm_finishes_what_is_in_flight_and_returns(lines: Callable[[]
     assert [line["in_flight"] for line in lines() if line["event"] == "stopping"] == [1]
     assert len(script.asked("post", PODS)) == 1
     assert script.asked("post", EVENTS)[0].json["reason"] == "Scheduled"
+
+
+@pytest.mark.expects_errors("job failed")
+async def test_configuration_is_still_reloaded_after_an_exception_of_a_reload(
+    lines: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "RESTART_FIRST_SECONDS", 0.01)
+    bugs = [RuntimeError("a bug")]
+
+    def read() -> Config:
+        if bugs:
+            raise bugs.pop()
+        return ALONE
+
+    script = scripted_cluster()
+    async with serving(script) as server:
+        task = asyncio.create_task(serve(server, ALONE, Source(None, read), lambda _: None))
+        await until(lambda: script.asked("post", PODS))
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: [line for line in lines() if line["event"] == "job failed"])
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: [line for line in lines() if line["event"] == "configuration reloaded"])
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(5):
+            await task
+    assert [line["job"] for line in lines() if line["event"] == "job failed"] == ["configuration"]
 
 
 async def test_requests_in_flight_after_the_grace_period_are_abandoned(
