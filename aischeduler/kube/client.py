@@ -5,6 +5,7 @@ Invariants:
 - Every failure is one of the exceptions in `errors`.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, Self
@@ -22,6 +23,8 @@ LIST_SECONDS: Final = 120.0
 """The timeout of a page of a list."""
 REQUESTS_IN_FLIGHT_MAX: Final = 64
 """How many requests may be in flight. Watches do not count: no watch waits behind reads that hang."""
+REFUSAL_BYTES_MAX: Final = 1024 * 1024
+"""The largest answer that refuses a watch; a Status is much smaller."""
 JSON: Final = "application/json"
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Ten times the largest object that an API server stores."""
@@ -102,7 +105,8 @@ class Client:
         async with AsyncExitStack() as stack:
             stream = await self._open(stack, path, query, idle_seconds)
             if stream.status >= 300:
-                answer = Answer(stream.status, stream.retry_after, await _read_all(stream))
+                body = await self._read_refusal(stream, path)
+                answer = Answer(stream.status, stream.retry_after, body)
                 raise self._refusal(self._checked(answer, path), f"GET {path}")
             yield Watch(stream)
 
@@ -111,6 +115,20 @@ class Client:
             return await stack.enter_async_context(self.connections.stream(_target(path, query), idle_seconds))
         except UnreachableError as error:
             raise UnreachableError(f"GET {path}: {error}") from error
+
+    async def _read_refusal(self, stream: Stream, path: str) -> bytes:
+        """Return the whole body of a stream; raises UnreachableError where it is too long or takes too long."""
+        chunks, size, seconds = list[bytes](), 0, self.connections.answer_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                while chunk := await _read_chunk(stream):
+                    chunks.append(chunk)
+                    size += len(chunk)
+                    if size > REFUSAL_BYTES_MAX:
+                        raise UnreachableError(f"GET {path}: the refusal is larger than {REFUSAL_BYTES_MAX} bytes")
+        except TimeoutError as error:
+            raise UnreachableError(f"GET {path}: the refusal did not end within {seconds:g} s") from error
+        return b"".join(chunks)
 
     def _checked(self, answer: Answer, path: str) -> Answer:
         try:
@@ -159,13 +177,6 @@ async def _read_chunk(stream: Stream) -> bytes:
         return await stream.read()
     except UnreachableError as error:
         raise UnreachableError(f"the stream broke: {error}") from error
-
-
-async def _read_all(stream: Stream) -> bytes:
-    chunks: list[bytes] = []
-    while chunk := await _read_chunk(stream):
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def _target(path: str, query: Query) -> bytes:

@@ -48,6 +48,26 @@ async def test_refusal_without_a_status_is_not_the_api_servers_and_quotes_the_bo
                 pytest.fail("a watch began with an answer that no API server sent")
 
 
+@pytest.mark.parametrize(
+    ("piece", "pause", "problem"), [(b"x" * 65_536, 0.0, "is larger than 1048576 bytes"), (b"x", 0.02, "within 0.3 s")]
+)
+async def test_refusal_of_a_watch_that_never_ends_is_unreachable(piece: bytes, pause: float, problem: str) -> None:
+    async def endless(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            await writer.drain()
+            await asyncio.sleep(pause)
+
+    script = Script()
+    script.on("watch", "/x", endless)
+    async with serving(script) as server, Client(server) as client, asyncio.timeout(15):
+        client.connections.answer_seconds = 0.3 if pause else 30.0
+        with pytest.raises(UnreachableError, match=f"GET /x: the refusal .*{problem}"):
+            async with client.watch("/x", {"watch": "true"}, 75.0):
+                pytest.fail("a watch began with a refusal")
+
+
 async def test_kind_that_an_api_server_does_not_serve_is_refused_in_plain_text() -> None:
     script = Script()
     script.on("get", "/apis/resource.aibee.cn/v1alpha1/pools", reply(404, b"404 page not found\n"))
