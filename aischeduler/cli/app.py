@@ -44,6 +44,14 @@ Kubeconfig = Annotated[
     Path | None,
     Option(
         metavar="FILE",
+        help="Kubeconfig file. Default: $KUBECONFIG, then ~/.kube/config, then the service account of the pod.",
+    ),
+]
+DaemonKubeconfig = Annotated[
+    Path | None,
+    Option(
+        "--kubeconfig",
+        metavar="FILE",
         help="Kubeconfig file. Default: $KUBECONFIG, then the service account of the pod, then ~/.kube/config.",
     ),
 ]
@@ -63,7 +71,7 @@ ConfigFile = Annotated[
 
 @app.command()
 def run(
-    kubeconfig: Kubeconfig = None,
+    kubeconfig: DaemonKubeconfig = None,
     context: Context = None,
     config: ConfigFile = None,
     no_leader_elect: Annotated[

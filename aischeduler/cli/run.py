@@ -66,7 +66,8 @@ async def run_daemon(options: RunOptions) -> None:
 async def _serve(options: RunOptions) -> None:
     config = effective_config(options)
     configure_logs(config)
-    server = await connect(str(options.kubeconfig) if options.kubeconfig else None, options.context, time.monotonic)
+    kubeconfig = str(options.kubeconfig) if options.kubeconfig else None
+    server = await connect(kubeconfig, options.context, time.monotonic, account_first=True)
     listener = listen(config.http.address)
     if listener is not None:
         structlog.get_logger().info("serving metrics and health", port=listener.getsockname()[1])

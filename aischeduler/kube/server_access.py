@@ -35,6 +35,7 @@ REREAD_SECONDS_MIN: Final = 1.0
 """How soon a credential that is expired when it is read, as with a wrong clock, is read again."""
 RENEW_INTERVAL_SECONDS: Final = 1.0
 """How long refused credentials that did not change are not read again."""
+HOME_KUBECONFIG: Final = "~/.kube/config"
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -216,16 +217,35 @@ class KubeconfigCredentials(Struct):
 
 
 async def connect(
-    kubeconfig: str | None, context: str | None, clock: Callable[[], float], *, terminal: bool = False
+    kubeconfig: str | None,
+    context: str | None,
+    clock: Callable[[], float],
+    *,
+    terminal: bool = False,
+    account_first: bool = False,
 ) -> Server:
-    """Find the API server: the given file, $KUBECONFIG, the pod's service account, then ~/.kube/config.
+    """Find the API server: the given file, $KUBECONFIG, ~/.kube/config, then the pod's service account, as kubectl.
 
-    `terminal` says that an exec plugin may prompt the user. Raises AccessError with a sentence that names the file.
+    `terminal` says that an exec plugin may prompt the user, `account_first` that the service account comes before
+    ~/.kube/config, as for a program that runs in a pod of its own. Raises AccessError with a sentence that names the
+    file.
     """
     path = kubeconfig or os.environ.get("KUBECONFIG") or None
-    if path is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+    if path is None and context is None and _uses_account(account_first=account_first):
         return in_cluster(SERVICE_ACCOUNT, os.environ, clock)
-    return await from_kubeconfig(path or "~/.kube/config", context, clock, terminal=terminal)
+    return await from_kubeconfig(path or HOME_KUBECONFIG, context, clock, terminal=terminal)
+
+
+def _uses_account(*, account_first: bool) -> bool:
+    """Say whether this is a pod whose service account is to be used; raises AccessError where it has no identity."""
+    if "KUBERNETES_SERVICE_HOST" not in os.environ:
+        return False
+    token, has_file = SERVICE_ACCOUNT / "token", Path(HOME_KUBECONFIG).expanduser().is_file()
+    if token.is_file():
+        return account_first or not has_file
+    if not has_file:
+        raise AccessError(f"{token}: there is no service account token, and there is no {HOME_KUBECONFIG}")
+    return False
 
 
 def in_cluster(directory: Path, environment: Any, clock: Callable[[], float]) -> Server:

@@ -217,6 +217,7 @@ async def test_service_account_is_used_inside_of_a_cluster(tmp_path: Path, monke
     assert Authority(tmp_path).certificate == tmp_path / "ca.crt"
     (tmp_path / "token").write_text("first\n")
     monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
     monkeypatch.setattr(server_access, "SERVICE_ACCOUNT", tmp_path)
@@ -228,6 +229,40 @@ async def test_service_account_is_used_inside_of_a_cluster(tmp_path: Path, monke
     assert await server.authorization() == b"Bearer first"
     clock.now += REREAD_SECONDS
     assert await server.authorization() == b"Bearer second"
+
+
+@pytest.fixture
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pod with a service account, whose home is the returned folder."""
+    assert Authority(tmp_path).certificate == tmp_path / "ca.crt"
+    (tmp_path / "token").write_text("account")
+    (tmp_path / "home" / ".kube").mkdir(parents=True)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setattr(server_access, "SERVICE_ACCOUNT", tmp_path)
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize("account_first", [False, True])
+async def test_kubeconfig_in_the_home_of_a_pod_comes_before_its_account_as_with_kubectl_but_not_for_the_daemon(
+    pod: Path, account_first: bool
+) -> None:
+    assert (await connect(None, None, Clock(), account_first=account_first)).host == "10.0.0.1"
+    kubeconfig(pod / ".kube" / "config", server="https://home:1")
+    host = (await connect(None, None, Clock(), account_first=account_first)).host
+    assert host == ("10.0.0.1" if account_first else "home")
+
+
+@pytest.mark.parametrize("account_first", [False, True])
+async def test_pod_without_a_service_account_token_uses_the_kubeconfig_in_its_home(
+    pod: Path, account_first: bool
+) -> None:
+    (pod.parent / "token").unlink()
+    with pytest.raises(AccessError, match=r"token: there is no service account token, and there is no ~/\.kube/config"):
+        await connect(None, None, Clock(), account_first=account_first)
+    kubeconfig(pod / ".kube" / "config", server="https://home:1")
+    assert (await connect(None, None, Clock(), account_first=account_first)).host == "home"
 
 
 async def test_missing_service_account_token_is_named(tmp_path: Path) -> None:
