@@ -124,7 +124,7 @@ async def _cluster(options: CheckOptions) -> list[Event]:
 async def _listed(client: Client, resource: watched_resources.WatchedResource[Any]) -> list[Event]:
     """Return an event for each object that can be read."""
     events: list[Event] = []
-    async with aclosing(pages(client, resource, read_raw)) as found:
+    async with aclosing(pages(client, resource, read_raw, cached=True)) as found:
         async for page in found:
             for item in page.items or ():
                 with suppress(*UNREADABLE):

@@ -81,7 +81,8 @@ async def explain_pods(options: ExplainOptions) -> None:
     single = not options.all_pods and kind != "job"
     document = await _document(options, name) if single and options.source.snapshot is None else None
     profile = profile_of(load_config(options.config))
-    snapshot = await read_cluster(options.source)
+    uid = document["metadata"]["uid"] if document is not None else ""
+    snapshot = await read_cluster(options.source, cached=True, with_pod=uid)
     scheduler = loaded(profile, snapshot)
     now = float(snapshot.taken_seconds)
     decide_all(scheduler, now)

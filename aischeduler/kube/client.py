@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from aischeduler.kube.connection_pool import ConnectionPool, Fence, no_fence
-from aischeduler.kube.errors import MalformedAnswerError, RefusedError, UnreachableError
+from aischeduler.kube.errors import AnswerTooLargeError, MalformedAnswerError, RefusedError, UnreachableError
 from aischeduler.kube.http_connection import Answer, Stream
 from aischeduler.kube.meta_types import read_status, retry_after_seconds
 from aischeduler.kube.server_access import Server
@@ -150,6 +150,8 @@ class Client:
             answer = await self.connections.send(
                 method.encode(), _target(path, query), body, content_type.encode(), seconds=seconds
             )
+        except AnswerTooLargeError as error:
+            raise AnswerTooLargeError(f"{method} {path}: {error}") from error
         except UnreachableError as error:
             raise UnreachableError(f"{method} {path}: {error}") from error
         if answer.status >= 300:

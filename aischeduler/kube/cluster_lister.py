@@ -74,11 +74,14 @@ class _PriorityClass(Struct, rename="camel"):
     preemption_policy: str = ""
 
 
-async def list_cluster(client: Client, url: str, now: float) -> ClusterSnapshot:
-    """List the cluster at this unix time; `url` names it in messages. Raises ListError."""
+async def list_cluster(client: Client, url: str, now: float, *, cached: bool = False) -> ClusterSnapshot:
+    """List the cluster at this unix time; `url` names it in messages. Raises ListError.
+
+    `cached` lists it as the API server has it in its watch cache.
+    """
     try:
         owners = GangOwners()
-        listed = [await _list(client, url, resource) for resource in resources(owners)]
+        listed = [await _list(client, url, resource, cached=cached) for resource in resources(owners)]
         listed.append(_Listed(owners.workloads.take()))
         classes, class_gaps = await _priority_classes(client, url)
     except UnreachableError as error:
@@ -103,10 +106,10 @@ def resources(owners: GangOwners | None = None) -> Sequence[WatchedResource[Any]
     )
 
 
-async def _list(client: Client, url: str, resource: WatchedResource[Any]) -> _Listed:
+async def _list(client: Client, url: str, resource: WatchedResource[Any], *, cached: bool) -> _Listed:
     listed, unreadable = _Listed(), list[str]()
     try:
-        async with aclosing(pages(client, resource, read_raw)) as found:
+        async with aclosing(pages(client, resource, read_raw, cached=cached)) as found:
             async for page in found:
                 for item in page.items or ():
                     try:

@@ -54,6 +54,10 @@ class UnreachableError(ApiError):
     """The network or the server failed: no answer, a late, truncated or too large answer."""
 
 
+class AnswerTooLargeError(UnreachableError):
+    """The answer is larger than the client takes."""
+
+
 class WatchLagError(ApiError):
     """A watch is too far behind the server to act on its data."""
 

@@ -15,7 +15,7 @@ from typing import Final, cast
 import httptools
 from msgspec import Struct
 
-from aischeduler.kube.errors import ApiError, UnreachableError, one_line
+from aischeduler.kube.errors import AnswerTooLargeError, ApiError, UnreachableError, one_line
 
 READ_BYTES: Final = 64 * 1024
 BUFFERED_BYTES_MAX: Final = 256 * 1024
@@ -118,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._body_bytes += len(body)
         if self._body_bytes > BODY_BYTES_MAX:
-            self.fail(UnreachableError(f"the answer is larger than {BODY_BYTES_MAX} bytes"))
+            self.fail(AnswerTooLargeError(f"the answer is larger than {BODY_BYTES_MAX} bytes"))
             return
         self._body.append(body)
 

@@ -19,6 +19,9 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.server_access import connect
 from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
 from aischeduler.sandbox.http_server import HttpSandbox
+from tests.kube.api_objects import listing, pod
+from tests.kube.kubeconfig_files import write
+from tests.kube.scripted_server import Script, reply, serving
 from tests.objects import pod_object
 
 SECRET = "s3cr3t"
@@ -51,6 +54,23 @@ async def place(tmp_path: Path) -> AsyncIterator[Path]:
 
 async def taken(kubeconfig: Path, file: Path) -> int:
     return await asyncio.to_thread(main, ["snapshot", "-o", str(file), "--kubeconfig", str(kubeconfig)])
+
+
+@pytest.mark.parametrize(("uid", "times"), [("u-old", 1), ("u-new", 2), ("", 1)])
+async def test_cluster_is_listed_from_etcd_where_the_cache_lacks_the_pod_that_was_asked_for(
+    uid: str, times: int, tmp_path: Path
+) -> None:
+    script, old, new = Script(), pod("old", uid="u-old"), pod("new", uid="u-new")
+    for path in ("/api/v1/nodes", "/api/v1/pods", "/apis/resource.aibee.cn/v1alpha1/pools"):
+        script.always["get", path] = lambda _: reply(200, listing())
+    script.always["get", "/api/v1/pods"] = lambda asked: reply(
+        200, listing(old) if asked.query.get("resourceVersion") == "0" else listing(old, new)
+    )
+    async with serving(script) as server:
+        path = write(tmp_path / "kubeconfig", {"server": server.url}, {})
+        found = await read_cluster(ClusterSource(Path(path), None), cached=True, with_pod=uid)
+    assert len(script.asked("get", "/api/v1/pods")) == times
+    assert len([event for event in found.events if isinstance(event, PodSeen)]) == times
 
 
 async def test_file_is_read_again_as_the_cluster_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,10 @@
 import pytest
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
+from aischeduler.kube import http_connection
 from aischeduler.kube.client import Client
 from aischeduler.kube.cluster_lister import PRIORITY_CLASSES, WITHOUT, ListError, list_cluster
+from aischeduler.kube.watched_resources import UNFINISHED
 from aischeduler.model.events import GangSeen, NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.gang import GANG_KEY, Gang, GangClaim, GangKey, GangSource
 from tests.kube.scripted_server import Answer, Script, reply, serving, slam, status
@@ -60,9 +62,31 @@ def a_cluster(**answers: Answer) -> Script:
     return script
 
 
-async def listed(script: Script) -> ClusterSnapshot:
+async def listed(script: Script, *, cached: bool = False) -> ClusterSnapshot:
     async with serving(script) as server, Client(server) as client:
-        return await list_cluster(client, "https://here", 5.7)
+        return await list_cluster(client, "https://here", 5.7, cached=cached)
+
+
+async def test_cached_list_asks_for_the_first_page_of_each_kind_from_the_cache_alone() -> None:
+    script = a_cluster()
+    more = {"metadata": {"resourceVersion": "7", "continue": "more"}, "items": []}
+    script.waiting.pop(("get", PODS))
+    script.on("get", PODS, reply(200, more), items())
+    await listed(script, cached=True)
+    asked = [request for request in script.requests if request.path != PRIORITY_CLASSES]
+    assert [request.path for request in asked if request.query.get("resourceVersion") != "0"] == [PODS]
+    assert asked[-1].query == {"limit": "500", "fieldSelector": UNFINISHED, "continue": "more"}
+
+
+async def test_cached_list_that_is_too_large_is_listed_in_pages_from_etcd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "BODY_BYTES_MAX", 10_000)
+    script = a_cluster()
+    page = script.waiting["get", PODS][0]
+    script.on("get", PODS, page)
+    script.waiting["get", PODS].appendleft(reply(200, b"x" * 10_001))
+    snapshot = await listed(script, cached=True)
+    assert [type(event) for event in snapshot.events] == [PoolSeen, NodeSeen, PodSeen]
+    assert [request.query.get("resourceVersion") for request in script.asked("get", PODS)] == ["0", None]
 
 
 async def test_every_kind_is_listed_once_in_the_order_of_the_daemon() -> None:
