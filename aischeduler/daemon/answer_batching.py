@@ -3,7 +3,8 @@
 Invariants:
 - The event loop pauses only after an answer, and only while more Bindings wait to be sent, others are unanswered, the
   API server has not asked the client to wait, and no event and no pool waits. Without answers there are no pauses.
-- A pause delays only answers and watch events, by less than the duration of two slices of decisions.
+- A pause delays only answers, watch events and what plugins await around Bindings, by less than the duration of two
+  slices of decisions.
 
 Source: interrupt coalescing. A process that wakes up for each answer finds the CPU caches filled by other processes.
 Answers that are handled together cost a third less CPU time, and leave more of it to an API server on the same machine.

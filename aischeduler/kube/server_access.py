@@ -3,7 +3,9 @@
 Invariants:
 - Credentials are read again every 60 seconds, earlier if they expire earlier, and once after a 401. If a read fails,
   the old ones stay; at the start the failure is an error.
-- Client certificates and CA files are read again when they change; new connections use only the new ones.
+- Client certificates and CA files are read again when they change; new connections use only the new ones. A certificate
+  whose key is not written yet changes nothing: the old pair stays.
+- Files are read in a thread once the program runs: a kubeconfig takes milliseconds to parse.
 - A configured CA is the only trusted one; without it, the system's CAs are trusted.
 
 Source: Kubernetes kubeconfig and service account conventions.
@@ -73,7 +75,8 @@ class Tls:
             if self._client_certificate is not None:
                 _load_certificate(context, self._client_certificate)
         if self.certificate_file:
-            context.load_cert_chain(self.certificate_file, self.key_file)
+            pair = [Path(name).read_bytes() for name in (self.certificate_file, self.key_file) if name]
+            _load_certificate(context, b"\n".join(pair))
             self.certificate_number += 1
         self.context, self._mtimes = context, mtimes
 
@@ -201,7 +204,9 @@ class KubeconfigCredentials(Struct):
 
     async def read(self, *, refused: bool) -> Credential:
         """Read the files, and run the plugin if there is one and its credential is not valid."""
-        target = self.initial or read_kubeconfig_context(self.path, self.context, terminal=self.terminal)
+        target = self.initial or await asyncio.to_thread(
+            read_kubeconfig_context, self.path, self.context, terminal=self.terminal
+        )
         self.initial = None
         if target.plugin is None:
             return Credential(target.header, target.client_certificate, where=target.where)
@@ -316,9 +321,11 @@ def _context(*, custom_ca: bool) -> ssl.SSLContext:
 
 
 def _load_certificate(context: ssl.SSLContext, certificate: bytes) -> None:
+    """Load a client certificate with its key, in PEM; raises OSError where they do not match, and changes nothing."""
     with NamedTemporaryFile() as file:  # a context loads client certificates from files only
         file.write(certificate)
         file.flush()
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(file.name)  # a failure leaves half a pair in a context
         context.load_cert_chain(file.name)
 
 

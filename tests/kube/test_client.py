@@ -243,6 +243,29 @@ async def test_401_opens_a_connection_with_the_new_certificate_in_the_files(tmp_
             assert await client.get("/x") == b"second"
 
 
+async def test_certificate_whose_key_is_not_written_yet_leaves_the_old_pair_in_use(tmp_path: Path) -> None:
+    authority, script, now = Authority(tmp_path), Script(), 100.0
+    async with serving_tls(script, authority, authority.server("kube-apiserver")) as address:
+        first, second = authority.client("first", ""), authority.client("second", "")
+        path = tmp_path / "config"
+        document = yaml.safe_load(Path(write_kubeconfig(path, address, authority, first)).read_text())
+        cluster = document["clusters"][0]["cluster"]
+        cluster["certificate-authority-data"] = b64encode(
+            Path(cluster.pop("certificate-authority")).read_bytes()
+        ).decode()
+        path.write_text(yaml.safe_dump(document))
+        server = await from_kubeconfig(str(path), None, lambda: now)
+        for source, target, name in (
+            (second.certificate, first.certificate, "first"),
+            (second.key, first.key, "second"),
+        ):
+            source.replace(target)
+            now += REREAD_SECONDS
+            script.on("get", "/x", known_as(name))
+            async with Client(server) as client:
+                assert await client.get("/x") == name.encode()
+
+
 def with_program(directory: Path, server: Server, authority: Authority, me: Identity) -> str:
     """Write a kubeconfig whose plugin prints this certificate."""
     path = directory / "config"
