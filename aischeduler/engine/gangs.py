@@ -26,6 +26,8 @@ from aischeduler.state.running_pods import NONE_TO_SPARE, Spare
 
 FINISH_SECONDS: Final = 60.0
 """How long a unit may have some pods on nodes before enough of them are."""
+UNDER_WAY_SECONDS: Final = 1.0
+"""How much later a unit is given up while Bindings of its pods are under way."""
 ROLLED_BACK_AT_ONCE: Final = 16
 """The most units that one decision gives up."""
 WARNED_AT_MOST: Final = 10
@@ -46,10 +48,10 @@ def note_start(cluster: Cluster, unit: Unit, members: UnitMembers, placed: list[
     if unit.started != members.started:
         members = UnitMembers(members.waiting, members.placed, members.gang, unit.started)
         spare = policy.spare(members) if placed else NONE_TO_SPARE
-    if spare is not None or members.gang is None:
+    if members.gang is None or not placed or unit.started:
         units.unfinished.drop(unit.name)
         unit.given_up = None
-    elif unit.name not in units.unfinished:
+    elif spare is None and unit.name not in units.unfinished:  # else the Bindings under way may still be refused
         units.unfinished.set(unit.name, cluster.now + FINISH_SECONDS)
     cluster.running.set_spare(unit.number, spare if isinstance(spare, Spare) else NONE_TO_SPARE)
     return members
@@ -122,6 +124,9 @@ def roll_back_some(cluster: Cluster, actions: list[Action]) -> None:
         unit = units.by_name[name]
         placed = sorted((one for one in unit.members.values() if one.counted is not None), key=lambda one: one.pod.uid)
         if unit.started or not placed:
+            continue
+        if any(one.state is PodState.ASSUMED for one in placed):  # their Bindings may finish it
+            units.unfinished.set(name, cluster.now + UNDER_WAY_SECONDS)
             continue
         units.unfinished.set(name, cluster.now + FINISH_SECONDS)
         staying = [record for record in placed if not cluster.leaving(record.pod.uid)]

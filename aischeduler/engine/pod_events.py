@@ -5,6 +5,8 @@ Invariants:
 - A pod of this scheduler without a node waits in the queue of its home pool until it is placed, finished or gone.
 - An event older than the state (an assumed pod that is still shown without its node) changes nothing.
 - Only a definite refusal frees the room of an assumed pod; an assumed pod does not expire.
+- A pod whose Binding is refused is tried again after its backoff, unless a read shows it gone, bound or terminating, or
+  gated.
 - A refusal for a pod that is gone, or that the watch already shows bound, changes nothing.
 """
 
@@ -28,6 +30,8 @@ from aischeduler.state.transitions import Transition, change_state
 
 REPORTED: Final = (BindRefusal.INVALID, BindRefusal.FORBIDDEN, BindRefusal.UNAVAILABLE)
 """The refusals of a Binding of which the pod is told."""
+BINDING: Final = "binding to node "
+"""How such a message begins."""
 
 
 def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
@@ -81,10 +85,11 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
     take_profile(cluster, record)
     queue = cluster.queues[record.home]
     match event.refusal:
-        case BindRefusal.TAKEN | BindRefusal.HELD | BindRefusal.INVALID:
+        case BindRefusal.TAKEN | BindRefusal.HELD:
             queue.hold(record, now)
-        case BindRefusal.FORBIDDEN | BindRefusal.UNAVAILABLE:
-            queue.retry(record, now)
+        case BindRefusal.INVALID | BindRefusal.FORBIDDEN | BindRefusal.UNAVAILABLE:
+            record.broken = event.refusal is not BindRefusal.UNAVAILABLE
+            queue.retry(record, now, event.retry_after_seconds)
         case BindRefusal.STALE:
             record.backoff_until = now
             queue.add(record, now)
@@ -92,7 +97,9 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
             assert_never(event.refusal)
     clear_nomination(cluster, record)
     if event.refusal in REPORTED:
-        record.message = f"binding to node {event.node} failed: {event.message}"
+        reason = f" failed: {event.message}"
+        if not (record.message.startswith(BINDING) and record.message.endswith(reason)):
+            record.message = f"{BINDING}{event.node}{reason}"  # the same reason for another node is no news
         told = ReportWaiting(record.pod, record.home, record.home, record.message, record.decision)
         cluster.say(record.home, told)
 

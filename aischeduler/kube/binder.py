@@ -2,9 +2,11 @@
 
 Invariants:
 - A Binding is refused only when the server refused it, when the pod was read and is not bound, or when it was not sent.
-- After an unclear answer the pod is read until the outcome is known; no timeout decides. If the server answers and the
-  outcome stays unknown, the Binding is in doubt and its task continues with the next one. A Binding in doubt is settled
-  by a `ReadPod` action, or when the watch shows its pod.
+  That the pod is gone, or bound elsewhere, is said by a read alone.
+- After an unclear answer the pod is read until the outcome is known; no timeout decides. If the server answered the
+  Binding, it is then refused with that answer; without an answer it is sent again. If the reads show no outcome, the
+  Binding is in doubt and its task continues with the next one. A Binding in doubt is settled by a `ReadPod` action, or
+  when the watch shows its pod.
 - A plugin that binds itself has one Binding each time; what its exception leaves open, the read pod tells.
 - A Binding is sent only while the engine assumes the pod by this decision, the node exists, and the decision is recent.
 - When the API server is overloaded, all tasks wait, together with the evictor and the reporter.
@@ -282,16 +284,18 @@ class Binder:
                     self._throttle.hold_for(seconds)
                 case Unauthenticated():
                     await backoff.wait()
-                case Unknown(message):
+                case Unknown(message, answered, seconds):
                     tries += 1
-                    pod = await self._read_until_known(action, backoff)
+                    if not self._options.engine.still_assumed(action.pod.uid, action.decision):
+                        return stale(action, message)  # the watch tells as much as a read
+                    pod = await self._read_until_known(action, backoff, at_once=answered)
                     if isinstance(pod, _InDoubt):
                         return None
                     outcome = settle(action, pod, message)
                     if outcome is not None:
                         return outcome
-                    if tries >= BIND_TRIES_MAX:
-                        return unavailable(action, message)
+                    if answered or tries >= BIND_TRIES_MAX or self._is_old(pending):
+                        return unavailable(action, message, seconds)
                 case _:
                     assert_never(answer)
 
@@ -319,7 +323,7 @@ class Binder:
             return await self._bind(pending)
         if not isinstance(answer, Unknown):
             return answer
-        pod = await self._read_until_known(action, ExponentialBackoff(self._timing))
+        pod = await self._read_until_known(action, ExponentialBackoff(self._timing), at_once=False)
         if isinstance(pod, _InDoubt):
             return None
         return settle(action, pod, answer.message) or unavailable(action, answer.message)
@@ -331,9 +335,12 @@ class Binder:
             return "the pod is gone, or the watch shows its node"
         if not engine.has_node(action.node):
             return "the node is gone"
-        if self._timing.clock() - pending.submitted_at > STALE_SECONDS:
+        if self._is_old(pending):
             return f"it was decided more than {STALE_SECONDS:g} s ago"
         return ""
+
+    def _is_old(self, pending: PendingBinding) -> bool:
+        return self._timing.clock() - pending.submitted_at > STALE_SECONDS
 
     async def _post(self, action: Bind, path: bytes, body: bytes) -> BindAnswer:
         began = self._timing.clock()
@@ -354,11 +361,15 @@ class Binder:
             self._grown.set()
         return read_bind_answer(action, answer.status, answer.retry_after, answer.body)
 
-    async def _read_until_known(self, action: Bind, backoff: ExponentialBackoff) -> Pod | _InDoubt | None:
+    async def _read_until_known(
+        self, action: Bind, backoff: ExponentialBackoff, *, at_once: bool
+    ) -> Pod | _InDoubt | None:
         """Read the pod until the outcome is known; in doubt after READ_TRIES_MAX answers that do not show it."""
         answered = 0
         while answered < READ_TRIES_MAX:
-            await backoff.wait()
+            if not at_once:
+                await backoff.wait()
+            at_once = False
             try:
                 return await self._read_pod(action.pod)
             except RefusedError as error:

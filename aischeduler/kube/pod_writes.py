@@ -5,8 +5,10 @@ Invariants:
 - Every write carries the uid of its pod, so it never changes a later pod of the same name.
 - The answer to a Binding is definite, or it is `Unknown`. Only answers of an API server arrive here: the connection
   pool raises for any other.
+- No answer ends the placing of a pod for good, because a policy or a webhook can send each of them. Only a read of the
+  pod does, in `settle`.
 
-Source: Kubernetes pods/binding and pods/status.
+Source: Kubernetes pods/binding and pods/status; `tooManyRequests` and `WithRetryAfter` of the API server's filters.
 """
 
 import re
@@ -16,7 +18,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from aischeduler.kube.meta_types import read_status, retry_after_seconds
+from aischeduler.kube.meta_types import StatusDocument, read_status, retry_after_seconds
 from aischeduler.kube.paths import object_path
 from aischeduler.model.actions import Bind, ReadPod
 from aischeduler.model.event_reasons import ConditionReason
@@ -33,9 +35,10 @@ BIND_TRIES_MAX: Final = 5
 """How many Bindings of one decision may end without a definite answer before the binder gives up."""
 RETRY_AFTER_SECONDS: Final = 1.0
 """How long to wait if an overloaded server names no time."""
+REFUSED_SECONDS_MAX: Final = 60.0
+"""The longest time until the next try that the refusal of a Binding may ask for."""
 
 _encode = msgspec.json.Encoder().encode
-_ASSIGNED = re.compile(r'is already assigned to node "([^"]*)"')
 
 
 class BindAccepted(Struct, frozen=True):
@@ -46,15 +49,20 @@ class BindAccepted(Struct, frozen=True):
 
 
 class Throttled(Struct, frozen=True):
-    """The API server is overloaded: all tasks wait this long, then the same request is sent again."""
+    """The API server, or a proxy in front of it, is overloaded: after this long the same request is sent again."""
 
     seconds: float
 
 
 class Unknown(Struct, frozen=True):
-    """The outcome of the request is unknown; only reading the pod tells."""
+    """The outcome of the request is unknown; only reading the object tells.
+
+    If the API server `answered`, it does nothing more; the next try may follow after `retry_after_seconds`.
+    """
 
     message: str
+    answered: bool = False
+    retry_after_seconds: float = 0.0
 
 
 class Unauthenticated(Struct, frozen=True):
@@ -107,24 +115,33 @@ def read_bind_answer(action: Bind, status: int, retry_after: str | None, body: b
     if status in (200, 201, 202):
         return BindAccepted(uid, node)
     document = read_status(body)
+    if status == 401:
+        return Unauthenticated()
+    if (overload := read_overload(status, retry_after, document)) is not None:
+        return overload
     message = document.message or f"the API server answered {status}"
+    seconds = min(retry_after_seconds(retry_after) or 0.0, REFUSED_SECONDS_MAX)
     match status:
-        case 401:
-            return Unauthenticated()
-        case 408 | 429:
-            return Throttled(retry_after_seconds(retry_after) or RETRY_AFTER_SECONDS)
-        case 409:
-            return _read_conflict(action, document.message)
-        case 404:
-            return BindRefused(uid, node, BindRefusal.GONE, message)
         case 403:
-            return BindRefused(uid, node, BindRefusal.FORBIDDEN, message)
+            return BindRefused(uid, node, BindRefusal.FORBIDDEN, message, seconds)
         case 400 | 405 | 413 | 415 | 422:
-            return BindRefused(uid, node, BindRefusal.INVALID, message)
-        case 500 | 502 | 503 | 504 if (seconds := retry_after_seconds(retry_after)) is not None:
-            return Throttled(seconds)
+            return BindRefused(uid, node, BindRefusal.INVALID, message, seconds)
+        case 429:
+            return BindRefused(uid, node, BindRefusal.UNAVAILABLE, message, seconds or RETRY_AFTER_SECONDS)
         case _:
-            return Unknown(message)
+            return Unknown(message, answered=True, retry_after_seconds=seconds)
+
+
+def read_overload(status: int, retry_after: str | None, document: StatusDocument) -> Throttled | None:
+    """Return the pause of an overloaded server; None if the answer is about this request alone.
+
+    What rejects a request before it is handled answers in plain text: a limit on requests in flight, an API server that
+    stops, or a proxy. A Status comes from what handled the request, such as a webhook.
+    """
+    seconds = retry_after_seconds(retry_after)
+    if document.kind == "Status" or not (status in (408, 429) or (status >= 500 and seconds is not None)):
+        return None
+    return Throttled(seconds or RETRY_AFTER_SECONDS)
 
 
 def settle(action: Bind | ReadPod, pod: Pod | None, why: str) -> BindAccepted | BindRefused | None:
@@ -146,9 +163,9 @@ def settle(action: Bind | ReadPod, pod: Pod | None, why: str) -> BindAccepted | 
     return None
 
 
-def unavailable(action: Bind | ReadPod, why: str) -> BindRefused:
-    """Return the refusal of a Binding after too many tries; its pod was read and is not bound."""
-    return BindRefused(action.pod.uid, action.node, BindRefusal.UNAVAILABLE, why)
+def unavailable(action: Bind | ReadPod, why: str, retry_after_seconds: float = 0.0) -> BindRefused:
+    """Return the refusal of a Binding that is not sent again; its pod was read and is not bound."""
+    return BindRefused(action.pod.uid, action.node, BindRefusal.UNAVAILABLE, why, retry_after_seconds)
 
 
 def stale(action: Bind, why: str) -> BindRefused:
@@ -192,18 +209,3 @@ def nomination(pod: Pod, node: str) -> tuple[bytes, bytes]:
 def time_text(unix_seconds: float, precision: str) -> str:
     """Return a time in RFC 3339, with a precision of `seconds` or `microseconds`."""
     return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
-
-
-def _read_conflict(action: Bind, message: str) -> BindAnswer:
-    """Return the meaning of a 409 of pods/binding."""
-    uid, node = action.pod.uid, action.node
-    assigned = _ASSIGNED.search(message)
-    if assigned is not None:
-        if assigned.group(1) == node:
-            return BindAccepted(uid, node)
-        return BindRefused(uid, node, BindRefusal.TAKEN, message)
-    if "Precondition failed: UID" in message:
-        return BindRefused(uid, node, BindRefusal.GONE, message)
-    if "is being deleted" in message or "schedulingGates" in message:
-        return BindRefused(uid, node, BindRefusal.HELD, message)
-    return Unknown(message)

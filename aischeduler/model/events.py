@@ -62,28 +62,32 @@ class BindRefusal(StrEnum):
     """Why a Binding failed, by what follows."""
 
     GONE = "Gone"
-    """The pod of this uid no longer exists (404, or 409 for another uid): free the room, never retry."""
+    """A read shows that the pod of this uid does not exist, or has finished: free the room, never retry."""
     TAKEN = "Taken"
-    """The pod is bound to another node (409): free the room; the watch shows the node."""
+    """A read shows the pod on another node: free the room; the watch shows the node."""
     HELD = "Held"
-    """The pod is terminating or gated (409): free the room, wait for a change of the pod."""
+    """A read shows the pod terminating or gated: free the room, wait for a change of the pod."""
     INVALID = "Invalid"
-    """The API server rejects this Binding for good (400, 422): free the room, wait for a change of the pod."""
+    """The API server, a policy or a webhook rejects this Binding (400, 422): free the room, retry with backoff."""
     FORBIDDEN = "Forbidden"
-    """The scheduler may not bind (403): free the room, retry with backoff."""
+    """The scheduler may not bind this pod (403): free the room, retry with backoff."""
     UNAVAILABLE = "Unavailable"
-    """The request failed (429, 5xx, timeout), and a read shows the pod unbound: free the room, retry with backoff."""
+    """It was asked to wait (429), or any other answer or none came and a read shows the pod unbound: as `INVALID`."""
     STALE = "Stale"
     """It was not sent, because its node is gone or it waited too long: free the room, decide again at once."""
 
 
 class BindRefused(Struct, frozen=True):
-    """The Binding of this pod to this node failed for good; `message` is the server's."""
+    """This Binding of the pod to this node failed; `message` is the server's.
+
+    The pod is not tried again before `retry_after_seconds`.
+    """
 
     uid: str
     node: str
     refusal: BindRefusal
     message: str
+    retry_after_seconds: float = 0.0
 
 
 class VolumesWritten(Struct, frozen=True):

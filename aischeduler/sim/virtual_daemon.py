@@ -231,7 +231,7 @@ class VirtualDaemon:
             case pod_writes.Unauthenticated():
                 self._bind_later(UNAUTHENTICATED_SECONDS, action, attempt)
             case pod_writes.Unknown(message):
-                self._settle(action, attempt, message)
+                self._settle(action, pod_writes.BIND_TRIES_MAX, message)
             case _:
                 assert_never(meaning)
 

@@ -161,7 +161,7 @@ class PodRecord(Struct, eq=False):
     failed: bool = False
     """Its last attempt ended with an error, not a refusal: it waits until its backoff ends."""
     broken: bool = False
-    """The error was an exception of the scheduler: until its next attempt, no room is kept for the pod."""
+    """An exception, or the API server rejected its Binding: until its next attempt, no room is kept for the pod."""
     caught: int | None = None
     """The count of `Announcements` when the five-minute flush brought it back; None where an event did."""
     message: str = ""

@@ -153,10 +153,11 @@ class PoolQueue:
         self._wait(record, Transition.REFUSED, now)
         record.back_off(now, self._terms)
 
-    def retry(self, record: PodRecord, now: float) -> None:
-        """Add a pod after an error: it waits until its backoff ends."""
+    def retry(self, record: PodRecord, now: float, seconds: float = 0.0) -> None:
+        """Add a pod after an error: it waits until its backoff ends, and at least these seconds."""
         record.failed = True
         record.back_off(now, self._terms)
+        record.backoff_until = max(record.backoff_until, now + seconds)
         self.add(record, now)
 
     def holds(self, record: PodRecord) -> bool:

@@ -16,13 +16,14 @@ from tests.engine.test_gangs import nodes, shown
 from tests.gangs import a_gang, a_key, gang_statuses, member, members
 
 RETRIED_SECONDS = 300
-"""After this time the Binding of a pod is tried again that the API server rejected."""
+"""How long the answer to a rejected Binding asks to wait."""
 
 
 def refuse(session: Session, *names: str) -> None:
-    """Have the API server reject the last Bindings of these pods for good."""
+    """Have the last Bindings of these pods rejected, and not tried again for a while."""
     on = {action.pod.name: action.node for action in session.said if isinstance(action, Bind)}
-    session.tell(*(BindRefused(f"uid-{name}", on[name], BindRefusal.INVALID, "no") for name in names))
+    no = BindRefusal.INVALID, "no", RETRIED_SECONDS
+    session.tell(*(BindRefused(f"uid-{name}", on[name], *no) for name in names))
 
 
 def half_at_the_second_try() -> Session:
@@ -74,7 +75,7 @@ def test_each_pod_of_a_gang_that_is_given_up_twice_is_evicted_once() -> None:
     session.tell(PodGone("uid-g-0"))
     again = member(a_pod("again", cpu="2", created=1), "g")
     session.see(again)
-    session.decide()
+    session.decide(seconds=RETRIED_SECONDS)
     refuse(session, "g-1")
     shown(session, again)
     session.decide()

@@ -235,12 +235,12 @@ def test_gang_whose_binding_is_refused_is_finished_when_room_comes() -> None:
 
 
 def half_of_a_gang() -> Session:
-    """Return a session in which one pod of two is on a node, and the Binding of the other was rejected for good."""
+    """Return a session in which one pod of two is on a node, and the other was rejected for five minutes."""
     pods = members("g", 2)
     session = Session(*nodes(2), *pods)
     session.tell(GangSeen(a_gang("g", 2)))
     bound = binds(session.decide())
-    session.tell(BindRefused("uid-g-1", bound["g-1"], BindRefusal.INVALID, "no"))
+    session.tell(BindRefused("uid-g-1", bound["g-1"], BindRefusal.INVALID, "no", 300.0))
     shown(session, pods[0])
     session.decide()
     return session
@@ -255,6 +255,22 @@ def test_half_gang_is_given_up_after_a_minute_and_its_pods_on_nodes_are_evicted_
     text = "too few pods of its gang are on nodes, and the others did not start"
     assert evicted.message == f"Evicted from node {evicted.node}: {text}"
     assert evictions(session.decide(seconds=30)) == {}
+
+
+def test_half_gang_whose_other_pod_is_rejected_at_each_try_is_given_up_after_a_minute() -> None:
+    pods = members("g", 2)
+    session = Session(*nodes(2), *pods)
+    session.tell(GangSeen(a_gang("g", 2)))
+    bound = binds(session.decide())
+    shown(session, pods[0])
+    given_up = 0.0
+    for second in range(75):
+        if "g-1" in bound:
+            session.tell(BindRefused("uid-g-1", bound["g-1"], BindRefusal.INVALID, "no"))
+        said = session.decide(seconds=1)
+        bound = binds(said)
+        given_up = given_up or second * bool(evictions(said))
+    assert 58 <= given_up <= 70
 
 
 def half_of_a_gang_given_up() -> Session:

@@ -185,7 +185,7 @@ def test_a_gated_pod_waits_only_for_its_gates() -> None:
         (BindRefusal.GONE, {}),
         (BindRefusal.TAKEN, {"held": 1}),
         (BindRefusal.HELD, {"held": 1}),
-        (BindRefusal.INVALID, {"held": 1}),
+        (BindRefusal.INVALID, {"backoff": 1}),
         (BindRefusal.FORBIDDEN, {"backoff": 1}),
         (BindRefusal.UNAVAILABLE, {"backoff": 1}),
     ],
@@ -206,6 +206,47 @@ def test_a_pod_whose_bind_failed_is_tried_again_after_its_backoff() -> None:
     assert reports(session.decide()) == {"p": "binding to node n failed: the server is busy"}
     assert binds(session.decide(0.9)) == {}
     assert binds(session.decide(0.2)) == {"p": "n"}
+
+
+@pytest.mark.parametrize("refusal", [BindRefusal.INVALID, BindRefusal.FORBIDDEN, BindRefusal.UNAVAILABLE])
+def test_refused_binding_is_tried_again_with_growing_backoff_and_its_reason_is_told(refusal: BindRefusal) -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"))
+    session.decide()
+    for seconds in (1, 2, 4, 8, 10, 10):
+        session.tell(BindRefused("uid-p", "n", refusal, "the policy says no"))
+        assert reports(session.decide(seconds - 0.1)) == {"p": "binding to node n failed: the policy says no"}
+        assert binds(session.decide(0.2)) == {"p": "n"}
+
+
+def test_same_refusal_for_another_node_is_no_other_reason() -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"))
+    session.decide()
+    session.tell(BindRefused("uid-p", "n", BindRefusal.INVALID, "no"), NodeGone("n"))
+    first = reports(session.decide())
+    session.see(a_node("m", cpu="1"))
+    assert binds(session.decide(2)) == {"p": "m"}
+    session.tell(BindRefused("uid-p", "m", BindRefusal.INVALID, "no"))
+    assert reports(session.decide()) == first
+    session.decide(2)
+    session.tell(BindRefused("uid-p", "m", BindRefusal.INVALID, "never"))
+    assert reports(session.decide()) == {"p": "binding to node m failed: never"}
+
+
+def test_refused_pod_is_not_tried_before_the_time_that_the_answer_asks_for() -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"))
+    session.decide()
+    session.tell(BindRefused("uid-p", "n", BindRefusal.UNAVAILABLE, "later", 20.0))
+    assert binds(session.decide(19.9)) == {}
+    assert binds(session.decide(0.2)) == {"p": "n"}
+
+
+def test_room_of_a_pool_is_lent_while_a_home_pod_that_could_use_it_is_rejected() -> None:
+    pools = a_pool("a", labels={"pool": "a"}), a_pool("b", labels={"pool": "b"})
+    session = Session(*pools, a_node("a1", cpu="1", labels={"pool": "a"}), a_pod("p", pool="a", cpu="1"))
+    session.decide()
+    session.see(a_pod("guest", pool="b", cpu="1"))
+    session.tell(BindRefused("uid-p", "a1", BindRefusal.INVALID, "no"))
+    assert binds(session.decide()) == {"guest": "a1"}
 
 
 def test_pod_whose_stale_bind_was_not_sent_is_decided_again_at_once() -> None:

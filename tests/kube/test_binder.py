@@ -10,6 +10,7 @@ from aischeduler.kube.credentials import Credential
 from aischeduler.kube.errors import RefusedError, UnreachableError
 from aischeduler.kube.pod_writes import BindAccepted
 from aischeduler.model.events import BindRefusal, BindRefused
+from aischeduler.model.pod import Pod
 from tests.build import a_pod, replace
 from tests.kube.binder_world import BIND, BOUND, FREE, PATH, World, conflict, late_server, refusal
 from tests.kube.scripted_server import Answer, hang, reply, serving, slam, status, until
@@ -27,26 +28,76 @@ async def test_created_is_accepted() -> None:
 
 
 async def test_already_assigned_to_the_same_node_is_accepted() -> None:
-    world = World()
+    world = World(reads=[BOUND])
     assert await world.bind(conflict('pod p is already assigned to node "n1"')) == BindAccepted("u1", "n1")
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (conflict('pod p is already assigned to node "n2"'), BindRefusal.TAKEN),
-        (conflict("Precondition failed: UID in precondition: u1, UID in object meta: u9"), BindRefusal.GONE),
-        (conflict("pod p is being deleted, cannot be assigned to a host"), BindRefusal.HELD),
-        (conflict("pod p has non-empty .spec.schedulingGates"), BindRefusal.HELD),
-        (status(404, "NotFound", 'pods "p" not found'), BindRefusal.GONE),
         (status(403, "Forbidden", "no"), BindRefusal.FORBIDDEN),
+        (status(400, "BadRequest", "no"), BindRefusal.INVALID),
         (status(422, "Invalid", "no"), BindRefusal.INVALID),
+        (status(429, "TooManyRequests", "no"), BindRefusal.UNAVAILABLE),
     ],
 )
-async def test_definite_refusals_need_no_read_of_the_pod(answer: Answer, expected: BindRefusal) -> None:
+async def test_rejected_binding_needs_no_read_of_the_pod(answer: Answer, expected: BindRefusal) -> None:
     world = World()
     assert refusal(await world.bind(answer)) is expected
     assert (world.posts, world.asked) == (1, 0)
+
+
+UNCLEAR = (
+    conflict('pod p is already assigned to node "n2"'),
+    conflict("Precondition failed: UID in precondition: u1, UID in object meta: u9"),
+    conflict("pod p is being deleted, cannot be assigned to a host"),
+    conflict("pod p has non-empty .spec.schedulingGates"),
+    status(404, "NotFound", 'pods "p" not found'),
+    status(500, "InternalError", "failed calling webhook"),
+    status(503, "ServiceUnavailable", "etcd is away"),
+)
+"""Answers of an API server, each of which a webhook can send too."""
+
+
+@pytest.mark.parametrize("answer", UNCLEAR)
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (None, BindRefusal.GONE),
+        (a_pod("p", uid="other"), BindRefusal.GONE),
+        (a_pod("p", uid="u1", node="n2"), BindRefusal.TAKEN),
+        (a_pod("p", uid="u1", terminating=True), BindRefusal.HELD),
+        (FREE, BindRefusal.UNAVAILABLE),
+    ],
+)
+async def test_only_a_read_ends_the_placing_of_a_pod(answer: Answer, found: Pod | None, expected: BindRefusal) -> None:
+    world = World(reads=[found])
+    assert refusal(await world.bind(answer)) is expected
+    assert (world.posts, world.asked, world.waits.seconds) == (1, 1, [])
+
+
+@pytest.mark.parametrize(("status_code", "told"), [(404, "no such tenant"), (409, "not now"), (500, "webhook is down")])
+async def test_refusal_tells_what_the_server_answered(status_code: int, told: str) -> None:
+    outcome = await World(reads=[FREE]).bind(status(status_code, "Reason", told))
+    assert outcome == BindRefused("u1", "n1", BindRefusal.UNAVAILABLE, told)
+
+
+async def test_refused_binding_of_a_pod_that_the_watch_shows_gone_needs_no_read() -> None:
+    world = World()
+
+    async def late(writer: asyncio.StreamWriter) -> None:
+        world.engine.settled.add("u1")
+        await status(404, "NotFound", 'pods "p" not found')(writer)
+
+    assert refusal(await world.bind(late)) is BindRefusal.STALE
+    assert world.asked == 0
+
+
+async def test_binding_that_stays_without_an_answer_tells_so_when_it_is_too_old() -> None:
+    world = World(reads=[UnreachableError("down")] * 5 + [FREE])
+    outcome = await world.bind(hang)
+    assert isinstance(outcome, BindRefused)
+    assert (outcome.refusal, outcome.message) == (BindRefusal.UNAVAILABLE, "no answer within 0.03 s")
 
 
 @pytest.mark.parametrize("lost", [hang, slam], ids=["timeout", "cut"])
@@ -78,29 +129,21 @@ async def test_unknown_outcome_of_a_pod_on_another_node_is_taken() -> None:
     assert refusal(await World(reads=[a_pod("p", uid="u1", node="n2")]).bind(slam)) is BindRefusal.TAKEN
 
 
-async def test_server_errors_are_retried_with_growing_waits_and_refused_only_after_a_read() -> None:
+async def test_lost_answers_are_followed_by_growing_waits_and_refused_only_after_a_read() -> None:
     world = World(reads=[FREE] * 5)
-    outcome = await world.bind(*[status(500, "InternalError", "etcd is slow")] * 5)
+    outcome = await world.bind(*[slam] * 5)
     assert refusal(outcome) is BindRefusal.UNAVAILABLE
-    assert isinstance(outcome, BindRefused)
-    assert outcome.message == "etcd is slow"
     assert (world.posts, world.asked) == (5, 5)
     assert world.waits.seconds == [pytest.approx(s) for s in (1.2, 2.4, 4.8, 9.6, 19.2)]
 
 
-async def test_last_error_of_the_server_may_hide_a_success() -> None:
-    world = World(reads=[FREE, FREE, FREE, FREE, BOUND])
-    assert await world.bind(*[status(500)] * 5) == BindAccepted("u1", "n1")
-
-
-async def test_binding_after_a_version_conflict_is_read_and_sent_again() -> None:
-    world = World(reads=[FREE])
-    assert await world.bind(conflict("the object has been modified"), reply(201)) == BindAccepted("u1", "n1")
+async def test_error_of_the_server_may_hide_a_success() -> None:
+    assert await World(reads=[BOUND]).bind(status(500)) == BindAccepted("u1", "n1")
 
 
 async def test_overloaded_server_pauses_every_task() -> None:
     world = World()
-    tired = status(429, "TooManyRequests", headers={"Retry-After": "7"})
+    tired = reply(429, b"Too many requests, please try again later.", {"Retry-After": "7"})
     world.script.on("post", PATH, tired)
     world.script.always["post", PATH] = lambda _: reply(201)
     async with world.running(in_flight=1) as binder:
@@ -110,6 +153,22 @@ async def test_overloaded_server_pauses_every_task() -> None:
     assert world.waits.seconds == [pytest.approx(8.0)]
     assert world.outcomes == [BindAccepted("u1", "n1")] * 2
     assert world.posts == 3
+
+
+async def test_answer_that_asks_to_wait_with_one_binding_delays_no_other() -> None:
+    world = World()
+    later = status(429, "TooManyRequests", "not now", headers={"Retry-After": "20"})
+    world.script.on("post", PATH, later)
+    world.script.always["post", PATH] = lambda _: reply(201)
+    async with world.running(in_flight=1) as binder:
+        binder.submit(BIND)
+        binder.submit(BIND)
+        await binder.work_queue.wait_finished()
+    assert world.waits.seconds == []
+    assert world.outcomes == [
+        BindRefused("u1", "n1", BindRefusal.UNAVAILABLE, "not now", 20.0),
+        BindAccepted("u1", "n1"),
+    ]
 
 
 async def test_refused_credentials_are_read_again_and_the_binding_is_sent_again() -> None:
@@ -188,8 +247,8 @@ async def test_single_binding_of_a_pool_waits_for_one_of_each_other_pool() -> No
     world, release = late_server()
     async with world.running(in_flight=1) as binder:
         for number in range(9):
-            binder.submit(replace(BIND, pod=a_pod(f"crowd{number}", uid=f"c{number}"), pool="crowded"))
-        binder.submit(replace(BIND, pod=a_pod("single", uid="single"), pool="quiet"))
+            binder.submit(replace(BIND, pod=a_pod("p", uid=f"c{number}"), pool="crowded"))
+        binder.submit(replace(BIND, pod=a_pod("p", uid="single"), pool="quiet"))
         release.set()
         await binder.work_queue.wait_finished()
     bound = [outcome.uid for outcome in world.outcomes]

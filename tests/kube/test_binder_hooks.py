@@ -9,8 +9,8 @@ from aischeduler.model.actions import Bind, ReadPod
 from aischeduler.model.binding_request import BindingRequest
 from aischeduler.model.events import BindRefusal, BindRefused
 from tests.build import a_pod
-from tests.kube.binder_world import BIND, BOUND, FREE, PATH, World, conflict, refusal
-from tests.kube.scripted_server import reply, until
+from tests.kube.binder_world import BIND, BOUND, FREE, PATH, World, refusal
+from tests.kube.scripted_server import reply, status, until
 
 
 class Hooks:
@@ -61,7 +61,7 @@ async def test_binding_that_a_plugin_does_not_prepare_is_not_sent_and_tried_agai
 async def test_plugins_do_not_hear_of_a_refused_binding() -> None:
     world = World()
     world.hooks = hooks = Hooks(world)
-    assert refusal(await world.bind(conflict("pod p is being deleted, cannot be assigned to a host")))
+    assert refusal(await world.bind(status(422, "Invalid", "no")))
     assert hooks.log == ["before p, 0 sent"]
 
 

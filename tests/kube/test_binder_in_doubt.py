@@ -43,7 +43,7 @@ async def test_bindings_that_are_too_old_after_an_outage_are_not_sent() -> None:
         binder.submit(BIND)
         binder.submit(queued)
         await binder.work_queue.wait_finished()
-    assert [refusal(outcome) for outcome in world.outcomes] == [BindRefusal.STALE, BindRefusal.STALE]
+    assert [refusal(outcome) for outcome in world.outcomes] == [BindRefusal.UNAVAILABLE, BindRefusal.STALE]
     assert world.posts == 1
 
 

@@ -219,11 +219,11 @@ async def test_only_changed_conditions_are_logged() -> None:
 
 async def test_refused_bind_emits_an_event_and_is_logged_and_not_reported_as_scheduled() -> None:
     world = World()
-    world.script.on("post", f"{PATH}/binding", status(404, "NotFound", 'pods "p" not found'))
+    world.script.on("post", f"{PATH}/binding", status(422, "Invalid", "the policy says no"))
     async with world.running() as executor:
         executor.perform([BIND])
         await until(lambda: world.events)
-    assert world.events == [BindRefused("uid-p", "n1", BindRefusal.GONE, 'pods "p" not found')]
+    assert world.events == [BindRefused("uid-p", "n1", BindRefusal.INVALID, "the policy says no")]
     assert [(line["event"], line["level"]) for line in world.logged()] == [
         ("bind", "info"),
         ("bind refused", "warning"),

@@ -54,19 +54,9 @@ def test_success_binds(status: int) -> None:
     assert read_bind_answer(BIND, status, None, b"{}") == BindAccepted("u1", "n1")
 
 
-def test_already_assigned_to_the_same_node_is_success() -> None:
-    body = conflict('pod p is already assigned to node "n1"')
-    assert read_bind_answer(BIND, 409, None, body) == BindAccepted("u1", "n1")
-
-
 @pytest.mark.parametrize(
     ("status", "body", "refusal"),
     [
-        (409, conflict('pod p is already assigned to node "n2"'), BindRefusal.TAKEN),
-        (409, conflict("Precondition failed: UID in precondition: u1, UID in object meta: u2"), BindRefusal.GONE),
-        (409, conflict("pod p is being deleted, cannot be assigned to a host"), BindRefusal.HELD),
-        (409, conflict("pod p has non-empty .spec.schedulingGates"), BindRefusal.HELD),
-        (404, said(404, 'pods "p" not found', "NotFound"), BindRefusal.GONE),
         (403, said(403, 'pods "p" is forbidden: User "x" cannot create', "Forbidden"), BindRefusal.FORBIDDEN),
         (400, said(400, "bad", "BadRequest"), BindRefusal.INVALID),
         (422, said(422, "Binding is invalid", "Invalid"), BindRefusal.INVALID),
@@ -76,7 +66,7 @@ def test_already_assigned_to_the_same_node_is_success() -> None:
 def test_definite_answers_refuse(status: int, body: bytes, refusal: BindRefusal) -> None:
     answer = read_bind_answer(BIND, status, None, body)
     assert isinstance(answer, BindRefused)
-    assert (answer.uid, answer.node, answer.refusal) == ("u1", "n1", refusal)
+    assert (answer.uid, answer.node, answer.refusal, answer.retry_after_seconds) == ("u1", "n1", refusal, 0.0)
     assert answer.message
 
 
@@ -85,7 +75,17 @@ def test_definite_answers_refuse(status: int, body: bytes, refusal: BindRefusal)
     [(429, "7", 7.0), (429, None, 1.0), (429, "Wed, 21 Oct", 1.0), (503, "3", 3.0), (500, "2", 2.0), (408, None, 1.0)],
 )
 def test_overloaded_server_throttles(status: int, retry_after: str | None, seconds: float) -> None:
-    assert read_bind_answer(BIND, status, retry_after, b"") == Throttled(seconds)
+    assert read_bind_answer(BIND, status, retry_after, b"Too many requests, please try again later.") == Throttled(
+        seconds
+    )
+
+
+@pytest.mark.parametrize(("retry_after", "seconds"), [("20", 20.0), (None, 1.0), ("100000", 60.0)])
+def test_status_that_asks_to_wait_is_about_this_binding_alone(retry_after: str | None, seconds: float) -> None:
+    body = said(429, 'admission webhook "w" denied the request: not now', "TooManyRequests")
+    message = 'admission webhook "w" denied the request: not now'
+    refused = BindRefused("u1", "n1", BindRefusal.UNAVAILABLE, message, seconds)
+    assert read_bind_answer(BIND, 429, retry_after, body) == refused
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,19 @@ def test_overloaded_server_throttles(status: int, retry_after: str | None, secon
         (500, said(500, "etcdserver: request timed out")),
         (503, said(503, "the API server starts")),
         (504, said(504, "Timeout: request did not complete within requested timeout")),
+        (404, said(404, 'pods "p" not found', "NotFound")),
+        (409, conflict('pod p is already assigned to node "n1"')),
+        (409, conflict('pod p is already assigned to node "n2"')),
+        (409, conflict("Precondition failed: UID in precondition: u1, UID in object meta: u2")),
+        (409, conflict("pod p is being deleted, cannot be assigned to a host")),
         (409, conflict("the object has been modified; please apply your changes to the latest version")),
         (418, said(418, "a teapot")),
     ],
 )
 def test_answer_without_a_definite_outcome_is_unknown(status: int, body: bytes) -> None:
-    assert isinstance(read_bind_answer(BIND, status, None, body), Unknown)
+    answer = read_bind_answer(BIND, status, "3", body)
+    assert isinstance(answer, Unknown)
+    assert (answer.answered, answer.retry_after_seconds) == (True, 3.0)
 
 
 def test_401_asks_for_new_credentials() -> None:
