@@ -23,14 +23,14 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import watched_resources
 from aischeduler.kube.api_types import PodDocument
 from aischeduler.kube.backoff import Timing
-from aischeduler.kube.binder import Binder, BinderOptions, BindHooks
+from aischeduler.kube.binder import Binder, BinderOptions, BindHooks, bindings_in_flight_max
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import OnInternalError
 from aischeduler.kube.event_messages import ReportingController
 from aischeduler.kube.event_queue import EventQueue
-from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT, EvictionOptions, Evictor
+from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT_MAX, EvictionOptions, Evictor
 from aischeduler.kube.executor import Workers
 from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.gang_resources import gang_resources
@@ -43,7 +43,7 @@ from aischeduler.kube.reporter import EventSource, Reporter
 from aischeduler.kube.server_version import Discovery
 from aischeduler.kube.storage_resources import storage_resources
 from aischeduler.kube.volcano_jobs import VolcanoJobs
-from aischeduler.kube.volume_binder import VOLUMES_IN_FLIGHT, VolumeBinder
+from aischeduler.kube.volume_binder import VOLUMES_IN_FLIGHT_MAX, VolumeBinder
 from aischeduler.kube.watched_resources import D, WatchedResource
 from aischeduler.model.card_types import TypeNameError, type_name
 from aischeduler.model.gang import GangSource
@@ -213,7 +213,8 @@ def _group_rule(rule: GroupRuleConfig) -> GroupRule:
 
 def writes_max(config: Config) -> int:
     """Return how many Bindings, writes of volumes, evictions and reports may be in flight at once."""
-    return config.bind_in_flight + VOLUMES_IN_FLIGHT + EVICTIONS_IN_FLIGHT + REPORTS_IN_FLIGHT
+    bindings = bindings_in_flight_max(config.bind_in_flight)
+    return bindings + VOLUMES_IN_FLIGHT_MAX + EVICTIONS_IN_FLIGHT_MAX + REPORTS_IN_FLIGHT
 
 
 def _event_source(config: Config) -> EventSource:

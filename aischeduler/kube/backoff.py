@@ -3,8 +3,9 @@
 Invariants:
 - Clock, sleep and jitter are arguments, so tests do not wait.
 - A daemon has one clock, in unix seconds: times of objects compare with it, and it never goes back.
-- One `Throttle` pauses a whole client: when the API server is overloaded, every task waits. Jitter spreads the tasks
-  after the pause, so that they do not overload the server again at once.
+- One `Throttle` pauses a whole client: when the API server is overloaded, every task waits. What one lane is asked to
+  wait delays the others only if several lanes are asked. Jitter spreads the tasks after the pause, so that they do not
+  overload the server again at once.
 
 Source: the numbers of client-go's reflector.
 """
@@ -21,6 +22,8 @@ BACKOFF_RESET_SECONDS: Final = 120.0
 """After this long without a failure, the next failure counts as the first."""
 RETRY_AFTER_SECONDS_MAX: Final = 60.0
 """The longest Retry-After that the client obeys."""
+LANES_PAUSED_MAX: Final = 2
+"""If the server asks more lanes than this to wait, it is the server that is overloaded: all wait."""
 JITTER_SECONDS_MAX: Final = 2.0
 """After a pause, tasks continue within as long as the pause lasted, but at most within this time."""
 
@@ -115,25 +118,43 @@ class RetrySignal:
 
 
 class Throttle:
-    """A pause that the API server asks for. Tasks that waited continue one after another, spread by jitter."""
+    """Pauses that the API server asks for. Tasks that waited continue one after another, spread by jitter.
+
+    A lane is what should not delay the others: a pool, or a namespace.
+    """
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
-        self._ends_at = timing.clock()
+        self._ends_at = self._last_at = timing.clock()
+        """When the pause of all lanes ends, and the last one of any."""
+        self._lanes: dict[str, float] = {}
+        """When the pauses of single lanes end."""
 
     @property
     def active(self) -> bool:
-        """Whether `wait` would wait now."""
-        return self._ends_at > self._timing.clock()
+        """Whether `wait` would wait now, at least for one lane."""
+        return self._last_at > self._timing.clock()
 
-    def hold_for(self, seconds: float) -> None:
-        """Pause for at least this long from now."""
-        self._ends_at = max(self._ends_at, self._timing.clock() + min(seconds, RETRY_AFTER_SECONDS_MAX))
+    def hold_for(self, seconds: float, lane: str | None = None) -> None:
+        """Pause for at least this long from now: this lane, or all."""
+        now = self._timing.clock()
+        ends_at = now + min(seconds, RETRY_AFTER_SECONDS_MAX)
+        if ends_at <= now:
+            return
+        self._last_at = max(self._last_at, ends_at)
+        if lane is not None:
+            self._lanes = {one: at for one, at in self._lanes.items() if at > now}
+            self._lanes[lane] = max(self._lanes.get(lane, now), ends_at)
+        if lane is None or len(self._lanes) > LANES_PAUSED_MAX:
+            self._ends_at = max(self._ends_at, ends_at)
 
-    async def wait(self) -> None:
-        """Return once the pause is over."""
-        while (rest := self._ends_at - self._timing.clock()) > 0:
+    async def wait(self, lane: str | None = None) -> None:
+        """Return once the pause is over, that of all and that of this lane."""
+        while (rest := self._until(lane) - self._timing.clock()) > 0:
             await self._timing.sleep(rest + self._timing.jitter.random() * min(rest, JITTER_SECONDS_MAX))
+
+    def _until(self, lane: str | None) -> float:
+        return self._ends_at if lane is None else max(self._ends_at, self._lanes.get(lane, self._ends_at))
 
 
 class RateLimiter:

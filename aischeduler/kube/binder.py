@@ -9,7 +9,8 @@ Invariants:
   when the watch shows its pod.
 - A plugin that binds itself has one Binding each time; what its exception leaves open, the read pod tells.
 - A Binding is sent only while the engine assumes the pod by this decision, the node exists, and the decision is recent.
-- When the API server is overloaded, all tasks wait, together with the evictor and the reporter.
+- When the API server is overloaded, all tasks wait, together with the evictor and the reporter. Where a pool alone is
+  asked to wait, or gets no answers, the tasks that its Bindings hold wait; some stay for other pools.
 - An internal error is reported. One before the outcome is treated as an unclear answer; if the callback fails, the next
   `ReadPod` settles the Binding.
 
@@ -50,6 +51,8 @@ from aischeduler.model.pod import Pod
 QUEUED_PER_IN_FLIGHT: Final = 4
 """How many Bindings of a pool may be queued per Binding in flight; a pool with more queued Bindings decides nothing."""
 QUEUED_MAX: Final = 128
+RESERVED_PER: Final = 16
+"""For so many Bindings that one pool may have in flight, one more may be in flight of other pools."""
 STALE_SECONDS: Final = 30.0
 """A Binding that was decided longer ago than this is not sent; the engine decides again."""
 READ_TRIES_MAX: Final = 3
@@ -98,7 +101,7 @@ class BindHooks(Protocol):
 
 
 class BinderOptions(Struct, frozen=True):
-    """How many Bindings may be in flight, what the engine assumes, the epoch of the leader, and what plugins do."""
+    """How many Bindings of a pool may be in flight, what the engine assumes, the leader's epoch, what plugins do."""
 
     in_flight: int
     engine: AssumedPods
@@ -130,7 +133,11 @@ class Binder:
         options: BinderOptions,
         on_internal_error: OnInternalError,
     ) -> None:
-        self.work_queue: WorkQueue[PendingBinding] = WorkQueue(_queued_max(options.in_flight))
+        self._concurrency = ConcurrencyLimit(options.in_flight, timing.clock)
+        self._size = self._concurrency.size
+        self.work_queue: WorkQueue[PendingBinding] = WorkQueue(
+            _queued_max(options.in_flight), self._size, reserved(self._size)
+        )
         self.answered = asyncio.Event()
         """Set when an answer arrives while Bindings are queued; `daemon.answer_batching` waits for it."""
         self.unanswered = 0
@@ -140,8 +147,6 @@ class Binder:
         self._read_pod = read_pod
         self._timing = timing
         self._options = options
-        self._concurrency = ConcurrencyLimit(options.in_flight, timing.clock)
-        self._grown = asyncio.Event()
         self._on_internal_error = on_internal_error
         self._pending: dict[str, PendingBinding] = {}
         """The submitted Bindings whose outcome was not delivered, by the pod's uid, in the order of submission."""
@@ -157,13 +162,18 @@ class Binder:
         self._pending[action.pod.uid] = pending
         self.work_queue.put(pending, action.pool)
         if self.work_queue.waiting >= BACKLOG and self._concurrency.note_backlog():
-            self._grown.set()
+            self._resize()
 
     def set_in_flight_max(self, in_flight: int) -> None:
-        """Set how many Bindings may be in flight, at most `BIND_IN_FLIGHT_MAX`."""
+        """Set how many Bindings of a pool may be in flight, at most `BIND_IN_FLIGHT_MAX`."""
         self.work_queue.set_lane_limit(_queued_max(in_flight))
-        if self._concurrency.set_limit(in_flight):
-            self._grown.set()
+        self._concurrency.set_limit(in_flight)
+        self._resize()
+
+    def _resize(self) -> None:
+        """Let as many Bindings be in flight as the limit says now."""
+        self._size = self._concurrency.size
+        self.work_queue.set_slots(self._size, reserved(self._size))
 
     @property
     def throttled(self) -> bool:
@@ -195,10 +205,11 @@ class Binder:
         for pending in self._pending.values():
             if id(pending) not in waiting:
                 self._put_in_doubt(pending)
+        self.work_queue.leave_all()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._recheck(), name="binder recheck")
-            for number in range(BIND_IN_FLIGHT_MAX):
-                group.create_task(self._bind_all(number, on_outcome), name=f"binder {number}")
+            for number in range(bindings_in_flight_max(BIND_IN_FLIGHT_MAX)):
+                group.create_task(self._bind_all(on_outcome), name=f"binder {number}")
 
     def settle(self, action: ReadPod, pod: Pod | None, on_outcome: OnOutcome) -> None:
         """Settle the Binding in doubt of a pod that was just read."""
@@ -209,12 +220,11 @@ class Binder:
         outcome = settle(pending.action, pod, why) or unavailable(pending.action, why)
         self._conclude(pending, outcome, on_outcome)
 
-    async def _bind_all(self, number: int, on_outcome: OnOutcome) -> None:
+    async def _bind_all(self, on_outcome: OnOutcome) -> None:
+        pool: str | None = None
         while True:
-            while number >= self._concurrency.size:
-                await self._grown.wait()
-                self._grown.clear()
-            pending = await self.work_queue.take()
+            pending = await self.work_queue.take(pool)
+            pool = pending.action.pool
             try:
                 outcome = await self._bind(pending) if self._options.hooks is None else await self._hooked(pending)
             except Exception as error:  # noqa: BLE001 - an error costs one Binding a read of its pod
@@ -273,7 +283,7 @@ class Binder:
         tries = 0
         while True:
             if self._throttle.active:
-                await self._throttle.wait()
+                await self._throttle.wait(action.pool)
             if why := self._why_stale(pending):
                 return stale(action, why)
             answer = await self._post(action, path, body)
@@ -281,7 +291,7 @@ class Binder:
                 case BindAccepted() | BindRefused():
                     return answer
                 case Throttled(seconds):
-                    self._throttle.hold_for(seconds)
+                    self._throttle.hold_for(seconds, action.pool)
                 case Unauthenticated():
                     await backoff.wait()
                 case Unknown(message, answered, seconds):
@@ -357,8 +367,9 @@ class Binder:
         more_waits = self.work_queue.waiting > 0
         if more_waits and answer.status < 300:
             self.answered.set()
-        if self._concurrency.record_answer(self._timing.clock() - began, more_waits=more_waits):
-            self._grown.set()
+        self._concurrency.record_answer(self._timing.clock() - began, more_waits=more_waits)
+        if self._concurrency.size != self._size:
+            self._resize()
         return read_bind_answer(action, answer.status, answer.retry_after, answer.body)
 
     async def _read_until_known(
@@ -373,7 +384,7 @@ class Binder:
             try:
                 return await self._read_pod(action.pod)
             except RefusedError as error:
-                self._throttle.hold_for(error.retry_after_seconds or 0.0)
+                self._throttle.hold_for(error.retry_after_seconds or 0.0, action.pool)
                 answered += error.status not in _OVERLOADED
             except UnreachableError:
                 continue
@@ -383,6 +394,16 @@ class Binder:
                 self._on_internal_error("binder", error)
                 answered += 1
         return _InDoubt()
+
+
+def reserved(in_flight: int) -> int:
+    """Return how many Bindings of other pools may be in flight beside this many of one pool."""
+    return in_flight // RESERVED_PER
+
+
+def bindings_in_flight_max(in_flight: int) -> int:
+    """Return how many Bindings may be in flight in all, if this many of one pool may."""
+    return in_flight + reserved(in_flight)
 
 
 def _queued_max(in_flight: int) -> int:

@@ -25,6 +25,7 @@ from aischeduler.kube.pod_writes import (
     Unauthenticated,
     Unknown,
     pod_path,
+    read_overload,
 )
 from aischeduler.model.actions import Evict, EvictionCause, ReadPod
 from aischeduler.model.event_reasons import ConditionReason
@@ -34,6 +35,8 @@ from aischeduler.model.pod import FINISHED, Pod
 EVICT_TRIES_MAX: Final = 6
 """How many requests of one eviction may end without a definite answer before it is given up."""
 DISRUPTION_TARGET: Final = "DisruptionTarget"
+LATER_SECONDS_MAX: Final = 10.0
+"""If an answer asks to wait longer with this victim, its eviction is refused: other room may be found meanwhile."""
 BUDGET_CAUSE: Final = "DisruptionBudget"
 """The cause that tells a 429 of a PodDisruptionBudget from a 429 of an overloaded server."""
 SEVERAL_BUDGETS: Final = "has more than one PodDisruptionBudget"
@@ -129,6 +132,8 @@ class Eviction:
         document = read_status(body)
         message = document.message or f"the API server answered {status}"
         seconds = retry_after_seconds(retry_after)
+        if (overload := read_overload(status, retry_after, document)) is not None:
+            return overload
         match status:
             case 401:
                 return Unauthenticated()
@@ -140,16 +145,16 @@ class Eviction:
                 return self._refused(EvictRefusal.BUDGET, message)
             case 500 if SEVERAL_BUDGETS in message:  # retrying is useless while the pod has several budgets
                 return self._refused(EvictRefusal.BUDGET, message)
-            case 408 | 429:
-                return Throttled(seconds or RETRY_AFTER_SECONDS)
+            case _ if seconds is not None and seconds > LATER_SECONDS_MAX:
+                return self._refused(EvictRefusal.UNAVAILABLE, message)
+            case 429:
+                return Unknown(message, answered=True, retry_after_seconds=seconds or RETRY_AFTER_SECONDS)
             case 403:
                 return self._refused(EvictRefusal.FORBIDDEN, message)
             case 400 | 405 | 413 | 415 | 422:
                 return self._refused(EvictRefusal.UNAVAILABLE, message)
-            case 500 | 502 | 503 | 504 if seconds is not None:
-                return Throttled(seconds)
             case _:
-                return Unknown(message)
+                return Unknown(message, answered=True, retry_after_seconds=seconds or 0.0)
 
     def _count_try(self, answer: EvictionAnswer) -> EvictionAnswer:
         """Give up after too many answers without an outcome."""

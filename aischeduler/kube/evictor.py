@@ -3,7 +3,8 @@
 Invariants:
 - `eviction_writes` defines the requests and the meaning of the answers; this module sends and retries them.
 - An eviction without an outcome after a few tries is refused; if the victim leaves after all, the watch shows it.
-- When the API server is overloaded, all tasks wait, together with the binder and the reporter.
+- When the API server is overloaded, all tasks wait, together with the binder and the reporter. An eviction that waits
+  for its next try holds no task, and a pool that gets no answers leaves some tasks for other pools.
 - An internal error costs at most one eviction: it is reported, and the engine gets a refusal.
 """
 
@@ -26,7 +27,10 @@ from aischeduler.model.actions import Evict
 from aischeduler.model.events import EvictRefusal, EvictRefused
 
 EVICTIONS_IN_FLIGHT: Final = 16
-"""How many evictions are in flight."""
+"""How many evictions of a pool are in flight."""
+RESERVED: Final = 4
+"""How many more of other pools."""
+EVICTIONS_IN_FLIGHT_MAX: Final = EVICTIONS_IN_FLIGHT + RESERVED
 WAITING_MAX: Final = 4096
 """How many evictions may be queued; the engine gets a refusal of any more."""
 
@@ -42,13 +46,22 @@ class EvictionOptions(Struct, frozen=True):
     wall: Callable[[], float]
 
 
+class PendingEviction(Struct, eq=False):
+    """A submitted eviction, its time, and how far it is."""
+
+    action: Evict
+    submitted_at: float
+    eviction: Eviction
+    backoff: ExponentialBackoff
+
+
 class Evictor:
-    """Sends submitted evictions, 16 at a time; `work_queue` holds those without an outcome."""
+    """Sends submitted evictions; `work_queue` holds those without an outcome."""
 
     def __init__(
         self, connections: ConnectionPool, timing: Timing, options: EvictionOptions, on_internal_error: OnInternalError
     ) -> None:
-        self.work_queue: WorkQueue[tuple[Evict, float]] = WorkQueue(WAITING_MAX)
+        self.work_queue: WorkQueue[PendingEviction] = WorkQueue(WAITING_MAX, EVICTIONS_IN_FLIGHT, RESERVED)
         self.newest_version = 0
         """The newest resource version of a pod in an answer."""
         self._connections = connections
@@ -56,50 +69,65 @@ class Evictor:
         self._throttle = timing.throttle
         self._options = options
         self._on_internal_error = on_internal_error
-        self._in_progress: dict[int, tuple[Evict, float]] = {}
+        self._in_progress: dict[int, PendingEviction] = {}
+        """What a task works on, or what waits for its next try."""
 
     def submit(self, action: Evict) -> bool:
         """Put an eviction at the end of the queue; return False if the queue is full."""
-        if self.work_queue.waiting >= WAITING_MAX:
+        if self.work_queue.unfinished >= WAITING_MAX:
             return False
-        self.work_queue.put((action, self._timing.clock()), action.pool)
+        eviction = Eviction(action, self._options.controller, honour_budgets=self._options.honour_budgets)
+        pending = PendingEviction(action, self._timing.clock(), eviction, ExponentialBackoff(self._timing))
+        self.work_queue.put(pending, action.pool)
         return True
 
     async def run(self, on_outcome: OnOutcome) -> None:
         """Send evictions until cancelled; those that an earlier run left unfinished are refused."""
-        for action, since in tuple(self._in_progress.values()):
-            self._conclude(action, since, _internal_error(action), on_outcome)
+        for pending in tuple(self._in_progress.values()):
+            self._conclude(pending, _internal_error(pending.action), on_outcome)
+        self.work_queue.leave_all()
         async with asyncio.TaskGroup() as group:
-            for number in range(EVICTIONS_IN_FLIGHT):
-                group.create_task(self._evict_all(on_outcome), name=f"evictor {number}")
+            for number in range(EVICTIONS_IN_FLIGHT_MAX):
+                group.create_task(self._evict_all(on_outcome, group), name=f"evictor {number}")
 
-    async def _evict_all(self, on_outcome: OnOutcome) -> None:
+    async def _evict_all(self, on_outcome: OnOutcome, group: asyncio.TaskGroup) -> None:
+        pool: str | None = None
         while True:
-            action, since = await self.work_queue.take()
-            self._in_progress[id(action)] = action, since
+            pending = await self.work_queue.take(pool)
+            pool = pending.action.pool
+            self._in_progress[id(pending)] = pending
+            outcome: EvictionOutcome | float
             try:
-                outcome = await self._evict(action)
+                outcome = await self._evict(pending)
             except Exception as error:  # noqa: BLE001 - an error costs one eviction, not the others
                 self._on_internal_error("evictor", error)
-                outcome = _internal_error(action)
-            self._conclude(action, since, outcome, on_outcome)
+                outcome = _internal_error(pending.action)
+            if isinstance(outcome, float):
+                group.create_task(self._put_back(pending, outcome), name="eviction later")
+            else:
+                self._conclude(pending, outcome, on_outcome)
 
-    def _conclude(self, action: Evict, since: float, outcome: EvictionOutcome, on_outcome: OnOutcome) -> None:
-        self._in_progress.pop(id(action), None)
+    async def _put_back(self, pending: PendingEviction, seconds: float) -> None:
+        """Queue an eviction again after this time."""
+        await self._timing.sleep(seconds)
+        del self._in_progress[id(pending)]
+        self.work_queue.put_back(pending, pending.action.pool)
+
+    def _conclude(self, pending: PendingEviction, outcome: EvictionOutcome, on_outcome: OnOutcome) -> None:
+        self._in_progress.pop(id(pending), None)
         self.work_queue.finish()
         try:
-            on_outcome(action, outcome, self._timing.clock() - since)
+            on_outcome(pending.action, outcome, self._timing.clock() - pending.submitted_at)
         except Exception as error:  # noqa: BLE001 - an error costs one outcome, not the evictor
             self._on_internal_error("outcome of an eviction", error)
 
-    async def _evict(self, action: Evict) -> EvictionOutcome:
-        """Return the outcome of an eviction."""
-        if action.victim.terminating:
+    async def _evict(self, pending: PendingEviction) -> EvictionOutcome | float:
+        """Return the outcome of an eviction, or the seconds until its next try."""
+        pool, eviction = pending.action.pool, pending.eviction
+        if pending.action.victim.terminating:
             return NotNeeded("the victim is terminating")
-        eviction = Eviction(action, self._options.controller, honour_budgets=self._options.honour_budgets)
-        backoff = ExponentialBackoff(self._timing)
         while True:
-            await self._throttle.wait()
+            await self._throttle.wait(pool)
             answer = await self._send(eviction)
             match answer:
                 case Evicted() | NotNeeded() | EvictRefused():
@@ -107,9 +135,11 @@ class Evictor:
                 case ConditionSet():
                     continue
                 case Throttled(seconds):
-                    self._throttle.hold_for(seconds)
-                case Unauthenticated() | Unknown():
-                    await backoff.wait()
+                    self._throttle.hold_for(seconds, pool)
+                case Unauthenticated():
+                    return pending.backoff.next_seconds()
+                case Unknown():
+                    return max(pending.backoff.next_seconds(), answer.retry_after_seconds)
                 case _:
                     assert_never(answer)
 

@@ -11,7 +11,6 @@ Invariants:
 Source: Kubernetes pods/binding and pods/status; `tooManyRequests` and `WithRetryAfter` of the API server's filters.
 """
 
-import re
 from datetime import UTC, datetime
 from typing import Final
 

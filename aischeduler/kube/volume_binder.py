@@ -5,6 +5,7 @@ Invariants:
 - Volumes come before claims, as kube-scheduler writes them. What is written before a refusal stays: the next decision
   about the pod finds it.
 - Nothing is written for a pod that the engine no longer assumes by this decision, except to withdraw.
+- Pods that get no answers hold tasks, but some tasks stay for the pods of other pools.
 - An internal error costs one pod its volumes: it is reported, and the engine gets a refusal.
 """
 
@@ -12,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, assert_never
 
-from aischeduler.kube.backoff import ExponentialBackoff, Timing
+from aischeduler.kube.backoff import RETRY_AFTER_SECONDS_MAX, ExponentialBackoff, Timing
 from aischeduler.kube.binder import AssumedPods
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import ApiError, OnInternalError
@@ -33,10 +34,15 @@ from aischeduler.model.events import VolumesRefused, VolumesWritten
 from aischeduler.model.volumes import VolumeWrite
 
 VOLUMES_IN_FLIGHT: Final = 8
-"""How many pods have their volumes written at a time."""
+"""How many pods of a pool have their volumes written at a time."""
+RESERVED: Final = 2
+"""How many more of other pools."""
+VOLUMES_IN_FLIGHT_MAX: Final = VOLUMES_IN_FLIGHT + RESERVED
 WAITING_MAX: Final = 4096
 TRIES_MAX: Final = 8
 """How often one object is written or read before its pod is tried again."""
+ERROR_TRIES: Final = 3
+"""As how many of these tries an error counts."""
 
 INTERNAL: Final = "an internal error of the scheduler"
 
@@ -50,7 +56,7 @@ class VolumeBinder:
     def __init__(
         self, connections: ConnectionPool, timing: Timing, engine: AssumedPods, on_internal_error: OnInternalError
     ) -> None:
-        self.work_queue: WorkQueue[BindVolumes] = WorkQueue(WAITING_MAX)
+        self.work_queue: WorkQueue[BindVolumes] = WorkQueue(WAITING_MAX, VOLUMES_IN_FLIGHT, RESERVED)
         self._connections = connections
         self._timing = timing
         self._throttle = timing.throttle
@@ -60,19 +66,22 @@ class VolumeBinder:
 
     def submit(self, action: BindVolumes) -> None:
         """Put the volumes of a pod at the end of the queue."""
-        self.work_queue.put(action)
+        self.work_queue.put(action, _lane(action))
 
     async def run(self, on_outcome: OnOutcome) -> None:
         """Write volumes until cancelled; those that an earlier run left unfinished are refused."""
         for action in tuple(self._in_progress.values()):
             self._conclude(action, _refused(action, INTERNAL), on_outcome)
+        self.work_queue.leave_all()
         async with asyncio.TaskGroup() as group:
-            for number in range(VOLUMES_IN_FLIGHT):
+            for number in range(VOLUMES_IN_FLIGHT_MAX):
                 group.create_task(self._bind_all(on_outcome), name=f"volume binder {number}")
 
     async def _bind_all(self, on_outcome: OnOutcome) -> None:
+        lane: str | None = None
         while True:
-            action = await self.work_queue.take()
+            action = await self.work_queue.take(lane)
+            lane = _lane(action)
             self._in_progress[id(action)] = action
             try:
                 outcome = await self._bind(action)
@@ -103,9 +112,10 @@ class VolumeBinder:
 
     async def _write(self, action: BindVolumes, write: VolumeWrite) -> Written | Refused:
         """Write one object, however often it changes meanwhile, within limits."""
-        backoff, why = ExponentialBackoff(self._timing), ""
-        for _ in range(TRIES_MAX):
-            await self._throttle.wait()
+        backoff, why, tries, lane = ExponentialBackoff(self._timing), "", TRIES_MAX, _lane(action)
+        while tries > 0:
+            tries -= 1
+            await self._throttle.wait(lane)
             if not action.withdraw and not self._engine.still_assumed(action.pod.uid, action.decision):
                 return Refused("the pod is gone, or was taken back")
             answer = await self._patch(write, withdraw=action.withdraw)
@@ -124,13 +134,13 @@ class VolumeBinder:
                         why = found.message
                         await backoff.wait()
                 case Throttled(seconds):
-                    self._throttle.hold_for(seconds)
+                    self._throttle.hold_for(seconds, lane)
                 case Unauthenticated():
                     why = "the credentials are not accepted"
                     await backoff.wait()
-                case Unknown(message):
-                    why = message
-                    await backoff.wait()
+                case Unknown(message, _, seconds):
+                    why, tries = message, tries + 1 - ERROR_TRIES
+                    await self._timing.sleep(max(backoff.next_seconds(), min(seconds, RETRY_AFTER_SECONDS_MAX)))
                 case _:
                     assert_never(answer)
         return Refused(why or "the object changes all the time")
@@ -149,6 +159,11 @@ class VolumeBinder:
         except ApiError as error:
             return Unknown(str(error))
         return read_object(write, answer.status, answer.body)
+
+
+def _lane(action: BindVolumes) -> str:
+    """Return the pool that the pod names, as the lane of its volumes."""
+    return action.pod.pool
 
 
 def _refused(action: BindVolumes, message: str) -> VolumesRefused:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from aischeduler.kube.errors import is_answer
 from aischeduler.kube.meta_types import UNREADABLE, PartialObjectMetadata, read_status, retry_after_seconds
 from aischeduler.kube.paths import object_path
-from aischeduler.kube.pod_writes import RETRY_AFTER_SECONDS, Throttled, Unauthenticated, Unknown
+from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown, read_overload
 from aischeduler.kube.storage_types import ClaimDocument, VolumeDocument
 from aischeduler.model.volumes import ClaimRef, VolumeChoice, VolumeWrite
 
@@ -81,20 +81,19 @@ def read_answer(status: int, retry_after: str | None, body: bytes) -> VolumeAnsw
             return Written(msgspec.json.decode(body, type=PartialObjectMetadata).metadata.resource_version)
         except UNREADABLE:
             return Changed()
-    message = read_status(body).message or f"the API server answered {status}"
+    document = read_status(body)
+    if (overload := read_overload(status, retry_after, document)) is not None:
+        return overload
+    message = document.message or f"the API server answered {status}"
     match status:
         case 401:
             return Unauthenticated()
-        case 408 | 429:
-            return Throttled(retry_after_seconds(retry_after) or RETRY_AFTER_SECONDS)
         case 409:
             return Changed()
         case 400 | 403 | 404 | 405 | 413 | 415 | 422:
             return Refused(message)
-        case 500 | 502 | 503 | 504 if (seconds := retry_after_seconds(retry_after)) is not None:
-            return Throttled(seconds)
         case _:
-            return Unknown(message)
+            return Unknown(message, answered=True, retry_after_seconds=retry_after_seconds(retry_after) or 0.0)
 
 
 def read_object(write: VolumeWrite, status: int, body: bytes) -> Written | Refused | Unknown | VolumeWrite:

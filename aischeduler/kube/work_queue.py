@@ -1,29 +1,43 @@
-"""A work queue with lanes for several tasks; it counts waiting and unfinished items.
+"""A work queue with lanes for several tasks; it counts waiting and unfinished items, and limits those that tasks hold.
 
 Invariants:
 - Each lane is in order of arrival; lanes take turns, so a long lane delays every other lane by one item.
 - A lane has room while at most `lane_limit` items wait in it, whatever waits in the others.
+- A task holds a slot from the item that it takes until it takes the next one. A lane leaves as many slots free as it
+  holds, up to `reserve`: however many items of some lanes are stuck, a lane that holds few gets a slot at once.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
+UNLIMITED: Final = 1 << 30
+"""Slots of a queue that limits nothing."""
 
 
 class WorkQueue(Generic[T]):
-    """Queues of items by lane; with a single lane it needs no name."""
+    """Queues of items by lane; with a single lane it needs no name.
 
-    def __init__(self, ahead: int) -> None:
+    Of `slots` + `reserve` slots, one lane gets `slots` at most.
+    """
+
+    def __init__(self, ahead: int, slots: int = UNLIMITED, reserve: int = 0) -> None:
         self._lane_limit = ahead
+        self._slots, self._reserve = slots + reserve, reserve
+        self._held: dict[str, int] = {}
+        """How many slots each lane holds; none without."""
+        self._in_slots = 0
         self._lanes: dict[str, deque[T]] = {}
         """The lanes with items, in the order of their turns."""
         self._waiting = 0
         self._unfinished = 0
-        self._work = asyncio.Semaphore(0)
+        self._takers: deque[asyncio.Future[None]] = deque()
+        """Tasks that wait for an item."""
+        self._woken = 0
+        """How many of these were woken and have not continued yet."""
         self._empty = _set_event()
         self._not_empty = asyncio.Event()
         self._finished = _set_event()
@@ -51,32 +65,49 @@ class WorkQueue(Generic[T]):
 
     def put(self, item: T, lane: str = "") -> None:
         """Put an item at the end of its lane, however long it is."""
+        self._unfinished += 1
+        self._finished.clear()
+        self.put_back(item, lane)
+
+    def put_back(self, item: T, lane: str = "") -> None:
+        """Put an item that was taken, and is not finished, at the end of its lane."""
         queue = self._lanes.setdefault(lane, deque())
         queue.append(item)
         self._waiting += 1
-        self._unfinished += 1
         self._empty.clear()
         self._not_empty.set()
-        self._finished.clear()
         if len(queue) == self._lane_limit + 1:
             self._rooms[lane] = asyncio.Event()
-        self._work.release()
+        self._wake_taker()
 
-    async def take(self) -> T:
-        """Return the oldest item of the next lane, once there is one."""
-        await self._work.acquire()
-        lane, queue = next(iter(self._lanes.items()))
+    async def take(self, left: str | None = None) -> T:
+        """Return the oldest item of the next lane that may have a slot, once there is one.
+
+        `left` is the lane of the item that the task took before: its slot is free now.
+        """
+        if left is not None:
+            self._leave(left)
+        while (lane := self._next_lane()) is None:
+            await self._wait_for_turn()
+        queue = self._lanes.pop(lane)
         item = queue.popleft()
-        del self._lanes[lane]
         if queue:
             self._lanes[lane] = queue  # behind all others
+        self._held[lane] = self._held.get(lane, 0) + 1
+        self._in_slots += 1
         self._waiting -= 1
         if not self._waiting:
             self._empty.set()
             self._not_empty.clear()
         if len(queue) == self._lane_limit:
             self._rooms.pop(lane).set()
+        self._wake_taker()
         return item
+
+    def leave_all(self) -> None:
+        """Free all slots: their tasks are gone."""
+        self._held.clear()
+        self._in_slots = 0
 
     def finish(self) -> None:
         """Count a taken item as finished."""
@@ -92,6 +123,11 @@ class WorkQueue(Generic[T]):
                 self._rooms.setdefault(lane, asyncio.Event())
             elif lane in self._rooms:
                 self._rooms.pop(lane).set()
+
+    def set_slots(self, slots: int, reserve: int) -> None:
+        """Set how many slots there are; tasks that hold more keep them until they take the next item."""
+        self._slots, self._reserve = slots + reserve, reserve
+        self._wake_taker()
 
     async def wait_for_room(self, lane: str = "") -> None:
         """Return once the lane has room."""
@@ -109,6 +145,46 @@ class WorkQueue(Generic[T]):
     async def wait_finished(self) -> None:
         """Return once every item is finished."""
         await self._finished.wait()
+
+    def _next_lane(self) -> str | None:
+        """Return the next lane that may have a slot now; None where none may."""
+        free = self._slots - self._in_slots
+        if free <= 0 or not self._waiting:
+            return None
+        if free > self._reserve:
+            return next(iter(self._lanes))
+        return next((lane for lane in self._lanes if self._held.get(lane, 0) < free), None)
+
+    def _leave(self, lane: str) -> None:
+        left = self._held.pop(lane) - 1
+        if left:
+            self._held[lane] = left
+        self._in_slots -= 1
+
+    def _wake_taker(self) -> None:
+        """Wake one more waiting task if it can take an item; it wakes the next one."""
+        if not self._takers or self._woken >= min(self._waiting, self._slots - self._in_slots):
+            return
+        if self._next_lane() is None:
+            return
+        while self._takers:
+            turn = self._takers.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                self._woken += 1
+                return
+
+    async def _wait_for_turn(self) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._takers.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._woken -= 1
+                self._wake_taker()
+            raise
+        self._woken -= 1
 
 
 def _set_event() -> asyncio.Event:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from aischeduler.kube.binder import Binder, BinderOptions, BindHooks, Outcome
+from aischeduler.kube.binder import Binder, BinderOptions, BindHooks, Outcome, bindings_in_flight_max
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import OnInternalError
 from aischeduler.model.actions import Bind
@@ -52,7 +52,7 @@ class World:
     @asynccontextmanager
     async def running(self, in_flight: int = 2) -> AsyncIterator[Binder]:
         async with serving(self.script) as server:
-            connections = ConnectionPool(server, in_flight, answer_seconds=self.answer_seconds)
+            connections = ConnectionPool(server, bindings_in_flight_max(in_flight), answer_seconds=self.answer_seconds)
             options = BinderOptions(in_flight, self.engine, hooks=self.hooks)
             binder = Binder(connections, self.read, self.waits.timing(), options, self.failed)
             task = asyncio.create_task(binder.run(self.hear))

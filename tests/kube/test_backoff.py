@@ -137,3 +137,35 @@ def test_the_clock_of_a_daemon_is_in_unix_seconds_and_does_not_follow_a_wall_clo
     walls, ticks = iter((1_700_000_000.0, 1_600_000_000.0)), iter((50.0, 50.0, 57.5))
     clock = unix_clock(lambda: next(ticks), lambda: next(walls))
     assert [clock(), clock()] == [1_700_000_000.0, 1_700_000_007.5]
+
+
+async def test_pause_of_one_lane_is_not_that_of_another() -> None:
+    waits = Waits()
+    throttle = Throttle(waits.timing())
+    throttle.hold_for(5.0, "a")
+    assert throttle.active
+    await throttle.wait("b")
+    await throttle.wait()
+    assert waits.seconds == []
+    await throttle.wait("a")
+    assert not throttle.active
+
+
+async def test_pauses_of_many_lanes_are_that_of_all() -> None:
+    waits = Waits()
+    throttle = Throttle(waits.timing())
+    for lane in "abc":
+        throttle.hold_for(5.0, lane)
+    await throttle.wait("d")
+    assert len(waits.seconds) == 1
+
+
+async def test_pauses_of_lanes_that_are_over_do_not_count() -> None:
+    waits = Waits()
+    throttle = Throttle(waits.timing())
+    for lane in "abcdef":
+        throttle.hold_for(5.0, lane)
+        waits.now += 5.0
+    throttle.hold_for(5.0, "a")
+    await throttle.wait("d")
+    assert waits.seconds == []

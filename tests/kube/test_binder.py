@@ -255,6 +255,48 @@ async def test_single_binding_of_a_pool_waits_for_one_of_each_other_pool() -> No
     assert bound.index("single") == 1
 
 
+async def test_pool_whose_bindings_get_no_answer_delays_no_other_pool() -> None:
+    world = World(answer_seconds=60.0)
+    world.script.always["post", PATH] = lambda _: hang
+    world.script.always["post", PATH.replace("/p/", "/quiet/")] = lambda _: reply(201)
+    async with world.running(in_flight=32) as binder:
+        for number in range(300):
+            binder.submit(replace(BIND, pod=a_pod("p", uid=f"c{number}")))
+        await until(lambda: world.posts == 32)
+        binder.submit(replace(BIND, pod=a_pod("quiet", uid="quiet"), pool="quiet"))
+        await until(lambda: world.outcomes)
+        assert world.outcomes == [BindAccepted("quiet", "n1")]
+        assert binder.unanswered == 32
+
+
+async def test_overload_that_one_pool_is_told_of_delays_no_other_pool() -> None:
+    world = World()
+    world.script.always["post", PATH] = lambda _: reply(429, b"Too many requests.", {"Retry-After": "20"})
+    world.script.always["post", PATH.replace("/p/", "/quiet/")] = lambda _: reply(201)
+    world.waits.hold()
+    async with world.running(in_flight=32) as binder:
+        for number in range(3):
+            binder.submit(replace(BIND, pod=a_pod("p", uid=f"c{number}")))
+        await until(lambda: world.waits.held == 3)
+        binder.submit(replace(BIND, pod=a_pod("quiet", uid="quiet"), pool="quiet"))
+        await until(lambda: world.outcomes)
+    assert world.outcomes == [BindAccepted("quiet", "n1")]
+
+
+async def test_lower_limit_holds_for_writers_that_have_waited_all_the_time() -> None:
+    world, release = late_server()
+    async with world.running(in_flight=32) as binder:
+        await asyncio.sleep(0)
+        binder.set_in_flight_max(1)
+        for number in range(9):
+            binder.submit(replace(BIND, pod=a_pod("p", uid=f"c{number}")))
+        await until(lambda: world.posts)
+        await asyncio.sleep(0.01)
+        assert (world.posts, binder.unanswered) == (1, 1)
+        release.set()
+        await binder.work_queue.wait_finished()
+
+
 async def finds_no_room(binder: Binder, release: asyncio.Event) -> None:
     """Check that the pool has no room until the server is released."""
     blocked = asyncio.create_task(binder.work_queue.wait_for_room(BIND.pool))

@@ -145,12 +145,20 @@ def test_eviction_is_refused_while_a_budget_is_still_processed() -> None:
 @pytest.mark.parametrize(
     ("status", "retry_after", "body", "expected"),
     [
-        (429, "7", said(429, "too many requests"), Throttled(7.0)),
+        (429, "7", b"Too many requests.", Throttled(7.0)),
+        (429, "7", said(429, "not now"), Unknown("not now", answered=True, retry_after_seconds=7.0)),
+        (429, "20", said(429, "not now"), EvictRefused("u1", EvictRefusal.UNAVAILABLE, "not now")),
+        (500, "20", said(500, "not now"), EvictRefused("u1", EvictRefusal.UNAVAILABLE, "not now")),
         (429, None, b"", Throttled(1.0)),
         (503, "3", b"", Throttled(3.0)),
         (401, None, said(401, "Unauthorized"), Unauthenticated()),
-        (500, None, said(500, "etcdserver: request timed out"), Unknown("etcdserver: request timed out")),
-        (409, None, said(409, "the object has been modified"), Unknown("the object has been modified")),
+        (
+            500,
+            None,
+            said(500, "etcdserver: request timed out"),
+            Unknown("etcdserver: request timed out", answered=True),
+        ),
+        (409, None, said(409, "the object has been modified"), Unknown("the object has been modified", answered=True)),
         (403, None, said(403, "no"), EvictRefused("u1", EvictRefusal.FORBIDDEN, "no")),
         (422, None, said(422, "bad"), EvictRefused("u1", EvictRefusal.UNAVAILABLE, "bad")),
     ],
@@ -172,7 +180,7 @@ def test_request_without_an_answer_is_sent_again_unchanged() -> None:
 def test_victim_whose_condition_cannot_be_written_is_not_deleted() -> None:
     eviction = by_delete()
     answers = [eviction.read_answer(500, None, said(500, "down")) for _ in range(EVICT_TRIES_MAX)]
-    assert answers[:-1] == [Unknown("down")] * (EVICT_TRIES_MAX - 1)
+    assert answers[:-1] == [Unknown("down", answered=True)] * (EVICT_TRIES_MAX - 1)
     assert answers[-1] == EvictRefused("u1", EvictRefusal.UNAVAILABLE, "down")
     assert eviction.request(NOW).method == "PATCH"
 

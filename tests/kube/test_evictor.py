@@ -9,10 +9,10 @@ from aischeduler.kube import connection_pool
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import OnInternalError
 from aischeduler.kube.eviction_writes import EVICT_TRIES_MAX, Evicted, Eviction, EvictionOutcome, NotNeeded
-from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT, EvictionOptions, Evictor
+from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT, EVICTIONS_IN_FLIGHT_MAX, EvictionOptions, Evictor
 from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.events import EvictRefusal, EvictRefused
-from tests.build import a_pod
+from tests.build import a_pod, replace
 from tests.kube.scripted_server import Answer, Script, Waits, broken, hang, reply, serving, slam, status, until
 
 OWNER = a_pod("owner", uid="u-owner")
@@ -43,9 +43,9 @@ class World:
         self.ends.append(ended)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Evictor]:
+    async def running(self, answer_seconds: float = 0.03) -> AsyncIterator[Evictor]:
         async with serving(self.script) as server:
-            connections = ConnectionPool(server, EVICTIONS_IN_FLIGHT, answer_seconds=0.03)
+            connections = ConnectionPool(server, EVICTIONS_IN_FLIGHT_MAX, answer_seconds=answer_seconds)
             options = EvictionOptions("ai-scheduler", self.honour_budgets, lambda: 1_767_323_045.0)
             evictor = Evictor(connections, self.waits.timing(), options, self.failed)
             task = asyncio.create_task(evictor.run(self.hear))
@@ -124,7 +124,7 @@ async def test_condition_that_always_fails_is_refused_after_growing_waits_and_no
 
 async def test_overloaded_server_pauses_every_task() -> None:
     world = World()
-    world.script.on("patch", MARK, status(429, "TooManyRequests", headers={"Retry-After": "7"}), reply(200))
+    world.script.on("patch", MARK, reply(429, b"Too many requests.", {"Retry-After": "7"}), reply(200))
     world.script.on("delete", POD, reply(200))
     assert await world.evict() == Evicted()
     assert world.waits.seconds == [pytest.approx(8.0)]
@@ -221,3 +221,42 @@ async def test_newest_version_of_a_victim_is_known() -> None:
         evictor.submit(evict())
         await evictor.work_queue.wait_finished()
         assert evictor.newest_version == 43
+
+
+async def test_eviction_that_is_asked_to_wait_delays_no_other() -> None:
+    world = World()
+    later = status(429, "TooManyRequests", "not now", headers={"Retry-After": "7"})
+    world.script.on("patch", MARK, later)
+    world.script.always["patch", MARK] = lambda _: reply(200)
+    world.script.always["delete", POD] = lambda _: reply(200)
+    world.waits.hold()
+    async with world.running() as evictor:
+        evictor.submit(evict())
+        await until(lambda: world.waits.held)
+        evictor.submit(evict())
+        await until(lambda: world.ends)
+        assert evictor.work_queue.unfinished == 1
+        world.waits.release()
+        await evictor.work_queue.wait_finished()
+    assert world.ends == [Evicted(), Evicted()]
+    assert world.waits.seconds == [7.0]
+
+
+async def test_eviction_that_is_asked_to_wait_for_long_is_refused() -> None:
+    world = World()
+    world.script.on("patch", MARK, status(429, "TooManyRequests", "not now", headers={"Retry-After": "20"}))
+    assert await world.evict() == EvictRefused("u-v", EvictRefusal.UNAVAILABLE, "not now")
+
+
+async def test_pool_whose_evictions_get_no_answer_delays_no_other_pool() -> None:
+    world = World()
+    world.script.always["patch", MARK] = lambda _: hang
+    world.script.always["patch", f"{POD[:-1]}w/status"] = lambda _: reply(200)
+    world.script.always["delete", f"{POD[:-1]}w"] = lambda _: reply(200)
+    async with world.running(answer_seconds=60.0) as evictor:
+        for _ in range(3 * EVICTIONS_IN_FLIGHT):
+            evictor.submit(evict())
+        await until(lambda: len(world.sent) == EVICTIONS_IN_FLIGHT)
+        evictor.submit(replace(evict("w"), pool="quiet"))
+        await until(lambda: world.ends)
+    assert world.ends == [Evicted()]

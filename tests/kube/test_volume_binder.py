@@ -11,12 +11,12 @@ import pytest
 from aischeduler.kube import connection_pool
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import OnInternalError
-from aischeduler.kube.volume_binder import INTERNAL, TRIES_MAX, Outcome, VolumeBinder
+from aischeduler.kube.volume_binder import ERROR_TRIES, INTERNAL, TRIES_MAX, VOLUMES_IN_FLIGHT, Outcome, VolumeBinder
 from aischeduler.model.actions import BindVolumes
 from aischeduler.model.events import VolumesRefused, VolumesWritten
 from aischeduler.model.volumes import VolumeChoice, VolumeWrite
 from tests.build import a_pod
-from tests.kube.scripted_server import Answer, Counted, Script, Waits, broken, reply, serving, slam, status
+from tests.kube.scripted_server import Answer, Counted, Script, Waits, broken, hang, reply, serving, slam, status, until
 
 DISK = "/api/v1/persistentvolumes/disk"
 CLAIM = "/api/v1/namespaces/default/persistentvolumeclaims/new"
@@ -33,8 +33,8 @@ REF = {
 CONFLICT = status(409, "Conflict", "the object has been modified")
 
 
-def ask(*writes: VolumeWrite, withdraw: bool = False) -> BindVolumes:
-    return BindVolumes(a_pod("p"), "n1", "d-1", writes, withdraw)
+def ask(*writes: VolumeWrite, withdraw: bool = False, pool: str = "") -> BindVolumes:
+    return BindVolumes(a_pod("p", pool=pool), "n1", "d-1", writes, withdraw)
 
 
 def a_disk(version: str = "9", claim: Any = None) -> Answer:
@@ -65,9 +65,9 @@ class World:
     failed: OnInternalError = broken
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[VolumeBinder]:
+    async def running(self, answer_seconds: float = 0.03) -> AsyncIterator[VolumeBinder]:
         async with serving(self.script) as server:
-            connections = ConnectionPool(server, 4, answer_seconds=0.03)
+            connections = ConnectionPool(server, 16, answer_seconds=answer_seconds)
             binder = VolumeBinder(connections, self.waits.timing(), self.engine, self.failed)
             task = asyncio.create_task(binder.run(lambda _, outcome: self.ends.append(outcome)))
             try:
@@ -180,14 +180,42 @@ async def test_lost_answer_is_asked_for_again_and_a_server_that_never_answers_co
     world = World()
     world.script.always["patch", DISK] = lambda _: status(500, "InternalError", "etcd is slow")
     assert await world.bind(ask(OLD)) == [refused("etcd is slow")]
-    assert len(world.sent) == TRIES_MAX
+    assert len(world.sent) == TRIES_MAX // ERROR_TRIES + 1
 
 
 async def test_overloaded_server_is_left_alone_for_as_long_as_it_says() -> None:
     world = World()
-    world.script.on("patch", DISK, status(429, "TooManyRequests", headers={"Retry-After": "7"}), a_disk("8"))
+    world.script.on("patch", DISK, reply(429, b"Too many requests.", {"Retry-After": "7"}), a_disk("8"))
     assert await world.bind(ask(OLD)) == [written("8")]
     assert world.waits.seconds == [pytest.approx(8.0)]
+
+
+async def test_volume_whose_write_is_asked_to_wait_delays_no_other() -> None:
+    world = World()
+    world.script.on("patch", DISK, status(429, "TooManyRequests", "not now", headers={"Retry-After": "20"}))
+    world.script.always["patch", DISK] = lambda _: a_disk("8")
+    world.waits.hold()
+    async with world.running() as binder:
+        binder.submit(ask(OLD))
+        await until(lambda: world.waits.held)
+        binder.submit(ask(OLD))
+        await until(lambda: world.ends)
+        world.waits.release()
+        await binder.work_queue.wait_finished()
+    assert world.waits.seconds == [20.0]
+    assert world.ends == [written("8")] * 2
+
+
+async def test_pool_whose_volumes_get_no_answer_delays_no_other_pool() -> None:
+    world = World()
+    world.script.on("patch", DISK, *[hang] * VOLUMES_IN_FLIGHT, a_disk("8"))
+    async with world.running(answer_seconds=60.0) as binder:
+        for _ in range(3 * VOLUMES_IN_FLIGHT):
+            binder.submit(ask(OLD))
+        await until(lambda: len(world.sent) == VOLUMES_IN_FLIGHT)
+        binder.submit(ask(OLD, pool="quiet"))
+        await until(lambda: world.ends)
+    assert world.ends == [written("8")]
 
 
 async def test_nothing_is_written_for_a_pod_that_was_taken_back() -> None:
