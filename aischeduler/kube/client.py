@@ -171,7 +171,9 @@ def refusal(status: int, body: bytes, retry_after: str | None, request: str) -> 
     """Return the error of an answer with a status of 300 and above; redirects are not followed."""
     document = read_status(body)
     message = document.message or body[:200].decode(errors="replace")
-    return RefusedError(status, document.reason or "Unknown", message, retry_after_seconds(retry_after), request)
+    error = RefusedError(status, document.reason or "Unknown", message, retry_after_seconds(retry_after), request)
+    error.has_status = document.kind == "Status"
+    return error
 
 
 async def _read_chunk(stream: Stream) -> bytes:

@@ -94,7 +94,7 @@ def is_answer(status: int) -> bool:
 class RefusedError(ApiError):
     """The API server refused the request: a status of 400 and above, with the content of its Status.
 
-    `request` is the verb and path, if known.
+    `request` is the verb and path, if known. What rejects requests before they are handled sends no Status.
     """
 
     def __init__(
@@ -106,6 +106,7 @@ class RefusedError(ApiError):
         self.message = message
         self.retry_after_seconds = retry_after_seconds
         self.request = request
+        self.has_status = True
 
     @property
     def no_such_object(self) -> bool:

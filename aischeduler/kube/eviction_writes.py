@@ -45,6 +45,11 @@ _ANOTHER_UID: Final = ("metadata.uid: Invalid value", "UID in precondition", "th
 """What the API server answers if the name belongs to another pod now: to a patch, an eviction and a delete."""
 
 
+def is_another_uid(message: str) -> bool:
+    """Return whether the API server says that the name belongs to another pod now."""
+    return any(words in message for words in _ANOTHER_UID)
+
+
 def lost_eviction(action: ReadPod, pod: Pod | None) -> EvictRefused | None:
     """Return the refusal of an eviction whose victim was read and still runs; None if the victim is leaving or gone."""
     if not action.evicted or pod is None or pod.uid != action.pod.uid or pod.terminating or pod.finished:
@@ -139,7 +144,7 @@ class Eviction:
                 return Unauthenticated()
             case 404:
                 return NotNeeded(message)
-            case 409 | 422 if any(words in message for words in _ANOTHER_UID):
+            case 409 | 422 if is_another_uid(message):
                 return NotNeeded(message)
             case 429 if BUDGET_CAUSE in document.causes:
                 return self._refused(EvictRefusal.BUDGET, message)

@@ -35,9 +35,9 @@ LATE_INITIAL: Final = 24
 LATE_MAX: Final = 96
 """The most late reports in flight if more do raise it, as at a distant server."""
 DELAYED_MAX: Final = 10_000
-"""How many statuses wait for a later try; beyond that the oldest are dropped."""
+"""How many reports wait for a later try; beyond that the oldest are dropped."""
 RETRIES_AT_ONCE_MAX: Final = 300
-"""How many statuses of Pools are queued again at a time, oldest first."""
+"""How many of them are queued again at a time, oldest first."""
 
 
 class WaitingCondition(Struct, frozen=True):
@@ -50,8 +50,6 @@ class WaitingCondition(Struct, frozen=True):
 ObjectReport = ReportPool | ReportGang
 """The status of an object other than a pod; it is written only if it differs from the stored one."""
 Report = EventMessage | WaitingCondition | Nominate | ObjectReport | CreatePool
-StatusReport = WaitingCondition | Nominate | ObjectReport
-"""A report that stays in a status until another one replaces it."""
 ReportKey = tuple[str, str]
 """The subject of a report: the newest report of a key replaces the others."""
 _Queue = OrderedDict[ReportKey, tuple[Report, float]]
@@ -220,25 +218,26 @@ class StatusReportQueue(ReportQueue):
 
 
 class DelayedReports:
-    """Statuses of Pools and gangs that wait for a later try."""
+    """Reports that wait for a later try; `on_dropped` is called with each that is dropped."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, on_dropped: Callable[[Report], None]) -> None:
         self._seconds = seconds
-        self._reports: OrderedDict[ReportKey, ObjectReport] = OrderedDict()
+        self._on_dropped = on_dropped
+        self._reports: OrderedDict[ReportKey, Report] = OrderedDict()
         self._filled = asyncio.Event()
 
-    def put(self, report: ObjectReport) -> None:
+    def put(self, report: Report) -> None:
         """Add a report, or replace the waiting one of its key."""
         self._reports[report_key(report)] = report
         if len(self._reports) > DELAYED_MAX:
-            self._reports.popitem(last=False)
+            self._on_dropped(self._reports.popitem(last=False)[1])
         self._filled.set()
 
     def drop(self, key: ReportKey) -> None:
         """Remove the report of this key."""
         self._reports.pop(key, None)
 
-    async def next(self, timing: Timing) -> list[ObjectReport]:
+    async def next(self, timing: Timing) -> list[Report]:
         """Return the oldest waiting reports after their delay."""
         await self._filled.wait()
         await timing.sleep(self._seconds)
@@ -263,6 +262,21 @@ def report_key(report: Report) -> ReportKey:
             return "gang", str(gang.key)
         case CreatePool(name):
             return "create", name
+        case _:
+            assert_never(report)
+
+
+def report_lane(report: Report) -> str:
+    """Return the namespace of the object that a report writes; empty for a Pool."""
+    match report:
+        case EventMessage(regarding):
+            return regarding.namespace
+        case WaitingCondition(pod) | Nominate(pod):
+            return pod.namespace
+        case ReportGang(gang):
+            return gang.key.namespace
+        case ReportPool() | CreatePool():
+            return ""
         case _:
             assert_never(report)
 

@@ -5,13 +5,14 @@ Invariants:
 - An Event stays in the API server for an hour, a status replaces the one before. So Events have a low default rate, and
   no status waits for them.
 - Of the conditions of a pod, and of its nominations, one at a time is under way: the one that arrives last stays.
-- A pause for Bindings and evictions also pauses reports; an answer to a report pauses reports only.
+- A pause for Bindings and evictions also pauses reports; an answer to a report pauses reports only, of its namespace
+  alone while few are asked to wait. What one report is asked to wait holds that report.
 - A report of a status is retried until it is written, refused or outdated, because nothing repeats it. An Event is
   dropped after a few tries.
 - Time in which the server stalls does not make a report late: else all reports would compete with the Bindings of that
   time.
-- Refusals are logged. The status of a Pool is retried slowly even then, because permissions change. A status that
-  another client overwrote is written again, at most once a second.
+- Refusals are logged. A status, or a new Pool, is retried slowly even then, because permissions and policies change,
+  unless its pod is gone. A status that another client overwrote is written again, at most once a second.
 - An Event is not repeated for the same object, and not for other counts of the same reason; the pod's condition has the
   newest message.
 
@@ -30,11 +31,12 @@ from aischeduler.config.schema import EventsConfig
 from aischeduler.engine.messages import without_counts
 from aischeduler.kube import event_messages, gang_writes, pod_writes, pool_writes
 from aischeduler.kube.api_types import PoolDocument
-from aischeduler.kube.backoff import ExponentialBackoff, RateLimiter, Throttle, Timing
+from aischeduler.kube.backoff import RETRY_AFTER_SECONDS_MAX, ExponentialBackoff, RateLimiter, Throttle, Timing
 from aischeduler.kube.client import Client, refusal
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import ApiError, OnInternalError, RefusedError, raise_internal_error
 from aischeduler.kube.event_messages import EventMessage
+from aischeduler.kube.eviction_writes import is_another_uid
 from aischeduler.kube.gang_status_writer import GangStatusWriter
 from aischeduler.kube.log_sampler import RefusalLog
 from aischeduler.kube.pool_status_writer import PoolStatusWriter
@@ -45,13 +47,13 @@ from aischeduler.kube.report_queue import (
     Report,
     ReportKey,
     ReportQueue,
-    StatusReport,
     StatusReportQueue,
     WaitingCondition,
     condition_key,
     nomination_key,
     report_key,
     report_kind,
+    report_lane,
 )
 from aischeduler.kube.report_writers import WRITES_IN_FLIGHT_MAX as LANE_IN_FLIGHT_MAX
 from aischeduler.kube.report_writers import ReportWriters
@@ -76,6 +78,8 @@ REFUSED_RETRY_SECONDS: Final = 30.0
 """How long a refused status of a Pool or a gang waits for the next try."""
 OVERWRITTEN_RETRY_SECONDS: Final = 1.0
 """How long an overwritten status waits for the next try."""
+CROWDED_RETRY_SECONDS: Final = 2.0
+"""How long reports of a namespace whose writers are stuck wait for the next try."""
 OVERLOAD_SECONDS: Final = 10.0
 """How long late reports are not written in parallel after an overload or a failure."""
 
@@ -115,9 +119,9 @@ class Reporter:
         self._pool_statuses = PoolStatusWriter(client, event_source.controller.controller, event_source.wall, log)
         self._gang_statuses = GangStatusWriter(client, event_source.wall)
         self._gang_phases: LRUCache[GangKey, GangPhase] = LRUCache(REMEMBERED_MAX)
-        self._refused, self._overwritten = (
-            DelayedReports(REFUSED_RETRY_SECONDS),
-            DelayedReports(OVERWRITTEN_RETRY_SECONDS),
+        self._refused, self._overwritten, self._crowded = (
+            DelayedReports(seconds, self._drop)
+            for seconds in (REFUSED_RETRY_SECONDS, OVERWRITTEN_RETRY_SECONDS, CROWDED_RETRY_SECONDS)
         )
         self._under_way: dict[ReportKey, bool] = {}
         """The conditions and nominations that are being sent, and whether a newer one waits for the answer."""
@@ -142,7 +146,7 @@ class Reporter:
 
     def _writers(self, kind: type[ReportQueue], rate: RateLimiter) -> ReportWriters:
         queue = kind(lambda: self._timing.clock() - self._connections.stalled_seconds, self._count_dropped)
-        return ReportWriters(queue, self._timing, rate, self._overload, self._write)
+        return ReportWriters(queue, self._timing, rate, self._overload, (self._write, self._put_aside))
 
     def set_event_rate(self, per_second: int, burst: int) -> None:
         """Set the rate limit of Events."""
@@ -150,8 +154,10 @@ class Reporter:
 
     def withdraw_waiting(self, pod: Pod) -> None:
         """Withdraw the condition and the nomination of a pod that is about to be bound; the API server updates both."""
-        self._last_conditions.pop(pod.uid, None)
-        self._status_writers.queue.withdraw(condition_key(pod), nomination_key(pod))
+        queue, keys = self._status_writers.queue, (condition_key(pod), nomination_key(pod))
+        if queue.newest(keys[0]) is not None:  # it is not written, so the next one may say the same
+            self._last_conditions.pop(pod.uid, None)
+        queue.withdraw(*keys)
 
     def report_scheduled(self, action: Bind) -> None:
         """Report that a pod was bound."""
@@ -209,6 +215,7 @@ class Reporter:
         self._pool_statuses.pool_gone(name)
         for delayed in (self._refused, self._overwritten):
             delayed.drop(("pool", name))
+        self._status_writers.queue.withdraw(("pool", name))
 
     def renew_statuses(self) -> None:
         """Queue the last status of every Pool: to renew it, or to take it over from a scheduler that stopped."""
@@ -235,7 +242,7 @@ class Reporter:
         async with asyncio.TaskGroup() as group:
             for name, writers in (("events", self._event_writers), ("statuses", self._status_writers)):
                 group.create_task(writers.run(wait_for_binds, on_internal_error), name=name)
-            for delayed in (self._refused, self._overwritten):
+            for delayed in (self._refused, self._overwritten, self._crowded):
                 group.create_task(self._retry_delayed(delayed), name="delayed reports")
 
     def _enqueue_event(self, message: EventMessage) -> None:
@@ -262,7 +269,8 @@ class Reporter:
         """Queue delayed reports again, in rounds."""
         while True:
             for report in await delayed.next(self._timing):
-                self._enqueue(report)
+                if delayed is self._overwritten or self._queue(report).is_newest(report):
+                    self._enqueue(report)
 
     def _rewrite_overwritten(self, name: str) -> None:
         """Write a status again if another client overwrote it, unless a report of it is queued."""
@@ -279,18 +287,24 @@ class Reporter:
             self._drop(report)
         self._queue(report).finish()
 
-    async def _send_until_done(self, report: Report) -> None:
-        """Send a report up to TRIES_MAX times; then queue a status again, and drop anything else.
+    def _put_aside(self, report: Report) -> None:
+        """Let a report of a namespace whose writers are stuck wait for a later try."""
+        if self._queue(report).is_newest(report):
+            self._crowded.put(report)
+        self._queue(report).finish()
 
-        A refused or outdated report is dropped.
+    async def _send_until_done(self, report: Report) -> None:
+        """Send a report up to TRIES_MAX times; then drop an Event, and queue anything else again.
+
+        An outdated report is dropped.
         """
         backoff = ExponentialBackoff(self._timing)
         for _ in range(TRIES_MAX):
             for throttle in self._throttles:
-                await throttle.wait()
+                await throttle.wait(report_lane(report))
             if not self._queue(report).is_newest(report) or self._waits(report) or await self._try(report, backoff):
                 return
-        if isinstance(report, StatusReport):
+        if not isinstance(report, EventMessage):
             await backoff.wait()
             if self._queue(report).is_newest(report):
                 self._enqueue(report)
@@ -313,16 +327,13 @@ class Reporter:
                 await backoff.wait()
                 return False
             if error.status == 429 or error.status >= 500:
-                self._throttles[1].hold_for(error.retry_after_seconds or backoff.next_seconds())
-                self._overload.hold_for(OVERLOAD_SECONDS)
+                await self._wait_as_asked(report, error, backoff)
                 return False
             if error.status == 409 and isinstance(report, ObjectReport):
                 return False
             self.counts.refused += 1
             self._refusals.refused(report_kind(report), error)
-            if isinstance(report, ObjectReport) and self._queue(report).is_newest(report):
-                self._refused.put(report)
-            self._queue(report).forget(report)
+            self._refuse(report, error)
         except ApiError:
             self._overload.hold_for(OVERLOAD_SECONDS)
             await backoff.wait()
@@ -333,6 +344,27 @@ class Reporter:
             if isinstance(report, ReportPool):
                 self._rewrite_overwritten(report.name)
         return True
+
+    async def _wait_as_asked(self, report: Report, error: RefusedError, backoff: ExponentialBackoff) -> None:
+        """Wait until the next try of a report: with this one alone, or with all that share the overload."""
+        seconds = error.retry_after_seconds or backoff.next_seconds()
+        if error.has_status:
+            await self._timing.sleep(min(seconds, RETRY_AFTER_SECONDS_MAX))
+        else:
+            self._throttles[1].hold_for(seconds, report_lane(report))
+            self._overload.hold_for(OVERLOAD_SECONDS)
+
+    def _refuse(self, report: Report, error: RefusedError) -> None:
+        """Give up a refused report, or keep it for a later try."""
+        gone = isinstance(report, WaitingCondition | Nominate) and (
+            error.status == 404 or is_another_uid(error.message)
+        )
+        if gone:
+            self._last_conditions.pop(report_key(report)[1], None)  # should the pod exist, it may say the same again
+        if gone or isinstance(report, EventMessage):
+            self._queue(report).forget(report)
+        elif self._queue(report).is_newest(report):
+            self._refused.put(report)
 
     async def _send(self, report: Report) -> None:
         match report:

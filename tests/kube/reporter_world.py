@@ -13,7 +13,7 @@ from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.event_messages import ReportingController
-from aischeduler.kube.reporter import EventSource, Reporter
+from aischeduler.kube.reporter import REPORTS_IN_FLIGHT_MAX, EventSource, Reporter
 from aischeduler.model.actions import Bind, ReportWaiting
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
@@ -60,7 +60,7 @@ class World:
         """Run a reporter; `bugs` is the number of expected internal errors."""
         event_source = EventSource(ReportingController("ai-scheduler", "ai-scheduler-h-1"), lambda: self.wall)
         async with serving(self.script) as server, Client(server) as client:
-            connections = self.connections = ConnectionPool(server, 8)
+            connections = self.connections = ConnectionPool(server, REPORTS_IN_FLIGHT_MAX)
             log = structlog.wrap_logger(self.lines, processors=[], wrapper_class=structlog.BoundLogger).bind()
             reports = Reporter(connections, client, self.timing, event_source, log)
             task = asyncio.create_task(

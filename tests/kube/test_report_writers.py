@@ -157,7 +157,7 @@ async def test_late_events_are_not_written_in_parallel_to_an_overloaded_server(m
     monkeypatch.setattr(report_writers, "WRITERS", 1)
     monkeypatch.setattr(reporter, "OVERLOAD_SECONDS", 2 * report_queue.YIELD_SECONDS)
     world = World()
-    world.script.on("post", EVENTS, status(429), reply(201))
+    world.script.on("post", EVENTS, reply(429, b"Too many requests."), reply(201))
     world.script.always["post", EVENTS] = lambda _: hang
     async with world.running() as reports:
         reports.report_scheduled(a_bind(POD))
@@ -197,3 +197,51 @@ async def test_late_reports_use_no_more_turns_than_there_are_reports(monkeypatch
         await asyncio.sleep(0.02)
         assert len(world.events) == 4  # no report waits for its turn
         assert world.waits.seconds == []
+
+
+async def test_namespace_whose_events_get_no_answer_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_writers, "STUCK_SECONDS", 0.01)
+    world = World().accept_all()
+    there = EVENTS.replace("/default/", "/there/")
+    world.script.always["post", there] = lambda _: hang
+    async with world.running() as reports:
+        for number in range(200):
+            reports.report_scheduled(a_bind(a_pod(f"p{number:04}", namespace="there")))
+        reports.report_scheduled(a_bind(POD))
+        reports.report_waiting(waiting("no room"))
+        await until(lambda: reports.counts.written == 3)
+        asked = len(world.script.asked("post", there))
+        assert asked <= report_writers.WRITERS + report_writers.STUCK_PER_LANE_MAX
+        assert reports.counts.dropped == 0
+
+
+async def test_event_that_is_asked_to_wait_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_writers, "WRITERS", 1)
+    monkeypatch.setattr(report_writers, "STUCK_SECONDS", 0.01)
+    world = World().accept_all()
+    world.script.on("post", EVENTS, status(429, "TooManyRequests", "not now", headers={"Retry-After": "20"}))
+    world.waits.hold()
+    async with world.running() as reports:
+        tell_of(reports, 2)
+        await until(lambda: reports.counts.written == 1)
+        world.waits.release()
+        await written(reports)
+    assert world.waits.seconds == [20.0]
+
+
+async def test_events_of_a_namespace_are_written_once_it_gets_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_writers, "STUCK_SECONDS", 0.01)
+    world, answers = World().accept_all(), asyncio.Event()
+
+    async def late(writer: asyncio.StreamWriter) -> None:
+        await answers.wait()
+        await reply(201)(writer)
+
+    world.script.always["post", EVENTS] = lambda _: late
+    async with world.running() as reports:
+        tell_of(reports, 100)
+        await until(lambda: world.script.asked("post"))
+        await asyncio.sleep(0.1)
+        answers.set()
+        await until(lambda: reports.counts.written == 100)
+    assert reports.counts.dropped == 0

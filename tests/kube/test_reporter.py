@@ -6,10 +6,12 @@ from aischeduler.kube import report_queue
 from aischeduler.kube import reporter as module
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.http_connection import Answer
-from aischeduler.model.actions import Evict, EvictionCause, Nominate, ObjectRef, Warn
+from aischeduler.kube.reporter import REFUSED_RETRY_SECONDS
+from aischeduler.model.actions import CreatePool, Evict, EvictionCause, Nominate, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
-from tests.kube.reporter_world import EVENTS, POD, STATUS, World, a_bind, waiting, written
+from tests.kube import scripted_server
+from tests.kube.reporter_world import EVENTS, POD, POOLS, STATUS, World, a_bind, waiting, written
 from tests.kube.scripted_server import reply, slam, status, until
 
 
@@ -121,7 +123,7 @@ async def test_overloaded_server_is_waited_for() -> None:
         await written(reports)
         assert reports.counts.written == 1
         assert not world.timing.throttle.active, "an answer to a report pauses no Binding"
-    assert world.waits.seconds == [pytest.approx(5.0)]
+    assert world.waits.seconds == [4.0]
 
 
 async def test_pause_for_bindings_pauses_reports_too() -> None:
@@ -282,3 +284,62 @@ async def test_every_pod_of_a_burst_that_starts_to_wait_gets_its_report() -> Non
         for number in range(20_000):
             reports.report_waiting(waiting("no room", pod=f"p{number}"))
         assert reports.counts.dropped == 0
+
+
+@pytest.mark.parametrize("code", [400, 403, 409, 422])
+async def test_refused_status_of_a_pod_is_told_once_and_written_later(code: int) -> None:
+    world = World().accept_all()
+    world.script.on("patch", STATUS, *[status(code, "No", "the policy says no")] * 2)
+    async with world.running() as reports:
+        reports.report_nominated(Nominate(POD, "n1", "cpu", "d"))
+        await until(lambda: reports.counts.written == 1)
+        assert reports.counts.refused == 2
+    assert len(world.script.asked("patch")) == 3
+    assert [seconds for seconds in world.waits.seconds if seconds > 1] == [REFUSED_RETRY_SECONDS] * 2
+    assert len(world.logged("write refused")) == 1
+
+
+@pytest.mark.parametrize("answer", [status(404, "NotFound"), status(409, "Conflict", "the UID in the precondition")])
+async def test_refused_status_of_a_pod_that_is_gone_is_not_written_later(answer: scripted_server.Answer) -> None:
+    world = World().accept_all()
+    world.script.on("patch", STATUS, answer)
+    async with world.running() as reports:
+        reports.report_waiting(waiting("no room"))
+        await written(reports)
+        reports.report_waiting(waiting("no room"))  # it exists after all
+        await written(reports)
+    assert len(world.script.asked("patch")) == 2
+    assert REFUSED_RETRY_SECONDS not in world.waits.seconds
+
+
+async def test_refused_status_of_a_pod_that_is_bound_is_not_written_later() -> None:
+    world = World().accept_all()
+    world.script.on("patch", STATUS, status(422, "Invalid", "no"))
+    world.waits.hold()
+    async with world.running() as reports:
+        reports.report_nominated(Nominate(POD, "n1", "cpu", "d"))
+        await until(lambda: world.waits.held)
+        reports.withdraw_waiting(POD)
+        world.waits.release()
+        await until(lambda: not world.waits.held)
+        await asyncio.sleep(0.01)
+    assert len(world.script.asked("patch")) == 1
+
+
+async def test_reason_that_a_pod_is_told_again_after_a_refused_binding_is_written_once() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        for _ in range(4):
+            reports.report_waiting(waiting("binding to node n1 failed: no"))
+            await written(reports)
+            reports.withdraw_waiting(a_pod("p", uid="u-p"))
+    assert (len(world.script.asked("patch")), len(world.events)) == (1, 1)
+
+
+async def test_default_pool_whose_creation_is_refused_is_created_later() -> None:
+    world = World()
+    world.script.on("post", POOLS, status(403, "Forbidden", "no"), reply(201))
+    async with world.running() as reports:
+        reports.create_pool(CreatePool("default"))
+        await until(lambda: reports.counts.written == 1)
+    assert len(world.script.asked("post", POOLS)) == 2
