@@ -23,9 +23,9 @@ from aischeduler.kube.report_queue import LATE_INITIAL, LATE_MAX, Report, Report
 WRITERS: Final = 16
 STUCK_SECONDS: Final = 1.0
 """After this long, a writer is stuck."""
-STUCK_PER_LANE_MAX: Final = 16
+STUCK_PER_LANE_MAX: Final = 8
 """How many writers of a namespace may be stuck before its further reports are put aside."""
-STUCK_MAX: Final = 96
+STUCK_MAX: Final = 64
 """How many writers may be stuck in all; no others take the place of any more."""
 WRITES_IN_FLIGHT_MAX: Final = WRITERS + LATE_MAX + STUCK_MAX
 
