@@ -34,8 +34,8 @@ class WorkQueue(Generic[T]):
         """The lanes with items, in the order of their turns."""
         self._waiting = 0
         self._unfinished = 0
-        self._takers: deque[asyncio.Future[None]] = deque()
-        """Tasks that wait for an item."""
+        self._takers: list[asyncio.Future[None]] = []
+        """Tasks that wait for an item; the last one goes first, so that few tasks do the work of a few items."""
         self._woken = 0
         """How many of these were woken and have not continued yet."""
         self._empty = _set_event()
@@ -71,14 +71,17 @@ class WorkQueue(Generic[T]):
 
     def put_back(self, item: T, lane: str = "") -> None:
         """Put an item that was taken, and is not finished, at the end of its lane."""
-        queue = self._lanes.setdefault(lane, deque())
+        queue = self._lanes.get(lane)
+        if queue is None:
+            queue = self._lanes[lane] = deque()
         queue.append(item)
         self._waiting += 1
         self._empty.clear()
         self._not_empty.set()
         if len(queue) == self._lane_limit + 1:
             self._rooms[lane] = asyncio.Event()
-        self._wake_taker()
+        if self._takers:
+            self._wake_taker()
 
     async def take(self, left: str | None = None) -> T:
         """Return the oldest item of the next lane that may have a slot, once there is one.
@@ -89,19 +92,22 @@ class WorkQueue(Generic[T]):
             self._leave(left)
         while (lane := self._next_lane()) is None:
             await self._wait_for_turn()
-        queue = self._lanes.pop(lane)
+        queue = self._lanes[lane]
         item = queue.popleft()
-        if queue:
-            self._lanes[lane] = queue  # behind all others
+        if not queue or len(self._lanes) > 1:
+            del self._lanes[lane]
+            if queue:
+                self._lanes[lane] = queue  # behind all others
         self._held[lane] = self._held.get(lane, 0) + 1
         self._in_slots += 1
         self._waiting -= 1
         if not self._waiting:
             self._empty.set()
             self._not_empty.clear()
+        elif self._takers:
+            self._wake_taker()
         if len(queue) == self._lane_limit:
             self._rooms.pop(lane).set()
-        self._wake_taker()
         return item
 
     def leave_all(self) -> None:
@@ -127,7 +133,8 @@ class WorkQueue(Generic[T]):
     def set_slots(self, slots: int, reserve: int) -> None:
         """Set how many slots there are; tasks that hold more keep them until they take the next item."""
         self._slots, self._reserve = slots + reserve, reserve
-        self._wake_taker()
+        if self._takers:
+            self._wake_taker()
 
     async def wait_for_room(self, lane: str = "") -> None:
         """Return once the lane has room."""
@@ -156,19 +163,19 @@ class WorkQueue(Generic[T]):
         return next((lane for lane in self._lanes if self._held.get(lane, 0) < free), None)
 
     def _leave(self, lane: str) -> None:
-        left = self._held.pop(lane) - 1
+        left = self._held[lane] - 1
         if left:
             self._held[lane] = left
+        else:
+            del self._held[lane]
         self._in_slots -= 1
 
     def _wake_taker(self) -> None:
         """Wake one more waiting task if it can take an item; it wakes the next one."""
-        if not self._takers or self._woken >= min(self._waiting, self._slots - self._in_slots):
-            return
-        if self._next_lane() is None:
+        if self._woken >= self._waiting or self._woken >= self._slots - self._in_slots or self._next_lane() is None:
             return
         while self._takers:
-            turn = self._takers.popleft()
+            turn = self._takers.pop()
             if not turn.done():
                 turn.set_result(None)
                 self._woken += 1
@@ -180,7 +187,7 @@ class WorkQueue(Generic[T]):
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():
+            if not turn.cancelled():  # it was woken: its turn is that of another one
                 self._woken -= 1
                 self._wake_taker()
             raise

@@ -130,6 +130,6 @@ async def test_every_waiting_task_is_woken_for_an_item() -> None:
     for number in range(5):
         work_queue.put(number)
     await asyncio.wait(tasks, timeout=0.02)
-    assert [task.result() for task in tasks if task.done()] == [0, 1, 2]
+    assert sorted(task.result() for task in tasks if task.done()) == [0, 1, 2]
     work_queue.set_slots(5, 0)
-    assert [await task for task in tasks] == [0, 1, 2, 3, 4]
+    assert sorted([await task for task in tasks]) == [0, 1, 2, 3, 4]
