@@ -230,10 +230,9 @@ class Oracle:
 
     # Who must not wait.
 
-    def in_vain(self, given_up: Iterable[str] = ()) -> list[str]:
+    def in_vain(self) -> list[str]:
         """Return who waits though it need not, in a cluster in which nothing moves any more."""
-        left_out = set(given_up)
-        waiting = [pod for pod in self._waiting() if pod.uid not in left_out and self._welcome(pod)]
+        waiting = [pod for pod in self._waiting() if self._welcome(pod)]
         return [f"{pod.name} waits and could {way}" for pod in waiting for way in self._ways(pod)]
 
     def _ways(self, pod: Pod) -> Iterator[str]:

@@ -305,7 +305,7 @@ class Engine(Days):
         world.calm_down(SECONDS_OF_CALM)
         cluster = world.scheduler._cluster
         world.scheduler.look()
-        assert world.scheduler.oracle.in_vain(world.given_up) == []
+        assert world.scheduler.oracle.in_vain() == []
         at_rest = (PodState.PARKED, PodState.HELD, PodState.GATED, PodState.GROUPED, PodState.BOUND)
         assert {record.state for record in cluster.records.values()} <= {*at_rest}
         assert not len(cluster.claims)
@@ -322,7 +322,7 @@ class Engine(Days):
         """
         ours, other = self.world.scheduler, fresh._cluster
         waiting = [uid for uid, one in ours._cluster.records.items() if one.state is PodState.PARKED]
-        told = [(uid, ours.why(uid)) for uid in waiting if uid not in self.world.given_up]
+        told = [(uid, ours.why(uid)) for uid in waiting]
         both = [(uid, why, reason(other, other.records[uid].waits_as, other.now)) for uid, why in told]
         return [(uid, why, tried) for uid, why, tried in both if clauses(why) != clauses(tried)]
 

@@ -205,7 +205,7 @@ class GangWorld(World):
             return False
         homes = {pod.pool if pod.pool in self.pools else "default" for pod in waiting}
         welcome = all(self.scheduler.oracle._welcome(pod) for pod in waiting)
-        odd = not welcome or any(pod.gates or pod.terminating or pod.uid in self.given_up for pod in waiting)
+        odd = not welcome or any(pod.gates or pod.terminating for pod in waiting)
         if len(homes) != 1 or len(waiting) < gang.min_member or odd:
             return False
         scheduler, (home,) = self.scheduler._cluster, homes

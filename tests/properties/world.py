@@ -70,8 +70,8 @@ class World:
         self.namespaces: dict[str, Labels] = {}
         self.binds: list[Bind] = []
         self.evictions: list[Evict] = []
-        self.given_up: set[str] = set()
-        """Pods whose Bindings the API server always refuses."""
+        self.refused: set[str] = set()
+        """Pods whose Bindings a policy refuses, until the faults stop."""
         self.said: list[Action] = []
         self.timing = Timing()
         self._unheard: list[Event] = []
@@ -255,7 +255,7 @@ class World:
             return
         bind = self.binds.pop(number % len(self.binds))
         uid, pod = bind.pod.uid, self.pods.get(bind.pod.uid)
-        refusal = BindRefusal.INVALID if uid in self.given_up else wish
+        refusal = BindRefusal.INVALID if uid in self.refused else wish
         if pod is None:
             refusal = BindRefusal.GONE
         elif pod.node_name and pod.node_name != bind.node:
@@ -270,12 +270,12 @@ class World:
                 self.put(replace(pod, node_name=bind.node, started_seconds=started, nominated_node=""))
         elif refusal is not None:
             if refusal is BindRefusal.INVALID:
-                self.given_up.add(uid)
+                self.refused.add(uid)
             self._tell(BindRefused(uid, bind.node, refusal, "no"))
 
     def lose(self, number: int) -> None:
         """Carry out a bind and lose its answer; the engine learns the outcome from the watch or a read."""
-        if self.binds and self.binds[number % len(self.binds)].pod.uid not in self.given_up:
+        if self.binds and self.binds[number % len(self.binds)].pod.uid not in self.refused:
             bind = self.binds.pop(number % len(self.binds))
             pod = self.pods.get(bind.pod.uid)
             if pod is None:
@@ -319,6 +319,7 @@ class World:
     def calm_down(self, seconds: float) -> None:
         """Stop the faults, and let time pass until nothing changes."""
         self.timing = Timing()
+        self.refused.clear()
         self.hear()
         self._let_budgets_allow()
         end = self.now + seconds
@@ -373,11 +374,10 @@ class World:
         return moved
 
     def fresh(self) -> tuple[CheckedScheduler, list[Action]]:
-        """Return a new engine that tried all pods except those whose Bindings are always refused, and its actions."""
+        """Return a new engine that tried all pods, and its actions."""
         scheduler = CheckedScheduler(self.profile(), "fresh", often=False)
         for event in self._everything():
-            if not isinstance(event, PodSeen) or event.pod.uid not in self.given_up or event.pod.node_name:
-                scheduler.observe(event, self.now)
+            scheduler.observe(event, self.now)
         said: list[Action] = []
         while pools := scheduler.ready(self.now):
             for pool in pools:
