@@ -45,14 +45,14 @@ def cases(shrink: int) -> tuple[Case, ...]:
     )
 
 
-def alone(name: str, about: str, measure: Callable[[], Measured], goal: Goal) -> Case:
+def alone(name: str, about: str, measure: Callable[[], Measured], *goals: Goal) -> Case:
     """Return a case of the short set without a peer."""
 
     @contextmanager
     def opened() -> Iterator[Measure]:
         yield lambda _: apart(measure)
 
-    return Case(name, about, (OURS,), open=opened, goals=(goal,), short=True)
+    return Case(name, about, (OURS,), open=opened, goals=goals, short=True)
 
 
 def never_fit(nodes: int, stuck: int) -> Measured:
