@@ -1,7 +1,8 @@
 """The work on changed rows: their claims are checked, then their room is offered. The row's pool does it in its slices.
 
 Invariants:
-- A row is worked on before the next pod of its pool is tried, so the order of the queue decides about its room.
+- A row is worked on before the next pod of its pool is tried, so the order of the queue decides about its room. Where
+  that takes long, because units of several pods are checked or slice after slice is full, pods are tried in between.
 - Rows are worked on in the order in which they changed; a row that changes again meanwhile is begun again.
 - One call does a limited number of checks, whatever the number of claims and classes; the next call continues.
 """
@@ -14,19 +15,34 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.deferred_work import RowWork, Stage
 from aischeduler.engine.lending import borrowers
 from aischeduler.engine.nominator import check_claims
-from aischeduler.engine.queueing_hints import FEW_ROWS, offer_abroad, offer_at_home, offer_to_nominated
+from aischeduler.engine.queueing_hints import (
+    FEW_ROWS,
+    offer_abroad,
+    offer_at_home,
+    offer_to_nominated,
+    offer_to_owners,
+)
 from aischeduler.engine.row_room import Checks, RowRoom
 
 CHECKED_MAX: Final = 64
-"""The most checks of one call; a check for victims on a row counts as several."""
+"""The most checks of one call; a check for victims on a row, or of a unit, counts as several."""
+PATIENCE: Final = 8
+"""After so many slices in which rows were left, a pod is tried although rows are left."""
+_OFFERS: Final = {
+    Stage.OWNERS: offer_to_owners,
+    Stage.NOMINATED: offer_to_nominated,
+    Stage.HOME: offer_at_home,
+    Stage.ABROAD: offer_abroad,
+}
 
 
 def work_on_rows(cluster: Cluster, pool: str) -> int:
     """Do a part of the work on the changed rows of a pool; return its cost in checks."""
-    rows, checks = cluster.deferred.rows[pool], Checks(CHECKED_MAX)
+    rows, checks, held_up = cluster.deferred.rows[pool], Checks(CHECKED_MAX), cluster.deferred.held_up
     if not _some_pod_waits(cluster, pool) or (len(rows) > FEW_ROWS and not _some_pod_fits(cluster, pool, rows)):
         cluster.announcements.of_rows(rows)
         del cluster.deferred.rows[pool]
+        held_up.pop(pool, None)
         return 0
     while rows and checks.left > 0:
         row, work = rows.popitem(last=False)
@@ -34,9 +50,22 @@ def work_on_rows(cluster: Cluster, pool: str) -> int:
         if cluster.pool_of(row) == pool and not _finish(cluster, rows, row, work, checks):
             rows[row] = work
             rows.move_to_end(row, last=False)
-    if not rows:
+    if rows:
+        held_up[pool] = PATIENCE if checks.of_units else held_up.get(pool, 0) + 1
+    else:
         del cluster.deferred.rows[pool]
+        held_up.pop(pool, None)
     return CHECKED_MAX - checks.left
+
+
+def lets_pass(cluster: Cluster, pool: str) -> bool:
+    """Return whether the next pod of the pool may be tried: no rows are left, or they held up pods for long enough."""
+    if pool not in cluster.deferred.rows:
+        return True
+    if cluster.deferred.held_up.get(pool, 0) < PATIENCE:
+        return False
+    cluster.deferred.held_up[pool] = 0
+    return True
 
 
 def _some_pod_waits(cluster: Cluster, pool: str) -> bool:
@@ -64,13 +93,10 @@ def _finish(cluster: Cluster, rows: OrderedDict[int, RowWork], row: int, work: R
     room = RowRoom(cluster, row)
     cluster.announcements.of_rows((row,))
     if work.stage is Stage.CLAIMS:
-        work.stage = Stage.HOME
-        offer_to_nominated(cluster, room, checks)
-    if work.stage is Stage.HOME and checks.left > 0:
-        work.after = offer_at_home(cluster, room, work.after, checks)
-        if work.after is None:
-            work.stage = Stage.ABROAD
-    if work.stage is Stage.ABROAD and checks.left > 0:
-        work.after = offer_abroad(cluster, room, work.after, checks)
-        return work.after is None
-    return False
+        work.stage = Stage.OWNERS
+    for stage, offer in _OFFERS.items():
+        if work.stage is stage and checks.left > 0:
+            work.after = offer(cluster, room, work.after, checks)
+            if work.after is None:
+                work.stage = Stage(stage + 1)
+    return work.stage is Stage.DONE

@@ -34,6 +34,7 @@ from aischeduler.model.selectors import Labels
 from aischeduler.policies.borrowing import BorrowingContext
 from aischeduler.policies.placement import placement_strategy
 from aischeduler.policies.preemption import Loss
+from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.policies.unit_placement import UnitRequest, labels_of_placed
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.cards import Cards
@@ -95,7 +96,8 @@ class Cluster:
         self.namespaces: Mapping[str, Labels] = self.nodes.pod_counts.namespaces
         self.storage, self.divided, self.pod_sets = self.nodes.storage, DividedSpecs(), PodSets()
         parts = self.pools, self.queues, self.claims, self.loans, self.runner
-        self.borrowing = BorrowingContext(*parts, profile.preemption, self.unit_request)
+        capacity = UnitCapacity(self.runner, self.running, self.claims)
+        self.borrowing = BorrowingContext(*parts, profile.preemption, self.unit_request, capacity)
         self.counters, self.searches, self.reservations = Counters(), Searches(), Reservations(profile)
         self.unsettled: OrderedDict[str, float] = OrderedDict()
         """Uid of an assumed pod -> when to read it if the watch has not shown it bound by then; in order of time."""
@@ -124,6 +126,11 @@ class Cluster:
         """Pool -> the actions that its next decision returns."""
         self._warned: LRUCache[str, str] = LRUCache(WARNINGS_MAX)
         self._run, self._arrivals = run, 0
+
+    @property
+    def capacity(self) -> UnitCapacity:
+        """What rows may hold of units, by amounts."""
+        return self.borrowing.capacity
 
     def add_queue(self, pool: str) -> None:
         """Add the queue of a new pool."""
@@ -347,11 +354,14 @@ class Cluster:
         """Note that a pod was woken for the room of a row."""
         record.offered = row
         self.offers.setdefault(row, {})[record.pod.uid] = record.pod.spec
+        if record.leads is not None:
+            self.deferred.promised[record.pod.uid] = self.pool_of(row), len(record.together)
 
     def withdraw(self, record: PodRecord) -> None:
         """Remove the offer to a pod that is about to be tried, or to leave."""
         if record.offered == NOWHERE:
             return
+        self.deferred.promised.pop(record.pod.uid, None)
         offered = self.offers.get(record.offered, {})
         if offered.pop(record.pod.uid, None) is not None and not offered:
             del self.offers[record.offered]

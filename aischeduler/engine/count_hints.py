@@ -10,14 +10,15 @@ from typing import Final
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import NEVER_LOOKED
-from aischeduler.engine.propose import propose
+from aischeduler.engine.propose import propose_briefly
 from aischeduler.engine.queueing_hints import would_be_helped
+from aischeduler.engine.row_room import Checks
 from aischeduler.model.proposal import Place
-from aischeduler.state.pod_records import PodState
-from aischeduler.state.queued_class import QueuedClass, unit_key, without_preemption
+from aischeduler.state.pod_records import OrderKey, PodState
+from aischeduler.state.queued_class import QueuedClass
 
 CHECKED_AT_ONCE: Final = 16
-"""The most classes that one decision checks."""
+"""The most checks of one decision; a unit counts as its pods."""
 
 
 def note_counts(cluster: Cluster) -> None:
@@ -36,32 +37,49 @@ def note_counts(cluster: Cluster) -> None:
         counts.forget_changed()
         return
     specs = counts.take_changed()
-    keys = [key for spec in specs for key in (spec, without_preemption(spec))]
-    units = (unit for unit in cluster.units.by_name.values() if unit.lead is not None)
-    keys += (unit_key(unit) for unit in units if any(one.pod.spec.key in specs for one in unit.together))
     for pool in waiting:
-        found = [key for key in keys if _waits(queues[pool].queued_class(key))]
+        found = [
+            key for spec in specs for key in queues[pool].classes_of(spec) if _waits(queues[pool].queued_class(key))
+        ]
         if found:
             cluster.deferred.counted.setdefault(pool, {}).update(dict.fromkeys(found))
 
 
-def check_counted(cluster: Cluster, pool: str, now: float) -> None:
+def check_counted(cluster: Cluster, pool: str) -> None:
     """Wake the pods of the next noted classes that an attempt would help."""
-    counted, queue, relook = cluster.deferred.counted[pool], cluster.queues[pool], cluster.deferred.relook
+    counted, relook = cluster.deferred.counted[pool], cluster.deferred.relook
     if pool in relook:
         relook[pool] = NEVER_LOOKED  # a class that kept room from borrowers may no longer fit there
-    for key in list(counted)[:CHECKED_AT_ONCE]:
-        del counted[key]
-        alike = queue.queued_class(key)
-        if alike is None:
-            continue
-        for record in sorted(alike.nominated.values(), key=attrgetter("order")):
-            if isinstance(propose(cluster, record, pool, now, known=True), Place):
-                queue.wake_at_once(record, now)
-        if alike.parked and would_be_helped(cluster, alike.head, pool):
-            queue.wake_next(alike.head, now, at_once=True)
+    checks = Checks(CHECKED_AT_ONCE)
+    while counted and checks.left > 0:
+        key, after = next(iter(counted.items()))
+        alike = cluster.queues[pool].queued_class(key)
+        rest = _check(cluster, alike, after, checks) if alike is not None else None
+        if rest is None:
+            del counted[key]
+        else:
+            counted[key] = rest
     if not counted:
         del cluster.deferred.counted[pool]
+
+
+def _check(cluster: Cluster, alike: QueuedClass, after: OrderKey | None, checks: Checks) -> OrderKey | None:
+    """Wake the pods of a class that an attempt would help; return the turn after which to continue, None at the end."""
+    nominated = (one for one in alike.nominated.values() if after is None or after < one.order)
+    for record in sorted(nominated, key=attrgetter("order")):
+        if checks.left <= 0:
+            return after
+        after = record.order
+        checks.spend(len(record.together))
+        if isinstance(propose_briefly(cluster, record), Place):
+            cluster.queue_of(record).wake_at_once(record, cluster.now)
+    if alike.parked and checks.left <= 0:
+        return after
+    if alike.parked:
+        checks.spend(len(alike.head.together))
+        if would_be_helped(cluster, alike.head):
+            cluster.queue_of(alike.head).wake_next(alike.head, cluster.now, at_once=True)
+    return None
 
 
 def _waits(alike: QueuedClass | None) -> bool:

@@ -40,10 +40,15 @@ class Stage(IntEnum):
 
     CLAIMS = auto()
     """Its claims are checked."""
+    OWNERS = auto()
+    """Nominated units with claims there are tried elsewhere too."""
+    NOMINATED = auto()
+    """Its room is offered to nominated pods with claims elsewhere."""
     HOME = auto()
     """Its room is offered to pods of its pool."""
     ABROAD = auto()
     """Its free room is offered to parked pods of other pools."""
+    DONE = auto()
 
 
 class RowWork(Struct):
@@ -125,6 +130,8 @@ class DeferredWork(Struct):
 
     rows: dict[str, OrderedDict[int, RowWork]] = field(default_factory=dict)
     """These rows of it changed: their claims are to be checked, their room is to be offered; in this order."""
+    held_up: dict[str, int] = field(default_factory=dict)
+    """Rows are left of it -> in how many slices after each other no pod of it was tried."""
     review: set[str] = field(default_factory=set)
     """Its loans, or the rules for them, changed: loans that are no longer allowed are to be ended."""
     affected: dict[str, Affected] = field(default_factory=dict)
@@ -152,17 +159,20 @@ class DeferredWork(Struct):
     sought: set[str] = field(default_factory=set)
     """Its pods were sent to lenders: lenders are searched again once none of them is in a lender's queue."""
     doubts: Doubts = field(default_factory=Doubts)
-    counted: dict[str, dict[bytes, None]] = field(default_factory=dict)
-    """Its waiting classes (keys) whose cross-row filters count differently: they are to be checked."""
+    counted: dict[str, dict[bytes, OrderKey | None]] = field(default_factory=dict)
+    """Its waiting classes (keys) whose cross-row filters count differently: they are to be checked, those of its
+    nominated pods that come after this turn."""
     domains: tuple[int, ...] = ()
     """The versions of labels and pools of nodes at the last check of counts."""
+    promised: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Unit, by the uid of its lead, that was woken for room and not tried yet -> the pool, and how many pods start."""
     to_mend: bool = False
     """A pod could not be checked because of an exception: the state is repaired at the end of the step."""
 
     def cancel(self, pool: str) -> None:
         """Drop the work of a pool that is gone."""
         on_pods = (self.rows, self.affected, self.waking, self.counted, self.rechecking, self.dividing, self.rewording)
-        for work in (*on_pods, self.relook, self.lending, self.seeking, self.doubts.noted):
+        for work in (*on_pods, self.held_up, self.relook, self.lending, self.seeking, self.doubts.noted):
             work.pop(pool, None)
         for pools in (self.review, self.regrouped, self.seek_again, self.sought):
             pools.discard(pool)

@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.propose import propose, propose_on
+from aischeduler.engine.propose import propose_briefly, propose_on
 from aischeduler.engine.recovery import judging_failed
+from aischeduler.engine.row_room import Checks
 from aischeduler.model.names import PODS
 from aischeduler.model.proposal import Lender, Place
 from aischeduler.policies.borrowing import choose_lender, may_borrow, wanted_by_home_pods
@@ -27,7 +28,9 @@ from aischeduler.state.requests import Amounts
 from aischeduler.state.scheduling_queue import PoolQueue
 
 JUDGED_MAX: Final = 64
-"""The most classes that one decision checks for a lender, or for a home pool."""
+"""The most checks of one decision for a lender, or for a home pool; a unit counts as its pods."""
+PASSED_MAX: Final = 256
+"""The most quick refusals in one walk over parked classes."""
 NEVER_LOOKED: Final = -1
 """A version that no queue has: the lender is checked again in any case."""
 UNLIMITED: Final = 2**62
@@ -66,13 +69,16 @@ def _lend(cluster: Cluster, lender: str, now: float) -> None:
     free, largest = left.sum(axis=1), left.max(axis=1)
     for resource, amount in cluster.queues[lender].borrowers_ask.items():
         free[nodes.column(resource)] -= amount  # these borrowers are in the lender's queue already
-    room = np.minimum(free, largest)
+    room, checks = np.minimum(free, largest), Checks(JUDGED_MAX)
 
     def wake(alike: QueuedClass) -> bool | None:
         head = alike.head
+        if alike.unit and not may_borrow_whole(cluster, head, lender):
+            return None
         allowed = may_borrow(borrowing, head.home, lender, cluster.total(head))
         if not (allowed or _spans(head)):
             return None
+        checks.spend(len(head.together))
         requests = _all_requests(cluster, head)
         if allowed and lends_to(cluster, lender, head, rows):
             send(cluster, head, lender, now)
@@ -82,7 +88,7 @@ def _lend(cluster: Cluster, lender: str, now: float) -> None:
         np.minimum(free, largest, out=room)
         return True
 
-    rest = walk(queues, room, guarded(cluster, wake), after)
+    rest = walk(queues, room, guarded(cluster, wake), after, checks)
     if rest is not None:
         cluster.deferred.lending[lender] = rest
     if len(cluster.queues[lender]):
@@ -99,8 +105,13 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
     room = np.full(len(cluster.nodes.used), UNLIMITED, dtype=np.int64)
     room[list(columns)] = list(columns.values())
     room[UNOFFERED] = 0
+    lenders, checks = [name for name in cluster.pools.names() if name != home], Checks(JUDGED_MAX)
 
-    def wake(alike: QueuedClass) -> bool:
+    def wake(alike: QueuedClass) -> bool | None:
+        head = alike.head
+        if alike.unit and not any(may_borrow_whole(cluster, head, lender) for lender in lenders):
+            return None
+        checks.spend(len(head.together))
         found = choose_lender(cluster.borrowing, home, cluster.request_of(alike.head, home), (home,))
         note_blocked(cluster, found.blocked)
         if not isinstance(found, Lender):
@@ -110,7 +121,7 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
         deferred.sought.add(home)
         return True
 
-    rest = walk([queue], room, guarded(cluster, wake), after)
+    rest = walk([queue], room, guarded(cluster, wake), after, checks)
     if rest is not None:
         deferred.seeking[home] = rest
     elif home in deferred.seek_again:
@@ -129,13 +140,26 @@ def lends_to(cluster: Cluster, lender: str, record: PodRecord, rows: Rows) -> bo
     return isinstance(propose_on(cluster, record, lender, rows), Place)
 
 
+def may_borrow_whole(cluster: Cluster, record: PodRecord, lender: str) -> bool:
+    """Return whether, by amounts, the lender may hold the unit that the pod leads, or where it may span, all pools."""
+    unit, capacity = record.leads, cluster.capacity
+    assert unit is not None, "the pod leads a unit"
+    shape, beside = capacity.shape(unit), promised_in(cluster, lender)
+    return capacity.may_hold(shape, None if unit.spans else cluster.pools.id(lender), beside=beside)
+
+
+def promised_in(cluster: Cluster, pool: str) -> int:
+    """Return how many pods of units were woken for room of the pool and not tried yet: then it is offered again."""
+    return sum(pods for where, pods in cluster.deferred.promised.values() if where == pool)
+
+
 def _spans(record: PodRecord) -> bool:
     return record.leads is not None and record.leads.spans
 
 
 def wake_spanning(cluster: Cluster, record: PodRecord, now: float) -> bool:
     """Wake a unit that may span pools in its home queue, if it starts; each lender's limit is about its part alone."""
-    if not _spans(record) or not isinstance(propose(cluster, record, record.home, now, known=True), Place):
+    if not _spans(record) or not isinstance(propose_briefly(cluster, record), Place):
         return False
     cluster.queues[record.home].wake_at_once(record, now)
     return True
@@ -227,26 +251,23 @@ def guarded(cluster: Cluster, wake: Wake) -> Wake:
 
 
 def walk(
-    queues: Sequence[PoolQueue],
-    room: Amounts,
-    wake: Wake,
-    after: OrderKey | None = None,
-    *,
-    most: int = JUDGED_MAX,
+    queues: Sequence[PoolQueue], room: Amounts, wake: Wake, after: OrderKey | None, checks: Checks
 ) -> OrderKey | None:
     """Call `wake` for the parked classes that fit into `room`, in queue order, as long as there are some.
 
-    `wake` returns whether it woke the head of the class, and lowers `room` if it did. None means a quick refusal, which
-    does not count. After `most` classes it stops and returns the turn after which to continue; None at the end.
+    `wake` returns whether it woke the head of the class, lowers `room` if it did, and counts its checks; None means a
+    quick refusal. Once no check is left it stops and returns the turn after which to continue; None at the end.
     """
-    judged, going = 0, True
+    passed, going = 0, True
     while going:
         going = False
         for alike in merge(*(queue.parked_within(room, after) for queue in queues), key=attrgetter("turn")):
-            if judged == most:
+            if checks.left <= 0 or passed == PASSED_MAX:
                 return after
-            after, woken = alike.turn, wake(alike)
-            judged += woken is not None
+            before, after, woken = checks.left, alike.turn, wake(alike)
+            passed += woken is None
+            if woken is not None and checks.left == before:  # it raised
+                checks.spend(1)
             if woken:
                 going = True
                 break

@@ -52,7 +52,7 @@ from aischeduler.policies.unit_preemption import UnitCandidate
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim
 from aischeduler.state.label_index import Rows
-from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.pod_records import PodRecord, Unit
 
 
 class _Look(Struct):
@@ -64,6 +64,10 @@ class _Look(Struct):
     now: float
     only: Rows | None = None
     """The rows of the pool that count, where not all do: then no lender is searched, and no message is made."""
+    brief: bool = False
+    """Whether no message is made, and rows that by amounts cannot hold a unit are not tried."""
+    borrows: bool = True
+    """Whether lenders are searched, where all rows count."""
     clauses: dict[str, str] = field(default_factory=dict)
     """The clauses of the message by kind, in the order tried."""
     lenders: tuple[Lender | NoLender, ...] = ()
@@ -91,10 +95,17 @@ class _Look(Struct):
         if unit is None or unit.lead is not self.record:
             runner = self.cluster.runner
             return runner.best(self.ask, rows) if self.only is None else runner.best_of_few(self.ask, rows)
+        if not self.may_hold(unit):
+            return None
         others = unit.pods[unit.required :] if self.pool.name == self.record.home else ()
         free = tuple(one for one in others if _hold_of(self, one, known=False) is None)
         found = place_unit(self.cluster.unit_request(unit, self.pool.name, free), self.cluster.runner, rows)
         return found if isinstance(found, UnitPlacement) else None
+
+    def may_hold(self, unit: Unit, priority: int | None = None) -> bool:
+        """Return whether, by amounts, the pool may hold a unit, with a priority also by evictions; in brief alone."""
+        capacity, pool = self.cluster.capacity, self.cluster.pools.id(self.pool.name)
+        return not self.brief or capacity.may_hold(capacity.shape(unit), pool, priority)
 
     def place(self, found: tuple[int, int] | UnitPlacement, lifted: tuple[Claim, ...] = ()) -> Place:
         """Return the proposal to place the pod, or its unit, on these rows; claims of others there end for it."""
@@ -129,7 +140,7 @@ class _Look(Struct):
 
     def message(self, clauses: dict[str, str]) -> str:
         """Return why the pool's nodes refuse the pod, and these clauses; of a unit, the first pod that does not fit."""
-        if self.only is not None:
+        if self.only is not None or self.brief:
             return ""
         unit, cluster = self.record.leads, self.cluster
         found = place_unit(cluster.unit_request(unit, self.pool.name), cluster.runner, self.rows) if unit else None
@@ -149,6 +160,16 @@ def propose(cluster: Cluster, record: PodRecord, pool: str, now: float, *, known
     With `known`, a Pool that the pod names and that was not seen counts as missing, as after a read.
     """
     return _proposal(_Look(cluster, record, cluster.pools.pools[pool], now), known=known)
+
+
+def propose_briefly(cluster: Cluster, record: PodRecord, *, borrows: bool = True) -> Proposal:
+    """Return what an attempt from the home queue would do now, without a message; a Pool not seen counts as missing.
+
+    Without `borrows`, no lender is searched.
+    """
+    return _proposal(
+        _Look(cluster, record, cluster.pools.pools[record.home], cluster.now, brief=True, borrows=borrows), known=True
+    )
 
 
 def propose_on(cluster: Cluster, record: PodRecord, pool: str, rows: Rows) -> Proposal:
@@ -262,6 +283,8 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
     cluster, record, pool = look.cluster, look.record, look.pool
     if not len(look.rows) or (look.only is not None and awaits_view(cluster, record)):
         return None  # after the refresh all rows count; until then only free room does
+    if record.leads is not None and not look.may_hold(record.leads, record.priority):
+        return None
     refusal = may_not_evict(cluster, record)
     if refusal:
         look.clauses[PREEMPTION] = refusal
@@ -303,13 +326,15 @@ def _span(look: _Look) -> Place | None:
     cluster, record, unit = look.cluster, look.record, look.record.leads
     if unit is None or not unit.spans or record.home != look.pool.name:
         return None
+    if look.brief and not cluster.capacity.may_hold(cluster.capacity.shape(unit), None):
+        return None
     found = place_spanning(cluster.borrowing, record.home, cluster.unit_request(unit, record.home))
     return look.place(found) if found is not None else None
 
 
 def _borrow(look: _Look) -> Borrow | Place | None:
     """Choose the best lender that the pod has not visited yet, or where it may, several of them."""
-    if look.only is not None:
+    if look.only is not None or not look.borrows:
         return None
     record = look.record
     found = find_lender(look.cluster, record, record.visited or (record.home,))
@@ -325,14 +350,14 @@ def _borrow(look: _Look) -> Borrow | Place | None:
 
 def _wait(look: _Look) -> Wait:
     """Wait in the home queue until an event can help the pod."""
-    if look.only is not None:
+    if look.only is not None or not look.borrows:
         return Wait(WaitFor.ROOM)
     cluster, record = look.cluster, look.record
     found = find_lender(cluster, record, (record.home,)) if record.visited else None
     if isinstance(found, NoLender):
         look.blocked += found.blocked
         look.clauses[BORROWING] = found.message
-    for plugin in cluster.profile.plugins_of(record.pod).post_filters:
+    for plugin in () if look.brief else cluster.profile.plugins_of(record.pod).post_filters:
         look.clauses[f"{plugin.name}: "] = plugin.post_filter(record.pod, look.pool.name)
     waits_for = WaitFor.BACKOFF if isinstance(found, Lender) else WaitFor.ROOM
     return Wait(waits_for, look.message(look.clauses), look.search(), look.clauses.get(PREEMPTION, ""))

@@ -28,12 +28,14 @@ from aischeduler.engine.lending import (
     borrowers,
     guarded,
     lends_to,
+    may_borrow_whole,
     note_blocked,
+    promised_in,
     send,
     wake_spanning,
     walk,
 )
-from aischeduler.engine.propose import propose, propose_on
+from aischeduler.engine.propose import propose_briefly, propose_on
 from aischeduler.engine.recovery import judging_failed
 from aischeduler.engine.row_room import Checks, RowRoom
 from aischeduler.model.node import Node
@@ -42,7 +44,7 @@ from aischeduler.policies.borrowing import wanted_by_home_pods
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.label_index import Rows
 from aischeduler.state.pod_records import NOWHERE, OrderKey, PodRecord, PodState
-from aischeduler.state.queued_class import QueuedClass
+from aischeduler.state.queued_class import QueuedClass, class_key
 from aischeduler.state.requests import Amounts
 from aischeduler.state.scheduling_queue import PoolQueue
 
@@ -143,12 +145,12 @@ def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
     return [*queue.in_state(PodState.NOMINATED), *(alike.head for alike in queue.parked_within(room.max(axis=1)))]
 
 
-def would_be_helped(cluster: Cluster, record: PodRecord, pool: str) -> bool:
-    """Return whether an attempt from the queue of this pool would do more than wait for room, or for a refresh.
+def would_be_helped(cluster: Cluster, record: PodRecord) -> bool:
+    """Return whether an attempt at home would do more than wait for room, or for a refresh.
 
     Lenders whose own pods may take the room first are noted, as after an attempt.
     """
-    proposal = propose(cluster, record, pool, cluster.now, known=True)
+    proposal = propose_briefly(cluster, record)
     note_blocked(cluster, proposal.search.blocked)
     return _helped(cluster, record, proposal)
 
@@ -156,11 +158,26 @@ def would_be_helped(cluster: Cluster, record: PodRecord, pool: str) -> bool:
 def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
     """Return whether an attempt of the home pod would use one of these rows: free, claimed behind it, or by eviction.
 
-    A unit may need other rows too, so that all are tried.
+    A unit may need other rows too, so that all of its pool are tried; those of lenders only where it may span them.
     """
-    if record.leads is not None:
-        return would_be_helped(cluster, record, record.home)
-    return _helped(cluster, record, propose_on(cluster, record, record.home, rows))
+    unit = record.leads
+    if unit is None:
+        return _helped(cluster, record, propose_on(cluster, record, record.home, rows))
+    return _helped(cluster, record, propose_briefly(cluster, record, borrows=unit.spans))
+
+
+def may_start_at_home(cluster: Cluster, record: PodRecord) -> bool:
+    """Return whether, by amounts, the unit that the pod leads may start on rows of its pool, or on lenders' rows too.
+
+    Units that were woken for room of the pool and not tried yet take theirs first: it is offered again afterwards.
+    """
+    unit, capacity, pool = record.leads, cluster.capacity, record.home
+    assert unit is not None, "the pod leads a unit"
+    evicts = cluster.borrowing.may_evict(cluster.pools.pools[pool]) and not awaits_view(cluster, record)
+    beside = promised_in(cluster, pool)
+    shape, number = capacity.shape(unit), cluster.pools.id(pool)
+    found = capacity.may_hold(shape, number, unit.priority if evicts else None, beside=beside)
+    return found or (unit.spans and capacity.may_hold(shape, None, beside=beside))
 
 
 def _helped(cluster: Cluster, record: PodRecord, proposal: Proposal) -> bool:
@@ -170,59 +187,88 @@ def _helped(cluster: Cluster, record: PodRecord, proposal: Proposal) -> bool:
     return not isinstance(proposal, Hold)
 
 
-def _offer_to_claiming_units(cluster: Cluster, room: RowRoom, checks: Checks) -> None:
-    """Wake nominated units that claim room of the row and fit now: its pods may change places before all victims go."""
+def offer_to_owners(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks: Checks) -> OrderKey | None:
+    """Wake nominated units that claim room of the row and fit now: its pods may change places before all victims go.
+
+    Return the turn after which to continue; None at the end.
+    """
     for claim in cluster.claims.on_row(room.row):
         owner = claim.owner
-        if owner.leads is None or owner.state is not PodState.NOMINATED:
+        if owner.leads is None or owner.state is not PodState.NOMINATED or (after is not None and claim.turn <= after):
             continue
-        checks.left -= len(owner.together)
-        try:
-            fits = isinstance(propose(cluster, owner, room.pool, cluster.now, known=True), Place)
-        except Exception as error:  # noqa: BLE001 - a bug costs one unit its turn, not those behind it
-            judging_failed(cluster, owner, "checking whether it fits in another way than that of its claim", error)
-            continue
-        if fits:
+        if checks.left <= 0:
+            return after
+        after = claim.turn
+        if _starts_now(cluster, owner, "checking whether it fits in another way than that of its claim", checks):
             cluster.queues[room.pool].wake_at_once(owner, cluster.now)
+    return None
 
 
-def offer_to_nominated(cluster: Cluster, room: RowRoom, checks: Checks) -> None:
-    """Wake nominated pods with claims on other rows that fit into the free room, unless a parked pod comes first."""
-    _offer_to_claiming_units(cluster, room, checks)
+def _starts_now(cluster: Cluster, record: PodRecord, doing: str, checks: Checks) -> bool:
+    """Return whether an attempt would place the pod, or the unit that it leads, now."""
+    if record.leads is not None and not may_start_at_home(cluster, record):
+        return False
+    checks.spend(len(record.together), unit=record.leads is not None)
+    try:
+        return isinstance(propose_briefly(cluster, record), Place)
+    except Exception as error:  # noqa: BLE001 - a bug costs one unit its turn, not those behind it
+        judging_failed(cluster, record, doing, error)
+        return False
+
+
+def offer_to_nominated(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks: Checks) -> OrderKey | None:
+    """Wake nominated pods with claims on other rows that fit into the free room, unless a parked pod comes first.
+
+    Return the turn after which to continue; None at the end.
+    """
     queue = cluster.queues[room.pool]
     offered = [
         (cluster.records[uid].order, cluster.nodes.request(spec))
         for uid, spec in cluster.offers.get(room.row, {}).items()
     ]
     whole = sum((request for _, request in offered), room.free)
-    nominated = queue.nominated_within(whole)
-    parked = deque(islice(queue.parked_within(whole), OFFERED_MAX) if nominated else ())
+    nominated = [one for one in queue.nominated_within(whole) if after is None or after < one.order]
+    parked = deque(islice(queue.parked_within(whole, after), OFFERED_MAX) if nominated else ())
     refused: set[bytes] = set()
     for record in nominated:
         # A pod behind this one that was woken for less room of the row finds it taken.
         free = np.maximum(sum((behind for order, behind in offered if order > record.order), room.free), 0)
         while parked and parked[0].turn < record.order:  # a class that is refused here is refused with less room too
+            if checks.left <= 0:
+                return after
+            after = parked[0].turn
             if _fits_now(cluster, parked.popleft(), room, free, checks):
-                return
-        spec = record.pod.spec
-        claim = None if spec.key in refused else cluster.claims.of(record.pod.uid)
-        if claim is None or room.row in claim.rows:
-            continue
-        request = cluster.nodes.request(spec)
-        checks.left -= 1
+                return None
+        if checks.left <= 0:
+            return after
+        after = record.order
+        key = class_key(record)
+        if key not in refused and _is_refused(cluster, record, room, free, checks):
+            refused.add(key)
+    return None
+
+
+def _is_refused(cluster: Cluster, record: PodRecord, room: RowRoom, free: Amounts, checks: Checks) -> bool:
+    """Wake a nominated pod with a claim elsewhere if it fits into this free room; return whether the row refuses it."""
+    claim = cluster.claims.of(record.pod.uid)
+    if claim is None or room.row in claim.rows:
+        return False
+    request = cluster.nodes.request(record.pod.spec)
+    doing = "checking whether it fits on another row than that of its claim"
+    if record.leads is not None:
+        fits = _starts_now(cluster, record, doing, checks)
+    else:
+        checks.spend(1)
         try:
             fits = not (request > free).any() and _fits_beside_claims(cluster, record, room)
-            if record.leads is not None:
-                fits = isinstance(propose(cluster, record, room.pool, cluster.now, known=True), Place)
         except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
-            judging_failed(cluster, record, "checking whether it fits on another row than that of its claim", error)
-            continue
-        if fits:
-            room.take(request)
-            cluster.offer(record, room.row)
-            queue.wake_at_once(record, cluster.now)
-        else:
-            refused.add(spec.key)
+            judging_failed(cluster, record, doing, error)
+            return False
+    if fits:
+        room.take(request)
+        cluster.offer(record, room.row)
+        cluster.queues[room.pool].wake_at_once(record, cluster.now)
+    return not fits
 
 
 def _fits_beside_claims(cluster: Cluster, record: PodRecord, room: RowRoom) -> bool:
@@ -234,16 +280,16 @@ def _fits_beside_claims(cluster: Cluster, record: PodRecord, room: RowRoom) -> b
 
 def _fits_now(cluster: Cluster, alike: QueuedClass, room: RowRoom, free: Amounts, checks: Checks) -> bool:
     """Return whether the first pod of a parked class fits into this free room of the row, in backoff or not."""
-    head = alike.head
+    head, doing = alike.head, "checking whether room that became free is its turn"
     if (cluster.queues[room.pool].request(alike) > free).any():
         return False
-    checks.left -= 1
+    if alike.unit is not None:
+        return _starts_now(cluster, head, doing, checks)
+    checks.spend(1)
     try:
-        if alike.unit is not None:
-            return isinstance(propose(cluster, head, room.pool, cluster.now, known=True), Place)
         return bool(cluster.runner.passes(alike.spec, room.rows)[0])
     except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
-        judging_failed(cluster, head, "checking whether room that became free is its turn", error)
+        judging_failed(cluster, head, doing, error)
         return False
 
 
@@ -266,9 +312,11 @@ def offer_at_home(cluster: Cluster, room: RowRoom, after: OrderKey | None, check
 
     def wake(alike: QueuedClass) -> bool | None:
         head, request = alike.head, queue.request(alike)
-        if not room.may_hold(request, head.priority) or not _helps(cluster, alike, node):
+        if not room.may_hold(request, head.priority) or (alike.unit and not may_start_at_home(cluster, head)):
             return None
-        checks.left -= cost * len(head.together)
+        if not _helps(cluster, alike, node):
+            return None
+        checks.spend(cost * len(head.together), unit=alike.unit is not None)
         if not could_use(cluster, head, room.rows):
             return False
         room.take(request)
@@ -276,7 +324,7 @@ def offer_at_home(cluster: Cluster, room: RowRoom, after: OrderKey | None, check
         queue.wake_next(head, cluster.now, at_once=True)  # a newcomer behind it must not take the room
         return True
 
-    return walk([queue], room.most, guarded(cluster, wake), after, most=max(1, checks.left // cost))
+    return walk([queue], room.most, guarded(cluster, wake), after, checks)
 
 
 def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks: Checks) -> OrderKey | None:
@@ -293,9 +341,9 @@ def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks
 
     def wake(alike: QueuedClass) -> bool | None:
         head = alike.head
-        if not _helps(cluster, alike, node):
+        if (alike.unit and not may_borrow_whole(cluster, head, room.pool)) or not _helps(cluster, alike, node):
             return None
-        checks.left -= len(head.together)
+        checks.spend(len(head.together), unit=alike.unit is not None)
         request = cluster.queues[head.home].request(alike)
         if lends_to(cluster, room.pool, head, room.rows):
             cluster.offer(head, room.row)
@@ -305,7 +353,7 @@ def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks
         room.take(request)
         return True
 
-    return walk(queues, room.free, guarded(cluster, wake), after, most=max(1, checks.left))
+    return walk(queues, room.free, guarded(cluster, wake), after, checks)
 
 
 def flush_queue(cluster: Cluster, queue: PoolQueue, now: float) -> None:

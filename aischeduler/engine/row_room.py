@@ -8,9 +8,16 @@ from aischeduler.state.requests import Amounts
 
 
 class Checks(Struct):
-    """How many checks are left in a slice; the last one may exceed it."""
+    """How many checks are left in a slice; the last one may exceed it. `of_units` were of units of several pods."""
 
     left: int
+    of_units: int = 0
+
+    def spend(self, checks: int, *, unit: bool = False) -> None:
+        """Count checks."""
+        self.left -= checks
+        if unit:
+            self.of_units += checks
 
 
 class RowRoom:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from aischeduler.engine import steps
-from aischeduler.engine.changed_rows import work_on_rows
+from aischeduler.engine.changed_rows import lets_pass, work_on_rows
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_some
 from aischeduler.engine.count_hints import check_counted, note_counts
@@ -322,8 +322,8 @@ class Scheduler:
 
     def _try_some(self, pool: str, actions: list[Action], limit: int) -> None:
         """Try pods of the queue up to the cost `limit`; room that one leaves is offered before the next is tried."""
-        cost, queue, rows = 0, self._cluster.queues[pool], self._cluster.deferred.rows
-        while cost < limit and pool not in rows and (record := queue.pop()) is not None:
+        cost, queue = 0, self._cluster.queues[pool]
+        while cost < limit and queue.lively and lets_pass(self._cluster, pool) and (record := queue.pop()) is not None:
             cost += self._try(queue, record, actions) + self._work_on_rows(pool, actions)
 
     def _try(self, queue: PoolQueue, record: PodRecord, actions: list[Action]) -> int:
@@ -366,7 +366,7 @@ class Scheduler:
             (deferred.dividing, (Step.WAKING, "dividing classes"), lambda: take_classes(cluster, pool)),
             (deferred.rechecking, (Step.WAKING, "checking held pods again"), lambda: recheck_some(cluster, pool, now)),
             (deferred.waking, (Step.WAKING, "waking pods"), lambda: wake_some(cluster, pool, now)),
-            (deferred.counted, steps.COUNTING, lambda: check_counted(cluster, pool, now)),
+            (deferred.counted, steps.COUNTING, lambda: check_counted(cluster, pool)),
             (deferred.seeking, (Step.LENDING, "searching for lenders"), lambda: seek_lenders(cluster, pool, now)),
             (deferred.rewording, (Step.REASONS, "updating reasons"), lambda: reword(cluster, pool, actions)),
         ):

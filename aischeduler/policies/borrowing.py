@@ -21,6 +21,7 @@ from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Lender, LenderRefusal, NoLender
+from aischeduler.policies.unit_capacity import UnitCapacity, shape_of
 from aischeduler.policies.unit_placement import UnitPlacement, UnitRequest, place_unit
 from aischeduler.state.claims import Claims
 from aischeduler.state.label_index import Mask, Rows
@@ -39,7 +40,7 @@ PLENTIFUL: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
 class BorrowingContext(Struct, frozen=True):
     """The state that a choice of a lender reads. `preemption` is the scheduler's own switch.
 
-    `unit_request` returns the request of a unit in a pool.
+    `unit_request` returns the request of a unit in a pool; `capacity` says by amounts where a unit may fit.
     """
 
     pools: PoolTable
@@ -49,6 +50,7 @@ class BorrowingContext(Struct, frozen=True):
     runner: Runner
     preemption: bool
     unit_request: Callable[[Unit, str], UnitRequest]
+    capacity: UnitCapacity
 
     def may_evict(self, pool: Pool) -> bool:
         """Return whether pods of this pool may preempt."""
@@ -102,6 +104,9 @@ def _or_kept(context: BorrowingContext, lender: str, refusal: LenderRefusal, kep
 
 def _unit_refusal(context: BorrowingContext, ask: UnitRequest, lender: str, rows: Rows) -> LenderRefusal | None:
     """Return why the unit does not fit as a whole on rows that the lender does not need."""
+    shape = shape_of([one.spec for one in ask.asks[: ask.required]])
+    if not context.capacity.may_hold(shape, context.pools.id(lender)):
+        return LenderRefusal.NO_ROOM
     wanted = wanted_by_home_pods(context, lender, rows)
     if isinstance(place_unit(ask, context.runner, rows[~wanted]), UnitPlacement):
         return None
@@ -155,6 +160,8 @@ def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> M
 
 def _fits_now(context: BorrowingContext, unit: Unit, pool: str) -> bool:
     """Return whether a unit of this pool fits into its free room, so that it is about to take some of it."""
+    if not context.capacity.may_hold(context.capacity.shape(unit), context.pools.id(pool)):
+        return False
     rows = context.runner.nodes.rows_of_pool(context.pools.id(pool))
     return isinstance(place_unit(context.unit_request(unit, pool), context.runner, rows), UnitPlacement)
 

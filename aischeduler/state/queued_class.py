@@ -24,6 +24,8 @@ class QueuedClass(Struct, eq=False):
     turn: OrderKey = (False, 0, 0, 0, "")
     """The queue order of `head`, while pods are parked."""
     unit: Unit | None = None
+    specs: tuple[bytes, ...] = ()
+    """The keys of the specs of its pods."""
 
     @property
     def moves(self) -> bool:

@@ -70,6 +70,8 @@ class PoolQueue:
         self._backoff: SortedKeyList[PodRecord, tuple[float, OrderKey]] = SortedKeyList(key=_time)
         self._early: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
         self._classes: dict[bytes, QueuedClass] = {}
+        self._by_spec: Groups[bytes, bytes, None] = Groups()
+        """Key of a spec -> the classes, by their keys, that have pods with it."""
         self._slots: dict[int, QueuedClass] = {}
         self._heads: SortedKeyList[QueuedClass, OrderKey] = SortedKeyList(key=_turn)
         self._usable = 0
@@ -266,6 +268,10 @@ class PoolQueue:
         """Return the class of this key; None where no pod of it waits."""
         return self._classes.get(key)
 
+    def classes_of(self, spec: bytes) -> tuple[bytes, ...]:
+        """Return the keys of the classes that have pods with the spec of this key."""
+        return tuple(self._by_spec.get(spec, ()))
+
     def wake_next(self, record: PodRecord, now: float, *, at_once: bool = False) -> None:
         """Wake the first parked pod of this pod's class, if there is one; `at_once` skips its backoff."""
         alike = self._classes.get(class_key(record))
@@ -388,6 +394,8 @@ class PoolQueue:
             self._usable += sign
         if not alike.pending:
             self._demand.drop(alike.slot)
+            for spec in alike.specs:
+                self._by_spec.drop(spec, key)
             del self._slots[alike.slot], self._classes[key]
 
     def _count_gathering(self, record: PodRecord, sign: int) -> None:
@@ -408,8 +416,12 @@ class PoolQueue:
             del named[record.pod.uid]
 
     def _new_class(self, key: bytes, record: PodRecord) -> QueuedClass:
-        slot = self._demand.put(*(one.pod.spec for one in record.together))
+        specs = [one.pod.spec for one in record.together]
+        slot = self._demand.put(*specs)
         parked: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
-        alike = self._classes[key] = QueuedClass(record.pod.spec, slot, parked, unit=record.leads)
+        keys = tuple(dict.fromkeys(spec.key for spec in specs))
+        alike = self._classes[key] = QueuedClass(record.pod.spec, slot, parked, unit=record.leads, specs=keys)
+        for spec in keys:
+            self._by_spec.put(spec, key, None)
         self._slots[slot] = alike
         return alike

@@ -1,0 +1,263 @@
+"""Whether rows may hold a unit, by amounts: a quick bound before each search for its rows or its victims.
+
+Invariants:
+- No search places a unit that its bound refuses, also not over claims; with a priority, also not by evictions.
+- What a row holds is kept by classes; only the rows that changed since are counted again. The rows that open trials
+  changed are counted beside that, and nothing is kept of them.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from cachetools import LRUCache
+from msgspec import Struct
+
+from aischeduler.framework.runner import Runner
+from aischeduler.model.pod import PodSpec
+from aischeduler.state.claims import Claims
+from aischeduler.state.label_index import NO_VALUE, Mask, Rows
+from aischeduler.state.node_table import Column, NodeTable
+from aischeduler.state.pod_records import Unit
+from aischeduler.state.running_pods import RunningPods
+
+CLASSES_MAX: Final = 4
+"""The most classes of a unit of which each is counted for itself too."""
+KEPT_MAX: Final = 512
+"""The most counts by classes that are kept; each takes a number per row."""
+ROOMS_MAX: Final = 16
+"""The most priorities whose room is kept; each takes some numbers per row."""
+SHAPES_MAX: Final = 4096
+"""The most units whose shape is kept."""
+
+Classes = tuple[bytes, ...]
+"""The keys of the classes of some pods, sorted."""
+
+
+class Part(Struct, frozen=True):
+    """Pods of these classes, as many as must fit together; a spec of each class."""
+
+    classes: Classes
+    specs: tuple[PodSpec, ...]
+    count: int
+
+
+class Shape(Struct, frozen=True):
+    """What decides by amounts where a unit fits: its pods, those of each class, and the labels that they share."""
+
+    parts: tuple[Part, ...]
+    labels: tuple[str, ...] = ()
+
+
+def shape_of(specs: Sequence[PodSpec], labels: tuple[str, ...] = ()) -> Shape:
+    """Return the shape of pods with these specs that start together, on nodes that share the values of these labels."""
+    counts = Counter(spec.key for spec in specs)
+    by_key = {spec.key: spec for spec in specs}
+    classes = tuple(sorted(counts))
+    parts = [Part(classes, tuple(by_key[key] for key in classes), len(specs))]
+    if 1 < len(classes) <= CLASSES_MAX:
+        parts += [Part((key,), (by_key[key],), counts[key]) for key in classes]
+    return Shape(tuple(parts), labels)
+
+
+class UnitCapacity:
+    """The bounds of all units. `numbers` of pools are those of the node table."""
+
+    def __init__(self, runner: Runner, running: RunningPods, claims: Claims) -> None:
+        self._runner, self._running, self._claims = runner, running, claims
+        self._shapes: LRUCache[str, tuple[list[PodSpec], tuple[str, ...], Shape]] = LRUCache(SHAPES_MAX)
+        self._rooms: LRUCache[int | None, _Room] = LRUCache(ROOMS_MAX)
+        self._kept: LRUCache[tuple[Classes, int | None], _Count] = LRUCache(KEPT_MAX)
+
+    def shape(self, unit: Unit) -> Shape:
+        """Return the shape of the pods of a unit that start together."""
+        specs = [record.pod.spec for record in unit.together]
+        levels = unit.gang.topology if unit.gang is not None else ()
+        labels = tuple(level.label for level in levels if level.required)
+        known = self._shapes.get(unit.name)
+        if known is not None and known[0] == specs and known[1] == labels:
+            return known[2]
+        shape = shape_of(specs, labels)
+        self._shapes[unit.name] = specs, labels, shape
+        return shape
+
+    def may_hold(self, shape: Shape, pool: int | None, priority: int | None = None, *, beside: int = 0) -> bool:
+        """Return whether the rows of a pool may hold all pods of the shape: their free room, and what is claimed there.
+
+        With a priority, also the room of pods that leave, or that a unit of this priority may evict. Without a pool,
+        the rows of all pools count. `beside` is how many pods are about to take room.
+        """
+        room = self._rooms.get(priority)
+        if room is None:
+            room = self._rooms[priority] = _Room(self._runner.nodes, self._running, self._claims, priority)
+        for part in shape.parts:
+            held = self._count_of(part, priority)
+            if self._runner.nodes.tentative:
+                if held.in_trial(room, pool) < part.count + beside:
+                    return False
+                continue
+            held.catch_up(room)
+            if held.sum(pool) < part.count + beside:
+                return False
+            if pool is not None and any(held.most(pool, label) < part.count for label in shape.labels):
+                return False
+        return True
+
+    def _count_of(self, part: Part, priority: int | None) -> "_Count":
+        kept = self._kept.get((part.classes, priority))
+        if kept is None:
+            kept = self._kept[part.classes, priority] = _Count(part.specs, self._runner)
+        return kept
+
+
+class _Room:
+    """What rows have for a unit of one priority, or without evictions for one of any priority, as far as it is read."""
+
+    def __init__(self, nodes: NodeTable, running: RunningPods, claims: Claims, priority: int | None) -> None:
+        self._nodes, self._running, self._claims, self._priority = nodes, running, claims, priority
+        self._left: Column = np.zeros((0, 0), dtype=np.int64)
+        self._read = (-1, -1)
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """The versions of what it is made from."""
+        return self._nodes.version, self._running.version if self._priority is not None else 0
+
+    def changed_since(self, version: tuple[int, int]) -> Rows | None:
+        """Return the rows that changed after this version, ascending; None where every row counts as changed."""
+        changed = self._nodes.changed_since(version[0])
+        gone = self._running.changed_since(version[1]) if self._priority is not None else ()
+        if changed is None or gone is None:
+            return None
+        return np.array(sorted({*changed, *gone}) if gone else changed, dtype=np.intp)
+
+    def of(self, rows: Rows) -> Column:
+        """Return what these rows have [column, one of rows]; no trial may be open."""
+        if self._read != self.version or self._left.shape != self._nodes.used.shape:
+            changed = self.changed_since(self._read) if self._left.shape == self._nodes.used.shape else None
+            if changed is None:
+                self._left = self.anew(np.arange(self._nodes.width, dtype=np.intp))
+            elif len(changed):
+                self._left[:, changed] = self.anew(changed)
+            self._read = self.version
+        return self._left[:, rows]
+
+    def anew(self, rows: Rows) -> Column:
+        """Return what these rows, ascending, have now, also in a trial; nothing is kept."""
+        nodes, running = self._nodes, self._running
+        room: Column = nodes.allocatable[:, rows] - nodes.used[:, rows]
+        places = {row: place for place, row in enumerate(rows.tolist())}
+        for claim in self._claims.on_rows(places) if len(self._claims) else ():
+            for one in claim.rooms:
+                if one.row in places:
+                    room[:, places[one.row]] += nodes.request(one.spec)
+        if self._priority is None:
+            return room
+        slots = running.slots_on(rows)
+        pods = running.table[slots]
+        goes = pods["leaving"] | (pods["evictable"] & (pods["borrower"] | (pods["priority"] < self._priority)))
+        at, amounts = np.searchsorted(rows, pods["row"][goes]), running.specs.amounts[pods["spec"][goes]]
+        for resource, number in running.specs.resources.items() if len(at) else ():
+            room[nodes.column(resource)] += np.bincount(at, amounts[:, number], len(rows)).astype(np.int64)
+        return room
+
+
+class _Count:
+    """How many pods of some classes each row holds by amounts, each counted with the least that one requests."""
+
+    def __init__(self, specs: tuple[PodSpec, ...], runner: Runner) -> None:
+        self._specs, self._runner, self._nodes = specs, runner, runner.nodes
+        self._on: Column = np.zeros(0, dtype=np.int64)
+        self._sums: dict[int | None, int] = {}
+        """Pool -> the sum over its rows; None for all rows."""
+        self._most: dict[tuple[int, str], int] = {}
+        """Pool and label -> the largest sum over the rows that share a value of the label."""
+        self._allowed: Mask = np.zeros(0, dtype=np.bool_)
+        self._read, self._static, self._pools, self._width = (-1, -1), -1, -1, 0
+        self._least: Column = np.zeros(0, dtype=np.int64)
+
+    def catch_up(self, room: _Room) -> None:
+        """Count the rows that changed since again; no trial may be open."""
+        nodes = self._nodes
+        changed = self._changed(room)
+        if self._pools != nodes.pool_version:
+            self._sums.clear()
+            self._most.clear()
+            self._pools = nodes.pool_version
+        if changed is not None and not len(changed):
+            self._read = room.version
+            return
+        self._most.clear()
+        every = np.arange(nodes.width, dtype=np.intp)
+        if self._static != nodes.static_version or len(self._allowed) != nodes.width:
+            masks = [self._runner.allowed(spec, every) for spec in self._specs]
+            self._allowed, self._static = np.logical_or.reduce(masks), nodes.static_version
+        if changed is None:
+            self._sums.clear()
+            self._on = self._count(room.of(every), self._allowed)
+        else:
+            now = self._count(room.of(changed), self._allowed[changed])
+            for pool, more in self._by_pool(changed, now - self._on[changed]):
+                if pool in self._sums:
+                    self._sums[pool] += more
+            self._on[changed] = now
+        self._read = room.version
+
+    def sum(self, pool: int | None) -> int:
+        """Return how many pods the rows of a pool hold, or all rows, as of the last reading."""
+        found = self._sums.get(pool)
+        if found is None:
+            on = self._on if pool is None else self._on[self._nodes.rows_of_pool(pool)]
+            found = self._sums[pool] = int(on.sum())
+        return found
+
+    def most(self, pool: int, label: str) -> int:
+        """Return how many pods the rows of a pool hold that share one value of a label, as of the last reading."""
+        found = self._most.get((pool, label))
+        if found is None:
+            rows = self._nodes.rows_of_pool(pool)
+            numbers = self._nodes.labels.numbers(label)[rows]
+            labelled = numbers != NO_VALUE
+            sums = np.bincount(numbers[labelled], self._on[rows][labelled])
+            found = self._most[pool, label] = int(sums.max(initial=0))
+        return found
+
+    def in_trial(self, room: _Room, pool: int | None) -> int:
+        """Return what `sum` returns, with the open trials."""
+        nodes, changed = self._nodes, self._changed(room)
+        if changed is None or self._static != nodes.static_version or self._pools != nodes.pool_version:
+            rows = np.flatnonzero(nodes.alive) if pool is None else nodes.rows_of_pool(pool)
+            return int(self._anew(rows, room).sum())
+        rows = np.array(sorted({*changed.tolist(), *nodes.tentative}), dtype=np.intp)
+        rows = rows if pool is None else rows[nodes.pool[rows] == pool]
+        return self.sum(pool) + int(self._anew(rows, room).sum() - self._on[rows].sum())
+
+    def _changed(self, room: _Room) -> Rows | None:
+        """Return the rows that changed since the last reading; None where all are to be counted."""
+        nodes = self._nodes
+        if self._static != nodes.static_version or len(self._on) != nodes.width:
+            return None
+        return room.changed_since(self._read) if self._read != room.version else _NO_ROWS
+
+    def _anew(self, rows: Rows, room: _Room) -> Column:
+        masks = [self._runner.allowed(spec, rows) for spec in self._specs]
+        return self._count(room.anew(rows), np.logical_or.reduce(masks))
+
+    def _count(self, room: Column, allowed: Mask) -> Column:
+        """Return how many pods rows with this room hold."""
+        if self._width != len(room):
+            self._least = np.stack([self._nodes.request(spec) for spec in self._specs]).min(axis=0)
+            self._width = len(room)
+        asked = np.flatnonzero(self._least)  # the column of pods at least
+        holds: Column = np.minimum.reduce(np.maximum(room[asked], 0) // self._least[asked, None], axis=0)
+        return np.where(allowed, holds, 0)
+
+    def _by_pool(self, rows: Rows, more: Column) -> list[tuple[int | None, int]]:
+        grew = [
+            (int(self._nodes.pool[row]), int(count)) for row, count in zip(rows.tolist(), more.tolist(), strict=True)
+        ]
+        return [*grew, (None, int(more.sum()))]
+
+
+_NO_ROWS: Final = np.zeros(0, dtype=np.intp)
