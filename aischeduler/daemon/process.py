@@ -15,7 +15,6 @@ import asyncio
 import gc
 import secrets
 import socket
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -49,7 +48,6 @@ from aischeduler.kube.executor import Executor, Instruments
 from aischeduler.kube.log_sampler import LogSampler, RefusalLog
 from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.pool_writes import RENEW_SECONDS
-from aischeduler.kube.refresher import Times
 from aischeduler.kube.reporter import Reporter
 from aischeduler.kube.server_access import Server
 from aischeduler.model.actions import Action
@@ -191,7 +189,7 @@ class Daemon:
 
         executor_task, leadership = begin("executor", executor.run), self._leadership
         jobs: dict[str, Job] = components.reflector_jobs() | {
-            "refresher": partial(workers.refresher.run, Times(time.time, workers.reporter.waiting_since), on_error),
+            "refresher": partial(workers.refresher.run, on_error),
             "watch events": partial(self._observe_events, loops, executor.perform),
             **self._gang_jobs(components),
             "answer batching": partial(batch_answers, workers.binder, partial(self._busy, loops)),

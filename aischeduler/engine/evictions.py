@@ -179,7 +179,7 @@ def end_loans(cluster: Cluster, lender: str, actions: list[Action], now: float) 
     if pool.disable_sharing or keeps or _over(pool.lending_limit, lent, lent):
         ended = _not_allowed(cluster, pool)
         if ended and not is_fresh(cluster, lender, now):
-            actions += await_to_end_loans(cluster, lender, ended[0].pod, now)
+            actions += await_to_end_loans(cluster, lender, now)
             return
         decision = cluster.next_decision() if ended else ""
         actions += [evict(cluster, record, None, decision) for record in ended]

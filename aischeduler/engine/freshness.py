@@ -11,9 +11,9 @@ Invariants:
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.machine_groups import groups_have_rules
 from aischeduler.model.actions import Refresh
 from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.model.pod import Pod
 from aischeduler.state.pod_records import PodRecord, PodState
 
 FRESH_SECONDS: Final = 1.0
@@ -37,20 +37,19 @@ def was_refreshed(cluster: Cluster, pool: str, since: float) -> bool:
 def await_fresh_view(cluster: Cluster, pool: str, record: PodRecord, now: float) -> list[Refresh]:
     """Have the pod tried again after a refresh of the pool; return the request, unless one is under way."""
     cluster.freshness.waiting.setdefault(pool, {})[record.pod.uid] = record
-    return _ask(cluster, pool, record.pod, now)
+    return _ask(cluster, pool, now)
 
 
-def await_to_end_loans(cluster: Cluster, pool: str, victim: Pod, now: float) -> list[Refresh]:
+def await_to_end_loans(cluster: Cluster, pool: str, now: float) -> list[Refresh]:
     """Have the pool's loans checked again after a refresh; return the request, unless one is under way."""
     cluster.freshness.loans.add(pool)
-    return _ask(cluster, pool, victim, now)
+    return _ask(cluster, pool, now)
 
 
-def await_to_roll_back(cluster: Cluster, pool: str, victim: PodRecord, now: float) -> list[Refresh]:
-    """Have the unit of the victim given up after a refresh of the pool; return the request, unless one is under way."""
-    assert victim.unit is not None, "the pod belongs to the unit"
-    cluster.freshness.units.setdefault(pool, {})[victim.unit.name] = None
-    return _ask(cluster, pool, victim.pod, now)
+def await_to_roll_back(cluster: Cluster, pool: str, unit: str, now: float) -> list[Refresh]:
+    """Have the unit given up after a refresh of the pool; return the request, unless one is under way."""
+    cluster.freshness.units.setdefault(pool, {})[unit] = None
+    return _ask(cluster, pool, now)
 
 
 def awaits_view(cluster: Cluster, record: PodRecord) -> bool:
@@ -73,7 +72,7 @@ def refresh_failed(cluster: Cluster, pool: str, message: str, now: float) -> Non
         go_on(cluster, pool, now)
 
 
-def _ask(cluster: Cluster, pool: str, pod: Pod, now: float) -> list[Refresh]:
+def _ask(cluster: Cluster, pool: str, now: float) -> list[Refresh]:
     freshness, spec = cluster.freshness, cluster.pools.pools[pool]
     asked_at = freshness.asked_at.get(pool)
     if asked_at is not None and now - asked_at < ANSWER_SECONDS:
@@ -82,8 +81,8 @@ def _ask(cluster: Cluster, pool: str, pod: Pod, now: float) -> list[Refresh]:
     names = cluster.nodes.names
     nodes = tuple(names[row] for row in cluster.nodes.rows_of_pool(cluster.pools.id(pool)).tolist())
     selector = None if pool == DEFAULT_POOL else spec.selector
-    namespace = spec.allowed_namespaces is not None or bool(pod.spec.machine_group)
-    return [Refresh(pool, pod, selector, nodes, namespace)]
+    namespaces = spec.allowed_namespaces is not None or groups_have_rules(cluster)
+    return [Refresh(pool, selector, nodes, namespaces)]
 
 
 def go_on(cluster: Cluster, pool: str, now: float) -> None:

@@ -158,7 +158,7 @@ def _roll_back(cluster: Cluster, unit: Unit, staying: list[PodRecord], actions: 
     pools = {record: cluster.pool_of(record.row) or DEFAULT_POOL for record in staying}
     stale = [pool for pool in dict.fromkeys(pools.values()) if not is_fresh(cluster, pool, cluster.now)]
     for pool in stale:
-        actions += await_to_roll_back(cluster, pool, staying[0], cluster.now)
+        actions += await_to_roll_back(cluster, pool, unit.name, cluster.now)
     if all(was_refreshed(cluster, pool, unit.given_up) for pool in stale):
         decision = cluster.next_decision()
         victims = [one for one in staying if pools[one] not in stale and cluster.may_go(one)]

@@ -29,6 +29,11 @@ def group_refused(cluster: Cluster, pod: Pod) -> str:
     return f"The pod may not name the machine group {group} (annotation {MACHINE_GROUP_KEY}): {why}."
 
 
+def groups_have_rules(cluster: Cluster) -> bool:
+    """Return whether the namespace of a pod may decide whether it may name a group."""
+    return any(True for _ in _rules(cluster))
+
+
 def namespace_relabelled(cluster: Cluster, name: str, before: Labels | None, labels: Labels) -> None:
     """Have the pods of a namespace tried again that may name their group now, or no longer."""
     changed = {

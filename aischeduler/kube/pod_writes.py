@@ -173,26 +173,12 @@ def stale(action: Bind, why: str) -> BindRefused:
 
 
 def waiting_condition(pod: Pod, message: str, since: str) -> tuple[bytes, bytes]:
-    """Return path and strategic merge patch that set PodScheduled to False with a message, first so at `since`."""
-    return _scheduled_condition(pod, since, reason=ConditionReason.UNSCHEDULABLE, message=message)
-
-
-def probe(pod: Pod, time_text: str, since: str) -> tuple[bytes, bytes]:
-    """Return path and strategic merge patch that change only `lastProbeTime` of the condition PodScheduled.
-
-    If the pod has no such condition yet, the patch adds it, with `since` as its transition time.
-
-    Source: nothing in Kubernetes reads `lastProbeTime` of a pod condition.
-    """
-    return _scheduled_condition(pod, since, lastProbeTime=time_text)
-
-
-def _scheduled_condition(pod: Pod, since: str, **fields: str) -> tuple[bytes, bytes]:
-    """Return the patch of the condition PodScheduled; the merge keeps fields that are left out.
+    """Return path and strategic merge patch that set PodScheduled to False with a message, first so at `since`.
 
     `lastTransitionTime` is left out if the condition already has this status.
     """
-    condition = {"type": POD_SCHEDULED, "status": "True" if pod.node_name else "False", **fields}
+    condition = {"type": POD_SCHEDULED, "status": "True" if pod.node_name else "False"}
+    condition |= {"reason": ConditionReason.UNSCHEDULABLE, "message": message}
     if not (pod.node_name or pod.said_to_wait):
         condition["lastTransitionTime"] = since
     body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}

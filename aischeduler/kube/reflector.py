@@ -136,13 +136,14 @@ class Reflector(Generic[D]):
         while number is not None and number > (version_number(self._version) or -1):
             await self._version_waiters.wait(number)
 
-    async def refresh(self, label_selector: str = "", expected: Collection[str] = ()) -> None:
+    async def refresh(self, label_selector: str = "", expected: Collection[str] = ()) -> str:
         """List all objects, or those with these labels, and emit what changed; raises ApiError.
 
-        The watch continues. If one of the `expected` objects is missing, all objects are listed.
+        The watch continues. If one of the `expected` objects is missing, all objects are listed. Return the version of
+        the list; empty where the resource is not served.
         """
         if self.not_served:
-            return
+            return ""
         names, version = set[str](), ""
         async with aclosing(pages(self._client, self.resource, self._decode, label_selector)) as found:
             async for page in found:
@@ -155,7 +156,8 @@ class Reflector(Generic[D]):
         if not label_selector:
             self._emit(self._known_objects.delete_missing(names, version))
         elif not names.issuperset(expected):
-            await self.refresh()
+            return await self.refresh()
+        return version
 
     def reopen_watch(self) -> None:
         """Leave the watch, which may be dead, or the current backoff, and open another watch at the same version."""

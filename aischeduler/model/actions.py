@@ -149,12 +149,10 @@ class Refresh(Struct, frozen=True):
     """Read everything that an eviction in a pool depends on. `Refreshed` is the answer.
 
     That is the Pools, the disruption budgets, and the pool's nodes: the nodes that `selector` matches, or all nodes
-    where it is None. `nodes` are the nodes that the engine knows. With `namespaces` the namespaces are read too. A
-    change of `pod`, which the watch of pods must show, proves that this watch is up to date.
+    where it is None. `nodes` are the nodes that the engine knows. With `namespaces` the namespaces are read too.
     """
 
     pool: str
-    pod: Pod
     selector: LabelSelector | None
     nodes: tuple[str, ...]
     namespaces: bool

@@ -5,7 +5,8 @@ import pytest
 from aischeduler.engine.freshness import FRESH_SECONDS
 from aischeduler.model.actions import Action, Refresh
 from aischeduler.model.events import NodeSeen, PodGone, PoolGone, PoolSeen, PoolsListed, Refreshed, RefreshFailed
-from aischeduler.model.pool import ReclaimPolicy
+from aischeduler.model.pool import GroupRule, ReclaimPolicy
+from aischeduler.model.selectors import label_selector
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions, nominations, reports
 from tests.engine.test_unknown_pools import said
@@ -114,8 +115,16 @@ def test_refresh_names_the_nodes_of_the_pool() -> None:
     session = Session(pool, a_node("n", cpu="4", labels={"of": "team"}), a_node("other", cpu="4"), low)
     session.see(a_pod("high", cpu="4", pool="team", priority=100))
     (refresh,) = [action for action in said(session) if isinstance(action, Refresh)]
-    assert (refresh.pod.name, refresh.selector, refresh.nodes) == ("high", pool.selector, ("n",))
-    assert not refresh.namespaces
+    assert (refresh.selector, refresh.nodes, refresh.namespaces) == (pool.selector, ("n",), False)
+
+
+def test_refresh_reads_namespaces_where_a_group_has_rules_whichever_pod_asks_first() -> None:
+    rules = (GroupRule("h", label_selector("s", {"team": "yes"}, ())),)
+    low = a_pod("low", cpu="4", node="n", phase="Running")
+    session = Session(a_pool("team", machine_groups=rules), a_node("n", cpu="4"), low)
+    session.see(a_pod("plain", cpu="4", priority=100))
+    (refresh,) = [action for action in said(session) if isinstance(action, Refresh)]
+    assert refresh.namespaces
 
 
 def test_answer_for_a_pool_that_is_gone_changes_nothing() -> None:

@@ -14,12 +14,14 @@ from aischeduler.kube import watched_resources
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.refresher import Reflectors, Refresher, Times, selector_text
+from aischeduler.kube.refresher import LARGE_CLUSTER_PODS, Reflectors, Refresher, selector_text
 from aischeduler.model.actions import ListPools, ReadPool, Refresh
 from aischeduler.model.events import (
     Event,
     NodeGone,
     NodeSeen,
+    PodGone,
+    PodSeen,
     PoolRead,
     PoolSeen,
     PoolsListed,
@@ -28,15 +30,14 @@ from aischeduler.model.events import (
     RefreshFailed,
 )
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement
-from tests.build import a_pod
-from tests.kube.api_objects import bookmark, listing
+from tests.kube.api_objects import bookmark, line, listing, pod
 from tests.kube.scripted_server import Answer, Script, Waits, broken, reply, serving, status, stream, until
 
 NODES, PODS, POOLS = "/api/v1/nodes", "/api/v1/pods", "/apis/resource.aibee.cn/v1alpha1/pools"
 BUDGETS, NAMESPACES = "/apis/policy/v1/poddisruptionbudgets", "/api/v1/namespaces"
-STATUS = "/api/v1/namespaces/default/pods/high/status"
+NEWEST = "/api/v1/namespaces/default/pods"
 TEAM = LabelSelector((Requirement("team", Operator.IN, ("a",)),))
-REFRESH = Refresh("a", a_pod("high"), TEAM, ("n1",), namespaces=False)
+REFRESH = Refresh("a", TEAM, ("n1",), namespaces=False)
 
 
 def listed(version: int, *items: dict[str, Any]) -> Any:
@@ -74,8 +75,7 @@ class Scene:
             self.watches = {one.resource.kind: one for one in made}
             log = structlog.wrap_logger(self.lines, processors=[]).bind()
             refresher = Refresher(client, Reflectors(*made), timing, self.events.append, log)
-            times = Times(lambda: 1_700_000_000.5, lambda pod: f"since {pod.name}")
-            jobs: list[Callable[[], Any]] = [lambda: refresher.run(times, broken)]
+            jobs: list[Callable[[], Any]] = [lambda: refresher.run(broken)]
             jobs += [self.watches[kind].run for kind in follow]
             tasks = [asyncio.create_task(job()) for job in jobs]
             for kind in follow:
@@ -89,21 +89,46 @@ class Scene:
                     with suppress(asyncio.CancelledError):
                         await task
 
-    def touched(self, *versions: str) -> None:
-        self.script.on("patch", STATUS, *(reply(200, named("high", version)) for version in versions))
-
     async def comes(self, event: Event) -> None:
         await until(lambda: event in self.events)
 
+    async def fails(self, refresher: Refresher, action: Refresh, message: str, count: int) -> None:
+        """Request a refresh until it has failed so often with this message."""
+        refresher.submit(action)
+        await until(lambda: self.events.count(RefreshFailed(action.pool, message)) == count)
 
-async def test_pool_is_refreshed_when_the_watch_of_pods_has_shown_the_refreshers_patch() -> None:
+
+async def test_pods_that_the_watch_has_not_shown_are_emitted_before_the_answer_and_nothing_is_written() -> None:
     scene = Scene()
-    scene.touched("7")
-    gate = asyncio.Event()
+    scene.script.on("get", PODS, listed(4, pod("old", version=2)))
+    async with scene.running() as refresher:
+        scene.script.on("get", PODS, listed(9, pod("new", version=7)))
+        refresher.submit(REFRESH)
+        await scene.comes(Refreshed("a"))
+    events = [event for event in scene.events if isinstance(event, PodSeen | PodGone | Refreshed)]
+    assert [getattr(event, "uid", None) or type(event).__name__ for event in events] == [
+        "PodSeen",
+        "PodSeen",
+        "uid-old",
+        "Refreshed",
+    ]
+    assert {request.method for request in scene.script.requests} == {"GET"}
+    assert not scene.script.asked("get", NAMESPACES), "the pool takes pods from all namespaces"
+
+
+def many_pods(scene: Scene) -> None:
+    """Let the cluster have so many pods that they are not listed; the newest version is 30."""
+    scene.script.on("get", PODS, listed(20, *(pod(f"p{i}", version=2) for i in range(LARGE_CLUSTER_PODS))))
+    scene.script.always["get", NEWEST] = lambda _: listed(30)
+
+
+async def test_pool_of_a_large_cluster_is_refreshed_when_the_watch_of_pods_has_reached_the_newest_version() -> None:
+    scene, gate = Scene(), asyncio.Event()
+    many_pods(scene)
 
     async def held_back(writer: asyncio.StreamWriter) -> None:
         await gate.wait()
-        await stream(bookmark(7))(writer)
+        await stream(line("MODIFIED", pod("p1", version=31)))(writer)
 
     scene.script.on("watch", PODS, held_back)
     async with scene.running() as refresher:
@@ -112,26 +137,54 @@ async def test_pool_is_refreshed_when_the_watch_of_pods_has_shown_the_refreshers
         assert Refreshed("a") not in scene.events
         gate.set()
         await scene.comes(Refreshed("a"))
-    probe = scene.script.asked("patch", STATUS)[0].json
-    assert probe == {
-        "metadata": {"uid": a_pod("high").uid},
-        "status": {
-            "conditions": [
-                {
-                    "type": "PodScheduled",
-                    "status": "False",
-                    "lastProbeTime": "2023-11-14T22:13:20Z",
-                    "lastTransitionTime": "since high",
-                }
-            ]
-        },
-    }
-    assert not scene.script.asked("get", NAMESPACES), "the pool takes pods from all namespaces"
+    assert len(scene.script.asked("get", PODS)) == 1, "the pods are not listed again"
+
+
+async def test_watch_beside_the_other_proves_that_no_pod_has_changed_lately() -> None:
+    scene, gate = Scene(), asyncio.Event()
+    many_pods(scene)
+
+    async def held_back(writer: asyncio.StreamWriter) -> None:
+        await gate.wait()
+        await stream(line("MODIFIED", pod("p1", version=25)))(writer)
+
+    scene.script.on("watch", PODS, held_back, stream(line("MODIFIED", pod("p1", version=25)), bookmark(33)))
+    async with scene.running() as refresher:
+        refresher.submit(REFRESH)
+        await until(lambda: len(scene.script.asked("watch", PODS)) == 2)
+        proof = scene.script.asked("watch", PODS)[1].query
+        assert (proof["resourceVersion"], proof["timeoutSeconds"]) == ("20", "3")
+        assert Refreshed("a") not in scene.events, "the watch has not shown the change of version 25"
+        gate.set()
+        await scene.comes(Refreshed("a"))
+
+
+async def test_pool_is_not_refreshed_where_the_api_server_does_not_say_whether_the_watch_is_behind() -> None:
+    scene = Scene()
+    many_pods(scene)
+    scene.script.on("watch", PODS, stream(), stream(bookmark(29), end="clean"))
+    async with scene.running() as refresher:
+        await scene.fails(refresher, REFRESH, "the API server does not say whether the watch of pods is behind", 1)
+
+
+async def test_pool_whose_nodes_cannot_be_read_stops_no_other_pool_and_rests_ever_longer() -> None:
+    scene, team_b = Scene(), LabelSelector((Requirement("team", Operator.IN, ("b",)),))
+    other = Refresh("b", team_b, (), namespaces=False)
+    async with scene.running() as refresher:
+        refused = status(422, "Invalid", "no such label")
+        scene.script.always["get", NODES] = lambda request: (
+            refused if request.query.get("labelSelector") == "team in (a)" else listed(9)
+        )
+        for count in (1, 2, 3):
+            await scene.fails(refresher, REFRESH, "422 Invalid: no such label", count)
+            refresher.submit(other)
+            await until(lambda: scene.events.count(Refreshed("b")) == count)  # noqa: B023
+        await until(lambda: len([seconds for seconds in scene.waits.seconds if seconds]) == 3)
+    assert [seconds for seconds in scene.waits.seconds if seconds] == [0.75, 1.5, 3.0]
 
 
 async def test_nodes_that_the_watch_has_not_shown_are_emitted_before_the_answer() -> None:
     scene = Scene()
-    scene.touched("5")
     async with scene.running() as refresher:
         new = named("n2", "6", status={"allocatable": {"cpu": "4"}})
         scene.script.on("get", NODES, listed(8, named("n1", "6"), new))
@@ -144,7 +197,6 @@ async def test_nodes_that_the_watch_has_not_shown_are_emitted_before_the_answer(
 
 async def test_node_that_has_left_the_pool_makes_all_nodes_be_read() -> None:
     scene = Scene()
-    scene.touched("5")
     scene.script.on("get", NODES, listed(5, named("n1", "3")))
     async with scene.running() as refresher:
         scene.script.on("get", NODES, listed(8), listed(9, named("n3", "6")))
@@ -154,36 +206,14 @@ async def test_node_that_has_left_the_pool_makes_all_nodes_be_read() -> None:
         assert "labelSelector" not in scene.script.asked("get", NODES)[-1].query
 
 
-async def test_two_changes_of_one_pod_within_a_second_differ() -> None:
-    scene = Scene()
-    scene.touched("5", "5", "5")
-    async with scene.running() as refresher:
-        for count in (1, 2, 3):
-            refresher.submit(REFRESH)
-            await until(lambda: scene.events.count(Refreshed("a")) == count)  # noqa: B023
-    times = [
-        request.json["status"]["conditions"][0]["lastProbeTime"] for request in scene.script.asked("patch", STATUS)
-    ]
-    assert [time[-3:] for time in times] == ["20Z", "19Z", "20Z"]
-
-
 async def test_failed_refresh_is_emitted_with_its_reason_and_logged_once() -> None:
     scene = Scene()
-    scene.script.on("patch", STATUS, *[status(403, "Forbidden", "pods/status is forbidden")] * 2)
     async with scene.running() as refresher:
-        failed = RefreshFailed("a", "403 Forbidden: pods/status is forbidden")
+        scene.script.on("get", BUDGETS, *[status(403, "Forbidden", "budgets are forbidden")] * 2)
+        failed = RefreshFailed("a", "403 Forbidden: budgets are forbidden")
         for count in (1, 2):
-            refresher.submit(REFRESH)
-            await until(lambda: scene.events.count(failed) == count)  # noqa: B023
+            await scene.fails(refresher, REFRESH, failed.message, count)
     assert [call.kwargs["reason"] for call in scene.lines.calls] == [failed.message]
-
-
-async def test_pool_whose_pods_are_gone_is_answered_at_once() -> None:
-    scene = Scene()
-    scene.script.on("patch", STATUS, status(404, "NotFound", 'pods "high" not found'))
-    async with scene.running() as refresher:
-        refresher.submit(REFRESH)
-        await scene.comes(RefreshFailed("a", "the pods that need the refresh are gone"))
 
 
 async def test_pool_that_was_read_is_emitted_before_the_answer() -> None:
@@ -262,11 +292,9 @@ def test_selector_is_written_as_a_query_parameter() -> None:
 
 async def test_one_success_ends_the_growing_waits_between_refreshes() -> None:
     scene = Scene()
-    tired = status(503, "ServiceUnavailable")
-    scene.script.on(
-        "patch", STATUS, *[tired] * 6, reply(200, named("high", "5")), tired, reply(200, named("high", "5"))
-    )
+    tired, well = status(503, "ServiceUnavailable"), listed(5)
     async with scene.running() as refresher:
+        scene.script.on("get", BUDGETS, *[tired] * 6, well, tired, well)
         for count in range(1, 10):
             refresher.submit(REFRESH)
             await until(lambda: len([one for one in scene.events if is_answer(one)]) == count)  # noqa: B023
