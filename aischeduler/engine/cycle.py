@@ -285,8 +285,7 @@ def _wait(tried: Attempt, proposal: Wait) -> Result:
             return Result.UNSCHEDULABLE
         case WaitFor.REFRESH:
             tried.actions += await_fresh_view(cluster, queue.pool, record, now)
-            queue.park(record, now)
-            record.backoff_until = now  # no attempt failed: the pod may take free room at once
+            queue.park_unrefused(record, now)
         case WaitFor.BACKOFF:
             queue.retry(record, now)
         case _:

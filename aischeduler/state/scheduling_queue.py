@@ -146,6 +146,12 @@ class PoolQueue:
         record.back_off(now, self._terms)
         self._put_parked(record)
 
+    def park_unrefused(self, record: PodRecord, now: float) -> None:
+        """Park a pod whose attempt waits for data: none failed, so it has no backoff and may take free room at once."""
+        self._wait(record, Transition.NO_ROOM, now)
+        record.backoff_until = now
+        self._put_parked(record)
+
     def nominate(self, record: PodRecord, now: float) -> None:
         """Add a nominated pod: it waits for the room that it claims."""
         self._wait(record, Transition.MADE_ROOM, now)

@@ -3,7 +3,7 @@
 import pytest
 
 from aischeduler.engine.freshness import FRESH_SECONDS
-from aischeduler.model.actions import Action, Refresh
+from aischeduler.model.actions import Action, Bind, Refresh
 from aischeduler.model.events import NodeSeen, PodGone, PoolGone, PoolSeen, PoolsListed, Refreshed, RefreshFailed
 from aischeduler.model.pool import GroupRule, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
@@ -45,6 +45,16 @@ def test_free_room_is_taken_while_the_refresh_is_under_way(session: Session) -> 
     assert binds(said(session)) == {"high": "n"}
     session.tell(Refreshed("default"))
     assert said(session) == []
+
+
+def test_attempt_that_waits_for_a_refresh_is_no_failed_one(session: Session) -> None:
+    said(session)
+    for _ in range(5):
+        session.tell(RefreshFailed("default", "the API server is away"))
+        said(session)
+    session.tell(PodGone(a_pod("low").uid))
+    (bind,) = [action for action in said(session) if isinstance(action, Bind)]
+    assert bind.attempts == 1
 
 
 def test_switch_that_the_refresh_shows_takes_effect(session: Session) -> None:
