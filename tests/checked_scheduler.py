@@ -159,6 +159,11 @@ class CheckedScheduler(Scheduler):
             lost = stuck(self._cluster)
             assert not lost, lost
 
+    def _of_one_claim(self, other: Evict, evict: Evict) -> bool:
+        """Return whether a claim was made over both victims, of which one was to be asked first."""
+        claim = self._cluster.claims.of(evict.beneficiary.uid) if evict.beneficiary is not None else None
+        return claim is not None and {other.victim.uid, evict.victim.uid} <= {*claim.victims}
+
     def _note_eviction(self, evict: Evict) -> None:
         uid, asker = evict.victim.uid, evict.beneficiary
         assert uid not in self._evicted, f"{uid} is evicted twice"
@@ -169,6 +174,7 @@ class CheckedScheduler(Scheduler):
                 if other.beneficiary is not None
                 and other.beneficiary.uid == asker.uid
                 and other.decision != evict.decision
+                and not self._of_one_claim(other, evict)
                 and other.node != evict.node
             ]
             for other in earlier:

@@ -66,17 +66,17 @@ ROUNDS_MAX: Final = 100_000
 class ClusterCopy:
     """The objects of a snapshot, an engine, and its clock `now`; `happened` has what took effect, in order.
 
-    With `honours_budgets` an eviction that a budget forbids is refused, as by the Eviction API.
+    Where the profile obeys budgets, an eviction that a budget forbids is refused, as by the Eviction API.
     """
 
-    def __init__(self, profile: Profile, snapshot: ClusterSnapshot, *, honours_budgets: bool = False) -> None:
+    def __init__(self, profile: Profile, snapshot: ClusterSnapshot) -> None:
         self.now = float(snapshot.taken_seconds)
         self.scheduler = Scheduler(profile, RUN)
         self.pods: dict[str, Pod] = {}
         self.nodes: dict[str, Node] = {}
         self.pools: dict[str, Pool] = {}
         self.happened: list[Bind | Evict | Warn | LogLoanChange | ReportInternalError] = []
-        self._honours_budgets = honours_budgets
+        self._obeys_budgets = profile.obeys_budgets
         self._default_pool = profile.default_pool
         self._claims: dict[VolumeClaimKey, VolumeClaim] = {}
         self._volumes: dict[str, Volume] = {}
@@ -220,7 +220,7 @@ class ClusterCopy:
 
     def _evict(self, action: Evict) -> None:
         victim = action.victim
-        if self._honours_budgets and (forbidden := self._forbidden(victim)):
+        if self._obeys_budgets and (forbidden := self._forbidden(victim)):
             self._answers.append(EvictRefused(victim.uid, EvictRefusal.BUDGET, forbidden))
             return
         self.happened.append(action)

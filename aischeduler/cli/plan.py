@@ -26,7 +26,7 @@ from aischeduler.cli.plan_json import plan_json
 from aischeduler.cli.plan_table import print_plans
 from aischeduler.cli.snapshot import ClusterSource, read_cluster
 from aischeduler.config.load import load_config
-from aischeduler.config.schema import Config, EvictionWay
+from aischeduler.config.schema import Config
 from aischeduler.daemon.components import profile_of
 from aischeduler.engine.profile import Profile
 from aischeduler.model.names import can_be_pool_name
@@ -118,6 +118,4 @@ def _read_files(names: Sequence[str]) -> PlanInput:
 
 
 def _plan(given: PlanInput, snapshot: ClusterSnapshot, config: Config, variant: Variant, options: PlanOptions) -> Plan:
-    honours_budgets = config.eviction is EvictionWay.EVICT
-    copy = ClusterCopy(profile_of(config), snapshot, honours_budgets=honours_budgets)
-    return plan(copy, change_of(given, snapshot, variant, options.without))
+    return plan(ClusterCopy(profile_of(config), snapshot), change_of(given, snapshot, variant, options.without))

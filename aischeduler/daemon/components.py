@@ -188,6 +188,7 @@ def _settings(config: Config) -> Profile:
         ),
         rare_types=tuple(map(_rare_type, config.rare_types)),
         machine_groups=tuple(_group_rule(rule) for rule in config.machine_groups),
+        obeys_budgets=config.eviction is EvictionWay.EVICT,
     )
 
 

@@ -88,11 +88,12 @@ class Cluster:
         """Pool name -> the records of the pods that name it, by uid."""
         self.queues: dict[str, PoolQueue] = {}
         self.add_queue(DEFAULT_POOL)
-        self.running, self.claims, self.loans = RunningPods(), Claims(self.nodes), Loans()
+        self.running, self.loans = RunningPods(), Loans()
+        self.claims = Claims(self.nodes, self._planned)
         self.ended_loans: set[Loan] = set()
         """The loans that ended since `limits_freed` ran."""
         self.units, self.gangs = Units(), GangTable()
-        self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
+        self.budgets = BudgetTable(lambda uid: self.records[uid].pod, obeyed=profile.obeys_budgets)
         self.namespaces: Mapping[str, Labels] = self.nodes.pod_counts.namespaces
         self.storage, self.divided, self.pod_sets = self.nodes.storage, DividedSpecs(), PodSets()
         parts = self.pools, self.queues, self.claims, self.loans, self.runner
@@ -285,6 +286,7 @@ class Cluster:
         record.row, record.counted, record.allocation = assigned.row, assigned.spec, assigned.allocation
         record.home = self.pools.home(record.pod.pool)
         pool = self.pool_of(record.row)
+        self.budgets.placed(record.pod)
         self.running.add(record.pod.uid, record.pod.spec, record.row, self._facts(record, pool))
         self.book(record, pool)
         if record.unit is not None:
@@ -296,6 +298,7 @@ class Cluster:
         self.reservations.release(record.pod.uid)
         self._unbook(record)
         self.running.remove(record.pod.uid)
+        self.budgets.taken_off(record.pod)
         record.row, record.counted, record.allocation = NOWHERE, None, NO_ALLOCATION
         self.nodes.remove(assigned)
         self.units.touch(record)
@@ -326,8 +329,8 @@ class Cluster:
         return self.victims.pop(uid, None) is not None
 
     def leaving(self, uid: str) -> bool:
-        """Return whether a pod on a row counts as leaving: it is terminating, or its eviction is requested."""
-        return uid in self.victims or uid in self.departures
+        """Return whether a pod on a row counts as leaving: terminating, or its eviction is requested or planned."""
+        return uid in self.victims or uid in self.departures or uid in self.claims.planned
 
     def may_go(self, record: PodRecord) -> bool:
         """Return whether a pod on a row may be evicted now."""
@@ -388,11 +391,17 @@ class Cluster:
             home=self.pools.id(record.home),
             ours=ours,
             unit=0 if unit is None else unit.number,
+            kept=pod.uid in self.spared or pod.uid in self.budgets.forbidden,
         )
 
     def _stays(self, uid: str) -> bool:
-        """Return whether an eviction of the pod was refused lately, or it does not terminate."""
-        return uid in self.overstayed or uid in self.spared
+        """Return whether an eviction of the pod was, or would be, refused, or it does not terminate."""
+        return uid in self.overstayed or uid in self.spared or uid in self.budgets.forbidden
+
+    def _planned(self, uid: str) -> None:
+        record = self.records.get(uid)
+        if record is not None and record.counted is not None:
+            self.refresh(record)
 
     def _unbook(self, record: PodRecord) -> None:
         if record.loan is not None and record.counted is not None:

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.counters import Result
-from aischeduler.engine.evictions import evict
-from aischeduler.engine.freshness import await_fresh_view
+from aischeduler.engine.evictions import evict, next_victims, plan_evictions, useless
+from aischeduler.engine.freshness import await_fresh_view, is_fresh
 from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.nominator import clear_nomination, end_claim_of, renominate
 from aischeduler.engine.permits import reserve, send_or_delay, take_back
@@ -159,6 +159,7 @@ def _place(tried: Attempt, proposal: Place) -> Result:
     own = cluster.claims.of(record.pod.uid)
     displaced = _end_claims_of(cluster, proposal.displaced) if proposal.displaced else ()
     if own is not None:
+        _evict(tried, useless(cluster, own))
         cluster.claims.end(own)
     for _, assigned in placements:
         cluster.nodes.add(assigned)
@@ -246,21 +247,39 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     rooms = tuple(
         ClaimedRoom(one, placed[one].spec, placed[one].row, placed[one].allocation) for one in record.together
     )
-    cluster.claims.make(Claim(record, rooms, pool, proposal.victims, tried.now))
+    victims, planned = proposal.victims, plan_evictions(cluster, proposal.victims)
+    claim = Claim(record, rooms, pool, victims, tried.now, planned)
+    cluster.claims.make(claim)
     tried.queue.nominate(record, tried.now)
-    for uid in proposal.victims:
-        victim = cluster.records[uid]
-        if uid in cluster.reservations.delayed:
-            why = f"preempted by {record.pod.namespace}/{record.pod.name} before its Binding"
-            take_back(cluster, victim, why, tried.actions)
-        else:
-            tried.actions.append(evict(cluster, victim, record, record.decision))
+    _evict(tried, next_victims(cluster, claim) if planned else [cluster.records[uid] for uid in victims])
     renominate(cluster, displaced, tried.now)
     tried.nominate(proposal.node, proposal.others)
     tried.report(proposal.message)
     record.visited = ()
     cluster.wake_alike(record, tried.now)
     return Result.NOMINATED
+
+
+def _evict(tried: Attempt, victims: list[PodRecord]) -> None:
+    """Evict these pods; of those that a budget covers no more than it allows."""
+    cluster, record = tried.cluster, tried.record
+    for victim in victims:
+        if victim.pod.uid in cluster.reservations.delayed:
+            why = f"preempted by {record.pod.namespace}/{record.pod.name} before its Binding"
+            take_back(cluster, victim, why, tried.actions)
+        elif not cluster.budgets.forbids(victim.pod):
+            tried.actions.append(evict(cluster, victim, record, record.decision))
+
+
+def _evict_more(tried: Attempt) -> None:
+    """Evict the next victims of the pod's claim, where it has any that may be asked now."""
+    cluster, record = tried.cluster, tried.record
+    claim = cluster.claims.of(record.pod.uid)
+    victims = next_victims(cluster, claim) if claim is not None else []
+    if victims and not is_fresh(cluster, tried.queue.pool, tried.now):
+        tried.actions += await_fresh_view(cluster, tried.queue.pool, record, tried.now)
+    else:
+        _evict(tried, victims)
 
 
 def _end_claims_of(cluster: Cluster, owners: tuple[str, ...]) -> tuple[Claim, ...]:
@@ -276,6 +295,7 @@ def _wait(tried: Attempt, proposal: Wait) -> Result:
     cluster, record, queue, now = tried.cluster, tried.record, tried.queue, tried.now
     if proposal.waits_for is WaitFor.CLAIM:
         queue.nominate(record, now)
+        _evict_more(tried)
         return Result.NOMINATED
     end_claim_of(cluster, record, now)
     match proposal.waits_for:

@@ -90,6 +90,7 @@ class Readiness:
             cluster.deferred.unrest.until,
             cluster.departures.next(),
             cluster.spared.next(),
+            cluster.claims.stalled.next(),
             next((asked.read_at for asked in cluster.victims.values()), None),
             cluster.deferred.doubts.due.next(),
             cluster.units.again.next(),

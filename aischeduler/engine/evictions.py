@@ -6,33 +6,45 @@ Invariants:
 - A pod whose eviction shows no effect is read. Only if the read shows that the pod is not terminating, the claims on
   its room are checked again. Time alone causes no further eviction.
 - A terminating pod that outlives its grace period no longer counts as leaving.
-- A pod whose eviction was refused is spared for a while, and the claims on its room are checked again.
+- A pod whose eviction was refused is spared, longer each time, and the claim for which it was to go ends.
+- The victims of a claim whose eviction may be refused are asked first, and the others once those are on their way.
+  Those that were refused before are asked one by one; then, where budgets are obeyed, those that budgets cover, no more
+  at once than the budgets allow. The room of the first ones is the claim's while it waits for the others.
+- Where budgets are obeyed, a pod that they forbid to evict is no victim.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Asked, Cluster
 from aischeduler.engine.freshness import await_to_end_loans, is_fresh
+from aischeduler.engine.nominator import end_claim, wake_owner
 from aischeduler.model.actions import Action, Evict, EvictionCause, ReadPod
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import EvictRefusal, EvictRefused
-from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool, ReclaimPolicy
 from aischeduler.model.resources import ResourceList
 from aischeduler.policies.borrowing import kept_from_borrowers
+from aischeduler.state.claims import Claim
+from aischeduler.state.disruption_budgets import BudgetKey
 from aischeduler.state.pod_records import PodRecord
 
 LEAVING_SLACK_SECONDS: Final = 60.0
 """How long after its grace period a terminating pod still counts as leaving."""
 SPARED_SECONDS: Final = 30.0
-"""How long a pod whose eviction was refused is no victim."""
+"""How long a pod whose eviction was refused once is no victim; twice as long after each further refusal."""
 FLUSHED_AT_ONCE: Final = 64
 """The most pods of each kind that one decision handles because their time has come."""
 PROTECTED_SECONDS: Final = 300.0
-"""The same where a disruption budget forbade the eviction; a change of the budget ends it sooner."""
+"""The same where a disruption budget forbade the eviction; a change of the budget ends it sooner.
+
+A claim waits as long for a budget to allow the eviction of its next victims.
+"""
+SPARED_SHARE_MAX: Final = 10
+"""The most times as long as after its first refusal that a pod is spared."""
 SETTLE_SECONDS: Final = 30.0
 """An assumed pod that the watch has not shown bound for this long is read."""
 UNHEARD_SECONDS: Final = 60.0
@@ -52,8 +64,10 @@ def evict(
     pod, pool = victim.pod, cluster.pool_of(victim.row)
     asker = beneficiary.pod.uid if beneficiary is not None else ""
     cluster.victims[pod.uid] = Asked(asker, decision, cluster.decisions, cluster.now + UNHEARD_SECONDS)
+    cluster.claims.plan_no_more(pod.uid)
     cluster.budgets.note_eviction(pod)
     cluster.refresh(victim)
+    reconsider(cluster, cluster.budgets.turned(pod.namespace))
     if victim.unit is not None and not victim.unit.started:
         cluster.units.touch(victim)  # the pod no longer counts for the start
     if beneficiary is not None:
@@ -70,9 +84,64 @@ def evict(
     )
 
 
+def plan_evictions(cluster: Cluster, victims: tuple[str, ...]) -> dict[str, bool]:
+    """Return the victims of a new claim that are not asked at once: all, where the eviction of one may be refused."""
+    some = len(victims) > 1 and any(_may_be_refused(cluster, cluster.records[uid]) for uid in victims)
+    return dict.fromkeys(victims if some else (), False)
+
+
+def next_victims(cluster: Cluster, claim: Claim) -> list[PodRecord]:
+    """Return the planned victims of a claim that may be asked now; note since when a budget forbids all of them."""
+    asked = [cluster.records[uid] for uid in claim.victims if uid in cluster.victims]
+    if not claim.planned or any(_may_be_refused(cluster, record) for record in asked):
+        return []
+    planned, owner = [cluster.records[uid] for uid in claim.planned], claim.owner.pod.uid
+    risky = [record for record in planned if _may_be_refused(cluster, record)]
+    if not risky:
+        return planned
+    most = max(risky, key=lambda record: (record.refusals, record.pod.uid))
+    if most.refusals:
+        risky = [most]
+    allowed = [record for record in _of_scarce(cluster, risky) if not cluster.budgets.forbids(record.pod)]
+    if allowed:
+        cluster.claims.stalled.drop(owner)
+    elif owner not in cluster.claims.stalled:
+        cluster.claims.stalled.set(owner, cluster.now + PROTECTED_SECONDS)
+    return allowed
+
+
+def useless(cluster: Cluster, claim: Claim) -> list[PodRecord]:
+    """Return the planned victims that go also where the claim ends: pods of their unit were evicted for it."""
+    return [cluster.records[uid] for uid, is_useless in claim.planned.items() if is_useless]
+
+
+def _of_scarce(cluster: Cluster, risky: list[PodRecord]) -> list[PodRecord]:
+    """Return those of these pods whose budget does not allow the eviction of all of them; where none is scarce, all."""
+    needs = Counter(key for record in risky for key in cluster.budgets.covering(record.pod))
+    scarce = {key for key, pods in needs.items() if pods > cluster.budgets.left(key)}
+    return [one for one in risky if not scarce.isdisjoint(cluster.budgets.covering(one.pod))] if scarce else risky
+
+
+def _may_be_refused(cluster: Cluster, record: PodRecord) -> bool:
+    """Return whether it is known that something may refuse to evict this pod."""
+    return record.refusals > 0 or (cluster.budgets.obeyed and cluster.budgets.protects(record.pod.uid))
+
+
+def _go_on(cluster: Cluster, record: PodRecord, now: float) -> None:
+    """Have a claim ask its planned victims, now that this victim of it is on its way."""
+    uid, asked = record.pod.uid, cluster.victims.get(record.pod.uid)
+    owners = (cluster.claims.plan_no_more(uid), asked.beneficiary if asked is not None else "")
+    for claim in map(cluster.claims.of, filter(None, owners)):
+        if claim is not None and claim.planned:
+            for other in claim.planned if record.unit is not None and asked is not None else ():
+                claim.planned[other] |= cluster.records[other].unit is record.unit
+            wake_owner(cluster, claim, now)
+
+
 def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Note that a pod on a row is terminating."""
     uid = record.pod.uid
+    _go_on(cluster, record, now)
     cluster.forget_eviction(uid)
     if uid not in cluster.departures and uid not in cluster.overstayed:
         cluster.departures.set(uid, now + record.pod.grace_seconds + LEAVING_SLACK_SECONDS)
@@ -83,6 +152,7 @@ def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
 def left(cluster: Cluster, record: PodRecord) -> None:
     """Drop the eviction state of a pod that is no longer on a node."""
     uid = record.pod.uid
+    _go_on(cluster, record, cluster.now)
     cluster.forget_eviction(uid)
     cluster.departures.drop(uid)
     cluster.overstayed.discard(uid)
@@ -92,25 +162,37 @@ def left(cluster: Cluster, record: PodRecord) -> None:
 
 def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
     """Spare a pod whose eviction was refused; a pod whose eviction was lost may be evicted again at once."""
-    record = cluster.records.get(event.uid)
-    if record is None or not cluster.forget_eviction(event.uid):
+    record, asked = cluster.records.get(event.uid), cluster.victims.get(event.uid)
+    if record is None or asked is None:
         return
-    record.protected = event.why is EvictRefusal.BUDGET
-    seconds = PROTECTED_SECONDS if record.protected else SPARED_SECONDS
+    cluster.forget_eviction(event.uid)
+    record.protected, record.needs = event.why is EvictRefusal.BUDGET, 1
     if event.why is not EvictRefusal.LOST:
-        cluster.spared.set(event.uid, now + seconds)
+        _spare(cluster, record, now)
     cluster.budgets.note_refusal(record.pod)
     if record.counted is not None:
         cluster.refresh(record)
         cluster.row_changed(record.row, offers=False)
         if event.why is EvictRefusal.LOST:
             _spare_no_more(cluster, [event.uid])
+    reconsider(cluster, cluster.budgets.turned(record.pod.namespace))
+    claim = cluster.claims.of(asked.beneficiary)
+    if claim is not None and event.uid in claim.victims:
+        end_claim(cluster, claim, now)
+
+
+def _spare(cluster: Cluster, record: PodRecord, now: float) -> None:
+    """Let a pod whose eviction was refused be no victim for a while."""
+    first = PROTECTED_SECONDS if record.protected else SPARED_SECONDS
+    cluster.spared.set(record.pod.uid, now + first * min(2**record.refusals, SPARED_SHARE_MAX))
+    record.refusals = min(record.refusals + 1, SPARED_SHARE_MAX)
 
 
 def budget_seen(cluster: Cluster, budget: DisruptionBudget) -> None:
     """Store a budget as it is now, and stop sparing the pods that it covers or covered, where budgets allow."""
     before = cluster.budgets.see(budget, cluster.victims)
     _uncover(cluster, (budget, before or budget))
+    _budgets_turned(cluster, budget.namespace)
 
 
 def budget_gone(cluster: Cluster, namespace: str, name: str) -> None:
@@ -118,6 +200,17 @@ def budget_gone(cluster: Cluster, namespace: str, name: str) -> None:
     budget = cluster.budgets.forget(namespace, name)
     if budget is not None:
         _uncover(cluster, (budget,))
+        _budgets_turned(cluster, namespace)
+
+
+def _budgets_turned(cluster: Cluster, namespace: str) -> None:
+    """Handle that budgets allow other evictions than before; a unit may go whole that could go only in part."""
+    uids = cluster.budgets.turned(namespace)
+    reconsider(cluster, uids)
+    records = [cluster.records[uid] for uid in uids if uid not in cluster.budgets.forbidden]
+    for record in records:
+        if record.unit is not None and cluster.budgets.protects(record.pod.uid):
+            cluster.row_changed(record.row, loans=True)
 
 
 def _uncover(cluster: Cluster, changed: tuple[DisruptionBudget, ...]) -> None:
@@ -126,16 +219,28 @@ def _uncover(cluster: Cluster, changed: tuple[DisruptionBudget, ...]) -> None:
     for uid in cluster.spared.names():
         record = cluster.records[uid]
         covered = record.protected and any(budget.covers(record.pod) for budget in changed)
-        if covered and _may_be_evicted(cluster, record.pod):
+        if covered and _may_be_evicted(cluster, record):
             cluster.spared.drop(uid)
             freed.append(uid)
     _spare_no_more(cluster, freed)
+    for uid, owner in cluster.claims.planned.items():
+        claim = cluster.claims.of(owner)
+        if claim is not None and any(budget.covers(cluster.records[uid].pod) for budget in changed):
+            wake_owner(cluster, claim, cluster.now)
 
 
-def _may_be_evicted(cluster: Cluster, pod: Pod) -> bool:
+def _may_be_evicted(cluster: Cluster, record: PodRecord) -> bool:
     """Return whether the budgets allow the eviction, as the Eviction API reads them: never where several cover it."""
-    budgets = cluster.budgets.covering(pod)
-    return not budgets or (len(budgets) == 1 and cluster.budgets.left(budgets[0]) > 0)
+    budgets = cluster.budgets.covering(record.pod)
+    return not budgets or (len(budgets) == 1 and cluster.budgets.left(budgets[0]) >= record.needs)
+
+
+def reconsider(cluster: Cluster, uids: Iterable[str]) -> None:
+    """Note which of these pods on rows the budgets forbid to evict; wake those that may need the room of the others."""
+    changed = [uid for uid in uids if cluster.budgets.note(cluster.records[uid].pod)]
+    for uid in changed:
+        cluster.refresh(cluster.records[uid])
+    _spare_no_more(cluster, [uid for uid in changed if uid not in cluster.budgets.forbidden])
 
 
 def flush(cluster: Cluster, now: float) -> None:
@@ -146,6 +251,23 @@ def flush(cluster: Cluster, now: float) -> None:
         cluster.refresh(record)
         cluster.row_changed(record.row, offers=False)
     _spare_no_more(cluster, cluster.spared.pop_due(now, FLUSHED_AT_ONCE))
+    for owner in cluster.claims.stalled.pop_due(now, FLUSHED_AT_ONCE):
+        claim = cluster.claims.of(owner)
+        if claim is not None and claim.planned:
+            _give_up(cluster, claim, now)
+
+
+def _give_up(cluster: Cluster, claim: Claim, now: float) -> None:
+    """End a claim whose budget has not allowed its next evictions; spare these pods until it allows all of them."""
+    planned = [cluster.records[uid] for uid in claim.planned]
+    needs: Counter[BudgetKey] = Counter(key for record in planned for key in cluster.budgets.covering(record.pod))
+    end_claim(cluster, claim, now)
+    for record in planned:
+        if cluster.budgets.forbids(record.pod):
+            record.protected = True
+            record.needs = 1 + max(needs[key] for key in cluster.budgets.covering(record.pod))
+            _spare(cluster, record, now)
+            cluster.refresh(record)
 
 
 def settle(cluster: Cluster, actions: list[Action]) -> None:
@@ -182,7 +304,7 @@ def end_loans(cluster: Cluster, lender: str, actions: list[Action], now: float) 
             actions += await_to_end_loans(cluster, lender, now)
             return
         decision = cluster.next_decision() if ended else ""
-        actions += [evict(cluster, record, None, decision) for record in ended]
+        actions += [evict(cluster, record, None, decision) for record in ended if cluster.may_go(record)]
 
 
 def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
@@ -196,7 +318,7 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
     for record in loans:
         if cluster.leaving(record.pod.uid) or record.pod.uid in cluster.overstayed:
             lent.subtract(record.pod.spec.request.taken)
-    mortal = filter(cluster.may_go, loans)
+    mortal = [record for record in loans if cluster.may_go(record) and not _kept_by_unit(cluster, record)]
     newest_first = sorted(mortal, key=_newness)
     if pool.disable_sharing:
         return _with_lost(cluster, newest_first)
@@ -228,6 +350,11 @@ def _newness(record: PodRecord) -> tuple[int, int, int, str]:
     """
     pod = record.pod
     return (-(pod.started_seconds or 2**62), -pod.created_seconds, -record.arrival, pod.uid)
+
+
+def _kept_by_unit(cluster: Cluster, record: PodRecord) -> bool:
+    """Return whether a pod of its unit stays that would be lost with it: the unit goes as a whole or not at all."""
+    return bool(cluster.running.kept_by_unit(cluster.running.slots_of((record.pod.uid,))).any())
 
 
 def _with_lost(cluster: Cluster, records: list[PodRecord]) -> list[PodRecord]:
@@ -264,4 +391,6 @@ def _spare_no_more(cluster: Cluster, uids: list[str]) -> None:
     """Wake the pods that may need the room of pods that are spared no longer."""
     for record in [cluster.records[uid] for uid in uids]:
         cluster.refresh(record)
-        cluster.row_changed(record.row, loans=True)
+        for one in record.unit.members.values() if record.unit is not None else (record,):
+            if one.counted is not None:  # pods of its unit may go where it may
+                cluster.row_changed(one.row, loans=True)

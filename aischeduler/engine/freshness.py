@@ -97,7 +97,7 @@ def go_on(cluster: Cluster, pool: str, now: float) -> None:
             cluster.units.unfinished.set(name, now)
     queue = cluster.queues[pool]
     for record in freshness.waiting.pop(pool, {}).values():
-        if record.state is PodState.PARKED and queue.holds(record):
+        if record.state in (PodState.PARKED, PodState.NOMINATED) and queue.holds(record):
             queue.wake_at_once(record, now)
         else:  # it left or was placed meanwhile: the next pod of its class may evict now
             queue.wake_next(record, now, at_once=True)

@@ -161,8 +161,9 @@ def _roll_back(cluster: Cluster, unit: Unit, staying: list[PodRecord], actions: 
         actions += await_to_roll_back(cluster, pool, unit.name, cluster.now)
     if all(was_refreshed(cluster, pool, unit.given_up) for pool in stale):
         decision = cluster.next_decision()
-        victims = [one for one in staying if pools[one] not in stale and cluster.may_go(one)]
-        actions += [evict(cluster, one, None, decision, EvictionCause.GANG_NOT_WHOLE) for one in victims]
+        for one in staying:
+            if pools[one] not in stale and cluster.may_go(one):  # the eviction before may have used up its budget
+                actions.append(evict(cluster, one, None, decision, EvictionCause.GANG_NOT_WHOLE))
     if not stale:
         unit.given_up = None
 

@@ -162,6 +162,10 @@ def _runs(cluster: Cluster, record: PodRecord) -> Faults:
     departing, overstayed = uid in cluster.departures, uid in cluster.overstayed
     if departing + overstayed != (record.pod.terminating and state is PodState.BOUND):
         yield "I5", f"{uid}: terminating {record.pod.terminating}, leaving {departing}, overstayed {overstayed}"
+    if uid in cluster.claims.planned and (departing or uid in cluster.victims):
+        yield "I7", f"{uid}: its eviction is planned although it is leaving"
+    if cluster.budgets.forbids(record.pod) != (uid in cluster.budgets.forbidden):
+        yield "I5", f"{uid}: that budgets forbid its eviction is noted: {uid in cluster.budgets.forbidden}"
     if uid in cluster.victims and (departing or overstayed):
         yield "I7", f"{uid}: its eviction is requested although it is terminating"
     yield from _running_faults(cluster, record, record.counted)
@@ -186,6 +190,7 @@ def _running_faults(cluster: Cluster, record: PodRecord, counted: PodSpec) -> Fa
         "ours": ours,
         "borrower": recount.home_of(cluster, record) != cluster.pool_of(record.row),
         "leaving": cluster.leaving(uid),
+        "kept": uid in cluster.spared or uid in cluster.budgets.forbidden,
         "evictable": has["evictable"] and evictable,
     }
     yield from unequal(

@@ -49,6 +49,7 @@ class Header(msgspec.Struct, frozen=True):
     gpu_type_labels: tuple[str, ...] = GPU_TYPE_LABELS
     rare_types: tuple[str, ...] = ()
     machine_groups: tuple[GroupRule, ...] = ()
+    obeys_budgets: bool = False
     profiles: tuple[ProfileConfig, ...] = ()
 
 

@@ -33,7 +33,7 @@ def without(cluster: Cluster, claims: tuple[Claim, ...]) -> Trial:
 def end_claim(cluster: Cluster, claim: Claim, now: float) -> None:
     """End a claim: wake its owner if it is nominated, and have the room offered to other pods."""
     cluster.claims.end(claim)
-    _wake_owner(cluster, claim, now)
+    wake_owner(cluster, claim, now)
     for row in claim.rows:
         cluster.row_changed(row)
 
@@ -82,7 +82,7 @@ def check_claims(cluster: Cluster, row: int, after: OrderKey | None, checks: Che
     for one in ended:
         end_claim(cluster, one, cluster.now)
     for one in fitting:
-        _wake_owner(cluster, one, cluster.now)
+        wake_owner(cluster, one, cluster.now)
     if failure is not None:
         end_quietly(cluster, claim)
         judging_failed(cluster, claim.owner, "checking whether its claim is still usable", failure)
@@ -114,12 +114,12 @@ def renominate(cluster: Cluster, claims: tuple[Claim, ...], now: float) -> None:
         if usable:
             cluster.claims.make(claim)
         else:
-            _wake_owner(cluster, claim, now)
+            wake_owner(cluster, claim, now)
             for row in claim.rows:
                 cluster.row_changed(row)
 
 
-def _wake_owner(cluster: Cluster, claim: Claim, now: float) -> None:
+def wake_owner(cluster: Cluster, claim: Claim, now: float) -> None:
     """Wake the owner of a claim if it waits for the claimed room."""
     owner = claim.owner
     if owner.state is PodState.NOMINATED and owner.queue:

@@ -14,7 +14,7 @@ from typing import Final, assert_never
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_later
-from aischeduler.engine.evictions import left, terminates
+from aischeduler.engine.evictions import left, reconsider, terminates
 from aischeduler.engine.gangs import note_end
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.nominator import clear_nomination
@@ -181,6 +181,7 @@ def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:
         cluster.row_changed(record.row)  # it may be evicted alone now, or only with others
     elif next(facts) != next(facts):
         cluster.refresh(record)
+    reconsider(cluster, (pod.uid,))
     if old.pool != pod.pool:
         cluster.row_changed(record.row, loans=True)  # own and lent room may have changed
         limits_freed(cluster)

@@ -23,7 +23,7 @@ class Profile(Struct, frozen=True):
     `make_room` is that of pools without one. With `hold_unsupported`, pods with unsupported hard constraints are held.
     `default_pool` is the default pool while it has no object. `gpu_type_labels` are the labels of nodes that have the
     type of their cards, `rare_types` the full names of types that are rare in every pool, and `machine_groups` say who
-    may name a group, beside those of Pools.
+    may name a group, beside those of Pools. With `obeys_budgets` pods are evicted by the Eviction API.
     """
 
     scheduler_name: str
@@ -37,6 +37,7 @@ class Profile(Struct, frozen=True):
     gpu_type_labels: tuple[str, ...] = GPU_TYPE_LABELS
     rare_types: tuple[str, ...] = ()
     machine_groups: tuple[GroupRule, ...] = ()
+    obeys_budgets: bool = False
     others: Mapping[str, Plugins] = field(default_factory=dict)
     profiles: tuple[ProfileConfig, ...] = ()
 

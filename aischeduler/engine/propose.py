@@ -293,7 +293,7 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
     find = find_victims if record.leads is None else find_unit_victims
     chosen = find(cluster, record, look.rows, claims)
     if isinstance(chosen, NoCandidate):
-        look.clauses[PREEMPTION] = unhelpful(cluster, pool.name, chosen)
+        look.clauses[PREEMPTION] = unhelpful(cluster, record, pool.name, chosen)
         return None
     if chosen.victims and not is_fresh(cluster, pool.name, look.now):
         return Wait(WaitFor.REFRESH, _not_fresh(look), look.search())
@@ -377,17 +377,24 @@ def may_not_evict(cluster: Cluster, record: PodRecord) -> str:
     return ""
 
 
-def unhelpful(cluster: Cluster, pool: str, found: NoCandidate) -> str:
-    """Return why no eviction helps, with the number of pods of the pool that are spared."""
+def unhelpful(cluster: Cluster, record: PodRecord, pool: str, found: NoCandidate) -> str:
+    """Return why no eviction helps, with the number of pods of the pool that are spared, or that budgets forbid."""
     spared = [cluster.records[uid] for uid in cluster.spared.names()]
-    here = [record for record in spared if cluster.pool_of(record.row) == pool]
-    protected = sum(record.protected for record in here)
+    here = [one for one in spared if cluster.pool_of(one.row) == pool]
+    forbidden = [cluster.records[uid] for uid in cluster.budgets.forbidden if uid not in cluster.spared]
+    here += [one for one in forbidden if cluster.pool_of(one.row) == pool and _below(record, one, pool)]
+    protected = sum(one.protected or one.pod.uid in cluster.budgets.forbidden for one in here)
     text = found.message
     if protected:
         text += f" Disruption budgets forbid the eviction of {_pods(protected)} now."
     if len(here) > protected:
         text += f" The API server refused to evict {_pods(len(here) - protected)} just now."
     return text
+
+
+def _below(record: PodRecord, one: PodRecord, pool: str) -> bool:
+    """Return whether the pod would evict this one of the pool, if it might."""
+    return one.home != pool or (one.pod.priority if one.unit is None else one.unit.priority) < record.priority
 
 
 def _pods(count: int) -> str:

@@ -45,7 +45,8 @@ def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[
         with without(cluster, claims):
             preemptor = Preemptor(spec, priority)
             return choose_victims(preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
-    key, versions = (record.home, spec.key), (*cluster.nodes.version_for(spec), cluster.running.version)
+    of_budgets = cluster.budgets.version if cluster.budgets.obeyed else 0  # else a budget makes no victim impossible
+    key, versions = (record.home, spec.key), (*cluster.nodes.version_for(spec), cluster.running.version, of_budgets)
     known, keeps = cluster.searches.victims.get(key), not claims and not cluster.nodes.tentative
     if keeps and known is not None and known[1].made_from == versions and priority <= known[0]:
         return known[1].value

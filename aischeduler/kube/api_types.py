@@ -289,16 +289,19 @@ class PoolDocument(Struct, gc=False):
     status: Any = None
 
 
-class BudgetSpecPart(Struct, gc=False):
+class BudgetSpecPart(Struct, rename="camel", gc=False):
     """The spec of a PodDisruptionBudget. The selector is unparsed: a budget with an invalid one protects nothing."""
 
     selector: Raw = ABSENT
+    unhealthy_pod_eviction_policy: str | None = None
 
 
 class BudgetStatus(Struct, rename="camel", gc=False):
     """The status of a PodDisruptionBudget: how many more disruptions it allows, and the disrupted pods by name."""
 
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
     disrupted_pods: dict[str, Any] | None = None
 
 

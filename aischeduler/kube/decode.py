@@ -17,6 +17,7 @@ from msgspec import Raw, Struct
 
 from aischeduler.kube.api_types import (
     BudgetDocument,
+    BudgetStatus,
     NamespaceDocument,
     NodeDocument,
     PodDocument,
@@ -44,6 +45,8 @@ AMOUNTS_MAX: Final = 20_000
 """How many resource lists of nodes are cached by their bytes; an evicted one is parsed again."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 NEVER: Final = "Never"
+READY: Final = "Ready"
+ALWAYS_ALLOW: Final = "AlwaysAllow"
 """The preemptionPolicy of a pod that does not preempt."""
 SELECTOR = "spec.selector"
 _NO_STATUS: Final = PodStatus()
@@ -86,6 +89,7 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         said_to_wait=bool(status.conditions) and not spec.node_name and _has_waiting_condition(status.conditions),
         gang=gang_claim(document, labels, parts, specs.owners),
         controller=controller,
+        unready=bool(status.conditions) and bool(spec.node_name) and _is_unready(status.conditions),
     )
 
 
@@ -110,8 +114,11 @@ def read_node(document: NodeDocument) -> Node:
 
 
 def read_budget(document: BudgetDocument) -> DisruptionBudget:
-    """Return the budget; without a status it allows no disruption."""
-    metadata, status = document.metadata, document.status
+    """Return the budget; without a status it allows no disruption.
+
+    Source: the eviction subresource of kube-apiserver, for pods that are not ready.
+    """
+    metadata, spec, status = document.metadata, document.spec, document.status or BudgetStatus()
     try:
         selector = _selector(document)
     except (SelectorError, *UNREADABLE):
@@ -121,8 +128,10 @@ def read_budget(document: BudgetDocument) -> DisruptionBudget:
         name=metadata.name,
         uid=metadata.uid,
         selector=selector,
-        disruptions_allowed=status.disruptions_allowed if status is not None else 0,
-        disrupted=frozenset(status.disrupted_pods or ()) if status is not None else frozenset(),
+        disruptions_allowed=status.disruptions_allowed,
+        disrupted=frozenset(status.disrupted_pods or ()),
+        unhealthy_go=(spec is not None and spec.unhealthy_pod_eviction_policy == ALWAYS_ALLOW)
+        or status.current_healthy >= status.desired_healthy > 0,
     )
 
 
@@ -144,11 +153,20 @@ def read_namespace(document: NamespaceDocument) -> NamespaceSeen:
 
 def _has_waiting_condition(conditions: Raw) -> bool:
     """Say whether PodScheduled is False with a transition time; the API server's condition of a gated pod has none."""
+    return any(one.type == POD_SCHEDULED and one.last_transition_time for one in _false_conditions(conditions))
+
+
+def _is_unready(conditions: Raw) -> bool:
+    """Say whether Ready is False."""
+    return b'"False"' in bytes(conditions) and any(one.type == READY for one in _false_conditions(conditions))
+
+
+def _false_conditions(conditions: Raw) -> list[_Condition]:
     try:
         found = msgspec.json.decode(conditions, type=list[_Condition] | None)
     except UNREADABLE:
-        return False
-    return any(one.type == POD_SCHEDULED and one.status == "False" and one.last_transition_time for one in found or ())
+        return []
+    return [one for one in found or () if one.status == "False"]
 
 
 def _selector(document: BudgetDocument) -> LabelSelector | None:

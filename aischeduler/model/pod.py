@@ -111,7 +111,7 @@ class Pod(Struct, frozen=True, gc=False):
     its status; `grace_seconds` is the grace period of a terminating pod.
     `said_to_wait` is True where the pod has no node and its condition PodScheduled is False. `gang` is what it says of
     its gang, None where it says nothing. `controller` is the controller that made it, as `ReplicaSet/web-7d4`, where it
-    is of a kind whose pods are spread by default.
+    is of a kind whose pods are spread by default. `unready` is True on a node while its condition Ready is False.
     """
 
     uid: str
@@ -135,6 +135,7 @@ class Pod(Struct, frozen=True, gc=False):
     said_to_wait: bool = False
     gang: GangClaim | None = None
     controller: str = ""
+    unready: bool = False
 
     @property
     def volume_claims(self) -> tuple[VolumeClaimUse, ...]:

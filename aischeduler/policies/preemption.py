@@ -218,7 +218,9 @@ def find_candidates(
         reasons = reasons + _reasons_of_others(preemptor, runner, running, others)
         reasons[NOT_HELPFUL] = len(rows) - len(candidates) - len(others)
         return _without_victims(rows, is_free, preemptor, NoCandidate(len(rows), +reasons))
-    victims = _with_lost(victims, running, budgets)
+    victims = _whole(_with_lost(victims, running, budgets), running, budgets)
+    if not len(victims.rows) and not len(free):
+        return _without_victims(rows, is_free, preemptor, NoCandidate(len(rows), Counter({NO_VICTIMS: len(rows)})))
     return Candidates(_costs(rows, is_free, victims, running, preemptor.loss), victims)
 
 
@@ -281,6 +283,26 @@ def _with_lost(victims: _Victims, running: RunningPods, budgets: BudgetTable) ->
     return _Victims(rows, slots, violates)
 
 
+def _whole(victims: _Victims, running: RunningPods, budgets: BudgetTable) -> _Victims:
+    """Leave out the rows whose victims would take only a part of a unit: a pod lost with them may not go, or not now.
+
+    The pods of a unit go together or not at all. A single victim may wait until its budget allows its eviction.
+    """
+    grouped = np.flatnonzero(running.table["unit"][victims.slots])
+    if not len(grouped):
+        return victims
+    on_row: dict[int, list[int]] = {}
+    for at in grouped.tolist():
+        on_row.setdefault(int(victims.rows[at]), []).append(int(victims.slots[at]))
+    parted = {row for row, slots in on_row.items() if running.costs_kept(slots)}
+    if budgets.obeyed:
+        parted.update(victims.rows[grouped][victims.violates[grouped]].tolist())
+    if not parted:
+        return victims
+    left = ~np.isin(victims.rows, list(parted))
+    return _Victims(victims.rows[left], victims.slots[left], victims.violates[left])
+
+
 def most_important_first(running: RunningPods, slots: Sequence[int]) -> Slots:
     """Return these slots with the most important pod first: home pods, then priority, start and uid."""
     found: Slots = np.array(slots, dtype=np.intp)
@@ -295,6 +317,7 @@ def _potential_victims(preemptor: Preemptor, running: RunningPods, slots: Slots)
     """
     pods = running.table[slots]
     may_go = pods["evictable"] & (pods["borrower"] | (pods["priority"] < preemptor.priority))
+    may_go[may_go] = ~running.kept_by_unit(slots[may_go])
     slots, pods = slots[may_go], pods[may_go]
     below_top = PRIORITY_MAX - pods["priority"]
     rank = (((pods["row"] << 1) | pods["borrower"]) << PRIORITY_BITS) | below_top

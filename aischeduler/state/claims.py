@@ -5,13 +5,15 @@ Invariants:
   until they are gone, so that a row can be more than full.
 - A unit owns at most one claim, in the name of its lead. Only a pod ahead of the owner in the pool's order may use the
   claimed room.
+- A victim that is only planned is asked when those are on their way whose eviction may be refused. It counts as leaving
+  while the claim exists.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 from sortedcontainers import SortedKeyList
 
@@ -21,6 +23,7 @@ from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.groups import Groups
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import OrderKey, PodRecord
+from aischeduler.state.timers import Timers
 
 _turn: Final = attrgetter("turn")
 
@@ -42,7 +45,7 @@ class ClaimedRoom(Struct, frozen=True, eq=False):
 class Claim(Struct, frozen=True, eq=False):
     """Room in `pool` for `owner` and the pods that are placed with it, in that order.
 
-    `victims` (uids) were evicted for it; `since` is on the engine's clock.
+    `victims` (uids) are evicted for it, those that are `planned` later; `since` is on the engine's clock.
     """
 
     owner: PodRecord
@@ -50,6 +53,8 @@ class Claim(Struct, frozen=True, eq=False):
     pool: str
     victims: tuple[str, ...]
     since: float
+    planned: dict[str, bool] = field(default_factory=dict)
+    """Uid of a planned victim -> whether it is of no use any more, because a pod of its unit was evicted."""
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -77,10 +82,14 @@ class Claim(Struct, frozen=True, eq=False):
 
 
 class Claims:
-    """All claims, by owner, row and pool."""
+    """All claims, by owner, row and pool. `on_planned` is called with a victim that becomes planned, or is released."""
 
-    def __init__(self, nodes: NodeTable) -> None:
-        self._nodes = nodes
+    def __init__(self, nodes: NodeTable, on_planned: Callable[[str], None]) -> None:
+        self._nodes, self._on_planned = nodes, on_planned
+        self.planned: dict[str, str] = {}
+        """Uid of a planned victim -> the owner (uid) of the claim."""
+        self.stalled = Timers()
+        """Owners of claims whose next victims a budget forbids, and until when they wait for it."""
         self._by_owner: dict[str, Claim] = {}
         self._by_row: Groups[int, str, Claim] = Groups()
         self._by_pool: dict[str, SortedKeyList[Claim, OrderKey]] = {}
@@ -134,6 +143,16 @@ class Claims:
         if claim.pool not in self._by_pool:
             self._by_pool[claim.pool] = SortedKeyList(key=_turn)
         self._by_pool[claim.pool].add(claim)
+        for victim in claim.planned:
+            self.planned[victim] = uid
+            self._on_planned(victim)
+
+    def plan_no_more(self, uid: str) -> str:
+        """Note that a planned victim is asked, or leaves by itself; return the owner (uid) of the claim, or empty."""
+        owner = self.planned.pop(uid, "")
+        if owner:
+            self._by_owner[owner].planned.pop(uid)
+        return owner
 
     def end(self, claim: Claim) -> None:
         """Remove a claim; it no longer counts in the node table."""
@@ -156,3 +175,7 @@ class Claims:
         self._by_pool[claim.pool].remove(claim)
         if not self._by_pool[claim.pool]:
             del self._by_pool[claim.pool]
+        self.stalled.drop(uid)
+        for victim in claim.planned:
+            del self.planned[victim]
+            self._on_planned(victim)

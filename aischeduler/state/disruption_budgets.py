@@ -6,8 +6,10 @@ Invariants:
 - The budgets that cover a pod are kept while the pod exists; a status with other counts does not change them.
 - A pod in a namespace without budgets costs one look-up.
 - A budget that no longer exists protects nothing.
+- Where budgets are obeyed, a pod that the Eviction API would refuse is known before it is asked.
 
-Source: PodDisruptionBudget; kube-scheduler counts a pod against every budget that covers it.
+Source: PodDisruptionBudget; kube-scheduler counts a pod against every budget that covers it. The eviction subresource
+of kube-apiserver refuses a pod of several budgets, and ignores the budgets of a pod that is still pending.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.pod import Pod
+from aischeduler.model.pod import PENDING, Pod
 from aischeduler.state.groups import Groups, SelectorIndex
 from aischeduler.state.label_index import Mask, Rows
 
@@ -24,10 +26,20 @@ BudgetKey = tuple[str, str]
 
 
 class BudgetTable:
-    """All budgets. `pod_of` returns the pod of a uid."""
+    """All budgets. `pod_of` returns the pod of a uid.
 
-    def __init__(self, pod_of: Callable[[str], Pod]) -> None:
+    They are `obeyed` where pods are evicted by the Eviction API; else a pod that a budget protects only costs more.
+    """
+
+    def __init__(self, pod_of: Callable[[str], Pod], *, obeyed: bool = False) -> None:
+        self.obeyed = obeyed
         self._pod_of = pod_of
+        self.forbidden: set[str] = set()
+        """The pods (uids) on rows that `forbids` named when they were noted last."""
+        self._placed: Groups[str, str, None] = Groups()
+        """Where budgets are obeyed: namespace -> the pods (uids) on rows."""
+        self._known: dict[str, dict[str, tuple[object, ...]]] = {}
+        """What `turned` has last seen of the budgets of each namespace."""
         self._budgets: Groups[str, str, DisruptionBudget] = Groups()
         self._evicted: dict[BudgetKey, set[str]] = {}
         self._index: SelectorIndex[str] = SelectorIndex()
@@ -97,6 +109,50 @@ class BudgetTable:
         keys = tuple((pod.namespace, name) for name in names if budgets[name].covers(pod))
         covered[pod.uid] = (pod, keys)
         return keys
+
+    def placed(self, pod: Pod) -> None:
+        """Note that a pod counts on a row."""
+        if self.obeyed:
+            self._placed.put(pod.namespace, pod.uid, None)
+            self.note(pod)
+
+    def taken_off(self, pod: Pod) -> None:
+        """Note that a pod no longer counts on a row."""
+        if self.obeyed:
+            self._placed.drop(pod.namespace, pod.uid)
+            self.forbidden.discard(pod.uid)
+
+    def note(self, pod: Pod) -> bool:
+        """Note whether the eviction of a pod on a row is forbidden; return whether that is new."""
+        before, now = pod.uid in self.forbidden, self.forbids(pod)
+        (self.forbidden.add if now else self.forbidden.discard)(pod.uid)
+        return before != now
+
+    def turned(self, namespace: str) -> tuple[str, ...]:
+        """Return the pods (uids) on rows, sorted, about which `forbids` may say something new since the last call."""
+        if not self.obeyed:
+            return ()
+        budgets = self._budgets.get(namespace, {})
+        now: dict[str, tuple[object, ...]] = {
+            name: (one.selector, one.disrupted, one.unhealthy_go, self.left((namespace, name)))
+            for name, one in budgets.items()
+        }
+        if now == self._known.get(namespace, {}):
+            return ()
+        self._known[namespace] = now
+        if not now:
+            del self._known[namespace]
+        return tuple(sorted(self._placed.get(namespace, ())))
+
+    def forbids(self, pod: Pod) -> bool:
+        """Return whether the Eviction API would refuse to evict the pod now; never where budgets are not obeyed."""
+        if not self.obeyed or pod.phase == PENDING:
+            return False
+        keys = self.covering(pod)
+        if len(keys) != 1:
+            return bool(keys)
+        unhealthy = pod.unready and self._budgets[keys[0][0]][keys[0][1]].unhealthy_go
+        return self.left(keys[0]) <= 0 and not unhealthy
 
     def protects(self, uid: str) -> bool:
         """Return whether a budget covers this pod."""

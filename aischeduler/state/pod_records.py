@@ -169,6 +169,10 @@ class PodRecord(Struct, eq=False):
     """The kind of the constraint that held it last, if one did."""
     protected: bool = False
     """A disruption budget forbade its last eviction."""
+    refusals: int = 0
+    """How often its eviction was refused."""
+    needs: int = 1
+    """How many disruptions the budget that forbade it must allow before it is asked again."""
     nominated: str = ""
     """The nominatedNodeName that was written last."""
     decision: str = ""

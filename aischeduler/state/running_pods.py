@@ -45,7 +45,7 @@ class RunningFacts(Struct, frozen=True, gc=False):
     `priority` is the highest of its unit. `home` is the number of its home pool; a `borrower` runs in another pool.
     `ours` is True for pods of this scheduler.
     `evictable` pods are pods of this scheduler that are neither guarded nor critical. `leaving` pods are terminating,
-    or victims already.
+    or victims already. A `kept` pod is not evictable because its eviction was, or would be, refused.
     `started_seconds` is in unix seconds, 0 where unknown.
     """
 
@@ -57,6 +57,7 @@ class RunningFacts(Struct, frozen=True, gc=False):
     home: int = 0
     ours: bool = True
     unit: int = 0
+    kept: bool = False
 
 
 _FIELDS: Final = np.dtype(
@@ -186,6 +187,25 @@ class RunningPods:
             if len(others) and not self._can_spare(unit, [*leave, *others[leaving].tolist()]):
                 lost += others[~leaving & table["evictable"][others]].tolist()
         return lost
+
+    def kept_by_unit(self, slots: Slots) -> npt.NDArray[np.bool_]:
+        """Return a mask of the pods that stay because a pod of their unit is kept that would be lost with them."""
+        kept: npt.NDArray[np.bool_] = np.zeros(len(slots), dtype=np.bool_)
+        if not self._units or not self.table["kept"].any():
+            return kept
+        for at in np.flatnonzero(self.table["unit"][slots]).tolist():
+            kept[at] = self.costs_kept([int(slots[at])])
+        return kept
+
+    def costs_kept(self, slots: Iterable[int]) -> bool:
+        """Return whether a kept pod would be lost with these pods."""
+        of_unit: defaultdict[int, list[int]] = defaultdict(list)
+        for slot in slots:
+            of_unit[int(self.table["unit"][slot])].append(slot)
+        return any(
+            unit and not self._can_spare(unit, leave) and bool(self.table["kept"][list(self._units[unit])].any())
+            for unit, leave in of_unit.items()
+        )
 
     def spare_of(self, unit: int) -> Spare:
         """Return how many pods of a unit may leave before the others are of no use."""

@@ -48,6 +48,7 @@ def only(made: Plan) -> UnitPlan:
     return found
 
 
+OBEYING = replace(default_profile(), obeys_budgets=True)
 A = a_pool("a", labels={"pool": "a"})
 B = a_pool("b", labels={"pool": "b"})
 
@@ -179,7 +180,7 @@ def test_budget_forbids_an_eviction_where_the_scheduler_asks_the_eviction_api(al
     selector = label_selector("spec.selector", {"app": "x"}, ())
     low = a_pod("low", cpu="2", pool="a", node="n1", labels={"app": "x"})
     budget = DisruptionBudget("default", "b", "uid-b", selector, allowed)
-    copy = ClusterCopy(default_profile(), a_snapshot(A, node_of("a", "n1"), low, budget), honours_budgets=True)
+    copy = ClusterCopy(OBEYING, a_snapshot(A, node_of("a", "n1"), low, budget))
     made = plan(copy, Change((a_unit(a_pod("p", cpu="2", pool="a", priority=9)),)))
     assert only(made).verdict is verdict
 
@@ -190,7 +191,7 @@ def test_pods_of_a_drained_node_use_up_what_their_budget_allows() -> None:
     low = replace(a_pod("low", cpu="2", pool="a", node="n2", labels=labels, started=1), phase=RUNNING)
     budget = DisruptionBudget("default", "b", "uid-b", label_selector("spec.selector", labels, ()), 1)
     snapshot = a_snapshot(A, node_of("a", "n1"), node_of("a", "n2"), lost, low, budget)
-    copy = ClusterCopy(default_profile(), snapshot, honours_budgets=True)
+    copy = ClusterCopy(OBEYING, snapshot)
     assert only(plan(copy, Change(without=("n1",)))).verdict is Verdict.WAITS
 
 

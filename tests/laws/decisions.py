@@ -143,8 +143,14 @@ def _rank(record: PodRecord) -> int:
 
 
 def _is_lost_with_another(cluster: Cluster, evict: Evict) -> bool:
-    """Return whether the victim is of no use without another victim of its unit for the same beneficiary."""
+    """Return whether the victim is of no use without another victim of its unit for the same beneficiary.
+
+    The other may have gone already: the claim names it.
+    """
     victim = cluster.records[evict.victim.uid]
     others = [] if victim.unit is None else [one for one in victim.unit.members.values() if one is not victim]
     asked = [cluster.victims.get(one.pod.uid) for one in others]
+    claim = cluster.claims.of(evict.beneficiary.uid) if evict.beneficiary is not None else None
+    if victim.unit is not None and claim is not None and len(claim.victims) > 1 and victim.pod.uid in claim.victims:
+        return True
     return any(one is not None and one.decision == evict.decision for one in asked)
