@@ -80,3 +80,48 @@ def test_eviction_api_makes_room_where_no_budget_forbids_it(stage: Stage) -> Non
     stage.pod("home", pool="a", cpu=FULL)
     stage.goes(home="a1")
     assert stage.victims() == ["borrower"]
+
+
+def test_pod_that_a_budget_protects_costs_no_pod_beside_it(stage: Stage) -> None:
+    stage.restart_scheduler(eviction="Evict")
+    stage.node("a1", pool="a")
+    stage.pools("a", "b")
+    stage.pod("kept", pool="b", cpu="2", labels={"app": "kept"})
+    stage.pod("free", pool="b", cpu="2")
+    stage.runs("kept", "free")
+    stage.budget("keep", min_available=1, app="kept")
+    stage.pod("home", pool="a", cpu=FULL)
+    stage.waits("home", "Disruption budgets forbid the eviction of 1 pod now.")
+    assert stage.victims() == []
+    stage.delete("PodDisruptionBudget", "keep")
+    stage.goes(home="a1")
+
+
+def test_pod_of_two_budgets_costs_no_pod_beside_it(stage: Stage) -> None:
+    stage.restart_scheduler(eviction="Evict")
+    stage.node("a1", pool="a")
+    stage.pools("a", "b")
+    stage.pod("kept", pool="b", cpu="2", labels={"app": "kept"})
+    stage.pod("free", pool="b", cpu="2")
+    stage.runs("kept", "free")
+    stage.budget("one", min_available=0, app="kept")
+    stage.budget("two", min_available=0, app="kept")
+    stage.pod("home", pool="a", cpu=FULL)
+    stage.waits("home", "Disruption budgets forbid the eviction of 1 pod now.")
+    assert stage.victims() == []
+
+
+def test_room_of_the_first_victim_of_a_budget_waits_for_the_home_pod(stage: Stage) -> None:
+    stage.restart_scheduler(eviction="Evict")
+    stage.node("a1", pool="a")
+    stage.pools("a", "b")
+    stage.job("borrowers", pool="b", cpu="2", completions=2, parallelism=2)
+    stage.until(lambda: stage.jobs_nodes("borrowers") == {"a1": 2})
+    stage.until(lambda: all(pod["status"]["phase"] == "Running" for pod in stage.all_pods()))
+    stage.budget("keep", min_available=1, **{"job-name": "borrowers"})
+    stage.pod("home", pool="a", cpu=FULL)
+    stage.until(lambda: stage.jobs_nodes("borrowers") == {"a1": 1, "": 1})
+    stage.stays(lambda: len(stage.victims()) == 1 and stage.jobs_nodes("borrowers")[""] == 1)
+    stage.node("b1", pool="b", cpu="2")
+    stage.goes(home="a1")
+    assert len(stage.victims()) == 2, "the budget allowed the second when the successor of the first ran"
