@@ -41,6 +41,8 @@ BUDGET_CAUSE: Final = "DisruptionBudget"
 """The cause that tells a 429 of a PodDisruptionBudget from a 429 of an overloaded server."""
 SEVERAL_BUDGETS: Final = "has more than one PodDisruptionBudget"
 """What the Eviction API answers for a pod that it never evicts."""
+BY_A_WEBHOOK: Final = "admission webhook "
+"""How a refusal by a webhook begins; its status, 404 too, says nothing about the pod."""
 _ANOTHER_UID: Final = ("metadata.uid: Invalid value", "UID in precondition", "the UID in the precondition")
 """What the API server answers if the name belongs to another pod now: to a patch, an eviction and a delete."""
 
@@ -142,7 +144,9 @@ class Eviction:
         match status:
             case 401:
                 return Unauthenticated()
-            case 404:
+            case 400 | 403 | 404 | 409 | 422 if message.startswith(BY_A_WEBHOOK):
+                return self._refused(EvictRefusal.FORBIDDEN, message)
+            case 404 if document.reason == "NotFound" or message.endswith(" not found"):
                 return NotNeeded(message)
             case 409 | 422 if is_another_uid(message):
                 return NotNeeded(message)

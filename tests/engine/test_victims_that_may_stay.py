@@ -1,6 +1,7 @@
 """Victims whose eviction something may refuse: they are asked first, and what they refuse costs no other pod."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -19,13 +20,13 @@ A = {"pool": "a"}
 OBEYING = replace(default_profile(), obeys_budgets=True)
 
 
-def guest(name: str, *labels: str, cpu: str = "2", node: str = "n", **fields: object) -> Pod:
+def guest(name: str, *labels: str, cpu: str = "2", node: str = "n", **fields: Any) -> Pod:
     """Return a running borrower with these labels."""
     pod = a_pod(name, cpu=cpu, pool="b", node=node, started=1, phase="Running", labels=dict.fromkeys(labels, "yes"))
     return replace(pod, **fields)
 
 
-def a_budget(name: str, label: str, allowed: int, **fields: object) -> BudgetSeen:
+def a_budget(name: str, label: str, allowed: int, **fields: Any) -> BudgetSeen:
     selector = label_selector("s", {label: "yes"}, ())
     return BudgetSeen(replace(DisruptionBudget("default", name, "u", selector, allowed), **fields))
 
@@ -223,7 +224,7 @@ def test_pods_that_were_refused_before_are_asked_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("fields", "budget"), [({"phase": "Pending"}, {}), ({"unready": True}, {"unhealthy_go": True})]
 )
-def test_pod_whose_budget_does_not_count_may_go(fields: dict[str, object], budget: dict[str, object]) -> None:
+def test_pod_whose_budget_does_not_count_may_go(fields: dict[str, Any], budget: dict[str, Any]) -> None:
     session = a_session(guest("kept", "g", cpu="4", **fields))
     session.tell(a_budget("b", "g", 0, **budget))
     session.see(owner())

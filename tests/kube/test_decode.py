@@ -345,3 +345,10 @@ def test_bad_quantity_of_a_node_counts_as_nothing_and_is_named() -> None:
     found = decode_node(api_objects.node(status={"allocatable": {"cpu": "1.5.3", "memory": "1Ki"}}))
     assert found.allocatable == {"memory": 1024}
     assert found.invalid.startswith("status.allocatable.cpu: '1.5.3' is not a quantity")
+
+
+@pytest.mark.parametrize(("ready", "unready"), [("False", True), ("True", False), ("Unknown", False)])
+def test_pod_on_a_node_is_unready_if_its_condition_says_so(ready: str, unready: bool) -> None:
+    status = {"conditions": [{"type": "Initialized", "status": "False"}, {"type": "Ready", "status": ready}]}
+    assert decode_pod(api_objects.pod(spec={"nodeName": "n1"}, status=status)).unready is unready
+    assert not decode_pod(api_objects.pod(status=status)).unready

@@ -89,3 +89,18 @@ def test_namespace_is_read_with_its_labels() -> None:
 
     assert read({"name": "team-a", "labels": {"team": "a"}}) == NamespaceSeen("team-a", {"team": "a"})
     assert read({"name": "team-a"}) == NamespaceSeen("team-a", {})
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "go"),
+    [
+        ({"unhealthyPodEvictionPolicy": "AlwaysAllow"}, {}, True),
+        ({}, {"currentHealthy": 2, "desiredHealthy": 2}, True),
+        ({}, {"currentHealthy": 1, "desiredHealthy": 2}, False),
+        ({}, {"currentHealthy": 0, "desiredHealthy": 0}, False),
+    ],
+)
+def test_budget_says_whether_pods_that_are_not_ready_may_go(
+    spec: dict[str, Any], status: dict[str, Any], go: bool
+) -> None:
+    assert read_budget(document(spec, status)).unhealthy_go is go

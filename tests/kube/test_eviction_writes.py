@@ -214,3 +214,16 @@ def test_unanswered_eviction_is_lost_only_if_a_read_shows_the_same_pod_not_termi
     ):
         assert lost_eviction(action, other) is None
     assert lost_eviction(ReadPod(VICTIM, "n1", "d-1"), VICTIM) is None
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 409, 422])
+def test_refusal_by_a_webhook_says_nothing_about_the_victim_whatever_its_status(code: int) -> None:
+    text = 'admission webhook "no.example.com" denied the request: UID in precondition, not found'
+    for eviction in (by_delete(), by_eviction(), marked()):
+        eviction.request(NOW)
+        answer = eviction.read_answer(code, None, said(code, text))
+        assert answer == EvictRefused("u1", EvictRefusal.FORBIDDEN, text)
+
+
+def test_404_that_is_not_of_an_api_server_is_no_answer() -> None:
+    assert isinstance(marked().read_answer(404, None, b"404 page not found, says a proxy"), Unknown)
