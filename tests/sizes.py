@@ -60,9 +60,10 @@ LIMITS: Final[dict[str, int]] = {
 """What is kept up to a limit; a `ChangeLog` per row of the table."""
 
 
-def sizes(root: object) -> Counter[str]:
-    """Return the number of entries in the containers of each path: `Type.attribute`, and `[]` for inner ones."""
+def sizes(root: object) -> tuple[Counter[str], dict[str, int]]:
+    """Return the entries in the containers of each path, `Type.attribute` and `[]` for inner ones, and known limits."""
     found: Counter[str] = Counter()
+    limits = dict(LIMITS)
     seen: set[int] = set()
     kept: list[Any] = []  # so that no id is used again
     left: list[tuple[str, Any]] = [("", root)]
@@ -76,12 +77,14 @@ def sizes(root: object) -> Counter[str]:
             found[path] += int(value.size)
         elif isinstance(value, CONTAINERS):
             found[path] += len(value)
+            if isinstance(value, Cache):
+                limits[path] = limits.get(path, 0) + int(value.maxsize)
             if path not in LIMITS and not isinstance(value, Cache):
                 left += ((f"{path}[]", one) for one in _inner(value))
         elif isinstance(value, tuple):
             left += ((path, one) for one in value)
         left += ((f"{type(value).__name__}.{name}", one) for name, one in _attributes(value))
-    return +found
+    return +found, limits
 
 
 def _inner(value: Any) -> Iterator[Any]:

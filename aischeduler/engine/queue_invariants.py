@@ -68,10 +68,9 @@ def _one_class_faults(cluster: Cluster, queue: PoolQueue, kept: QueuedClass, rec
     parked = sorted((record for record in records if record.state is PodState.PARKED), key=_ORDER)
     usable = [record for record in records if record.usable and record.home == queue.pool]
     nominated = [record for record in records if record.state is PodState.NOMINATED]
-    row, asked, columns = queue._demand._amounts[kept.slot], _asked(records[0]), cluster.nodes.columns
-    known = {name: int(row[column]) for name, column in columns.items() if column < len(row)}
-    # A table with fewer columns than the nodes' is brought up to date when it is read next.
-    unoffered = any(name not in columns for name in asked) if len(row) == len(cluster.nodes.used) else row[UNOFFERED]
+    row, asked, columns = queue._demand.request(kept.slot), _asked(records[0]), cluster.nodes.columns
+    known = {name: int(row[column]) for name, column in columns.items()}
+    unoffered = any(name not in columns for name in asked)
     yield from unequal(
         f"{queue.pool}, the class of {_uids(records)}",
         ("I3", "nominated are", sorted(kept.nominated), sorted(_uids(nominated))),

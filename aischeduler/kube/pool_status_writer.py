@@ -98,8 +98,8 @@ class PoolStatusWriter:
         try:
             document = _decoded(path, await self._client.get(path))
         except RefusedError as error:
-            if error.no_such_object:
-                self._latest.pop(report.name, None)
+            if error.no_such_object and report.name not in self._observed:
+                self._latest.pop(report.name, None)  # the report waited longer than the Pool lived
                 return
             raise
         if not wanted(report) or self._held_by_another(report.name, document.get("status")):

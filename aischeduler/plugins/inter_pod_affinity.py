@@ -51,7 +51,7 @@ class InterPodAffinity:
         self._ignores_preferences = ignores_preferences
 
     def by_class(self, spec: PodSpec) -> bool:
-        """Return whether no other pod's term can select the class: it has no namespace while there never was a term."""
+        """Return whether no term of another pod may select the class, because it has no namespace."""
         return spec.namespace is None
 
     def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:

@@ -104,7 +104,12 @@ def test_attempts_and_events_that_raise_read_no_other_pods() -> None:
     cluster, read = scheduler.cluster, list[str]()
     begun = cluster.nodes.pod_counts.begun
     cluster.records = Unread(cluster.records)
-    cluster.nodes.pod_counts.pods_on_rows = lambda: read.append("pods") or ()
+
+    def pods_on_rows() -> tuple[()]:
+        read.append("pods")
+        return ()
+
+    cluster.nodes.pod_counts.pods_on_rows = pods_on_rows
     for second in (0.0, 1.0, 3.0):
         assert [
             action.step for action in scheduler.decide("default", second, 8) if isinstance(action, ReportInternalError)

@@ -194,6 +194,16 @@ async def test_pool_that_is_gone_when_its_status_is_written_costs_no_further_req
         await written(reports)
         reports.renew_statuses()
         await written(reports)
+
+
+async def test_report_of_a_pool_that_was_deleted_before_the_write_is_forgotten() -> None:
+    world = World()
+    world.script.always["get", POOL] = lambda _: status(404, "NotFound")
+    async with world.running() as reports:
+        reports.report_pool(a_report())
+        await until(lambda: writes(world)[0] == 1)
+        await settled(world)
+        reports.renew_statuses()
         await settled(world)
     assert writes(world) == (1, 0)
 

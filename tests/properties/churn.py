@@ -95,7 +95,10 @@ class Churn:
         self.events = 0
         self.live: dict[str, dict[str, Any]] = {}
         self._made = 0
-        self._stay: dict[str, Pod] = {}
+        self.stay: dict[str, Pod] = {}
+        """The pods that stay, by uid."""
+        self.base: list[Event] = []
+        """The events of the other objects that stay."""
         self._begin()
 
     def play(self, events: int) -> None:
@@ -121,33 +124,36 @@ class Churn:
         for kind in ("pod", *KINDS, "node"):
             for name in list(self.live.get(kind, ())):
                 self._end(kind, name)
+        self._tell(*self.base)  # the status of the budget counts all evictions
         for _ in range(RESTS):
             self.now += REST_SECONDS
             self._decide(100 * ROUNDS_MAX)
         assert not any(self.live.values())
 
     def _begin(self) -> None:
-        """Let objects come that stay: a term, a constraint, a gang, a budget, volumes and a pod that waits."""
-        self._tell(*(NamespaceSeen(name, {"team": "yes"}) for name in ("default", "team")))
-        self._tell(*(PoolSeen(a_pool(name, labels={"pool": name})) for name in ("a", "b")))
+        """Let objects come that stay: terms, constraints, a gang, a budget, a Service and a pod that waits."""
+        self.base += (NamespaceSeen(name, {"team": "yes"}) for name in ("default", "team"))
+        self.base += (PoolSeen(a_pool(name, labels={"pool": name})) for name in ("a", "b"))
+        self.base.append(PoolSeen(a_pool("default")))
         for number in range(6):
             labels = {"zone": "xyz"[number % 3], "pool": "ab"[number % 2], "kubernetes.io/hostname": f"stay-{number}"}
-            self._tell(NodeSeen(a_node(f"stay-{number}", cpu="16", memory="64Gi", gpu=4, labels=labels)))
+            self.base.append(NodeSeen(a_node(f"stay-{number}", cpu="16", memory="64Gi", gpu=4, labels=labels)))
         fields: SpecFields = {
             "pod_affinity": pod_affinity(
                 anti_required=(term("zone", "app=z"),), preferred=((5, term("zone", "app=x")),)
             ),
             "topology_spread": (spread("zone", app="x", skew=9),),
         }
-        self._tell(StorageSeen(StorageClass("local", waits=True)))
-        self._tell(BudgetSeen(DisruptionBudget("default", "stay", "uid", label_selector("s", {"app": "x"}, ()), 9)))
-        self._tell(PodSetSeen(PodSet("Service", "default", "stay", label_selector("s", {"app": "x"}, ()))))
-        self._tell(GangSeen(a_gang("stay", 2)))
+        every_x = label_selector("selector", {"app": "x"}, ())
+        self.base.append(StorageSeen(StorageClass("local", waits=True)))
+        self.base.append(BudgetSeen(DisruptionBudget("default", "stay", "uid", every_x, 9)))
+        self.base.append(PodSetSeen(PodSet("Service", "default", "stay", every_x)))
+        self.base.append(GangSeen(a_gang("stay", 2)))
         for number in range(4):
             pod = a_pod(f"stay-{number}", labels={"app": "x"}, node=f"stay-{number}", cpu="1", priority=9, **fields)
-            self._stay[pod.uid] = member(pod, "stay") if number < 2 else pod
-        self._stay["uid-waits"] = a_pod("waits", cpu="99", labels={"app": "y"}, pool="a", **fields)
-        self._tell(*map(PodSeen, self._stay.values()))
+            self.stay[pod.uid] = member(pod, "stay") if number < 2 else pod
+        self.stay["uid-waits"] = a_pod("waits", cpu="99", labels={"app": "y"}, pool="a", **fields)
+        self._tell(*self.base, *map(PodSeen, self.stay.values()))
         self._decide()
 
     # What happens.
@@ -199,12 +205,12 @@ class Churn:
         match action:
             case Bind(pod, node):
                 self._bind(pod.uid, node, lucky=lucky)
-            case Evict(victim) if lucky and victim.name in self.live["pod"]:
+            case Evict(victim) if lucky and victim.name in self.live["pod"] and self.known(victim.uid) is not None:
                 self._end("pod", victim.name)
             case Evict(victim):
                 self._tell(EvictRefused(victim.uid, self.chance.choice([*EvictRefusal]), "no"))
             case ReadPod(pod):
-                known = self.live["pod"].get(pod.name) or self._stay.get(pod.uid)
+                known = self.known(pod.uid)
                 self._tell(PodGone(pod.uid) if known is None else PodSeen(known))
             case ReadPool(name):
                 self._tell(*() if lucky else (PoolUnread(name, "away"),), PoolRead(name, found=False))
@@ -214,8 +220,10 @@ class Churn:
                 self._tell(Refreshed(pool) if lucky else RefreshFailed(pool, "away"))
             case CreatePool(name):
                 self._tell(PoolSeen(a_pool(name)))
-            case Nominate(pod, node) if pod.name in self.live["pod"]:
-                self._put(replace(self.live["pod"][pod.name], nominated_node=node))
+            case Nominate(pod, node):
+                known = self.known(pod.uid)
+                if known is not None:
+                    self._put(replace(known, nominated_node=node))
             case BindVolumes(pod, _, decision) if not action.withdraw:
                 versions = tuple("1" for _ in action.writes)
                 self._tell(
@@ -225,7 +233,7 @@ class Churn:
                 pass
 
     def _bind(self, uid: str, node: str, *, lucky: bool) -> None:
-        pod = next((one for one in self.live["pod"].values() if one.uid == uid), self._stay.get(uid))
+        pod = self.known(uid)
         if pod is None:
             self._tell(BindRefused(uid, node, BindRefusal.GONE, "no"))
         elif lucky:
@@ -235,9 +243,13 @@ class Churn:
             self._tell(BindRefused(uid, node, self.chance.choice(refusals), "no"))
 
     def _put(self, pod: Pod) -> None:
-        if pod.name in self.live["pod"]:
-            self.live["pod"][pod.name] = pod
+        kept = self.stay if pod.uid in self.stay else self.live["pod"]
+        kept[pod.uid if kept is self.stay else pod.name] = pod
         self._tell(PodSeen(pod))
+
+    def known(self, uid: str) -> Pod | None:
+        """Return the pod of this uid; None where there is none any more."""
+        return next((one for one in self.live.get("pod", {}).values() if one.uid == uid), self.stay.get(uid))
 
     # What objects are like.
 
@@ -259,9 +271,10 @@ def _a_pod(churn: Churn, name: str) -> Pod:
     if of(0.2):
         key = chance.choice(["zone", "kubernetes.io/hostname", f"key-{name}"])
         pods = chance.choice(["app=x", "app!=x", f"job={name}", f"job-{name}"])
-        terms = (term(key, pods, namespace, among="team=yes" if of() else None),)
-        how = chance.choice(["required", "anti_required", "preferred"])
-        fields["pod_affinity"] = pod_affinity(**{how: ((7, terms[0]),) if how == "preferred" else terms})
+        one = term(key, pods, namespace, among="team=yes" if of() else None)
+        fields["pod_affinity"] = chance.choice(
+            [pod_affinity(required=(one,)), pod_affinity(anti_required=(one,)), pod_affinity(preferred=((7, one),))]
+        )
     if of():
         fields["topology_spread"] = (spread(chance.choice(["zone", f"key-{name}"]), app=chance.choice(["x", name])),)
     if of():

@@ -2,7 +2,7 @@ import numpy as np
 
 from aischeduler.model.resources import PodRequest
 from aischeduler.state.demand_table import SLOTS_FIRST, DemandTable
-from aischeduler.state.node_table import NodeTable
+from aischeduler.state.node_table import COLUMNS_MIN, NodeTable
 from tests.build import a_node, a_request, a_spec
 
 CARD = {"example.com/card": "1"}
@@ -37,3 +37,21 @@ def test_a_class_fits_nowhere_until_a_node_offers_what_it_requests() -> None:
     nodes.see(a_node("n", extended=CARD))
     assert np.flatnonzero(demand.fitting(room_of(nodes, request))).tolist() == [slot]
     assert demand.request(slot).tolist() == room_of(nodes, request).tolist()
+
+
+def test_classes_are_found_by_the_same_room_after_columns_were_dropped() -> None:
+    nodes = NodeTable()
+    demand = DemandTable(nodes)
+    for number in range(COLUMNS_MIN // 2):
+        nodes.see(a_node("n", extended={f"example.com/unique-{number}": "1"}))
+    nodes.see(a_node("cards", extended=CARD))
+    first, last = a_request(cpu="1", extended=CARD), a_request(cpu="2", extended={"example.com/unique-0": "1"})
+    slots = [demand.put(a_spec(request=request)) for request in (first, last)]
+    column = nodes.columns["example.com/card"]
+    for number in range(COLUMNS_MIN // 2, 2 * COLUMNS_MIN):
+        nodes.see(a_node("n", extended={f"example.com/unique-{number}": "1"}))
+    assert nodes.columns["example.com/card"] < column
+    assert np.flatnonzero(demand.fitting(room_of(nodes, first))).tolist() == slots[:1]
+    assert np.flatnonzero(demand.fitting(room_of(nodes, last))).tolist() == []
+    nodes.see(a_node("n", cpu="8", extended={"example.com/unique-0": "1"}))
+    assert np.flatnonzero(demand.fitting(room_of(nodes, last))).tolist() == slots[1:]

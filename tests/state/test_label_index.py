@@ -58,8 +58,8 @@ def test_what_is_kept_of_labels_holds_for_its_version(changes: list[tuple[int, d
         for read, (version, values) in kept.items():
             if version == index.version:
                 assert values == [have.get(read) for have in labels], read
-        version, values = index.version, index.values(key)
-        kept[key] = version, [None if at == NO_VALUE else values[at] for at in index.numbers(key).tolist()]
+        now, names = index.version, index.values(key)
+        kept[key] = now, [None if at == NO_VALUE else names[at] for at in index.numbers(key).tolist()]
 
 
 def test_a_label_that_nothing_read_changes_no_version() -> None:

@@ -9,7 +9,7 @@ from aischeduler.model.pod import HostPort
 from aischeduler.model.volumes import PodVolumes, VolumeChoice
 from aischeduler.state.kept import Part, reading
 from aischeduler.state.node_change import Change
-from aischeduler.state.node_table import ALWAYS, FEW_ROWS, UNOFFERED, WIDTH_FIRST, NodeTable
+from aischeduler.state.node_table import ALWAYS, COLUMNS_MIN, FEW_ROWS, UNOFFERED, WIDTH_FIRST, NodeTable
 from aischeduler.state.requests import AMOUNT_MAX
 from aischeduler.state.what_if import Trial
 from tests.build import a_node, a_pod, a_taint, on_row, replace
@@ -260,3 +260,39 @@ def test_amounts_are_read_by_name() -> None:
         "pods": 7,
         "example.com/x": 3,
     }
+
+
+def test_columns_of_resources_of_the_past_are_dropped_and_all_amounts_stay() -> None:
+    table, card = NodeTable(), {"example.com/card": "4"}
+    table.see(a_node("n", cpu="4", extended=card))
+    row = table.rows["n"]
+    pod = a_pod(cpu="1", extended={"example.com/card": "1"})
+    for number in range(3 * COLUMNS_MIN):
+        table.see(a_node("other", extended={f"example.com/unique-{number}": "1"}))
+    table.add(on_row(pod, row))
+    room = free(table, row)
+    table.forget("other")
+    for number in range(10 * COLUMNS_MIN):
+        table.see(a_node("another", extended={f"example.com/unique-{number}": "1"}))
+    assert len(table.columns) <= 2 * COLUMNS_MIN
+    assert len(table.used) == len(table.columns) + 1
+    assert {name: amount for name, amount in free(table, row).items() if amount} == {
+        name: amount for name, amount in room.items() if amount
+    }
+    table.remove(on_row(pod, row))
+    assert not table.used.any()
+
+
+def test_no_column_is_dropped_while_a_trial_is_open() -> None:
+    table = NodeTable()
+    table.see(a_node("n", cpu="4"))
+    for number in range(2 * COLUMNS_MIN):
+        table.add(on_row(a_pod(extended={f"example.com/unique-{number}": "1"}), table.rows["n"]))
+        table.remove(on_row(a_pod(extended={f"example.com/unique-{number}": "1"}), table.rows["n"]))
+    columns = dict(table.columns)
+    with Trial(table) as trial:
+        trial.place(on_row(a_pod(cpu="1"), table.rows["n"]))
+        table.see(a_node("n", cpu="5"))
+        assert table.columns == columns
+    table.see(a_node("n", cpu="4"))
+    assert len(table.columns) == len(ALWAYS)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.pod_records import NOWHERE
 from aischeduler.state.requests import AMOUNT_MAX
-from aischeduler.state.running_pods import ROWS_ONE_BY_ONE, SLOTS_FIRST, RunningFacts, RunningPods, Spare
+from aischeduler.state.running_pods import RESOURCES_MIN, ROWS_ONE_BY_ONE, SLOTS_FIRST, RunningFacts, RunningPods, Spare
 from tests.build import a_request, a_spec, replace
 
 HOME = RunningFacts(priority=5, borrower=False, evictable=True, leaving=False, started_seconds=7, home=1, ours=True)
@@ -201,3 +201,17 @@ def test_pods_that_count_as_gone_for_a_search_leave_no_trace() -> None:
         pods.table["leaving"][pods.slots_of(["a", "single", "unknown"])] = True
     assert (pods.table == before).all()
     assert pods.version == version
+
+
+def test_resources_that_no_pod_requests_any_more_are_dropped_and_amounts_stay() -> None:
+    pods = RunningPods()
+    pods.add("card", CARD, 0, HOME)
+    for number in range(10 * RESOURCES_MIN):
+        spec = a_spec(request=a_request(cpu="1", extended={f"example.com/unique-{number}": "1"}))
+        pods.add("one", spec, 1, HOME)
+        pods.remove("one")
+    specs = pods.specs
+    assert len(specs.resources) <= RESOURCES_MIN + 2
+    amounts = specs.amounts[pods.table["spec"][pods.slots_of(["card"])[0]]]
+    found = {name: int(amounts[column]) for name, column in specs.resources.items() if amounts[column]}
+    assert found == dict(CARD.request.taken)
