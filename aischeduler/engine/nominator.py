@@ -69,10 +69,11 @@ def check_claims(cluster: Cluster, row: int, after: OrderKey | None, checks: Che
         return None
     claim, ended, fitting, failure = claims[0], list[Claim](), list[Claim](), None
     try:
-        with without(cluster, claims) as trial:
+        rooms = {claim: claim.on(row) for claim in claims}
+        with Trial(cluster.nodes, [room.assigned for here in rooms.values() for room in here]) as trial:
             for claim in claims[: max(1, checks.left)]:
                 checks.left -= 1
-                fits = _fit_now(cluster, claim.on(row), row, trial)
+                fits = _fit_now(cluster, rooms[claim], row, trial)
                 if fits:
                     fitting.append(claim)
                 elif fits is None:

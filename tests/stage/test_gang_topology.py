@@ -172,3 +172,12 @@ def test_pods_beyond_the_minimum_stay_in_the_required_rack(stage: Stage) -> None
     assert racks_of(stage, "g-0", "g-1") == ["r0"]
     stage.waits("g-2", "0/3 nodes are available")
     assert waiting(stage, "g-2")
+
+
+@pytest.mark.parametrize("level", ["Required", "Preferred"])
+def test_gang_with_a_topology_waits_in_a_pool_without_nodes(stage: Stage, level: str) -> None:
+    stage.pools("empty")
+    labelled(stage, "g", 2, pool="empty", annotations=topology(f"{level}:{RACK}"))
+    stage.waits("g-0", "no nodes available to schedule pods")
+    stage.node("n1", pool="empty", cpu="2", labels={RACK: "r1"})
+    start_together(stage, "g-0", "g-1")
