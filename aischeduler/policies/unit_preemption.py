@@ -106,7 +106,8 @@ def _may_leave(unit: UnitRequest, running: RunningPods, rows: Rows) -> Slots:
     slots = running.slots_on(rows)
     pods = running.table[slots]
     may_go = pods["evictable"] & (pods["borrower"] | (pods["priority"] < unit.priority))
-    return slots[may_go | pods["leaving"]]
+    found: Slots = slots[may_go | pods["leaving"]]
+    return found
 
 
 def _refusal(

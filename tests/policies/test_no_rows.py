@@ -21,8 +21,9 @@ from aischeduler.policies.unit_placement import (
     refusals_beside,
     rows_beside,
 )
-from aischeduler.policies.unit_preemption import choose_unit_victims, room_without
+from aischeduler.policies.unit_preemption import choose_unit_victims
 from aischeduler.policies.unit_topology import closeness, row_capacity
+from aischeduler.policies.unit_victims import room_without
 from aischeduler.state.label_index import Rows
 from tests.build import a_node, a_pod, a_pool, replace, spread
 from tests.engine.session import Session
@@ -41,7 +42,7 @@ def a_crowd() -> Crowd:
     return Crowd([a_node("n", cpu="4")], [held("old", "n", MEDIUM, 0)])
 
 
-@pytest.fixture(params=LEVELS.values(), ids=LEVELS.keys())
+@pytest.fixture(params=[*LEVELS.values()], ids=[*LEVELS])
 def unit(request: pytest.FixtureRequest) -> UnitRequest:
     pods = tuple(a_pod(f"p{number}", cpu=cpu) for number, cpu in enumerate(("1", "2")))
     asks = tuple(PlacementRequest(pod.spec, PlacementStrategy.PACK) for pod in pods)

@@ -97,12 +97,15 @@ def _timed(there: World, events: list[PodSeen] | list[PodGone], said: list[Actio
     def observe(event: Event) -> None:
         call(lambda: scheduler.observe(event, 1.0))
 
+    def decide(pool: str, actions: list[Action]) -> None:
+        actions += scheduler.decide(pool, 1.0, SLICE)
+
     for event in events:
         observe(event)
     while ready := scheduler.ready(1.0):
         for pool in ready:
             actions: list[Action] = []
-            call(lambda pool=pool, actions=actions: actions.extend(scheduler.decide(pool, 1.0, SLICE)))
+            call(partial(decide, pool, actions))
             tell(scheduler, answers(actions), 1.0)
             said += actions
     return took
