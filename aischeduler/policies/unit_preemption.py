@@ -39,12 +39,12 @@ from aischeduler.policies.unit_placement import (
     rows_beside,
 )
 from aischeduler.policies.unit_topology import closeness
-from aischeduler.policies.unit_victims import UnitVictims, groups_of, room_without
+from aischeduler.policies.unit_victims import UnitVictims, groups_of, leaving_pods, potential_victims, room_without
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import Column
-from aischeduler.state.running_pods import RunningPods, Slots
+from aischeduler.state.running_pods import RunningPods
 from aischeduler.state.what_if import Trial
 
 SETS_SEARCHED_MAX: Final = 16
@@ -77,7 +77,7 @@ def choose_unit_victims(
 ) -> UnitCandidate | NoCandidate:
     """Return rows for the required pods of the unit, and the victims whose eviction makes all of them fit."""
     rows = rows_beside(unit, runner, rows)
-    room = room_without(_may_leave(unit, running, rows), runner, running, rows)
+    room = _room_of_all(unit, runner, running, rows)
     close = closeness(unit.topology, unit.asks[: unit.required], runner, rows, room)
     if int(close.capacity.sum()) < unit.required:
         return _refusal(unit, runner, running, rows, budgets)
@@ -101,13 +101,10 @@ def choose_unit_victims(
     return best[1] if best is not None else refusal or _refusal(unit, runner, running, rows, budgets)
 
 
-def _may_leave(unit: UnitRequest, running: RunningPods, rows: Rows) -> Slots:
-    """Return the slots of the pods on rows that are leaving, or may be evicted for the unit."""
-    slots = running.slots_on(rows)
-    pods = running.table[slots]
-    may_go = pods["evictable"] & (pods["borrower"] | (pods["priority"] < unit.priority))
-    found: Slots = slots[may_go | pods["leaving"]]
-    return found
+def _room_of_all(unit: UnitRequest, runner: Runner, running: RunningPods, rows: Rows) -> Column:
+    """Return what is free on rows without all pods that leave, or may be evicted for the unit."""
+    gone = np.append(leaving_pods(running, rows), potential_victims(unit, running, rows))
+    return room_without(gone, runner, running, rows)
 
 
 def _refusal(
@@ -158,15 +155,14 @@ def _on_rows_that_hold(
     """Return rows that hold all required pods by amounts without all that may leave, and rather the preferred ones."""
     asks = unit.asks[: unit.required]
     kinds = kinds_of(asks, runner, rows)
-    room = room_without(_may_leave(unit, running, rows), runner, running, rows)
+    room = _room_of_all(unit, runner, running, rows)
     found = pack([*kinds.values()], Places(room, preferred, runner.nodes.ranks()[rows]))
     return rows[on_packed_rows(asks, kinds, found)].tolist() if found is not None else None
 
 
 def _all_that_may_go(unit: UnitRequest, running: RunningPods, rows: Rows) -> list[int]:
     """Return the slots of the pods on rows that may be evicted for the unit, and of all that are lost with them."""
-    slots = _may_leave(unit, running, rows)
-    victims = slots[~running.table["leaving"][slots]].tolist()
+    victims = potential_victims(unit, running, rows).tolist()
     return [*victims, *running.lost_with(victims)]
 
 
@@ -202,8 +198,7 @@ class _Reprieve:
         self._at = dict(zip(rows.tolist(), range(len(rows)), strict=True))
         self._turns: dict[int, list[int]] = {}
         """Row -> the turns of the pods on it."""
-        slots = running.slots_on(rows)
-        self._left = room_without(slots[running.table["leaving"][slots]], runner, running, rows)
+        self._left = room_without(leaving_pods(running, rows), runner, running, rows)
         for turn, row in enumerate(where):
             self._turns.setdefault(row, []).append(turn)
             self._left[:, self._at[row]] -= self._asked[self._keys[turn]]

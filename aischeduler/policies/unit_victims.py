@@ -26,12 +26,15 @@ from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.resources import PodRequest
 from aischeduler.policies.preemption import (
+    BORROWER_PRIORITY,
+    PRIORITY_MIN,
     Candidates,
     EvictionCosts,
     NoCandidate,
     Preemptor,
     find_candidates,
     select_candidate,
+    started_of,
 )
 from aischeduler.policies.unit_placement import UnitRequest, assigned, but_for_amounts
 from aischeduler.state.disruption_budgets import BudgetTable
@@ -111,6 +114,21 @@ def _most_of(asks: Sequence[PlacementRequest]) -> PlacementRequest:
     )
     key = blake2b(b"".join(specs)).digest()  # of the classes together: each has a key of its own
     return PlacementRequest(replace(asks[0].spec, key=key, request=most), asks[0].placement)
+
+
+def potential_victims(unit: UnitRequest, running: RunningPods, rows: Rows) -> Slots:
+    """Return the slots of the pods on rows that may be evicted for the unit, and do not leave yet."""
+    slots = running.slots_on(rows)
+    pods = running.table[slots]
+    found: Slots = slots[pods["evictable"] & ~pods["leaving"] & (pods["borrower"] | (pods["priority"] < unit.priority))]
+    return found
+
+
+def leaving_pods(running: RunningPods, rows: Rows) -> Slots:
+    """Return the slots of the pods on rows that leave."""
+    slots = running.slots_on(rows)
+    found: Slots = slots[running.table["leaving"][slots]]
+    return found
 
 
 def room_without(gone: Slots, runner: Runner, running: RunningPods, rows: Rows) -> Column:
@@ -199,11 +217,37 @@ class UnitVictims:
             return []
         chain = {step.row: [step] for step in steps}
         for _ in range(ROUNDS_MAX):
-            ends = _cheapest(chain, need)[1]
+            chosen, ends = _cheapest(chain, need)
+            if ends and sum(step.holds for step in chosen) >= need:
+                ends = self._not_dearer(group.ask.spec, chosen, ends)
             if not ends:
-                break
+                return chosen
             self._look_further(group, chain, ends)
         return _cheapest(chain, need)[0]
+
+    def _not_dearer(self, spec: PodSpec, chosen: list[_Step], rows: list[int]) -> list[int]:
+        """Return the rows where one more pod may cost no more than the last of these steps, by a bound of its cost.
+
+        It costs as much as one of its victims alone, at least. Where more than amounts decides, it may cost none.
+        """
+        running, loss, most = self._running, self._unit.loss, chosen[-1].cost
+        first = 3 if loss.cards else 2  # after what comes before the cost of single victims: budgets, and units
+        if any(most[1:first]) or not chosen[-1].slots or not self._runner.by_amounts(spec):
+            return rows
+        slots = potential_victims(self._unit, running, np.array(sorted(rows), dtype=np.intp))
+        slots = slots[~np.isin(slots, [slot for step in chosen for slot in step.slots])]
+        pods = running.table[slots]
+        highest = np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])
+        weight = np.where(pods["borrower"], 0, pods["priority"] - PRIORITY_MIN)
+        costs = [highest, weight, np.ones_like(weight), -started_of(pods)]
+        if loss.cards:
+            costs.insert(0, running.work(slots, loss.cards, loss.now_seconds))
+        dearer, equal = np.zeros(len(slots), dtype=np.bool_), np.ones(len(slots), dtype=np.bool_)
+        for cost, limit in zip(costs, most[first:], strict=False):
+            dearer |= equal & (cost > limit)
+            equal &= cost == limit
+        may = {*pods["row"][~dearer].tolist()}
+        return [row for row in rows if row in may]
 
     def _loses_unit(self, steps: Iterable[_Step]) -> bool:
         slots = [slot for step in steps for slot in step.slots]
@@ -312,8 +356,7 @@ class UnitVictims:
         table, order = self._running.table, np.argsort(rows)
         slots = np.array([slot for each in victims for slot in each], dtype=np.intp)
         of_row = np.repeat(rows, [len(each) for each in victims]) if len(victims) else rows[:0]
-        there = self._running.slots_on(rows)
-        gone = np.append(there[table["leaving"][there]], slots[table["row"][slots] == of_row])
+        gone = np.append(leaving_pods(self._running, rows), slots[table["row"][slots] == of_row])
         room = room_without(gone, self._runner, self._running, rows[order])
         asked = self._runner.nodes.request(spec)
         columns = np.flatnonzero(asked)
