@@ -203,6 +203,7 @@ class _Reprieve:
             self._turns.setdefault(row, []).append(turn)
             self._left[:, self._at[row]] -= self._asked[self._keys[turn]]
         self._moves, self._tests = MOVES_MAX if self._has_spare() else 0, TESTS_MAX
+        self._moved = False
         self._full = set[bytes]()
         """The classes that find no room on another row any more: what victims that stay take is not given back."""
 
@@ -233,11 +234,11 @@ class _Reprieve:
             unit = int(running.table["unit"][slot])
             groups.setdefault((unit, 0) if unit else (0, slot), []).append(slot)
         shared = {int(running.table["row"][slot]) for (unit, _), slots in groups.items() if unit for slot in slots}
-        left = set[int]()
+        left, beside = set[int](), self._with_room_beside(victims)
         for (unit, _), group in groups.items():
             row = int(running.table["row"][group[0]])
             needed = found and not unit and not self._crosses and row not in shared and len(self._on(row)) == 1
-            if needed and not self._moves:
+            if not self._moves and (needed or not (self._moved or beside.issuperset(group))):
                 left.update(group)
                 continue
             running.table["leaving"][group] = False
@@ -245,6 +246,24 @@ class _Reprieve:
                 running.table["leaving"][group] = True
                 left.update(group)
         return left
+
+    def _with_room_beside(self, victims: set[int]) -> set[int]:
+        """Return the slots of the victims that leave enough by amounts if they stay, each by itself.
+
+        As long as no pod of the unit moves, no other can stay where its pods are.
+        """
+        table, specs = self._running.table, self._running.specs
+        slots = np.array(sorted(victims), dtype=np.intp)
+        here = np.isin(table["row"][slots], self._rows)
+        at = np.searchsorted(self._rows, table["row"][slots[here]])
+        asked = np.zeros(self._left.shape, dtype=np.bool_)
+        for row, turns in self._turns.items():
+            for key in {self._keys[turn] for turn in turns}:
+                asked[:, self._at[row]] |= self._asked[key] > 0
+        left = self._left[:, at].copy()
+        left[self._columns] -= specs.amounts[table["spec"][slots[here]]].T
+        fits = ~((left < 0) & asked[:, at]).any(axis=0)
+        return {*slots[~here].tolist(), *slots[here][fits].tolist()}
 
     def _stay(self, group: list[int]) -> bool:
         """Let victims of one unit stay where the pods fit beside them or can move; return whether they do."""
@@ -321,7 +340,7 @@ class _Reprieve:
         return int(rows[nodes.ranks()[rows].argmin()])
 
     def _move(self, turn: int, to: int) -> None:
-        row, asked = self._where[turn], self._asked[self._keys[turn]]
+        row, asked, self._moved = self._where[turn], self._asked[self._keys[turn]], True
         self._turns[row].remove(turn)
         self._turns.setdefault(to, []).append(turn)
         self._left[:, self._at[row]] += asked

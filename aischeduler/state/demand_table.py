@@ -64,6 +64,7 @@ class DemandTable:
         return request
 
     def _write(self, slot: int, specs: tuple[PodSpec, ...]) -> None:
+        specs = tuple({spec.key: spec for spec in specs}.values())  # a large unit has few classes
         request = self._nodes.request(specs[0])
         if len(specs) > 1:
             of_each = np.stack([self._nodes.request(spec) for spec in specs])
