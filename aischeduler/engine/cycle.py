@@ -89,7 +89,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     """
     record.decision, searches = cluster.next_decision(), cluster.searches.made
     record.broken = False
-    if record.unit is not None and record.unit.name in cluster.units.stale:
+    if record.unit is not None and cluster.units.outdated(record.unit):
         queue.add(record, now)
         form(cluster, record.unit)
         return 1

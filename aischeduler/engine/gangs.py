@@ -41,8 +41,9 @@ def note_start(cluster: Cluster, unit: Unit, members: UnitMembers, placed: list[
     spare = policy.spare(members) if placed else NONE_TO_SPARE
     if not placed:
         unit.started = False
-    elif not unit.formed or _was_whole(policy, unit, members.gang, placed):
+    elif not unit.formed or (not unit.started and unit.unsure and _was_whole(policy, unit, members.gang, placed)):
         unit.started = True
+    unit.unsure = False
     if not placed or unit.started:
         unit.ended.clear()
     if unit.started != members.started:
@@ -65,7 +66,7 @@ def gang_now(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> Gang | N
         return unit.gang
     gang = policy.gang_of(tuple(record.pod for record in records), cluster.gangs)
     if unit.gang is not None and gang != unit.gang and not unit.started:
-        unit.started = _was_whole(policy, unit, unit.gang, records)
+        unit.started, unit.unsure = _was_whole(policy, unit, unit.gang, records), True
     return gang
 
 
@@ -74,20 +75,18 @@ def note_end(cluster: Cluster, record: PodRecord) -> None:
     unit, policy = record.unit, cluster.profile.unit_policy
     if unit is None or unit.started or policy is None or record.state not in (PodState.BOUND, PodState.ASSUMED):
         return
-    records = sorted(unit.members.values(), key=lambda one: one.pod.uid)
-    gang = policy.gang_of(tuple(one.pod for one in records), cluster.gangs)
-    unit.started = _was_whole(policy, unit, gang, records, record)
-    leaves = record.pod.terminating or record.pod.uid in cluster.victims  # it was ended, and another takes its place
-    if not unit.started and not leaves:
-        unit.ended.append(record.pod)
+    if not record.pod.terminating and record.pod.uid not in cluster.victims:
+        unit.unsure = unit.unsure or record.state is PodState.ASSUMED
+        unit.ended[record.pod.uid] = record.pod
+    elif unit.unsure:  # another takes its place: it counts while it is there
+        records = sorted(unit.members.values(), key=lambda one: one.pod.uid)
+        gang = policy.gang_of(tuple(one.pod for one in records), cluster.gangs)
+        unit.started, unit.unsure = _was_whole(policy, unit, gang, records), False
 
 
-def _was_whole(
-    policy: UnitPolicy, unit: Unit, gang: Gang | None, records: list[PodRecord], ends: PodRecord | None = None
-) -> bool:
-    """Return whether enough pods have been on nodes: those that ended, that `ends`, and that the watch shows there."""
-    shown = (record.pod for record in records if record.state is PodState.BOUND or record is ends)
-    there = (*unit.ended, *shown)
+def _was_whole(policy: UnitPolicy, unit: Unit, gang: Gang | None, records: list[PodRecord]) -> bool:
+    """Return whether enough pods have been on nodes: those that ended, and those that the watch shows there now."""
+    there = (*unit.ended.values(), *(record.pod for record in records if record.state is PodState.BOUND))
     return bool(there) and policy.spare(UnitMembers((), there, gang)) is not None
 
 
@@ -111,7 +110,7 @@ def count_overdue(cluster: Cluster) -> None:
         unit = units.by_name[name]
         waiting = [record for record in unit.members.values() if record.queue]
         unit.overdue = frozenset(record.pod.uid for record in waiting)
-        units.stale[name] = unit
+        units.changed(unit, at_once=True)
         lead = unit.lead
         if lead is not None and lead.state is PodState.PARKED:
             cluster.queues[lead.queue].wake_at_once(lead, cluster.now)

@@ -132,6 +132,8 @@ def units_faults(cluster: Cluster) -> Faults:
     for name, unit in cluster.units.by_name.items():
         stale, lead = _formed_later(cluster, unit), unit.lead
         grouped = [one for one in unit.members.values() if one.state is PodState.GROUPED]
+        assumed = sum(one.state is PodState.ASSUMED for one in unit.members.values())
+        yield from unequal(name, ("I3", "pods whose Binding is not shown are", unit.assumed, assumed))
         wait = f"{unit.required} of {_uids(unit.pods)} wait together, grouped are {_uids(grouped)}"
         if lead is None:
             if unit.pods or (grouped and not stale):

@@ -132,6 +132,7 @@ def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
             record.message = ""
             queue.gate(record)  # until its unit is formed
             cluster.units.touch(record)
+            cluster.units.waits(record, 1)
         else:
             queue.add(record, now)
         if not is_known(cluster, record, now):

@@ -32,10 +32,11 @@ def form_some(cluster: Cluster) -> None:
     """Form the next stale units; one whose policy raises is formed again later."""
     units = cluster.units
     count_overdue(cluster)
-    for name in units.again.pop_due(cluster.now):
-        units.stale.setdefault(name, units.by_name[name])
-    for name in list(units.stale)[:FORMED_AT_ONCE]:
-        unit = units.stale[name]
+    units.rested(cluster.now)
+    for unit in list(units.stale.values())[:FORMED_AT_ONCE]:
+        if unit.rests_until > cluster.now:
+            units.rest(unit)
+            continue
         try:
             form(cluster, unit)
         except Exception as error:  # noqa: BLE001 - a bug costs one unit its turn, not those behind it
@@ -43,22 +44,23 @@ def form_some(cluster: Cluster) -> None:
             for record in unit.members.values():
                 if record.state is PodState.GATED:
                     clear_nomination(cluster, record)
-            units.stale.pop(name, None)
-            units.again.set(name, cluster.now + AGAIN_SECONDS)
+            units.stale.pop(unit.name, None)
+            units.again.set(unit.name, cluster.now + AGAIN_SECONDS)
 
 
 def gang_changed(cluster: Cluster, event: GangSeen | GangGone) -> None:
     """Store the gang of an object, or that the object is gone; its unit is formed again."""
     key = event.gang.key if isinstance(event, GangSeen) else event.key
     if cluster.gangs.see(event.gang) if isinstance(event, GangSeen) else cluster.gangs.forget(key):
-        gang_touched(cluster, key)
+        gang_touched(cluster, key, at_once=True)
 
 
-def gang_touched(cluster: Cluster, key: GangKey) -> None:
+def gang_touched(cluster: Cluster, key: GangKey, *, at_once: bool = False) -> None:
     """Have the unit of a gang formed again, if it has pods of ours."""
     unit = cluster.units.by_name.get(str(key))
     if unit is not None:
-        cluster.units.stale[unit.name] = unit
+        unit.unsure = True
+        cluster.units.changed(unit, at_once=at_once)
 
 
 def place_changed(cluster: Cluster, row: int, now: float) -> None:
@@ -73,6 +75,7 @@ def place_changed(cluster: Cluster, row: int, now: float) -> None:
 def stop_waiting(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Remove a waiting pod from its queue, and end its claim; its unit no longer waits as one."""
     break_up(cluster, record, now)
+    cluster.units.waits(record, -1)
     _take_out(cluster, record, now)
 
 
@@ -80,7 +83,7 @@ def break_up(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Have the unit of a waiting pod formed again; until then it does not wait as one."""
     cluster.units.touch(record)
     unit = record.unit
-    if unit is not None and unit.lead is not None and record in unit.pods:
+    if unit is not None and unit.lead is not None and (record is unit.lead or record.state is PodState.GROUPED):
         _dissolve(cluster, unit, now)
 
 
@@ -105,7 +108,7 @@ def form(cluster: Cluster, unit: Unit) -> None:
     pods = tuple(record.pod for record in waiting), tuple(record.pod for record in placed)
     members = note_start(cluster, unit, UnitMembers(*pods, gang, unit.started), placed)
     formed = policy.form(_without_leaving(cluster, members)) if waiting else Formed((), 0)
-    cluster.units.stale.pop(unit.name, None)
+    cluster.units.formed(unit, formed.lacks if isinstance(formed, Incomplete) else (), now)
     if unit.gang != gang:
         if unit.lead is not None:  # it may start on other nodes now
             _dissolve(cluster, unit, now)

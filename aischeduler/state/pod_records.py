@@ -105,8 +105,16 @@ class Unit(Struct, eq=False):
     """Whether it was formed before; until then none of its pods may be evicted."""
     started: bool = False
     """Whether it was whole before, and some of its pods are still on nodes."""
-    ended: list[Pod] = field(default_factory=list)
+    ended: dict[str, Pod] = field(default_factory=dict)
     """The pods that ended on nodes before it had started: a pod may end before the watch shows the others there."""
+    unsure: bool = True
+    """Whether it may be whole now although it was not when that was checked last."""
+    assumed: int = 0
+    """How many of its pods have a Binding that is not shown yet."""
+    lacking: dict[str, int] = field(default_factory=dict)
+    """How many pods must still come before it can be complete: of a role, or in all where that is empty."""
+    rests_until: float = 0.0
+    """Until then it is not formed again, unless it can be complete: forming it reads all its pods."""
     given_up: float | None = None
     """Since when it is given up while pools of its pods are refreshed for that; None where it is not."""
     overdue: frozenset[str] | None = None
@@ -132,8 +140,7 @@ class Unit(Struct, eq=False):
     @property
     def binds(self) -> bool:
         """Whether a Binding of one of its pods is not shown yet."""
-        # from the last one on, because Bindings are shown about in order
-        return any(one.state is PodState.ASSUMED for one in reversed(self.members.values()))
+        return self.assumed > 0
 
     @property
     def together(self) -> tuple["PodRecord", ...]:
@@ -210,7 +217,7 @@ class PodRecord(Struct, eq=False):
     def waits_as(self) -> "PodRecord":
         """The pod in whose place it waits: the lead of its unit, or itself."""
         unit = self.unit
-        return self if unit is None or unit.lead is None or self not in unit.pods else unit.lead
+        return self if unit is None or unit.lead is None or self.state is not PodState.GROUPED else unit.lead
 
     @property
     def together(self) -> tuple["PodRecord", ...]:

@@ -62,6 +62,8 @@ def change_state(record: PodRecord, change: Transition) -> None:
     after = TRANSITIONS.get((record.state, change))
     if after is None:
         raise ImpossibleChangeError(f"the pod {record.pod.uid} is {record.state.name}, and {change.value}")
+    if record.unit is not None:
+        record.unit.assumed += (after is PodState.ASSUMED) - (record.state is PodState.ASSUMED)
     record.state = after
 
 

@@ -97,6 +97,7 @@ def test_started_gang_is_kept_although_the_event_of_a_pod_that_ends_fails(monkey
 
 def test_pod_of_a_gang_is_gone_although_the_policy_of_gangs_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     session = started()
+    session.see(replace(members("g", 2)[0], node_name=binds(session.said)["g-0"], terminating=True))
 
     def failing(*_: object) -> None:
         raise ValueError("a bug in a policy")
@@ -218,5 +219,5 @@ def test_warning_about_a_large_half_gang_is_said_at_a_few_of_its_pods() -> None:
     session.decide()
     refuse(session, "g-1")
     shown(session, pods[0], *pods[2:])
-    session.decide()
+    session.decide(seconds=1)
     assert 1 <= len(warnings(session.decide(seconds=61))) <= WARNED_AT_MOST

@@ -61,7 +61,7 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
             if record.leads is not None:
                 if (
                     name not in seeking
-                    and record.unit not in cluster.units.stale.values()
+                    and not (record.unit and cluster.units.outdated(record.unit))
                     and not _awaits(cluster, record)
                 ):
                     first[record.pod.uid,] = record
