@@ -8,7 +8,7 @@ from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod, replace
 from tests.checked_scheduler import answers
-from tests.engine.session import Session, binds, evictions
+from tests.engine.session import Session, binds, evictions, nominations
 from tests.engine.test_gangs import nodes, shown
 from tests.gangs import a_gang, member, members
 
@@ -140,3 +140,14 @@ def test_new_scheduler_evicts_no_pod_of_a_gang_before_it_knows_the_highest_prior
     session = Session(*nodes(2), *on_nodes, a_pod("high", cpu="2", priority=9))
     assert evicted_before_units_are_formed(session) == {}
     assert evictions(session.decide()) == {}
+
+
+def test_new_scheduler_waits_for_the_pods_that_leave_for_a_nominated_gang_and_evicts_no_other() -> None:
+    gang = a_gang("g", 2, GangSource.LABELS)
+    leaving = [a_pod(f"v{turn}", cpu="2", node=f"n{turn}", priority=5) for turn in (0, 1)]
+    pods = [member(a_pod(f"g-{turn}", cpu="2", priority=9), gang) for turn in (0, 1)]
+    session = Session(*nodes(3), *(replace(pod, terminating=True, grace_seconds=30) for pod in leaving))
+    session.see(a_pod("less", cpu="2", node="n2"))
+    session.see(*(replace(pod, nominated_node=f"n{turn}") for turn, pod in enumerate(pods)))
+    said = session.decide() + session.decide(seconds=10)
+    assert (evictions(said), nominations(said)) == ({}, {})
