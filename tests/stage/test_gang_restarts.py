@@ -1,25 +1,8 @@
-"""What a new scheduler finds of gangs: it evicts none, keeps their age, and clears nominations that nobody owns."""
+"""Gangs before a new scheduler, which keeps their age, and nominations that end with the claims."""
 
-from aischeduler.engine.gangs import FINISH_SECONDS
 from tests.gang_objects import POD_GROUP_LABEL, gang_labels
 from tests.stage.gangs import GROUP, group, grouped, labelled, members, nodes, places, says, start_together, waiting
 from tests.stage.stage import Stage
-
-
-def test_new_scheduler_keeps_a_gang_that_is_below_its_minimum_beside_a_pod_that_never_fitted(stage: Stage) -> None:
-    nodes(stage, "n1", cpu="3")
-    labelled(stage, "g", 4, minimum="3")
-    stage.runs(*members("g", 3))
-    says(stage, "g-3", "1 Insufficient cpu")
-    stage.patch("Node", "n1", {"spec": {"unschedulable": True}})
-    stage.patch("Pod", "g-0", {"status": {"phase": "Succeeded"}}, "status")
-    says(stage, "g-3", "1 node(s) were unschedulable")
-    stage.restart_scheduler()
-    stage.let_pass(FINISH_SECONDS + 5)
-    assert stage.victims() == []
-    stage.patch("Node", "n1", {"spec": {"unschedulable": None}})
-    stage.goes(g_3="n1")
-    stage.runs("g-1", "g-2", "g-3")
 
 
 def test_successors_in_a_gang_of_labels_come_before_a_younger_gang_after_a_restart_whatever_their_names(
