@@ -24,6 +24,8 @@ from aischeduler.state.pod_records import WAITING, PodRecord, PodState, Unit
 
 FORMED_AT_ONCE: Final = 16
 """The most units that one decision forms."""
+PODS_AT_ONCE: Final = 512
+"""After so many pods of the units that it forms, a decision leaves the others to the next one."""
 AGAIN_SECONDS: Final = 10.0
 """After this time a unit is formed again whose policy raised."""
 
@@ -33,10 +35,14 @@ def form_some(cluster: Cluster) -> None:
     units = cluster.units
     count_overdue(cluster)
     units.rested(cluster.now)
+    pods = 0
     for unit in list(units.stale.values())[:FORMED_AT_ONCE]:
+        if pods >= PODS_AT_ONCE:
+            break
         if unit.rests_until > cluster.now:
             units.rest(unit)
             continue
+        pods += len(unit.members)
         try:
             form(cluster, unit)
         except Exception as error:  # noqa: BLE001 - a bug costs one unit its turn, not those behind it

@@ -378,16 +378,7 @@ class PoolQueue:
             return
         home = record.home == self.pool
         if not home:
-            for one in record.together:
-                for resource, amount in one.pod.spec.request.amounts.items():
-                    self.borrowers_ask[resource] += sign * amount
-                    if not self.borrowers_ask[resource]:
-                        del self.borrowers_ask[resource]
-            self._shared.versions[record.home] += 1
-            if sign > 0:
-                self._shared.abroad.put(record.home, record.pod.uid, record)
-            else:
-                self._shared.abroad.drop(record.home, record.pod.uid)
+            self._count_borrower(record, sign)
         if state is PodState.ACTIVE and home:
             self.home_active += sign
         key = class_key(record)
@@ -403,6 +394,19 @@ class PoolQueue:
             for spec in alike.specs:
                 self._by_spec.drop(spec, key)
             del self._slots[alike.slot], self._classes[key]
+
+    def _count_borrower(self, record: PodRecord, sign: int) -> None:
+        shared, asked = self._shared, self.borrowers_ask
+        for one in record.together:
+            for resource, amount in one.pod.spec.request.amounts.items():
+                asked[resource] += sign * amount
+                if not asked[resource]:
+                    del asked[resource]
+        shared.versions[record.home] += 1
+        if sign > 0:
+            shared.abroad.put(record.home, record.pod.uid, record)
+        else:
+            shared.abroad.drop(record.home, record.pod.uid)
 
     def _count_gathering(self, record: PodRecord, sign: int) -> None:
         """Count a gated pod if it has no scheduling gates, and so waits for the other pods of its unit."""
