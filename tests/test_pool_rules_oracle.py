@@ -157,7 +157,6 @@ def test_pod_that_fits_nowhere_waits_with_a_reason() -> None:
     full = a_pod("full", pool="a", cpu="4", node="a1")
     assert game(WAITS, full, b={"disable_sharing": True}).in_vain() == []
     assert game(WAITS, full, b={"lending_limit": {"cpu": 1999}}).in_vain() == []
-    assert game(WAITS, full).in_vain(["waits", WAITS.uid]) == []
 
 
 DB = a_pod("db", pool="a", node="a1", labels={"app": "db"})

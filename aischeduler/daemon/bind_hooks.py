@@ -121,7 +121,10 @@ class PluginHooks:
 def hooked_plugins(profile: Profile) -> tuple[str, ...]:
     """Return the names of the plugins with hooks around Bindings, sorted."""
     plugins = (profile.plugins, *profile.others.values())
-    return tuple(sorted({one.name for each in plugins for one in (*each.pre_binds, *each.binds, *each.post_binds)}))
+    hooked = {one.name for each in plugins for one in each.pre_binds}
+    hooked |= {one.name for each in plugins for one in each.binds}
+    hooked |= {one.name for each in plugins for one in each.post_binds}
+    return tuple(sorted(hooked))
 
 
 def hooks_of(

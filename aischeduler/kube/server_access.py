@@ -204,10 +204,9 @@ class KubeconfigCredentials(Struct):
 
     async def read(self, *, refused: bool) -> Credential:
         """Read the files, and run the plugin if there is one and its credential is not valid."""
-        target = self.initial or await asyncio.to_thread(
-            read_kubeconfig_context, self.path, self.context, terminal=self.terminal
-        )
-        self.initial = None
+        target, self.initial = self.initial, None
+        if target is None:
+            target = await asyncio.to_thread(read_kubeconfig_context, self.path, self.context, terminal=self.terminal)
         if target.plugin is None:
             return Credential(target.header, target.client_certificate, where=target.where)
         if self._exec_cache is None or self._exec_cache.plugin != target.plugin:

@@ -403,7 +403,8 @@ class NodeTable:
 
     def _drop_columns(self) -> None:
         """Drop the columns of resources that no node offers and no pod on a row requests."""
-        in_use = self.allocatable.any(axis=1) | self.capacity.any(axis=1) | self.used.any(axis=1)
+        in_use: Mask = np.asarray(self.allocatable.any(axis=1))
+        in_use |= self.capacity.any(axis=1) | self.used.any(axis=1)
         in_use[: UNOFFERED + 1] = True
         kept = np.flatnonzero(in_use)
         number = {int(column): at for at, column in enumerate(kept)}

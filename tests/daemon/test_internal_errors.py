@@ -134,7 +134,7 @@ def reported_parts() -> set[str]:
         for path in sorted((ROOT / "aischeduler" / package).glob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("on_internal_error", "_on_failure")):
-                    found |= {node.args[0].value} if isinstance(node.args[0], ast.Constant) else set()
+                    found |= {str(node.args[0].value)} if isinstance(node.args[0], ast.Constant) else set()
     return found
 
 

@@ -250,7 +250,7 @@ def test_labels_and_taints_of_one_node_that_change_have_rules_asked_about_that_n
         assert runner.best(ask, rows) == (table.rows["n0"], 6)
     for changed in ({"labels": {"zone": "b"}}, {"labels": {"zone": "a"}, "taints": (a_taint("hard"),)}):
         asked.rows.clear()
-        row, _ = table.see(a_node("n0", cpu="8", memory="16Gi", **changed))  # type: ignore[arg-type]
+        row, _ = table.see(a_node("n0", cpu="8", memory="16Gi", **changed))
         assert runner.best(ask, rows) == (table.rows["n1"], 5)
         assert set(asked.rows) == {row}
 

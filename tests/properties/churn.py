@@ -57,7 +57,7 @@ from aischeduler.model.events import (
     VolumesWritten,
 )
 from aischeduler.model.gang import Gang, GangSource
-from aischeduler.model.images import NodeImage
+from aischeduler.model.images import NodeImage, image_id
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, Pod
 from aischeduler.model.pod_affinity import pod_affinity
@@ -330,7 +330,9 @@ def _a_node(churn: Churn, name: str) -> Node:
         unschedulable=of(),
         invalid=f"{name} is wrong" if of() else "",
     )
-    return replace(node, images=(NodeImage((f"image-{name}",), 10**9),), features=(f"feature-{name}",) if of() else ())
+    return replace(
+        node, images=(NodeImage((image_id(f"image-{name}"),), 10**9),), features=(f"feature-{name}",) if of() else ()
+    )
 
 
 def _a_pool(churn: Churn, name: str) -> Pool:

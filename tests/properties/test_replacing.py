@@ -98,7 +98,10 @@ def believed(cluster: Cluster) -> dict[str, Any]:
         "pods": {uid: (replace(one.pod, spec=NO_SPEC), one.pod.spec.own_key) for uid, one in cluster.records.items()},
         "homes": {uid: (one.home, one.loan) for uid, one in cluster.records.items()},
         "on nodes": on,
-        "counts": {one.by: {uid for uid, at in one._members.items() if not at[1]} for one in counts.all()},
+        "counts": {
+            one.by: {uid for uid, places in one._members.items() if not all(claims for _, claims in places)}
+            for one in counts.all()
+        },
         "reads": counts.terms._reads,
         "namespaces": cluster.namespaces,
         "units": {name: {*unit.members} for name, unit in cluster.units.by_name.items()},

@@ -107,10 +107,9 @@ def test_pods_whose_bindings_a_webhook_refuses_with_any_status_are_told_once_and
         create_pods(control_plane, namespace, [pod_object(f"p{code}", namespace=namespace) for code in codes])
         history.wait_until(lambda: daemon.log.count("bind refused") >= 3 * len(codes), "third tries")
         for code in codes:
-            history.wait_until(
-                lambda name=f"p{code}": bool(reasons(control_plane, namespace, name)), f"a reason: {code}"
-            )
-            (told,) = reasons(control_plane, namespace, f"p{code}")
+            name = f"p{code}"
+            history.wait_until(lambda name=name: len(reasons(control_plane, namespace, name)) > 0, f"a reason: {code}")  # type: ignore[misc]
+            (told,) = reasons(control_plane, namespace, name)
             assert "the webhook does not like it" in told
         refuses.clear()
         history.wait_for_bound(namespace, len(codes))
