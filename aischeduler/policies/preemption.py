@@ -390,6 +390,8 @@ def _lost(at: Rows, slots: Slots, size: int, running: RunningPods, loss: Loss) -
     work = np.zeros(size, dtype=np.int64)
     np.add.at(work, at, running.work(slots, loss.cards, loss.now_seconds))
     units = running.table["unit"][slots]
+    if not units.any():
+        return np.zeros(size, dtype=np.int64), work
     pairs, count = np.unique(at << UNIT_BITS | units, return_counts=True)  # one number for both sorts ten times as fast
     of_row, of_unit = pairs >> UNIT_BITS, pairs & ((1 << UNIT_BITS) - 1)
     kept = [pods <= running.spare_of(unit).pods for unit, pods in zip(of_unit.tolist(), count.tolist(), strict=True)]
