@@ -39,7 +39,7 @@ NODES, POOLS, NAMESPACES = [f"n{i}" for i in range(5)], ["a", "b", "c"], ["defau
 NUMBER = st.integers(0, 30)
 PODS_MAX = 16
 """The most pods at one time; a new pod ends the oldest one."""
-SECONDS_OF_CALM = 120.0
+SECONDS_OF_CALM = 330.0
 
 SHAPES: list[ShapeFields] = [
     {"cpu": "500m", "memory": "1Gi"},
