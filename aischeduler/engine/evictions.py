@@ -127,8 +127,8 @@ def _may_be_refused(cluster: Cluster, record: PodRecord) -> bool:
     return record.refusals > 0 or (cluster.budgets.obeyed and cluster.budgets.protects(record.pod.uid))
 
 
-def _go_on(cluster: Cluster, record: PodRecord, now: float) -> None:
-    """Have a claim ask its planned victims, now that this victim of it is on its way."""
+def on_its_way(cluster: Cluster, record: PodRecord, now: float) -> None:
+    """Have a claim ask its planned victims, now that this victim of it leaves its row."""
     uid, asked = record.pod.uid, cluster.victims.get(record.pod.uid)
     owners = (cluster.claims.plan_no_more(uid), asked.beneficiary if asked is not None else "")
     for claim in map(cluster.claims.of, filter(None, owners)):
@@ -141,7 +141,7 @@ def _go_on(cluster: Cluster, record: PodRecord, now: float) -> None:
 def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Note that a pod on a row is terminating."""
     uid = record.pod.uid
-    _go_on(cluster, record, now)
+    on_its_way(cluster, record, now)
     cluster.forget_eviction(uid)
     if uid not in cluster.departures and uid not in cluster.overstayed:
         cluster.departures.set(uid, now + record.pod.grace_seconds + LEAVING_SLACK_SECONDS)
@@ -152,7 +152,6 @@ def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
 def left(cluster: Cluster, record: PodRecord) -> None:
     """Drop the eviction state of a pod that is no longer on a node."""
     uid = record.pod.uid
-    _go_on(cluster, record, cluster.now)
     cluster.forget_eviction(uid)
     cluster.departures.drop(uid)
     cluster.overstayed.discard(uid)

@@ -14,7 +14,7 @@ from typing import Final, assert_never
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_later
-from aischeduler.engine.evictions import left, reconsider, terminates
+from aischeduler.engine.evictions import left, on_its_way, reconsider, terminates
 from aischeduler.engine.gangs import note_end
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.nominator import clear_nomination
@@ -107,6 +107,7 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
 def free_room(cluster: Cluster, record: PodRecord) -> None:
     """Stop counting a pod on its node, and wake the pods that its room, or its volumes, may help."""
     allocation = record.allocation
+    on_its_way(cluster, record, cluster.now)
     row = cluster.uncount(record)
     if allocation.volumes is not None:
         recheck_later(cluster, cluster.storage.released(allocation))

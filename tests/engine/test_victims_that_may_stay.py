@@ -191,6 +191,18 @@ def test_victim_that_is_only_planned_stays_where_its_claim_ends() -> None:
     assert evictions(session.decide()) == {}, "the pod that terminates leaves room enough"
 
 
+def test_victim_that_moves_or_goes_by_itself_while_it_is_planned_is_planned_no_more() -> None:
+    session = a_session(guest("free-1", cpu="1"), guest("free-2", cpu="1"), guest("kept", "g"), nodes=("n", "m"))
+    session.see(guest("wall", node="m", cpu="4", pool="a", priority=9))
+    session.tell(a_budget("b", "g", 1))
+    session.see(owner())
+    assert evictions(session.decide()) == {"kept": "Reclaimed"}
+    session.see(guest("free-1", cpu="1", node="m"))
+    assert set(session.scheduler.cluster.claims.planned) == {"uid-free-2"}
+    session.tell(PodGone("uid-kept"))
+    assert evictions(session.decide()) == {"free-2": "Reclaimed"}
+
+
 def test_policy_that_refuses_an_eviction_costs_another_pod_at_most_once() -> None:
     session = a_session(guest("free-0"), guest("kept"), obeys=False)
     session.see(owner())
