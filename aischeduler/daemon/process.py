@@ -336,13 +336,17 @@ class Daemon:
 
     def _pages(self, components: Components) -> AbstractAsyncContextManager[None]:
         """Return a context during which metrics and health are served."""
+        return self._telemetry.serving(self._listener, self.sources(components))
+
+    def sources(self, components: Components) -> Sources:
+        """Return the parts that have numbers for the metrics."""
         workers = components.workers
         backlogs: dict[str, Callable[[], int]] = {
             "events": lambda: len(self._event_queue),
             "binds": lambda: workers.binder.work_queue.unfinished,
             "evictions": lambda: workers.evictor.work_queue.unfinished,
         }
-        sources = Sources(
+        return Sources(
             self.scheduler,
             lambda: asdict(workers.reporter.counts),
             {reflector.resource.kind: reflector for reflector in components.reflectors},
@@ -350,7 +354,6 @@ class Daemon:
             backlogs,
             workers.binder.oldest_seconds,
         )
-        return self._telemetry.serving(self._listener, sources)
 
     def _unready(self) -> str:
         """Return why the daemon makes no decisions, or why they may be wrong; empty if it is ready."""

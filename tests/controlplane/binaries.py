@@ -52,6 +52,11 @@ def find_helm() -> Path | None:
     return _listed().get("helm")
 
 
+def find_promtool() -> Path | None:
+    """Return the path of promtool, or None."""
+    return _listed().get("promtool")
+
+
 def go_problem() -> str | None:
     """Return why Go cannot build the programs, or None."""
     return _ask("--go-problem").strip() or None
@@ -62,19 +67,23 @@ def build_binaries() -> Binaries:
     return _built(find_binaries)
 
 
-def build_helm() -> Path:
-    """Build helm with progress on stderr."""
-    return _built(find_helm, "--only", "helm")
-
-
 def the_helm() -> Path:
     """Return helm and build it if it is missing; if it cannot be built, skip the test."""
-    found = find_helm()
+    return _the("helm", find_helm)
+
+
+def the_promtool() -> Path:
+    """Return promtool and build it if it is missing; if it cannot be built, skip the test."""
+    return _the("promtool", find_promtool)
+
+
+def _the(name: str, find: Callable[[], Path | None]) -> Path:
+    found = find()
     if found is None:
         problem = go_problem()
         if problem is not None:
-            leave_out(f"no built helm, and {problem}")
-        found = build_helm()
+            leave_out(f"no built {name}, and {problem}")
+        found = _built(find, "--only", name)
     return found
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.controlplane.binaries import BUILD_SCRIPT
 
-DEFAULT = ["etcd", "helm", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"]
+DEFAULT = ["etcd", "helm", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "promtool"]
 
 GO = """#!/bin/sh
 if [ "$1" = list ]; then echo some/package; exit 0; fi
@@ -96,7 +96,8 @@ def test_assets_come_first_and_only_what_they_lack_is_built(env: dict[str, str],
         program(assets / name)
     with_assets = {**env, "KUBEBUILDER_ASSETS": str(assets)}
     finished = script(with_assets)
-    assert built(Path(finished.stdout.splitlines()[-1])) == ["helm", "kube-controller-manager", "kube-scheduler"]
+    rest = ["helm", "kube-controller-manager", "kube-scheduler", "promtool"]
+    assert built(Path(finished.stdout.splitlines()[-1])) == rest
     places = dict(line.split("\t") for line in script(with_assets, "--list").stdout.splitlines())
     assert places["kubectl"] == str(assets / "kubectl")
     assert sorted(places) == DEFAULT

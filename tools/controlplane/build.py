@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 DEFAULT_VERSION = "v1.36.3"
 KUBERNETES_MODULES = {DEFAULT_VERSION: "kubernetes", "v1.31.0": "kubernetes-1.31"}
 """Kubernetes version -> directory of its module files: the newest version and the oldest supported version."""
-OTHER_MODULES = ("etcd", "helm", "kwok")
+OTHER_MODULES = ("etcd", "helm", "kwok", "prometheus")
 REPORT_EVERY_SECONDS = 5.0
 
 _VERSION_PACKAGE = "k8s.io/component-base/version"
@@ -36,12 +36,13 @@ _STRIPPED = "-s -w"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One program: its file name, its module directory, its main package and its linker flags."""
+    """One program: its file name, its module directory, its main package, its linker flags and its build tags."""
 
     name: str
     module: str
     package: str
     link: str
+    tags: str = ""
 
 
 ON_REQUEST = ("kwok",)
@@ -91,6 +92,7 @@ def all_programs(version: str) -> tuple[Program, ...]:
         Program("kube-controller-manager", module, "k8s.io/kubernetes/cmd/kube-controller-manager", link),
         Program("kube-scheduler", module, "k8s.io/kubernetes/cmd/kube-scheduler", link),
         Program("helm", "helm", "helm.sh/helm/v4/cmd/helm", _STRIPPED),
+        Program("promtool", "prometheus", "github.com/prometheus/prometheus/cmd/promtool", _STRIPPED, "remove_all_sd"),
         Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", _STRIPPED),
     )
 
@@ -170,7 +172,8 @@ def _build_one(program: Program, target: Path, title: str, env: Mapping[str, str
     unfinished = target / f".{program.name}.{os.getpid()}"
     for left_behind in target.glob(f".{program.name}.*"):
         left_behind.unlink()
-    command = ["go", "build", "-v", *_build_flags(), "-ldflags", program.link, "-o", str(unfinished), program.package]
+    flags = (*_build_flags(), "-tags", program.tags, "-ldflags", program.link)
+    command = ["go", "build", "-v", *flags, "-o", str(unfinished), program.package]
     running = subprocess.Popen(
         command, cwd=HERE / program.module, env=_go_env(env), stderr=subprocess.PIPE, text=True, errors="replace"
     )
@@ -203,7 +206,7 @@ def _follow(running: subprocess.Popen[str], title: str, packages: int, started: 
 
 
 def _package_count(program: Program, env: Mapping[str, str]) -> int:
-    listed = _go_list(program.module, ["-mod=readonly", "-deps", program.package], env)
+    listed = _go_list(program.module, ["-mod=readonly", "-tags", program.tags, "-deps", program.package], env)
     if listed.returncode != 0:
         raise BuildError(f"the packages of {program.name} cannot be read:\n{listed.stderr.strip()[-2000:]}")
     return len(listed.stdout.splitlines())
