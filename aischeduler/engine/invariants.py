@@ -336,7 +336,13 @@ def sums_faults(cluster: Cluster) -> Faults:
         ("I5", "lent is", cluster.loans._lent, lent),
         ("I5", "borrowed is", cluster.loans._borrowed, borrowed),
     )
-    known = {*cluster.unsettled, *cluster.victims, *cluster.overstayed}
+    known = {
+        *cluster.unsettled,
+        *cluster.victims,
+        *cluster.overstayed,
+        *cluster.claims.planned,
+        *cluster.budgets.forbidden,
+    }
     known.update(cluster.departures.names(), cluster.spared.names())
     if strangers := known.difference(_uids(on_nodes)):
         yield "I5", f"known to be on nodes: {sorted(strangers)}, which are not"
