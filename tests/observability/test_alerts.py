@@ -1,4 +1,4 @@
-"""The alerts are silent on a healthy cluster, and each fires for its own reason: promtool evaluates the chart's rules."""
+"""The alerts are silent on a healthy cluster, and each fires for its own reason: promtool evaluates the rules."""
 
 import asyncio
 from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 
 from tests.controlplane.plane import ControlPlane
 from tests.objects import Json, node_object, pod_object, pool_object
-from tests.real.cluster import create_nodes, create_pods, create_pools
+from tests.real.cluster import create_nodes, create_pods, create_pools, wait_for_event
 from tests.real.daemon import Daemon
 from tests.real.history import History
 from tests.real.webhook import TIMEOUT_SECONDS, Verdict, judging, refusal
@@ -106,9 +106,8 @@ def test_pods_whose_bindings_a_webhook_refuses_with_any_status_are_told_once_and
         time.sleep(2.0)  # until the API server calls it
         create_pods(control_plane, namespace, [pod_object(f"p{code}", namespace=namespace) for code in codes])
         history.wait_until(lambda: daemon.log.count("bind refused") >= 3 * len(codes), "third tries")
-        for code in codes:
-            name = f"p{code}"
-            history.wait_until(lambda name=name: len(reasons(control_plane, namespace, name)) > 0, f"a reason: {code}")  # type: ignore[misc]
+        for name in (f"p{code}" for code in codes):
+            wait_for_event(control_plane, history, namespace, "FailedScheduling", name)
             (told,) = reasons(control_plane, namespace, name)
             assert "the webhook does not like it" in told
         refuses.clear()
