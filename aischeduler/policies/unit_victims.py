@@ -121,7 +121,7 @@ def potential_victims(unit: UnitRequest, running: RunningPods, rows: Rows) -> Sl
     slots = running.slots_on(rows)
     pods = running.table[slots]
     found: Slots = slots[pods["evictable"] & ~pods["leaving"] & (pods["borrower"] | (pods["priority"] < unit.priority))]
-    return found
+    return found[~running.kept_by_unit(found)]
 
 
 def leaving_pods(running: RunningPods, rows: Rows) -> Slots:
