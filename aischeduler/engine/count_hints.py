@@ -23,7 +23,8 @@ CHECKED_AT_ONCE: Final = 16
 
 def note_counts(cluster: Cluster) -> None:
     """Note the waiting classes whose counts changed since the last call, for the decisions of their pools."""
-    counts, versions = cluster.nodes.pod_counts, (*cluster.nodes.domains_version, cluster.nodes.pool_version)
+    nodes, counts = cluster.nodes, cluster.nodes.pod_counts
+    versions = (nodes.unlabelled_version, nodes.labels.version, nodes.pool_version)
     if versions != cluster.deferred.domains:
         cluster.deferred.domains = versions
         counts.note_all()
