@@ -78,6 +78,10 @@ async def test_daemon_without_the_definition_of_pools_decides_and_is_not_ready()
         said = "the definition of pools.resource.aibee.cn is not installed: kubectl apply -f manifests/crds"
         assert await asked.comes_to("/readyz", 503) == said
         assert await asked.says("/livez") == (200, "ok")
+        versions = [{"groupVersion": "resource.aibee.cn/v1alpha1"}]
+        script.always["get", "/apis"] = lambda _: reply(
+            200, {"kind": "APIGroupList", "groups": [{"versions": versions}]}
+        )
         script.always["get", POOLS] = lambda _: listing()
         assert await asked.comes_to("/readyz", 200) == "ok"
 
