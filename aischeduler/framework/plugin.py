@@ -121,9 +121,10 @@ class CrossRowFilter(Protocol):
     """A filter whose answer for a row depends on more than the row. It runs after all other filters.
 
     It counts assigned pods by `counts`; what it returns changes only with these counts, with labels, taints and pools
-    of nodes, and for a pod with volumes with the version of `NodeTable.storage`. Nothing of it is kept with the results
-    of other filters. With an attribute `by_class` that is True, or a method of this name that returns True for a class,
-    `applies` reads the class of the pod alone: it is asked once per class.
+    of nodes, and for a pod with volumes with `NodeTable.storage`. A state that keeps something keeps the versions of
+    what it was made from (`state.kept`) beside it. Nothing of it is kept with the results of other filters. With an
+    attribute `by_class` that is True, or a method of this name that returns True for a class, `applies` reads the class
+    of the pod alone: it is asked once per class.
     """
 
     name: str
