@@ -6,7 +6,7 @@ Invariants:
 - Each decision checks a few classes; the next decision continues there, and a new search begins after the last class.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import merge
 from operator import attrgetter
 from typing import Final
@@ -25,7 +25,8 @@ from aischeduler.state.node_table import UNOFFERED
 from aischeduler.state.pod_records import OrderKey, PodRecord
 from aischeduler.state.queued_class import QueuedClass
 from aischeduler.state.requests import Amounts
-from aischeduler.state.scheduling_queue import PoolQueue
+from aischeduler.state.scheduling_queue import Holds, PoolQueue
+from aischeduler.state.unit_shapes import Shape
 
 JUDGED_MAX: Final = 64
 """The most checks of one decision for a lender, or for a home pool; a unit counts as its pods."""
@@ -73,8 +74,6 @@ def _lend(cluster: Cluster, lender: str, now: float) -> None:
 
     def wake(alike: QueuedClass) -> bool | None:
         head = alike.head
-        if alike.unit and not may_borrow_whole(cluster, head, lender):
-            return None
         allowed = may_borrow(borrowing, head.home, lender, cluster.total(head))
         if not (allowed or _spans(head)):
             return None
@@ -88,7 +87,11 @@ def _lend(cluster: Cluster, lender: str, now: float) -> None:
         np.minimum(free, largest, out=room)
         return True
 
-    rest = walk(queues, room, guarded(cluster, wake), after, checks)
+    def holds(shape: Shape, _: int) -> bool:
+        checks.bound()
+        return may_borrow_whole(cluster, shape, lender)
+
+    rest = walk(parked_in(queues, room, holds), guarded(cluster, wake), after, checks)
     if rest is not None:
         cluster.deferred.lending[lender] = rest
     if len(cluster.queues[lender]):
@@ -108,10 +111,7 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
     lenders, checks = [name for name in cluster.pools.names() if name != home], Checks(JUDGED_MAX)
 
     def wake(alike: QueuedClass) -> bool | None:
-        head = alike.head
-        if alike.unit and not any(may_borrow_whole(cluster, head, lender) for lender in lenders):
-            return None
-        checks.spend(len(head.together))
+        checks.spend(len(alike.head.together))
         found = choose_lender(cluster.borrowing, home, cluster.request_of(alike.head, home), (home,))
         note_blocked(cluster, found.blocked)
         if not isinstance(found, Lender):
@@ -121,7 +121,11 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
         deferred.sought.add(home)
         return True
 
-    rest = walk([queue], room, guarded(cluster, wake), after, checks)
+    def holds(shape: Shape, _: int) -> bool:
+        checks.bound()
+        return any(may_borrow_whole(cluster, shape, lender) for lender in lenders)
+
+    rest = walk(parked_in([queue], room, holds), guarded(cluster, wake), after, checks)
     if rest is not None:
         deferred.seeking[home] = rest
     elif home in deferred.seek_again:
@@ -140,16 +144,17 @@ def lends_to(cluster: Cluster, lender: str, record: PodRecord, rows: Rows) -> bo
     return isinstance(propose_on(cluster, record, lender, rows), Place)
 
 
-def may_borrow_whole(cluster: Cluster, record: PodRecord, lender: str) -> bool:
-    """Return whether, by amounts, the lender may hold the unit that the pod leads, or where it may span, all pools."""
-    unit, capacity = record.leads, cluster.capacity
-    assert unit is not None, "the pod leads a unit"
-    shape, beside = capacity.shape(unit), promised_in(cluster, lender)
-    return capacity.may_hold(shape, None if unit.spans else cluster.pools.id(lender), beside=beside)
+def may_borrow_whole(cluster: Cluster, shape: Shape, lender: str) -> bool:
+    """Return whether, by amounts, the lender may hold a unit of this shape; one that may span, all pools together.
+
+    Units that were woken for room of the pool and not tried yet take theirs first: it is offered again afterwards.
+    """
+    pool = None if shape.spans else cluster.pools.id(lender)
+    return cluster.capacity.may_hold(shape, pool, beside=promised_in(cluster, lender))
 
 
 def promised_in(cluster: Cluster, pool: str) -> int:
-    """Return how many pods of units were woken for room of the pool and not tried yet: then it is offered again."""
+    """Return how many pods of units were woken for room of the pool and not tried yet."""
     return sum(pods for where, pods in cluster.deferred.promised.values() if where == pool)
 
 
@@ -234,6 +239,7 @@ def borrowers(cluster: Cluster, lender: str) -> list[PoolQueue]:
 
 
 Wake = Callable[[QueuedClass], bool | None]
+Parked = Callable[[OrderKey | None], Iterable[QueuedClass]]
 
 
 def guarded(cluster: Cluster, wake: Wake) -> Wake:
@@ -250,18 +256,24 @@ def guarded(cluster: Cluster, wake: Wake) -> Wake:
     return guard
 
 
-def walk(
-    queues: Sequence[PoolQueue], room: Amounts, wake: Wake, after: OrderKey | None, checks: Checks
-) -> OrderKey | None:
-    """Call `wake` for the parked classes that fit into `room`, in queue order, as long as there are some.
+def parked_in(queues: Sequence[PoolQueue], room: Amounts, holds: Holds) -> Parked:
+    """Return how to list the parked classes of these queues that fit into `room`, in queue order after a turn.
 
-    `wake` returns whether it woke the head of the class, lowers `room` if it did, and counts its checks; None means a
-    quick refusal. Once no check is left it stops and returns the turn after which to continue; None at the end.
+    Of units, those come that something may hold as a whole.
+    """
+    return lambda after: merge(*(queue.parked_within(room, after, holds) for queue in queues), key=attrgetter("turn"))
+
+
+def walk(parked: Parked, wake: Wake, after: OrderKey | None, checks: Checks) -> OrderKey | None:
+    """Call `wake` for the parked classes, in queue order, as long as there are some.
+
+    `wake` returns whether it woke the head of the class, and counts its checks; None means a quick refusal. Once no
+    check is left it stops and returns the turn after which to continue; None at the end.
     """
     passed, going = 0, True
     while going:
         going = False
-        for alike in merge(*(queue.parked_within(room, after) for queue in queues), key=attrgetter("turn")):
+        for alike in parked(after):
             if checks.left <= 0 or passed == PASSED_MAX:
                 return after
             before, after, woken = checks.left, alike.turn, wake(alike)

@@ -17,7 +17,7 @@ from aischeduler.model.proposal import Wait, WaitFor
 from aischeduler.state.pod_records import PodRecord
 
 REWORDED_AT_ONCE: Final = 2
-"""The most classes that one decision updates; each may take a search for victims and for a lender."""
+"""The most classes that one decision updates, of units one; each may take a search for victims and for a lender."""
 REWORDED_CLASSES_MAX: Final = 64
 """The most classes of a pool that are updated after one cause."""
 REWORDED_MAX: Final = 100
@@ -79,6 +79,8 @@ def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
                 for one in (record,) if record.leads is None else record.leads.pods:
                     one.message = message
                     actions.append(ReportWaiting(one.pod, pool, pool, message, record.decision))
+        if alike.unit is not None:
+            break
     if left and queue.parked(after):
         cluster.deferred.rewording[pool] = Rewording(left, work.counts, after)
 

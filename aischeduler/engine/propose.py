@@ -53,6 +53,7 @@ from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim
 from aischeduler.state.label_index import Rows
 from aischeduler.state.pod_records import PodRecord, Unit
+from aischeduler.state.unit_shapes import shape_of_unit
 
 
 class _Look(Struct):
@@ -105,7 +106,7 @@ class _Look(Struct):
     def may_hold(self, unit: Unit, priority: int | None = None) -> bool:
         """Return whether, by amounts, the pool may hold a unit, with a priority also by evictions; in brief alone."""
         capacity, pool = self.cluster.capacity, self.cluster.pools.id(self.pool.name)
-        return not self.brief or capacity.may_hold(capacity.shape(unit), pool, priority)
+        return not self.brief or capacity.may_hold(shape_of_unit(unit), pool, priority)
 
     def place(self, found: tuple[int, int] | UnitPlacement, lifted: tuple[Claim, ...] = ()) -> Place:
         """Return the proposal to place the pod, or its unit, on these rows; claims of others there end for it."""
@@ -326,7 +327,7 @@ def _span(look: _Look) -> Place | None:
     cluster, record, unit = look.cluster, look.record, look.record.leads
     if unit is None or not unit.spans or record.home != look.pool.name:
         return None
-    if look.brief and not cluster.capacity.may_hold(cluster.capacity.shape(unit), None):
+    if look.brief and not cluster.capacity.may_hold(shape_of_unit(unit), None):
         return None
     found = place_spanning(cluster.borrowing, record.home, cluster.unit_request(unit, record.home))
     return look.place(found) if found is not None else None

@@ -53,13 +53,21 @@ def _list_faults(queue: PoolQueue, records: list[PodRecord]) -> Faults:
 
 
 def _class_faults(cluster: Cluster, queue: PoolQueue) -> Faults:
-    alike: dict[tuple[bytes, bool, str], list[PodRecord]] = {}
+    alike: dict[tuple[bytes, bool, str, int], list[PodRecord]] = {}
     for record in queue._records.values():
         if record.state is not PodState.GATED:
             alike.setdefault(_class(record), []).append(record)
     if len(alike) != len(queue._classes) or list(queue._slots) != [one.slot for one in queue._slots.values()]:
         yield "I3", f"{queue.pool}: {len(alike)} classes wait, {len(queue._classes)} are kept"
         return
+    by_spec = {spec: {key for key, one in queue._classes.items() if spec in one.specs} for spec in queue._by_spec}
+    shapes = {slot: key for key, classes in queue._shapes.items() for slot in classes}
+    yield from unequal(
+        queue.pool,
+        ("I3", "classes by spec are", {spec: set(keys) for spec, keys in queue._by_spec.items()}, by_spec),
+        ("I3", "specs of classes are", set(by_spec), {spec for one in queue._classes.values() for spec in one.specs}),
+        ("I3", "shapes are", shapes, {one.slot: one.shape.key for one in queue._classes.values() if one.shape}),
+    )
     for records in alike.values():
         yield from _one_class_faults(cluster, queue, queue._classes[class_key(records[0])], records)
 
@@ -82,12 +90,15 @@ def _one_class_faults(cluster: Cluster, queue: PoolQueue, kept: QueuedClass, rec
     )
 
 
-def _class(record: PodRecord) -> tuple[bytes, bool, str]:
-    """Return the class of a pod: its spec, and whether it may preempt; a unit of several is a class of its own."""
+def _class(record: PodRecord) -> tuple[bytes, bool, str, int]:
+    """Return the class of a pod: its spec, whether it may preempt, and where a plugin sorts the queue its priority.
+
+    A unit of several is a class of its own.
+    """
     unit = record.unit
     if unit is not None and unit.lead is record:
-        return (b"", True, unit.name)
-    return (record.pod.spec.key, record.pod.preempts, "")
+        return (b"", True, unit.name, 0)
+    return (record.pod.spec.key, record.pod.preempts, "", record.pod.priority if record.rank is not None else 0)
 
 
 def _asked(record: PodRecord) -> Counter[str]:

@@ -15,6 +15,7 @@ kube-scheduler's unschedulable pods.
 """
 
 from collections import OrderedDict, deque
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -30,6 +31,7 @@ from aischeduler.engine.lending import (
     lends_to,
     may_borrow_whole,
     note_blocked,
+    parked_in,
     promised_in,
     send,
     wake_spanning,
@@ -47,6 +49,7 @@ from aischeduler.state.pod_records import NOWHERE, OrderKey, PodRecord, PodState
 from aischeduler.state.queued_class import QueuedClass, class_key
 from aischeduler.state.requests import Amounts
 from aischeduler.state.scheduling_queue import PoolQueue
+from aischeduler.state.unit_shapes import Shape, shape_of_unit
 
 FEW_ROWS: Final = 8
 """Up to this many rows that a pool gains are checked one by one; of more, only the largest free room."""
@@ -58,6 +61,9 @@ OFFERED_MAX: Final = 256
 """The most classes that may come before the nominated pods to which a row is offered."""
 VICTIMS_COST: Final = 4
 """The cost of a check whether a pod can use a row by eviction, in checks without one."""
+
+WANTED_COST: Final = 4
+"""The cost of a check whether home pods want a row."""
 
 Placed = tuple[tuple[PodRecord, AssignedPod], ...]
 """Pods, each with itself on its row."""
@@ -142,7 +148,8 @@ def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
     queue, nodes = cluster.queues[pool], cluster.nodes
     evicts = cluster.borrowing.may_evict(cluster.pools.pools[pool])
     room = nodes.allocatable[:, rows] if evicts else nodes.allocatable[:, rows] - nodes.used[:, rows]
-    return [*queue.in_state(PodState.NOMINATED), *(alike.head for alike in queue.parked_within(room.max(axis=1)))]
+    parked = queue.parked_within(room.max(axis=1), None, partial(may_start_at_home, cluster, pool))
+    return [*queue.in_state(PodState.NOMINATED), *(alike.head for alike in parked)]
 
 
 def would_be_helped(cluster: Cluster, record: PodRecord) -> bool:
@@ -166,18 +173,22 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
     return _helped(cluster, record, propose_briefly(cluster, record, borrows=unit.spans))
 
 
-def may_start_at_home(cluster: Cluster, record: PodRecord) -> bool:
-    """Return whether, by amounts, the unit that the pod leads may start on rows of its pool, or on lenders' rows too.
+def may_start_at_home(cluster: Cluster, pool: str, shape: Shape, priority: int | None) -> bool:
+    """Return whether, by amounts, a unit of this shape may start on rows of its pool, or on lenders' rows too.
 
-    Units that were woken for room of the pool and not tried yet take theirs first: it is offered again afterwards.
+    With a priority, also by evictions. Units that were woken for room of the pool and not tried yet take theirs first:
+    it is offered again afterwards.
     """
-    unit, capacity, pool = record.leads, cluster.capacity, record.home
-    assert unit is not None, "the pod leads a unit"
-    evicts = cluster.borrowing.may_evict(cluster.pools.pools[pool]) and not awaits_view(cluster, record)
-    beside = promised_in(cluster, pool)
-    shape, number = capacity.shape(unit), cluster.pools.id(pool)
-    found = capacity.may_hold(shape, number, unit.priority if evicts else None, beside=beside)
-    return found or (unit.spans and capacity.may_hold(shape, None, beside=beside))
+    priority = priority if cluster.borrowing.may_evict(cluster.pools.pools[pool]) else None
+    capacity, beside = cluster.capacity, promised_in(cluster, pool)
+    if capacity.may_hold(shape, cluster.pools.id(pool), priority, beside=beside):
+        return True
+    return shape.spans and capacity.may_hold(shape, None, beside=beside)
+
+
+def _may_start(cluster: Cluster, record: PodRecord, shape: Shape) -> bool:
+    """Return whether, by amounts, the unit that the pod leads may start; one that awaits a refresh evicts nobody."""
+    return may_start_at_home(cluster, record.home, shape, None if awaits_view(cluster, record) else record.priority)
 
 
 def _helped(cluster: Cluster, record: PodRecord, proposal: Proposal) -> bool:
@@ -206,7 +217,7 @@ def offer_to_owners(cluster: Cluster, room: RowRoom, after: OrderKey | None, che
 
 def _starts_now(cluster: Cluster, record: PodRecord, doing: str, checks: Checks) -> bool:
     """Return whether an attempt would place the pod, or the unit that it leads, now."""
-    if record.leads is not None and not may_start_at_home(cluster, record):
+    if record.leads is not None and not _may_start(cluster, record, shape_of_unit(record.leads)):
         return False
     checks.spend(len(record.together), unit=record.leads is not None)
     try:
@@ -228,7 +239,8 @@ def offer_to_nominated(cluster: Cluster, room: RowRoom, after: OrderKey | None, 
     ]
     whole = sum((request for _, request in offered), room.free)
     nominated = [one for one in queue.nominated_within(whole) if after is None or after < one.order]
-    parked = deque(islice(queue.parked_within(whole, after), OFFERED_MAX) if nominated else ())
+    holds = partial(may_start_at_home, cluster, room.pool)
+    parked = deque(islice(queue.parked_within(whole, after, holds), OFFERED_MAX) if nominated else ())
     refused: set[bytes] = set()
     for record in nominated:
         # A pod behind this one that was woken for less room of the row finds it taken.
@@ -307,12 +319,12 @@ def offer_at_home(cluster: Cluster, room: RowRoom, after: OrderKey | None, check
         return None
     evicts = cluster.borrowing.may_evict(cluster.pools.pools[room.pool])
     if evicts:
-        room.evict(cluster, queue.first_parked.priority)
+        room.evict(cluster, queue.highest_parked)
     cost = VICTIMS_COST if evicts else 1
 
     def wake(alike: QueuedClass) -> bool | None:
         head, request = alike.head, queue.request(alike)
-        if not room.may_hold(request, head.priority) or (alike.unit and not may_start_at_home(cluster, head)):
+        if not room.may_hold(request, head.priority) or (alike.shape and not _may_start(cluster, head, alike.shape)):
             return None
         if not _helps(cluster, alike, node):
             return None
@@ -324,7 +336,11 @@ def offer_at_home(cluster: Cluster, room: RowRoom, after: OrderKey | None, check
         queue.wake_next(head, cluster.now, at_once=True)  # a newcomer behind it must not take the room
         return True
 
-    return walk([queue], room.most, guarded(cluster, wake), after, checks)
+    def holds(shape: Shape, priority: int) -> bool:
+        checks.bound()
+        return may_start_at_home(cluster, room.pool, shape, priority)
+
+    return walk(parked_in([queue], room.most, holds), guarded(cluster, wake), after, checks)
 
 
 def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks: Checks) -> OrderKey | None:
@@ -335,13 +351,14 @@ def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks
     queues, node = borrowers(cluster, room.pool), cluster.nodes.nodes[room.row]
     if not queues or node is None:
         return None
+    checks.spend(WANTED_COST)
     if wanted_by_home_pods(cluster.borrowing, room.pool, room.rows)[0]:
         note_blocked(cluster, (room.pool,))
         return None
 
     def wake(alike: QueuedClass) -> bool | None:
         head = alike.head
-        if (alike.unit and not may_borrow_whole(cluster, head, room.pool)) or not _helps(cluster, alike, node):
+        if not _helps(cluster, alike, node):
             return None
         checks.spend(len(head.together), unit=alike.unit is not None)
         request = cluster.queues[head.home].request(alike)
@@ -353,7 +370,11 @@ def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks
         room.take(request)
         return True
 
-    return walk(queues, room.free, guarded(cluster, wake), after, checks)
+    def holds(shape: Shape, _: int) -> bool:
+        checks.bound()
+        return may_borrow_whole(cluster, shape, room.pool)
+
+    return walk(parked_in(queues, room.free, holds), guarded(cluster, wake), after, checks)
 
 
 def flush_queue(cluster: Cluster, queue: PoolQueue, now: float) -> None:

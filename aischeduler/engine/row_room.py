@@ -1,10 +1,15 @@
 """The room that one row offers to waiting pods, by column of the node table."""
 
+from typing import Final
+
 import numpy as np
 from msgspec import Struct
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.state.requests import Amounts
+
+BOUNDS_PER_CHECK: Final = 4
+"""So many looks at what rows could hold of a unit by amounts cost as much as a check."""
 
 
 class Checks(Struct):
@@ -12,12 +17,18 @@ class Checks(Struct):
 
     left: int
     of_units: int = 0
+    bounds: int = 0
 
     def spend(self, checks: int, *, unit: bool = False) -> None:
         """Count checks."""
         self.left -= checks
         if unit:
             self.of_units += checks
+
+    def bound(self) -> None:
+        """Count a look at what rows could hold of a unit."""
+        self.bounds += 1
+        self.left -= self.bounds % BOUNDS_PER_CHECK == 0
 
 
 class RowRoom:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from aischeduler.engine import steps
-from aischeduler.engine.changed_rows import lets_pass, work_on_rows
+from aischeduler.engine.changed_rows import CHECKED_MAX, lets_pass, work_on_rows
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_some
 from aischeduler.engine.count_hints import check_counted, note_counts
@@ -97,6 +97,8 @@ from aischeduler.state.scheduling_queue import PoolQueue
 
 UNSAID_MAX: Final = 100
 """The most actions of a pool's outbox that are kept while another scheduler leads."""
+UNIT_PODS_MAX: Final = 16
+"""After a unit with which so many pods of units were tried, a decision ends."""
 
 
 class Scheduler:
@@ -187,12 +189,12 @@ class Scheduler:
         cluster, now = self._cluster, self._cluster.now
         actions += cluster.outbox.pop(pool, [])
         self._step(steps.READING_QUEUE, pool, actions, partial(self._readiness.raise_failure, pool))
-        cost = 0
+        checks = 0
         if limit:
-            cost = min(self._work_on_rows(pool, actions), limit - 1)  # without rows left, one pod is tried in any case
+            checks = self._work_on_rows(pool, actions)
             self._look_after(pool, actions, now)
         self._step(steps.MOVING, pool, actions, partial(flush_queue, cluster, cluster.queues[pool], now))
-        self._step(steps.TAKING, pool, actions, partial(self._try_some, pool, actions, limit - cost))
+        self._step(steps.TAKING, pool, actions, partial(self._try_some, pool, actions, limit, checks))
         self._begin_reads(pool, actions)
         self._step(steps.LENDING, pool, actions, partial(lend, cluster, pool, now))
         self._readiness.decided(pool)
@@ -320,11 +322,18 @@ class Scheduler:
             mend_after(cluster, before)
         return True
 
-    def _try_some(self, pool: str, actions: list[Action], limit: int) -> None:
-        """Try pods of the queue up to the cost `limit`; room that one leaves is offered before the next is tried."""
-        cost, queue = 0, self._cluster.queues[pool]
+    def _try_some(self, pool: str, actions: list[Action], limit: int, checks: int) -> None:
+        """Try pods of the queue up to the cost `limit`, one in any case; `checks` of rows were made already.
+
+        Room that a pod leaves is offered before the next is tried.
+        """
+        queue, unit_pods, cost = self._cluster.queues[pool], 0, max(0, min(checks, limit - 1))
         while cost < limit and queue.lively and lets_pass(self._cluster, pool) and (record := queue.pop()) is not None:
-            cost += self._try(queue, record, actions) + self._work_on_rows(pool, actions)
+            unit_pods += len(record.together) if record.leads is not None else 0
+            tried, checked = self._try(queue, record, actions), self._work_on_rows(pool, actions)
+            cost, checks = cost + tried + checked, checks + checked
+            if unit_pods >= UNIT_PODS_MAX or checks >= CHECKED_MAX:
+                break
 
     def _try(self, queue: PoolQueue, record: PodRecord, actions: list[Action]) -> int:
         """Try one pod; its actions are dropped if its attempt raises. Return the cost."""

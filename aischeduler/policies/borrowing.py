@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
+from cachetools import LRUCache
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aischeduler.framework.plugin import PlacementRequest
@@ -21,7 +22,7 @@ from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Lender, LenderRefusal, NoLender
-from aischeduler.policies.unit_capacity import UnitCapacity, shape_of
+from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.policies.unit_placement import UnitPlacement, UnitRequest, place_unit
 from aischeduler.state.claims import Claims
 from aischeduler.state.label_index import Mask, Rows
@@ -31,10 +32,15 @@ from aischeduler.state.pod_records import Unit
 from aischeduler.state.pool_table import PoolTable
 from aischeduler.state.requests import requested
 from aischeduler.state.scheduling_queue import PoolQueue
+from aischeduler.state.unit_shapes import Shape, shape_of, shape_of_unit
 from aischeduler.state.what_if import Trial
 
 PLENTIFUL: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
 """The resources that every node has; all others are scarce."""
+
+
+FITS_MAX: Final = 1024
+"""The most units of which it is kept whether they fit now."""
 
 
 class BorrowingContext(Struct, frozen=True):
@@ -51,6 +57,10 @@ class BorrowingContext(Struct, frozen=True):
     preemption: bool
     unit_request: Callable[[Unit, str], UnitRequest]
     capacity: UnitCapacity
+    fits: LRUCache[tuple[str, str], tuple[tuple[object, ...], Rows, bool]] = field(
+        default_factory=lambda: LRUCache(FITS_MAX)
+    )
+    """Unit and pool -> what placing it there read, and whether it fits now."""
 
     def may_evict(self, pool: Pool) -> bool:
         """Return whether pods of this pool may preempt."""
@@ -143,27 +153,48 @@ def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> M
     evicts = context.may_evict(pool)
     rooms = nodes.allocatable[:, rows] - nodes.used[:, rows] if evicts else nodes.allocatable[:, rows]
     could = context.runner.passes if evicts else context.runner.could_run
-    specs, units = queue.usable_within(rooms.max(axis=1))
+
+    def holds(shape: Shape, _: int) -> bool:
+        return context.capacity.may_hold(shape, context.pools.id(lender))
+
+    specs, units = queue.usable_within(rooms.max(axis=1), holds if evicts else None)
+    known = {spec.key for spec in specs}
     for spec in specs:
-        left = ~wanted
-        wanted[left] = could(spec, rows[left])
-        if wanted.all():
-            return wanted
+        _add(wanted, could, spec, rows)
     for unit in units:
+        asked = {record.pod.spec.key: record.pod.spec for record in unit.together if record.pod.spec.key not in known}
+        if not asked or wanted.all():
+            continue
         own = context.claims.of(unit.lead.pod.uid) if unit.lead is not None else None
         with Trial(nodes, own.assigned if own is not None else ()):  # a unit moves out of the room that it claims
             if not evicts or _fits_now(context, unit, lender):
-                for record in unit.together:
-                    wanted |= could(record.pod.spec, rows)
+                known |= asked.keys()
+                for spec in asked.values():
+                    _add(wanted, could, spec, rows)
     return wanted
+
+
+def _add(wanted: Mask, could: Callable[[PodSpec, Rows], Mask], spec: PodSpec, rows: Rows) -> None:
+    """Add the rows that such a pod could use to those that are wanted."""
+    left = ~wanted
+    if left.any():
+        wanted[left] = could(spec, rows[left])
 
 
 def _fits_now(context: BorrowingContext, unit: Unit, pool: str) -> bool:
     """Return whether a unit of this pool fits into its free room, so that it is about to take some of it."""
-    if not context.capacity.may_hold(context.capacity.shape(unit), context.pools.id(pool)):
+    if not context.capacity.may_hold(shape_of_unit(unit), context.pools.id(pool)):
         return False
-    rows = context.runner.nodes.rows_of_pool(context.pools.id(pool))
-    return isinstance(place_unit(context.unit_request(unit, pool), context.runner, rows), UnitPlacement)
+    nodes = context.runner.nodes
+    rows = nodes.rows_of_pool(context.pools.id(pool))
+    state = nodes.version, nodes.storage.version, unit.pods, unit.required, unit.gang
+    known = context.fits.get((unit.name, pool))
+    if known is not None and known[0] == state and known[1] is rows and not nodes.tentative:
+        return known[2]
+    fits = isinstance(place_unit(context.unit_request(unit, pool), context.runner, rows), UnitPlacement)
+    if not nodes.tentative:
+        context.fits[unit.name, pool] = state, rows, fits
+    return fits
 
 
 def _home_refusal(context: BorrowingContext, home: str, spec: PodSpec) -> tuple[LenderRefusal | None, str]:

@@ -6,81 +6,37 @@ Invariants:
   changed are counted beside that, and nothing is kept of them.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
 from cachetools import LRUCache
-from msgspec import Struct
 
 from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.claims import Claims
 from aischeduler.state.label_index import NO_VALUE, Mask, Rows
 from aischeduler.state.node_table import Column, NodeTable
-from aischeduler.state.pod_records import Unit
 from aischeduler.state.running_pods import RunningPods
+from aischeduler.state.unit_shapes import Classes, Part, Shape
 
-CLASSES_MAX: Final = 4
-"""The most classes of a unit of which each is counted for itself too."""
 KEPT_MAX: Final = 512
 """The most counts by classes that are kept; each takes a number per row."""
+ENOUGH: Final = 2**62
 ROOMS_MAX: Final = 16
 """The most priorities whose room is kept; each takes some numbers per row."""
-SHAPES_MAX: Final = 4096
-"""The most units whose shape is kept."""
-
-Classes = tuple[bytes, ...]
-"""The keys of the classes of some pods, sorted."""
-
-
-class Part(Struct, frozen=True):
-    """Pods of these classes, as many as must fit together; a spec of each class."""
-
-    classes: Classes
-    specs: tuple[PodSpec, ...]
-    count: int
-
-
-class Shape(Struct, frozen=True):
-    """What decides by amounts where a unit fits: its pods, those of each class, and the labels that they share."""
-
-    parts: tuple[Part, ...]
-    labels: tuple[str, ...] = ()
-
-
-def shape_of(specs: Sequence[PodSpec], labels: tuple[str, ...] = ()) -> Shape:
-    """Return the shape of pods with these specs that start together, on nodes that share the values of these labels."""
-    counts = Counter(spec.key for spec in specs)
-    by_key = {spec.key: spec for spec in specs}
-    classes = tuple(sorted(counts))
-    parts = [Part(classes, tuple(by_key[key] for key in classes), len(specs))]
-    if 1 < len(classes) <= CLASSES_MAX:
-        parts += [Part((key,), (by_key[key],), counts[key]) for key in classes]
-    return Shape(tuple(parts), labels)
 
 
 class UnitCapacity:
-    """The bounds of all units. `numbers` of pools are those of the node table."""
+    """The bounds of all units. Numbers of pools are those of the node table."""
 
     def __init__(self, runner: Runner, running: RunningPods, claims: Claims) -> None:
         self._runner, self._running, self._claims = runner, running, claims
-        self._shapes: LRUCache[str, tuple[list[PodSpec], tuple[str, ...], Shape]] = LRUCache(SHAPES_MAX)
         self._rooms: LRUCache[int | None, _Room] = LRUCache(ROOMS_MAX)
         self._kept: LRUCache[tuple[Classes, int | None], _Count] = LRUCache(KEPT_MAX)
-
-    def shape(self, unit: Unit) -> Shape:
-        """Return the shape of the pods of a unit that start together."""
-        specs = [record.pod.spec for record in unit.together]
-        levels = unit.gang.topology if unit.gang is not None else ()
-        labels = tuple(level.label for level in levels if level.required)
-        known = self._shapes.get(unit.name)
-        if known is not None and known[0] == specs and known[1] == labels:
-            return known[2]
-        shape = shape_of(specs, labels)
-        self._shapes[unit.name] = specs, labels, shape
-        return shape
+        self._spare: dict[tuple[Hashable, int | None, int | None], int] = {}
+        """Shape, pool and priority -> how many pods more than those of a unit may be held, in the state of `_state`."""
+        self._state: tuple[int, ...] = ()
 
     def may_hold(self, shape: Shape, pool: int | None, priority: int | None = None, *, beside: int = 0) -> bool:
         """Return whether the rows of a pool may hold all pods of the shape: their free room, and what is claimed there.
@@ -88,21 +44,35 @@ class UnitCapacity:
         With a priority, also the room of pods that leave, or that a unit of this priority may evict. Without a pool,
         the rows of all pools count. `beside` is how many pods are about to take room.
         """
+        nodes = self._runner.nodes
+        if nodes.tentative:
+            return self._spare_of(shape, pool, priority) >= beside
+        state = nodes.version, self._running.version, nodes.static_version, nodes.pool_version
+        if state != self._state:
+            self._state = state
+            self._spare.clear()
+        key = shape.key, pool, priority
+        spare = self._spare.get(key)
+        if spare is None:
+            spare = self._spare[key] = self._spare_of(shape, pool, priority)
+        return spare >= beside
+
+    def _spare_of(self, shape: Shape, pool: int | None, priority: int | None) -> int:
+        """Return how many pods more than those of a unit of this shape may be held; below zero where it is refused."""
         room = self._rooms.get(priority)
         if room is None:
             room = self._rooms[priority] = _Room(self._runner.nodes, self._running, self._claims, priority)
+        spare = ENOUGH
         for part in shape.parts:
             held = self._count_of(part, priority)
             if self._runner.nodes.tentative:
-                if held.in_trial(room, pool) < part.count + beside:
-                    return False
+                spare = min(spare, held.in_trial(room, pool) - part.count)
                 continue
             held.catch_up(room)
-            if held.sum(pool) < part.count + beside:
-                return False
-            if pool is not None and any(held.most(pool, label) < part.count for label in shape.labels):
-                return False
-        return True
+            spare = min(spare, held.sum(pool) - part.count)
+            if spare >= 0 and pool is not None and any(held.most(pool, label) < part.count for label in shape.labels):
+                return -1
+        return spare
 
     def _count_of(self, part: Part, priority: int | None) -> "_Count":
         kept = self._kept.get((part.classes, priority))

@@ -5,6 +5,7 @@ from sortedcontainers import SortedKeyList
 
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.pod_records import OrderKey, PodRecord, Unit
+from aischeduler.state.unit_shapes import Shape
 
 
 class QueuedClass(Struct, eq=False):
@@ -24,8 +25,13 @@ class QueuedClass(Struct, eq=False):
     turn: OrderKey = (False, 0, 0, 0, "")
     """The queue order of `head`, while pods are parked."""
     unit: Unit | None = None
-    specs: tuple[bytes, ...] = ()
-    """The keys of the specs of its pods."""
+    shape: Shape | None = None
+    """The shape of the unit."""
+
+    @property
+    def specs(self) -> tuple[bytes, ...]:
+        """The keys of the specs of its pods."""
+        return (self.spec.key,) if self.shape is None else self.shape.parts[0].classes
 
     @property
     def moves(self) -> bool:
@@ -39,11 +45,16 @@ class QueuedClass(Struct, eq=False):
 
 
 def class_key(record: PodRecord) -> bytes:
-    """Return the key of a pod's class in a queue: pods that may not preempt form a class of their own."""
+    """Return the key of a pod's class in a queue.
+
+    Pods that may not preempt form a class of their own. Where a plugin sorts the queue, so do pods of each priority:
+    else the first of a class, which is tried for all, would not be the one that may evict most.
+    """
     unit, pod = record.unit, record.pod
     if unit is not None and unit.lead is record:
         return unit_key(unit)
-    return pod.spec.key if pod.preempts else without_preemption(pod.spec.key)
+    key = pod.spec.key if pod.preempts else without_preemption(pod.spec.key)
+    return key if record.rank is None else key + b" %d" % pod.priority
 
 
 def unit_key(unit: Unit) -> bytes:

@@ -14,7 +14,7 @@ Invariants:
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import merge
 from itertools import chain, islice
 from operator import attrgetter
@@ -28,13 +28,18 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.demand_table import DemandTable
 from aischeduler.state.groups import Groups
+from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import USABLE, Backoff, OrderKey, PodRecord, PodState, Unit
 from aischeduler.state.queued_class import QueuedClass, class_key
 from aischeduler.state.requests import Amounts
 from aischeduler.state.transitions import Transition, change_state
+from aischeduler.state.unit_shapes import Shape, shape_of_unit
 
 NET_SECONDS: Final = 300.0
+
+Holds = Callable[[Shape, int], bool]
+"""Returns whether something may hold a unit of this shape and of at most this priority."""
 
 _order: Final = attrgetter("order")
 _time: Final = attrgetter("backoff_until", "order")
@@ -72,6 +77,8 @@ class PoolQueue:
         self._classes: dict[bytes, QueuedClass] = {}
         self._by_spec: Groups[bytes, bytes, None] = Groups()
         """Key of a spec -> the classes, by their keys, that have pods with it."""
+        self._shapes: Groups[Hashable, int, QueuedClass] = Groups()
+        """The classes, by their slots, that stand for units of one shape."""
         self._slots: dict[int, QueuedClass] = {}
         self._heads: SortedKeyList[QueuedClass, OrderKey] = SortedKeyList(key=_turn)
         self._usable = 0
@@ -205,9 +212,12 @@ class PoolQueue:
         return bool(self._heads)
 
     @property
-    def first_parked(self) -> PodRecord:
-        """The first parked pod of all classes; there must be one."""
-        return self._heads[0].head
+    def highest_parked(self) -> int:
+        """The highest priority of the parked pods that come first in their classes; there must be one."""
+        first, last = self._heads[0].head, self._heads[-1].head
+        if first.rank is None and last.rank is None:
+            return first.priority
+        return max(alike.head.priority for alike in self._heads)  # a plugin sorts the queue
 
     def parked(self, after: OrderKey | None = None) -> tuple[QueuedClass, ...]:
         """Return the classes with parked pods in queue order; with `after`, only those later in the order."""
@@ -218,13 +228,16 @@ class PoolQueue:
         classes = self._heads[:most]  # every head of another class comes after all of these heads
         return list(islice(merge(*(alike.parked for alike in classes), key=_order), most))
 
-    def parked_within(self, room: Amounts, after: OrderKey | None = None) -> Iterator[QueuedClass]:
+    def parked_within(
+        self, room: Amounts, after: OrderKey | None = None, holds: Holds | None = None
+    ) -> Iterator[QueuedClass]:
         """Yield the classes with parked pods whose request fits into `room`, in queue order.
 
-        With `after`, only those later in the order. The queue must not change during the iteration.
+        With `after`, only those later in the order; with `holds`, only the units that something may hold as a whole.
+        The queue must not change during the iteration.
         """
         if self._heads:
-            fitting = self._demand.fitting(room)
+            fitting = self._fitting(room, holds)
             later = self._heads.irange_key(after, inclusive=(False, True))
             yield from (alike for alike in later if fitting[alike.slot])
 
@@ -240,17 +253,30 @@ class PoolQueue:
         """Whether a home pod that can take room waits in this queue or another."""
         return self._usable > 0 or self.pool in self._shared.abroad
 
-    def usable_within(self, room: Amounts) -> tuple[tuple[PodSpec, ...], tuple[Unit, ...]]:
+    def usable_within(self, room: Amounts, holds: Holds | None = None) -> tuple[tuple[PodSpec, ...], tuple[Unit, ...]]:
         """Return the home pods in this queue that can take room and whose request fits into `room`.
 
-        They are specs, each class once, and units of several pods, one of whose pods may fit. The home pods in other
-        queues are added, whatever they request.
+        They are specs, each class once, and units of several pods, one of whose pods may fit, with `holds` only those
+        that something may hold as a whole. The home pods in other queues are added, whatever they request.
         """
-        here = (self._slots[slot] for slot in np.flatnonzero(self._demand.fitting(room)).tolist())
+        here = (self._slots[slot] for slot in np.flatnonzero(self._fitting(room, holds)).tolist())
         found: list[tuple[PodSpec, Unit | None]] = [(alike.spec, alike.unit) for alike in here if alike.usable]
         found += ((record.pod.spec, record.leads) for record in self._away())
         specs = {spec.key: spec for spec, unit in found if unit is None}
         return tuple(specs.values()), tuple(unit for _, unit in found if unit is not None)
+
+    def _fitting(self, room: Amounts, holds: Holds | None) -> Mask:
+        """Return a mask of the slots whose request fits into `room`; units of one shape request the same."""
+        fitting = self._demand.fitting(room)
+        for alike in self._shapes.values() if holds is not None else ():
+            slots = list(alike)
+            if fitting[slots[0]] and holds is not None:
+                one = alike[slots[0]]
+                assert one.shape is not None, "the class stands for a unit"
+                fitting[slots] = holds(
+                    one.shape, max(other.unit.priority for other in alike.values() if other.unit is not None)
+                )
+        return fitting
 
     def _away(self) -> Iterable[PodRecord]:
         """Return the home pods in other queues."""
@@ -390,10 +416,15 @@ class PoolQueue:
             alike.usable += sign
             self._usable += sign
         if not alike.pending:
-            self._demand.drop(alike.slot)
-            for spec in alike.specs:
-                self._by_spec.drop(spec, key)
-            del self._slots[alike.slot], self._classes[key]
+            self._drop_class(key, alike)
+
+    def _drop_class(self, key: bytes, alike: QueuedClass) -> None:
+        self._demand.drop(alike.slot)
+        for spec in alike.specs:
+            self._by_spec.drop(spec, key)
+        if alike.shape is not None:
+            self._shapes.drop(alike.shape.key, alike.slot)
+        del self._slots[alike.slot], self._classes[key]
 
     def _count_borrower(self, record: PodRecord, sign: int) -> None:
         shared, asked = self._shared, self.borrowers_ask
@@ -429,9 +460,12 @@ class PoolQueue:
         specs = [one.pod.spec for one in record.together]
         slot = self._demand.put(*specs)
         parked: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
-        keys = tuple(dict.fromkeys(spec.key for spec in specs))
-        alike = self._classes[key] = QueuedClass(record.pod.spec, slot, parked, unit=record.leads, specs=keys)
-        for spec in keys:
+        unit = record.leads
+        shape = shape_of_unit(unit) if unit is not None else None
+        alike = self._classes[key] = QueuedClass(record.pod.spec, slot, parked, unit=unit, shape=shape)
+        if shape is not None:
+            self._shapes.put(shape.key, slot, alike)
+        for spec in alike.specs:
             self._by_spec.put(spec, key, None)
         self._slots[slot] = alike
         return alike

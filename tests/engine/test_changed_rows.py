@@ -14,6 +14,7 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
     BudgetSeen,
     Event,
+    GangSeen,
     NamespaceSeen,
     NodeGone,
     NodeSeen,
@@ -23,10 +24,11 @@ from aischeduler.model.events import (
     PoolSeen,
 )
 from aischeduler.model.node import Node
-from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pod import HostPort, Pod, PodSpec
 from aischeduler.state.label_index import Mask
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds
+from tests.gangs import a_gang, member
 
 A, B = {"pool": "a"}, {"pool": "b"}
 CHECKS_OF_VICTIMS_MAX = 8
@@ -175,3 +177,21 @@ def test_changed_namespace_wakes_no_pod_itself_and_each_decision_a_few() -> None
     assert session.scheduler.waiting()["a"]["held"] == RECHECKED_AT_ONCE
     settle(session)
     assert session.scheduler.waiting()["a"] == {"parked": count - 1}
+
+
+def test_pods_of_a_pool_are_tried_while_its_waiting_gangs_are_checked() -> None:
+    """By amounts each gang would fit, and each is refused because two of its pods cannot have a port of one node."""
+    session = Session(a_pool("a", labels=A), *(a_node(f"n{n}", cpu="64", labels=A) for n in range(3)))
+    session.scheduler.often = session.scheduler.closely = False
+    session.see(a_pod("gone", cpu="1", pool="a", node="n0"))
+    port = (HostPort("TCP", 80),)
+    for number in range(30):
+        session.tell(GangSeen(a_gang(f"g{number}", 4)))
+        pods = (a_pod(f"g{number}-{turn}", cpu="1", pool="a", host_ports=port) for turn in range(4))
+        session.see(*(member(pod, f"g{number}") for pod in pods))
+    settle(session)
+    session.tell(PodGone("uid-gone"))
+    session.scheduler.decide("a", session.now, 1)
+    assert "a" in session.scheduler._cluster.deferred.rows
+    session.see(a_pod("single", cpu="1", pool="a"))
+    assert list(binds(session.scheduler.decide("a", session.now, 1))) == ["single"]

@@ -1,12 +1,17 @@
 """Spread constraints in the engine: wake-ups over domains, pools, preferences, preemption, claims."""
 
+import sys
+from types import FrameType
+
+from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind, Evict
-from aischeduler.model.events import PodGone
+from aischeduler.model.events import GangSeen, PodGone, PodSeen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.topology_spread import HOSTNAME
 from tests.build import a_node, a_pod, a_pool, replace, spread
 from tests.engine.session import Session
+from tests.gangs import a_gang, a_key, member, members
 
 WEB = {"app": "web"}
 OVER_ZONES = (spread("zone", app="web"),)
@@ -174,3 +179,32 @@ def test_pod_does_not_count_on_one_that_has_only_a_claim() -> None:
     assert nodes_of(session.decide()) == {}
     session.tell(PodGone("uid-low"))
     assert nodes_of(session.decide()) == {"asker": "x1", "second": "x1"}
+
+
+def steps_of_a_count(*, gangs: int) -> int:
+    """Return how many calls of Python functions it takes to observe a pod that counts for one of so many gangs."""
+    session = a_session(*zones("x1", "y1"))
+    session.scheduler.often = session.scheduler.closely = False
+    for number in range(gangs):
+        session.tell(GangSeen(a_gang(f"g{number}", 3)))
+        session.see(*members(f"g{number}", 3, cpu="9", pool="a"))
+    session.see(*(member(web(f"w{number}", cpu="9"), "web") for number in range(3)))
+    session.tell(GangSeen(a_gang("web", 3)))
+    session.decide()
+    calls = 0
+
+    def count(_frame: FrameType, what: str, _of: object) -> None:
+        nonlocal calls
+        calls += what == "call"
+
+    sys.setprofile(count)
+    try:
+        Scheduler.observe(session.scheduler, PodSeen(web("there", node="x1")), session.now)  # without the checks
+    finally:
+        sys.setprofile(None)
+    assert session.scheduler._cluster.deferred.counted == {"a": {b"unit " + str(a_key("web")).encode(): None}}
+    return calls
+
+
+def test_event_that_changes_a_count_costs_the_same_however_many_gangs_wait() -> None:
+    assert steps_of_a_count(gangs=2) == steps_of_a_count(gangs=40)

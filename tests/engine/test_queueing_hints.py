@@ -3,13 +3,14 @@
 import pytest
 
 from aischeduler.engine.lending import JUDGED_MAX
+from aischeduler.engine.profile import default_profile
 from aischeduler.engine.queueing_hints import OFFERED_MAX, WOKEN_MAX
 from aischeduler.model.events import BindRefusal, BindRefused, NamespaceSeen, PodGone
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.model.selectors import LabelSelector, Operator
-from tests.build import a_node, a_pod, a_pool, expression
-from tests.engine.session import Session, binds, evictions
+from tests.build import a_node, a_pod, a_pool, expression, replace
+from tests.engine.session import Session, binds, evictions, nominations
 
 
 def full(pool: str, *, cpu: str) -> Session:
@@ -260,3 +261,24 @@ def test_owner_of_a_claim_leaves_room_offered_to_a_borrower_to_a_parked_pod_that
     session.decide(seconds)
     session.tell(PodGone("uid-stays11"), PodGone("uid-stays12"))
     assert binds(session.decide()) == {"patient": "m"}, "low has a claim on n"
+
+
+class ByAge:
+    """A plugin that sorts the queues by age, whatever the priority."""
+
+    name = "ByAge"
+
+    def rank(self, pod: Pod) -> int:
+        return pod.created_seconds
+
+
+@pytest.mark.parametrize("cpu", ["4", "3"], ids=["of one class", "of two classes"])
+def test_pod_that_may_evict_more_than_the_first_of_the_queue_is_woken_by_a_row_that_becomes_usable(cpu: str) -> None:
+    profile, full_node = default_profile(), a_node("n", cpu="4")
+    profile = replace(profile, plugins=replace(profile.plugins, queue_sort=ByAge()))
+    session = Session(replace(full_node, unschedulable=True), profile=profile)
+    session.see(a_pod("running", cpu="4", node="n"))
+    session.see(a_pod("old", cpu="4", created=1), a_pod("young", cpu=cpu, created=2, priority=100))
+    session.decide()
+    session.see(full_node)
+    assert nominations(session.decide()) == {"young": "n"}

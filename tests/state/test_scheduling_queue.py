@@ -234,4 +234,4 @@ def test_exception_while_a_parked_pod_changes_its_class_leaves_it_parked_and_cou
         queue.reclass(record, change)
     assert queue.counts()[PodState.PARKED] == 1
     assert queue.pending() == ((record.pod.spec, 1),)
-    assert queue.first_parked is record
+    assert [alike.head for alike in queue.parked()] == [record]

@@ -15,11 +15,12 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from aischeduler.daemon.pool_loops import ATTEMPTS_MAX, SLICE_SECONDS
 from aischeduler.model.actions import Action, Bind
 from aischeduler.model.events import Event, GangSeen, PodGone, PodSeen
 from aischeduler.model.pod import Pod
 from tests.bench.cases.pathological import alone
-from tests.bench.core import SLICE, Crowd, World, decide_all, evidence, peak_mib, running, see, world
+from tests.bench.core import Crowd, World, decide_all, evidence, peak_mib, running, see, world
 from tests.bench.spec import Case, Goal, Measured
 from tests.build import replace
 from tests.checked_scheduler import answers
@@ -40,8 +41,6 @@ BEGIN: Final = 10.0
 OLDEST: Final = 10_000
 """When the first single pod was made: after all gangs."""
 SEED: Final = 42
-SLICE_SECONDS: Final = 0.005
-"""As long as a slice of the daemon."""
 LATE_SECONDS: Final = 30.0
 """After the last event the run ends in any case."""
 LONGEST, WAIT, STARTS = "ms of the longest call", "p99 wait of single pods with gangs / without", "s to start what fits"
@@ -123,7 +122,7 @@ class Minute:
             self.bound[bind.pod.uid] = self.now
             self.seats.taken(bind, self.now)
         self.due.extendleft((self.now, event) for event in reversed(answers(actions)))
-        return max(1, attempts // 2) if self.now - before > SLICE_SECONDS else min(SLICE, attempts * 2)
+        return max(1, attempts // 2) if self.now - before > SLICE_SECONDS else min(ATTEMPTS_MAX, attempts * 2)
 
     def _timed(self, call: "Call[Found]") -> Found:
         self._collected, before = 0.0, time.process_time()
