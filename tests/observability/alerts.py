@@ -20,7 +20,7 @@ Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 def scraped(page: bytes) -> Series:
     """Return the samples of a page in Prometheus' text format."""
-    families = text_string_to_metric_families(page.decode())  # type: ignore[no-untyped-call]
+    families = text_string_to_metric_families(page.decode())
     return {
         (sample.name, tuple(sorted((sample.labels | TARGET).items()))): sample.value
         for family in families

@@ -55,7 +55,7 @@ def come(crowd: Crowd, one: Held) -> None:
 @given(changes=CHANGES)
 def test_kept_counts_are_those_of_a_new_look(changes: list[tuple[str, int, int, int]]) -> None:
     crowd = a_crowd()
-    nodes, claims = crowd.table, Claims(crowd.table)
+    nodes, claims = crowd.table, Claims(crowd.table, lambda _: None)
     kept = UnitCapacity(crowd.runner, crowd.running, claims)
 
     def check() -> None:
@@ -92,7 +92,7 @@ def test_unit_that_a_search_places_is_not_refused(pods: list[tuple[int, int, int
         come(crowd, held(f"old-{turn}", f"n{node}", res(cpu_milli), priority))
     made = (a_pod(f"p{i}", cpu=f"{size}m", priority=PRIORITY) for i, size in enumerate(sizes))
     unit = replace(a_unit(*made, required=len(sizes)), priority=PRIORITY)
-    capacity = UnitCapacity(crowd.runner, crowd.running, Claims(crowd.table))
+    capacity = UnitCapacity(crowd.runner, crowd.running, Claims(crowd.table, lambda _: None))
     shape = shape_of([ask.spec for ask in unit.asks])
     if isinstance(place_unit(unit, crowd.runner, crowd.rows), UnitPlacement):
         assert capacity.may_hold(shape, POOL)
