@@ -33,8 +33,8 @@ def test_warning_of_an_unknown_pool_names_the_home_pool_and_a_similar_name(name:
     said = session.decide()
     assert binds(said) == {"p": "free"}
     there_is_none = f'The Pool "{name}" does not exist (annotation or label resource.aibee.cn/pool)'
-    until = "until it does, the pod belongs to the pool default."
-    assert warned(said, "UnknownPool") == [f"{there_is_none}; {until}{hint}"]
+    until = "until it does," if name == name.lower().strip() else "no Pool can have this name, so"
+    assert warned(said, "UnknownPool") == [f"{there_is_none}; {until} the pod belongs to the pool default.{hint}"]
 
 
 def test_pod_whose_hard_constraint_is_ignored_is_placed_and_warned_once_by_field() -> None:
