@@ -327,13 +327,25 @@ class Scheduler:
 
         Room that a pod leaves is offered before the next is tried.
         """
-        queue, unit_pods, cost = self._cluster.queues[pool], 0, max(0, min(checks, limit - 1))
-        while cost < limit and queue.lively and lets_pass(self._cluster, pool) and (record := queue.pop()) is not None:
-            unit_pods += len(record.together) if record.leads is not None else 0
-            tried, checked = self._try(queue, record, actions), self._work_on_rows(pool, actions)
-            cost, checks = cost + tried + checked, checks + checked
+        queue, rows, unit_pods, cost = (
+            self._cluster.queues[pool],
+            self._cluster.deferred.rows,
+            0,
+            min(checks, limit - 1),
+        )
+        if not limit:
+            return
+        while cost < limit and (pool not in rows or (queue.lively and lets_pass(self._cluster, pool))):
+            record = queue.pop()
+            if record is None:
+                return
+            unit_pods += len(record.together) if record.unit is not None else 0
+            cost += self._try(queue, record, actions)
+            if pool in rows:
+                checked = self._work_on_rows(pool, actions)
+                cost, checks = cost + checked, checks + checked
             if unit_pods >= UNIT_PODS_MAX or checks >= CHECKED_MAX:
-                break
+                return
 
     def _try(self, queue: PoolQueue, record: PodRecord, actions: list[Action]) -> int:
         """Try one pod; its actions are dropped if its attempt raises. Return the cost."""

@@ -158,27 +158,26 @@ def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> M
         return context.capacity.may_hold(shape, context.pools.id(lender))
 
     specs, units = queue.usable_within(rooms.max(axis=1), holds if evicts else None)
-    known = {spec.key for spec in specs}
     for spec in specs:
-        _add(wanted, could, spec, rows)
+        left = ~wanted
+        wanted[left] = could(spec, rows[left])
+        if wanted.all():
+            return wanted
+    known = {spec.key for spec in specs}
     for unit in units:
-        asked = {record.pod.spec.key: record.pod.spec for record in unit.together if record.pod.spec.key not in known}
-        if not asked or wanted.all():
+        asked = {record.pod.spec.key: record.pod.spec for record in unit.together}
+        if known.issuperset(asked):
             continue
         own = context.claims.of(unit.lead.pod.uid) if unit.lead is not None else None
         with Trial(nodes, own.assigned if own is not None else ()):  # a unit moves out of the room that it claims
-            if not evicts or _fits_now(context, unit, lender):
-                known |= asked.keys()
-                for spec in asked.values():
-                    _add(wanted, could, spec, rows)
+            if evicts and not _fits_now(context, unit, lender):
+                continue
+            for spec in asked.values():
+                wanted |= could(spec, rows)
+        if wanted.all():
+            return wanted
+        known |= asked.keys()
     return wanted
-
-
-def _add(wanted: Mask, could: Callable[[PodSpec, Rows], Mask], spec: PodSpec, rows: Rows) -> None:
-    """Add the rows that such a pod could use to those that are wanted."""
-    left = ~wanted
-    if left.any():
-        wanted[left] = could(spec, rows[left])
 
 
 def _fits_now(context: BorrowingContext, unit: Unit, pool: str) -> bool:
