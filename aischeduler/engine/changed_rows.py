@@ -26,6 +26,8 @@ from aischeduler.engine.row_room import Checks, RowRoom
 
 CHECKED_MAX: Final = 64
 """The most checks of one call; a check for victims on a row, or of a unit, counts as several."""
+OFFER_COST: Final = 3
+"""The cost of looking at the room of a row and at who may take it, in checks."""
 PATIENCE: Final = 8
 """After so many slices in which rows were left, a pod is tried although rows are left."""
 _OFFERS: Final = {
@@ -91,6 +93,7 @@ def _finish(cluster: Cluster, rows: OrderedDict[int, RowWork], row: int, work: R
         if work.after is not None or not work.offers:
             return work.after is None
     room = RowRoom(cluster, row)
+    checks.spend(OFFER_COST)
     cluster.announcements.of_rows((row,))
     if work.stage is Stage.CLAIMS:
         work.stage = Stage.OWNERS

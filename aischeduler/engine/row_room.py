@@ -8,7 +8,7 @@ from msgspec import Struct
 from aischeduler.engine.cluster import Cluster
 from aischeduler.state.requests import Amounts
 
-BOUNDS_PER_CHECK: Final = 4
+BOUNDS_PER_CHECK: Final = 2
 """So many looks at what rows could hold of a unit by amounts cost as much as a check."""
 
 

@@ -341,10 +341,10 @@ class Scheduler:
                 return
             unit_pods += len(record.together) if record.unit is not None else 0
             cost += self._try(queue, record, actions)
-            if pool in rows:
+            if pool in rows and checks < CHECKED_MAX:
                 checked = self._work_on_rows(pool, actions)
                 cost, checks = cost + checked, checks + checked
-            if unit_pods >= UNIT_PODS_MAX or checks >= CHECKED_MAX:
+            if unit_pods >= UNIT_PODS_MAX or (pool in rows and checks >= CHECKED_MAX):
                 return
 
     def _try(self, queue: PoolQueue, record: PodRecord, actions: list[Action]) -> int:

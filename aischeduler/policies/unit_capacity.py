@@ -27,6 +27,9 @@ ROOMS_MAX: Final = 16
 """The most priorities whose room is kept; each takes some numbers per row."""
 
 
+_NO_ROWS: Final = np.zeros(0, dtype=np.intp)
+
+
 class UnitCapacity:
     """The bounds of all units. Numbers of pools are those of the node table."""
 
@@ -88,6 +91,8 @@ class _Room:
         self._nodes, self._running, self._claims, self._priority = nodes, running, claims, priority
         self._left: Column = np.zeros((0, 0), dtype=np.int64)
         self._read = (-1, -1)
+        self._changed: tuple[tuple[tuple[int, int], ...], Rows | None] = (), None
+        """The versions between which the rows were asked last that changed, and these rows."""
 
     @property
     def version(self) -> tuple[int, int]:
@@ -96,6 +101,12 @@ class _Room:
 
     def changed_since(self, version: tuple[int, int]) -> Rows | None:
         """Return the rows that changed after this version, ascending; None where every row counts as changed."""
+        between = version, self.version
+        if self._changed[0] != between:
+            self._changed = between, self._find_changed(version)
+        return self._changed[1]
+
+    def _find_changed(self, version: tuple[int, int]) -> Rows | None:
         changed = self._nodes.changed_since(version[0])
         gone = self._running.changed_since(version[1]) if self._priority is not None else ()
         if changed is None or gone is None:
@@ -145,7 +156,7 @@ class _Count:
         """Pool and label -> the largest sum over the rows that share a value of the label."""
         self._allowed: Mask = np.zeros(0, dtype=np.bool_)
         self._read, self._static, self._pools, self._width = (-1, -1), -1, -1, 0
-        self._least: Column = np.zeros(0, dtype=np.int64)
+        self._asked, self._least = _NO_ROWS, np.zeros((0, 1), dtype=np.int64)
 
     def catch_up(self, room: _Room) -> None:
         """Count the rows that changed since again; no trial may be open."""
@@ -159,19 +170,21 @@ class _Count:
             self._read = room.version
             return
         self._most.clear()
-        every = np.arange(nodes.width, dtype=np.intp)
         if self._static != nodes.static_version or len(self._allowed) != nodes.width:
+            every = np.arange(nodes.width, dtype=np.intp)
             masks = [self._runner.allowed(spec, every) for spec in self._specs]
             self._allowed, self._static = np.logical_or.reduce(masks), nodes.static_version
         if changed is None:
             self._sums.clear()
-            self._on = self._count(room.of(every), self._allowed)
+            self._on = self._count(room.of(np.arange(nodes.width, dtype=np.intp)), self._allowed)
         else:
             now = self._count(room.of(changed), self._allowed[changed])
-            for pool, more in self._by_pool(changed, now - self._on[changed]):
-                if pool in self._sums:
-                    self._sums[pool] += more
-            self._on[changed] = now
+            more = now - self._on[changed]
+            if more.any():
+                for pool, count in self._by_pool(changed, more):
+                    if pool in self._sums:
+                        self._sums[pool] += count
+                self._on[changed] = now
         self._read = room.version
 
     def sum(self, pool: int | None) -> int:
@@ -217,17 +230,14 @@ class _Count:
     def _count(self, room: Column, allowed: Mask) -> Column:
         """Return how many pods rows with this room hold."""
         if self._width != len(room):
-            self._least = np.stack([self._nodes.request(spec) for spec in self._specs]).min(axis=0)
-            self._width = len(room)
-        asked = np.flatnonzero(self._least)  # the column of pods at least
-        holds: Column = np.minimum.reduce(np.maximum(room[asked], 0) // self._least[asked, None], axis=0)
-        return np.where(allowed, holds, 0)
+            least = np.stack([self._nodes.request(spec) for spec in self._specs]).min(axis=0)
+            self._asked, self._width = np.flatnonzero(least), len(room)  # the column of pods at least
+            self._least = least[self._asked, None]
+        holds: Column = np.minimum.reduce(np.maximum(room[self._asked], 0) // self._least, axis=0) * allowed
+        return holds
 
     def _by_pool(self, rows: Rows, more: Column) -> list[tuple[int | None, int]]:
         grew = [
             (int(self._nodes.pool[row]), int(count)) for row, count in zip(rows.tolist(), more.tolist(), strict=True)
         ]
         return [*grew, (None, int(more.sum()))]
-
-
-_NO_ROWS: Final = np.zeros(0, dtype=np.intp)

@@ -185,7 +185,7 @@ class Seats:
 
 def the_gangs(count: int, pools: int) -> list[Pod]:
     """Return the pods of the gangs, of which each has one of the shapes."""
-    shapes = Crowd(SHAPES * pools, gpu=1, shapes=SHAPES * pools, pools=pools).pods("shape")
+    shapes = Crowd(SHAPES, gpu=1, shapes=SHAPES, pools=pools).pods("shape")
     return [
         member(replace(shapes[number % len(shapes)], uid=name, name=name, created_seconds=number + 1), f"gang-{number}")
         for number in range(count)
