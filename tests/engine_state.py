@@ -47,6 +47,7 @@ CACHES: Final = frozenset(
         "NodeTable._ranks",
         "NodeTable.trial_rows",
         "RowIndex._masks",
+        "BorrowingContext.fits",
         "BudgetTable._covered",
         "PoolTable._sorted",
         "ProfiledSpecs._specs",
@@ -55,6 +56,10 @@ CACHES: Final = frozenset(
         "Storage.tables",
         "Storage.topology",
         "Stamp._made",
+        "UnitCapacity._kept",
+        "UnitCapacity._rooms",
+        "UnitCapacity._spare",
+        "UnitCapacity._state",
         "VolumeUse.stale",
     }
 )

@@ -140,10 +140,10 @@ async def test_lines_stay_whole_where_the_kernel_writes_a_part_at_a_time(tmp_pat
     file = journal(tmp_path, Log())
     whole = file._file
     assert whole is not None
-    write, close, lengths = whole.write, whole.close, list[int]()
+    write, end, lengths = whole.write, whole.close, list[int]()
 
     class Short:
-        close = staticmethod(close)
+        close = staticmethod(end)
 
         def write(self, piece: memoryview) -> int:
             lengths.append(len(piece))

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from cachetools import LRUCache
 from msgspec.structs import replace
 
 import aischeduler.engine
@@ -28,6 +29,7 @@ from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.policies import borrowing, spanning
+from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
@@ -203,7 +205,15 @@ def nothing_kept(cluster: Cluster) -> Iterator[None]:
         (cards, "_masks_made_from", ()),
         (cards, "_masks", {}),
     ]
-    kept.append((cluster, "borrowing", replace(cluster.borrowing, runner=kept[0][2])))
+    runner = kept[0][2]
+    assert isinstance(runner, Runner)
+    fresh = replace(
+        cluster.borrowing,
+        runner=runner,
+        capacity=UnitCapacity(runner, cluster.running, cluster.claims),
+        fits=LRUCache(maxsize=1),
+    )
+    kept.append((cluster, "borrowing", fresh))
     before = [(one, name, getattr(one, name)) for one, name, _ in kept]
     for one, name, value in kept:
         setattr(one, name, value)
