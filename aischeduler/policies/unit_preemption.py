@@ -77,7 +77,7 @@ def choose_unit_victims(
 ) -> UnitCandidate | NoCandidate:
     """Return rows for the required pods of the unit, and the victims whose eviction makes all of them fit."""
     rows = rows_beside(unit, runner, rows)
-    room = _room_of_all(unit, runner, running, rows)
+    room = _room_of_all(unit, runner, running, rows, budgets)
     close = closeness(unit.topology, unit.asks[: unit.required], runner, rows, room)
     if int(close.capacity.sum()) < unit.required:
         return _refusal(unit, runner, running, rows, budgets)
@@ -101,9 +101,9 @@ def choose_unit_victims(
     return best[1] if best is not None else refusal or _refusal(unit, runner, running, rows, budgets)
 
 
-def _room_of_all(unit: UnitRequest, runner: Runner, running: RunningPods, rows: Rows) -> Column:
+def _room_of_all(unit: UnitRequest, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable) -> Column:
     """Return what is free on rows without all pods that leave, or may be evicted for the unit."""
-    gone = np.append(leaving_pods(running, rows), potential_victims(unit, running, rows))
+    gone = np.append(leaving_pods(running, rows), potential_victims(unit, running, rows, budgets))
     return room_without(gone, runner, running, rows)
 
 
@@ -138,11 +138,12 @@ def _choose(
         order = [failed, *(number for number in order if number != failed)]
     search.begin()
     preferred = preferring(search.cheapest_first(groups[0]), rows)
-    found = _on_rows_that_hold(unit, runner, running, rows, preferred)
+    room = _room_of_all(unit, runner, running, rows, budgets)
+    found = _on_rows_that_hold(unit, runner, rows, room, preferred)
     if found is None:
         return refusal or NoCandidate(len(rows), Counter({NO_VICTIMS: len(rows)}))
     with running.trying():
-        victims = _all_that_may_go(unit, running, np.unique(found))
+        victims = _all_that_may_go(unit, running, np.unique(found), budgets)
         running.table["leaving"][victims] = True
         if not _fits(unit, runner, running, found):
             return refusal or NoCandidate(len(rows), Counter({NO_VICTIMS: len(rows)}))
@@ -150,19 +151,18 @@ def _choose(
 
 
 def _on_rows_that_hold(
-    unit: UnitRequest, runner: Runner, running: RunningPods, rows: Rows, preferred: Column
+    unit: UnitRequest, runner: Runner, rows: Rows, room: Column, preferred: Column
 ) -> list[int] | None:
-    """Return rows that hold all required pods by amounts without all that may leave, and rather the preferred ones."""
+    """Return rows with this room that hold all required pods by amounts, and rather the preferred ones."""
     asks = unit.asks[: unit.required]
     kinds = kinds_of(asks, runner, rows)
-    room = _room_of_all(unit, runner, running, rows)
     found = pack([*kinds.values()], Places(room, preferred, runner.nodes.ranks()[rows]))
     return rows[on_packed_rows(asks, kinds, found)].tolist() if found is not None else None
 
 
-def _all_that_may_go(unit: UnitRequest, running: RunningPods, rows: Rows) -> list[int]:
+def _all_that_may_go(unit: UnitRequest, running: RunningPods, rows: Rows, budgets: BudgetTable) -> list[int]:
     """Return the slots of the pods on rows that may be evicted for the unit, and of all that are lost with them."""
-    victims = potential_victims(unit, running, rows).tolist()
+    victims = potential_victims(unit, running, rows, budgets).tolist()
     return [*victims, *running.lost_with(victims)]
 
 

@@ -38,7 +38,7 @@ from aischeduler.policies.preemption import (
 )
 from aischeduler.policies.unit_placement import UnitRequest, assigned, but_for_amounts
 from aischeduler.state.disruption_budgets import BudgetTable
-from aischeduler.state.label_index import Rows
+from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import Column
 from aischeduler.state.running_pods import RunningPods, Slots
 from aischeduler.state.what_if import Trial
@@ -116,12 +116,29 @@ def _most_of(asks: Sequence[PlacementRequest]) -> PlacementRequest:
     return PlacementRequest(replace(asks[0].spec, key=key, request=most), asks[0].placement)
 
 
-def potential_victims(unit: UnitRequest, running: RunningPods, rows: Rows) -> Slots:
+def potential_victims(unit: UnitRequest, running: RunningPods, rows: Rows, budgets: BudgetTable) -> Slots:
     """Return the slots of the pods on rows that may be evicted for the unit, and do not leave yet."""
     slots = running.slots_on(rows)
     pods = running.table[slots]
     found: Slots = slots[pods["evictable"] & ~pods["leaving"] & (pods["borrower"] | (pods["priority"] < unit.priority))]
-    return found[~running.kept_by_unit(found)]
+    found = found[~running.kept_by_unit(found)]
+    return found[~parted(found, running, budgets)] if budgets.obeyed else found
+
+
+def parted(slots: Slots, running: RunningPods, budgets: BudgetTable) -> Mask:
+    """Return a mask of the pods whose unit would go in part: budgets do not allow all now that are lost with one."""
+    found: Mask = np.zeros(len(slots), dtype=np.bool_)
+    forbidden: dict[int, bool] = {}
+    for at in np.flatnonzero(running.table["unit"][slots]).tolist():
+        slot = int(slots[at])
+        lost, unit = running.lost_with([slot]), int(running.table["unit"][slot])
+        if not lost:
+            continue  # its unit can spare it
+        if unit not in forbidden:
+            uids = running.uids_of(np.array(sorted({slot, *lost}), dtype=np.intp))
+            forbidden[unit] = bool(budgets.broken(uids, np.zeros(len(uids), dtype=np.intp)).any())
+        found[at] = forbidden[unit]
+    return found
 
 
 def leaving_pods(running: RunningPods, rows: Rows) -> Slots:
@@ -234,7 +251,7 @@ class UnitVictims:
         first = 3 if loss.cards else 2  # after what comes before the cost of single victims: budgets, and units
         if any(most[1:first]) or not chosen[-1].slots or not self._runner.by_amounts(spec):
             return rows
-        slots = potential_victims(self._unit, running, np.array(sorted(rows), dtype=np.intp))
+        slots = potential_victims(self._unit, running, np.array(sorted(rows), dtype=np.intp), self._budgets)
         slots = slots[~np.isin(slots, [slot for step in chosen for slot in step.slots])]
         pods = running.table[slots]
         highest = np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])

@@ -90,6 +90,17 @@ def test_gang_goes_only_where_its_budget_allows_the_eviction_of_all_its_pods() -
     assert sorted(evictions(session.decide())) == ["v0", "v1"]
 
 
+def test_gang_takes_the_room_of_a_gang_only_where_its_budget_allows_the_eviction_of_all_its_pods() -> None:
+    pods = [member(guest(f"v{number}", "g", cpu="4", node=node), "v") for number, node in enumerate("nm")]
+    session = a_session(*pods, nodes=("n", "m"))
+    session.tell(GangSeen(a_gang("v", 2)), a_budget("b", "g", 1))
+    session.see(*members("new", 2, cpu="4", pool="a"))
+    session.tell(GangSeen(a_gang("new", 2)))
+    assert evictions(session.decide()) == {}
+    session.tell(a_budget("b", "g", 2))
+    assert evictions(session.decide()) == {"v0": "Reclaimed", "v1": "Reclaimed"}
+
+
 def test_surplus_of_a_gang_goes_although_another_of_its_pods_is_kept() -> None:
     pods = [member(guest(f"v{i}", *labels, cpu="4", node=f"n{i}"), "v") for i, labels in enumerate(((), ("g",), ()))]
     session = a_session(*pods, nodes=("n0", "n1", "n2"))
