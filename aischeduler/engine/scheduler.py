@@ -97,7 +97,7 @@ from aischeduler.state.scheduling_queue import PoolQueue
 
 UNSAID_MAX: Final = 100
 """The most actions of a pool's outbox that are kept while another scheduler leads."""
-UNIT_PODS_MAX: Final = 16
+UNIT_PODS_MAX: Final = 32
 """After a unit with which so many pods of units were tried, a decision ends."""
 
 
