@@ -33,7 +33,7 @@ from tests.daemon.cluster import (
     cluster,
     schemaless_crd,
 )
-from tests.kube.scripted_server import Script, hang, reply, serving, status, until
+from tests.kube.scripted_server import Script, hang, reply, serving, settled, status, until
 from tests.objects import pod_object
 
 
@@ -161,7 +161,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_returns(lines: Callable[[]
         await until(lambda: script.asked("post", PODS))
         os.kill(os.getpid(), signal.SIGTERM)
         await until(lambda: [line for line in lines() if line["event"] == "stopping"])
-        await asyncio.sleep(0.02)
+        await settled()
         assert not task.done()
         release.set()
         async with asyncio.timeout(5):
@@ -226,7 +226,7 @@ async def test_nothing_is_decided_before_everything_was_listed() -> None:
     async with serving(script) as server:
         task = asyncio.create_task(Daemon(server, ALONE, stop).run())
         await until(lambda: len(script.asked("watch")) == 6)
-        await asyncio.sleep(0.02)
+        await settled()
         assert script.asked("post") == []
         release.set()
         await until(lambda: script.asked("post", PODS))

@@ -20,7 +20,7 @@ from aischeduler.kube.leader_elector import LeaderElectionConfig, LeaderElector
 from aischeduler.kube.server_access import Server
 from aischeduler.observability import health, pool_status_log
 from tests.daemon.cluster import PODS, Cluster, cluster
-from tests.kube.scripted_server import Half, Script, reply, serving, until
+from tests.kube.scripted_server import Half, Script, reply, serving, settled, until
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ai-scheduler"
 ELECTED = Config(leader_election=LeaderElection(namespace="kube-system"))
@@ -235,7 +235,7 @@ async def test_write_that_waits_for_a_connection_is_fenced_when_it_is_sent() -> 
         reading = asyncio.create_task(connections.send(b"GET", b"/slow"))
         await until(lambda: script.asked("get", "/slow"))
         writing = asyncio.create_task(connections.send(b"POST", b"/x"))
-        await asyncio.sleep(0.01)
+        await settled()
         clock.now = 15.0
         release.set()
         await reading

@@ -14,7 +14,7 @@ from aischeduler.kube.server_access import Server
 from aischeduler.model.actions import Action, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.daemon.cluster import ALONE, brief
-from tests.kube.scripted_server import Half, until
+from tests.kube.scripted_server import Half, settled, until
 
 
 @dataclass
@@ -163,7 +163,7 @@ async def test_pool_decides_nothing_while_too_many_of_its_bindings_are_in_flight
         world.gate.clear()
         world.engine.left["a"] = 5
         loops.wake_soon()
-        await asyncio.sleep(0.02)
+        await settled()
         assert world.performed == []
         world.gate.set()
         await until(lambda: world.decided("a") == 5)

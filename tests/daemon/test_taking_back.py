@@ -10,7 +10,7 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.kube.pod_writes import MERGE_PATCH
 from tests.daemon.cluster import ALONE, BUDGETS, PODS, POOLS, Cluster, cluster
 from tests.daemon.test_daemon import scripted_cluster
-from tests.kube.scripted_server import reply, serving, until
+from tests.kube.scripted_server import reply, serving, settled, until
 
 PDB = {"minAvailable": 2, "selector": {"matchLabels": {"app": "guest"}}}
 Lines = Callable[[], list[dict[str, Any]]]
@@ -148,7 +148,7 @@ async def test_sigterm_finishes_an_eviction_that_has_begun(lines: Lines) -> None
         await until(lambda: script.asked("patch", f"{PODS}/v/status"))
         stop.set()
         await until(lambda: [line for line in lines() if line["event"] == "stopping"])
-        await asyncio.sleep(0.02)
+        await settled()
         assert not task.done()
         release.set()
         async with asyncio.timeout(5):

@@ -67,7 +67,3 @@ async def told(world: World, *words: str) -> None:
     with suppress(TimeoutError):
         await until(lambda: len(world.told) >= len(words))
     assert world.told == list(words)
-
-
-async def quiet() -> None:
-    await asyncio.sleep(0.03)

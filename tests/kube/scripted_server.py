@@ -14,6 +14,10 @@ from aischeduler.kube.server_access import Server
 
 PATIENCE_SECONDS = 20.0
 """How long an expected event may take on a busy machine; no test asserts it."""
+WAIT_SECONDS = 0.001
+"""How long a sleep of `Waits` takes."""
+SETTLING_WAITS, SETTLING_TURNS = 8, 25
+"""How many sleeps of `Waits` in a row, and turns of the event loop after each, `settled` gives to what is under way."""
 
 
 @dataclass
@@ -185,7 +189,7 @@ class Waits:
         await self._open.wait()
         self.held -= 1
         self.now += seconds
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(WAIT_SECONDS)
 
     def hold(self) -> None:
         self._open.clear()
@@ -202,6 +206,19 @@ async def until(condition: Callable[[], object], seconds: float = PATIENCE_SECON
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.002)
+
+
+async def settled() -> None:
+    """Return once all that is under way in this event loop has happened, so that a test can say what has not.
+
+    It counts turns of the loop, so a slow machine gives each step its turn as well: a request to a server of this
+    process is written, read and answered in about ten turns, and of two sleeps of one length the earlier ends first.
+    What a thread, another process, or a real sleep that is longer than those of `Waits` brings about may come later.
+    """
+    for _ in range(SETTLING_WAITS):
+        await asyncio.sleep(WAIT_SECONDS)
+        for _ in range(SETTLING_TURNS):
+            await asyncio.sleep(0)
 
 
 def broken(job: str, error: Exception) -> None:

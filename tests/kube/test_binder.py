@@ -13,7 +13,7 @@ from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
 from tests.build import a_pod, replace
 from tests.kube.binder_world import BIND, BOUND, FREE, PATH, World, conflict, late_server, refusal
-from tests.kube.scripted_server import Answer, hang, reply, serving, slam, status, until
+from tests.kube.scripted_server import Answer, hang, reply, serving, settled, slam, status, until
 
 
 @pytest.fixture(autouse=True)
@@ -203,7 +203,7 @@ async def test_binds_are_counted_until_they_are_taken_and_until_they_have_their_
         assert (binder.work_queue.waiting, binder.work_queue.unfinished) == (3, 3)
         await until(lambda: binder.work_queue.waiting == 2)
         idle = asyncio.create_task(binder.work_queue.wait_empty())
-        await asyncio.sleep(0.005)
+        await settled()
         assert not idle.done()
         release.set()
         await idle
@@ -291,7 +291,7 @@ async def test_lower_limit_holds_for_writers_that_have_waited_all_the_time() -> 
         for number in range(9):
             binder.submit(replace(BIND, pod=a_pod("p", uid=f"c{number}")))
         await until(lambda: world.posts)
-        await asyncio.sleep(0.01)
+        await settled()
         assert (world.posts, binder.unanswered) == (1, 1)
         release.set()
         await binder.work_queue.wait_finished()
@@ -300,7 +300,7 @@ async def test_lower_limit_holds_for_writers_that_have_waited_all_the_time() -> 
 async def finds_no_room(binder: Binder, release: asyncio.Event) -> None:
     """Check that the pool has no room until the server is released."""
     blocked = asyncio.create_task(binder.work_queue.wait_for_room(BIND.pool))
-    await asyncio.sleep(0.005)
+    await settled()
     assert not blocked.done()
     release.set()
     await blocked

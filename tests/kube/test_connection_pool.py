@@ -10,7 +10,7 @@ from aischeduler.kube.credentials import Credential
 from aischeduler.kube.errors import UnreachableError
 from aischeduler.kube.http_connection import Answer, Stream
 from aischeduler.kube.server_access import Server
-from tests.kube.scripted_server import Script, hang, reply, serving, slam, status, stream, until
+from tests.kube.scripted_server import Script, hang, reply, serving, settled, slam, status, stream, until
 
 JSON = b"application/json"
 
@@ -55,20 +55,24 @@ async def test_answer_in_chunks_is_read() -> None:
 
 
 async def test_no_more_than_the_limit_are_in_flight() -> None:
-    script, flying, most = Script(), 0, 0
+    script, flying, most, release = Script(), 0, 0, asyncio.Event()
 
     async def slow(writer: asyncio.StreamWriter) -> None:
         nonlocal flying, most
         flying += 1
         most = max(most, flying)
-        await asyncio.sleep(0.005)
+        await release.wait()
         flying -= 1
         await reply(201)(writer)
 
     script.always["post", "/x"] = lambda _: slow
     async with serving(script) as server:
         connections = ConnectionPool(server, 3)
-        answers = await asyncio.gather(*(send(connections) for _ in range(12)))
+        asked = [asyncio.create_task(send(connections)) for _ in range(12)]
+        await settled()
+        assert flying == 3
+        release.set()
+        answers = await asyncio.gather(*asked)
         await connections.close()
     assert [answer.status for answer in answers] == [201] * 12
     assert most == 3

@@ -273,9 +273,9 @@ async def test_child_that_keeps_the_output_of_a_plugin_open_is_not_waited_for(
 
 
 async def test_event_loop_continues_while_a_plugin_runs(tmp_path: Path) -> None:
-    wait = f'until [ -e "{tmp_path}/go" ]; do sleep 0.01; done'
+    wait = f'touch "{tmp_path}/begun"; until [ -e "{tmp_path}/go" ]; do sleep 0.01; done'
     task = asyncio.create_task(ask(plugin(program(tmp_path / "x", f"{wait}; echo '{credential(token='t')}'"))))
-    await asyncio.sleep(0.05)
+    await until((tmp_path / "begun").exists)
     (tmp_path / "go").touch()
     assert (await task).header == b"Bearer t"
 

@@ -26,7 +26,7 @@ from aischeduler.model.events import (
 from tests.build import a_pod
 from tests.kube.executor_world import BIND, EVENTS, EVICT, EVICT_LINE, PATH, POD, POOLS, REFUSED, World
 from tests.kube.pool_reports import a_report
-from tests.kube.scripted_server import reply, status, until
+from tests.kube.scripted_server import reply, settled, status, until
 
 
 async def test_accepted_bind_is_logged_and_reported_and_emits_no_event() -> None:
@@ -142,7 +142,7 @@ async def test_reports_wait_for_binds_and_evictions(action: Bind | Evict, method
         world.script.always[method, path] = lambda _: late
         executor.perform([*[action] * (1 + evictor_module.EVICTIONS_IN_FLIGHT), CreatePool("default")])
         await until(lambda: world.script.asked(method, path))
-        await asyncio.sleep(0.02)
+        await settled()
         assert world.script.asked("post", POOLS) == []
         release.set()
         await until(lambda: world.script.asked("post", POOLS))

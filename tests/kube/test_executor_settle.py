@@ -16,7 +16,7 @@ from aischeduler.model.events import (
 )
 from tests.kube import api_objects
 from tests.kube.executor_world import BIND, PATH, POD, World
-from tests.kube.scripted_server import Counted, reply, status, until
+from tests.kube.scripted_server import Counted, reply, settled, status, until
 
 
 async def test_settle_reads_the_pod_and_emits_its_state() -> None:
@@ -47,7 +47,7 @@ async def test_settle_of_a_pod_that_the_engine_no_longer_assumes_emits_only_its_
     async with world.running() as executor:
         executor.perform([ReadPod(POD, "n1", "d-1")])
         await until(lambda: world.events)
-        await asyncio.sleep(0.01)
+        await settled()
     assert [type(event) for event in world.events] == [PodSeen]
 
 
@@ -62,7 +62,7 @@ async def test_pod_is_not_read_while_its_binding_is_in_progress() -> None:
     async with world.running() as executor:
         executor.perform([BIND, ReadPod(POD, "n1", "d-1")])
         await until(lambda: world.script.asked("post", PATH))
-        await asyncio.sleep(0.01)
+        await settled()
         release.set()
         await until(lambda: world.observed)
     assert world.script.asked("get") == []

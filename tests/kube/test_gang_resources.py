@@ -11,8 +11,8 @@ from aischeduler.kube.reflector import NOT_NEEDED_POLL_SECONDS
 from aischeduler.model.events import GangGone, GangSeen
 from aischeduler.model.gang import GANG_KEY, Gang, GangKey, GangSource
 from tests.kube.api_objects import line, listing, trouble
-from tests.kube.reflector_world import World, quiet
-from tests.kube.scripted_server import Waits, reply, status, stream, until
+from tests.kube.reflector_world import World
+from tests.kube.scripted_server import Waits, reply, settled, status, stream, until
 
 RESOURCES = {one.kind: one for one in gang_resources(GangOwners())}
 GROUPS = reply(200, {"kind": "APIGroupList", "groups": [{"name": "batch", "versions": [{"groupVersion": "batch/v1"}]}]})
@@ -113,7 +113,7 @@ async def test_engine_hears_only_of_jobs_that_ask_for_a_gang() -> None:
     world.script.on("watch", JOBS, stream(*changes))
     async with world.running(RESOURCES["Job"]) as reflector:
         await until(lambda: reflector.counts.events == len(changes))
-        await quiet()
+        await settled()
     expected = [job_seen(), job_seen(started=True), job_seen(1), GangGone(job_seen().gang.key)]
     assert world.events == expected
 

@@ -7,7 +7,7 @@ from aischeduler.kube import watched_resources
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import RefusedError
 from aischeduler.kube.list_pager import PREFETCHED_PAGES_MAX, pages, read_raw
-from tests.kube.scripted_server import Script, hang, reply, serving, status, until
+from tests.kube.scripted_server import Script, hang, reply, serving, settled, status, until
 
 NODES = "/api/v1/nodes"
 
@@ -69,7 +69,7 @@ async def test_pages_requested_ahead_of_the_reader_are_limited() -> None:
     ):
         await anext(found)
         await until(lambda: len(script.requests) == 1 + PREFETCHED_PAGES_MAX)
-        await asyncio.sleep(0.02)
+        await settled()
         assert len(script.requests) == 1 + PREFETCHED_PAGES_MAX
         assert len([page async for page in found]) == last
     assert [request.query.get("continue", "0") for request in script.requests] == [str(n) for n in range(last + 1)]

@@ -18,7 +18,7 @@ from aischeduler.model.actions import CreatePool
 from tests.build import a_pod
 from tests.kube.pool_reports import a_report
 from tests.kube.reporter_world import EVENTS, POD, POOL, POOLS, World, a_bind, written
-from tests.kube.scripted_server import Answer, Request, reply, status, until
+from tests.kube.scripted_server import Answer, Request, reply, settled, status, until
 
 FORBIDDEN = "pools/status is forbidden"
 
@@ -65,14 +65,6 @@ def writes(world: World) -> tuple[int, int]:
     return len(world.script.asked("get", POOL)), len(world.script.asked("patch", POOL))
 
 
-async def settled(world: World) -> None:
-    """Let running requests finish."""
-    before = -1
-    while before != len(world.script.requests):
-        before = len(world.script.requests)
-        await asyncio.sleep(0.03)
-
-
 async def test_status_that_another_client_overwrote_is_written_again() -> None:
     world = World()
     server = Server(world)
@@ -85,7 +77,7 @@ async def test_status_that_another_client_overwrote_is_written_again() -> None:
         server.overwrite(nodes=99)
         server.tell(reports)
         await until(lambda: server.status == ours)
-        await settled(world)
+        await settled()
     assert writes(world) == (2, 2)
 
 
@@ -102,7 +94,7 @@ async def test_pools_that_no_client_overwrites_cost_no_request() -> None:
         reports.report_pool(a_report())
         await written(reports)
         server.tell(reports)
-        await settled(world)
+        await settled()
     assert writes(world) == (2, 1)
 
 
@@ -160,7 +152,7 @@ async def test_pool_that_is_gone_or_recreated_is_not_written_again() -> None:
         reports.pool_gone("cpu")
         server.status, server.version = {}, 20
         server.tell(reports)
-        await settled(world)
+        await settled()
     assert writes(world) == (1, 1)
 
 
@@ -202,9 +194,9 @@ async def test_report_of_a_pool_that_was_deleted_before_the_write_is_forgotten()
     async with world.running() as reports:
         reports.report_pool(a_report())
         await until(lambda: writes(world)[0] == 1)
-        await settled(world)
+        await settled()
         reports.renew_statuses()
-        await settled(world)
+        await settled()
     assert writes(world) == (1, 0)
 
 
@@ -291,7 +283,7 @@ async def test_refused_status_is_written_after_the_permission_is_granted() -> No
         await until(lambda: world.events)
         world.script.always["patch", f"{POOL}/status"] = granted
         await until(lambda: reports.counts.written == 2)
-        await settled(world)
+        await settled()
     assert server.status
     assert world.waits.seconds == [module.REFUSED_RETRY_SECONDS] * (writes(world)[1] - 1)
 
@@ -307,7 +299,7 @@ async def test_newer_status_ends_the_wait_of_a_refused_one() -> None:
         reports.report_pool(a_report(generation=2))
         await written(reports)
         world.waits.release()
-        await settled(world)
+        await settled()
     assert server.status["observedGeneration"] == 2
     assert writes(world) == (2, 2)
 

@@ -9,8 +9,8 @@ from aischeduler.kube import reflector as module
 from aischeduler.kube import watched_resources
 from aischeduler.kube.client import LineSplitter
 from tests.kube.api_objects import bookmark, line, listing, node, pod, pool, trouble
-from tests.kube.reflector_world import World, quiet, told
-from tests.kube.scripted_server import Answer, reply, status, stream, until
+from tests.kube.reflector_world import World, told
+from tests.kube.scripted_server import Answer, reply, settled, status, stream, until
 
 PODS = "/api/v1/pods"
 GROUPS = reply(200, {"kind": "APIGroupList", "groups": []})
@@ -207,7 +207,7 @@ async def test_undecodable_object_in_a_list_affects_no_other_and_does_not_count_
     world.script.on("watch", PODS, stream(trouble(410, "Expired")))
     async with world.running():
         await told(world, "+a:uid-a", "+b:uid-b")
-        await quiet()
+        await settled()
     assert world.told == ["+a:uid-a", "+b:uid-b"]
     assert len(world.unreadable) == 1
 

@@ -12,7 +12,7 @@ from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
 from tests.kube.pool_reports import a_report
 from tests.kube.reporter_world import EVENTS, POD, POOL, World, a_bind, waiting, written
-from tests.kube.scripted_server import Answer, Request, hang, reply, status, until
+from tests.kube.scripted_server import Answer, Request, hang, reply, settled, status, until
 
 BROKEN_NODE = Warn(ObjectRef("Node", "n1", "u-n"), EventReason.INVALID_NODE, "status.allocatable.cpu")
 PREEMPTED = Evict(a_pod("victim"), "n1", "cpu", "cpu", EvictionCause.PREEMPTED, a_pod("owner"), "d")
@@ -149,7 +149,7 @@ async def test_late_events_of_a_long_burst_are_written_in_parallel(monkeypatch: 
         tell_of(reports, 2 * report_queue.LATE_MAX)
         world.waits.now += report_queue.YIELD_SECONDS + 2.5 * report_queue.LATE_STEP_SECONDS
         await until(lambda: len(world.events) == 3)
-        await asyncio.sleep(0.02)
+        await settled()
         assert len(world.events) == 3
 
 
@@ -166,7 +166,7 @@ async def test_late_events_are_not_written_in_parallel_to_an_overloaded_server(m
         tell_of(reports, 2 * report_queue.LATE_MAX)
         world.waits.now += report_queue.YIELD_SECONDS + 2.5 * report_queue.LATE_STEP_SECONDS
         await until(lambda: len(world.events) == 3)
-        await asyncio.sleep(0.02)
+        await settled()
         assert len(world.events) == 3  # one twice, and one of many
 
 
@@ -180,7 +180,7 @@ async def test_time_in_which_the_server_stalls_makes_no_report_late(monkeypatch:
         world.waits.now += 100.0 + report_queue.YIELD_SECONDS + 2.5 * report_queue.LATE_STEP_SECONDS
         world.connections.stalled_seconds = 100.0
         await until(lambda: len(world.events) == 3)
-        await asyncio.sleep(0.02)
+        await settled()
         assert len(world.events) == 3
 
 
@@ -194,7 +194,7 @@ async def test_late_reports_use_no_more_turns_than_there_are_reports(monkeypatch
         tell_of(reports, 2 * report_queue.LATE_MAX)
         world.waits.now += 2 * report_queue.YIELD_SECONDS
         await until(lambda: len(world.events) == 4)
-        await asyncio.sleep(0.02)
+        await settled()
         assert len(world.events) == 4  # no report waits for its turn
         assert world.waits.seconds == []
 
@@ -240,8 +240,7 @@ async def test_events_of_a_namespace_are_written_once_it_gets_answers_again(monk
     world.script.always["post", EVENTS] = lambda _: late
     async with world.running() as reports:
         tell_of(reports, 100)
-        await until(lambda: world.script.asked("post"))
-        await asyncio.sleep(0.1)
+        await until(lambda: len(world.waits.seconds) >= 3)  # some are put aside, more than once
         answers.set()
         await until(lambda: reports.counts.written == 100)
     assert reports.counts.dropped == 0

@@ -1,5 +1,3 @@
-import asyncio
-
 import pytest
 
 from aischeduler.kube import report_queue
@@ -12,7 +10,7 @@ from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
 from tests.kube import scripted_server
 from tests.kube.reporter_world import EVENTS, POD, POOLS, STATUS, World, a_bind, waiting, written
-from tests.kube.scripted_server import reply, slam, status, until
+from tests.kube.scripted_server import reply, settled, slam, status, until
 
 
 async def test_bound_pod_gets_a_scheduled_event() -> None:
@@ -81,7 +79,7 @@ async def test_reports_are_written_after_the_waiting_bindings() -> None:
     async with world.running() as reports:
         for number in range(400):
             reports.report_scheduled(a_bind(a_pod(f"p{number}")))
-        await asyncio.sleep(0.02)
+        await settled()
         assert world.script.requests == []
         world.binds_done.set()
         await written(reports)
@@ -94,12 +92,12 @@ async def test_event_waits_for_bindings_only_for_a_limited_time() -> None:
     world.binds_done.clear()
     async with world.running() as reports:
         reports.report_scheduled(a_bind(POD))
-        await asyncio.sleep(0.02)
+        await settled()
         assert world.script.requests == []
         world.waits.now += report_queue.YIELD_SECONDS
         reports.report_scheduled(a_bind(a_pod("younger")))
         await until(lambda: len(world.events) == 1)
-        await asyncio.sleep(0.02)
+        await settled()
     assert [event["regarding"]["name"] for event in world.events] == ["p"]
 
 
@@ -322,7 +320,7 @@ async def test_refused_status_of_a_pod_that_is_bound_is_not_written_later() -> N
         reports.withdraw_waiting(POD)
         world.waits.release()
         await until(lambda: not world.waits.held)
-        await asyncio.sleep(0.01)
+        await settled()
     assert len(world.script.asked("patch")) == 1
 
 

@@ -9,7 +9,7 @@ from aischeduler.model.actions import CreatePool, Nominate
 from tests.build import a_pod
 from tests.kube.pool_reports import WRITER, a_report
 from tests.kube.reporter_world import POOL, POOLS, World, a_bind, written
-from tests.kube.scripted_server import Answer, reply, slam, status, until
+from tests.kube.scripted_server import Answer, reply, settled, slam, status, until
 
 
 def pool_document(**parts: Any) -> Any:
@@ -50,7 +50,7 @@ async def test_late_statuses_of_pools_bring_no_other_report_forward() -> None:
         reports.report_nominated(nominated("younger"))
         reports.report_scheduled(a_bind(a_pod("youngest")))
         await until(lambda: len(world.script.asked("patch", POOLS)) == 2)
-        await asyncio.sleep(0.02)
+        await settled()
     assert world.events == []
     assert len(world.script.asked("patch")) == 2
 

@@ -4,7 +4,7 @@ import asyncio
 
 from tests.build import a_pod, replace
 from tests.kube.reporter_world import STATUS, World, waiting, written
-from tests.kube.scripted_server import reply, until
+from tests.kube.scripted_server import reply, settled, until
 
 
 async def test_transition_time_of_a_pending_pod_does_not_change_with_the_message() -> None:
@@ -69,7 +69,7 @@ async def test_newest_message_is_written_only_after_the_one_that_is_under_way() 
         await until(lambda: world.script.asked("patch"))
         for message in ("b", "c"):
             reports.report_waiting(waiting(message))
-            await asyncio.sleep(0.02)
+            await settled()
         assert len(world.script.asked("patch")) == 1
         answered.set()
         await written(reports)

@@ -15,7 +15,7 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.decode_gang_objects import PodGroupDocument
 from aischeduler.kube.volcano_jobs import RETRY_SECONDS, VolcanoJobs
 from tests.gang_objects import volcano_pod_group_object
-from tests.kube.scripted_server import Script, Waits, reply, serving, status, until
+from tests.kube.scripted_server import Script, Waits, reply, serving, settled, status, until
 
 GROUP = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups/group"
 JOB = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/train"
@@ -78,9 +78,9 @@ async def test_pod_group_of_another_scheduler_is_left_alone_and_its_job_is_read_
     async with world.running() as jobs:
         jobs.pod_group_seen(seen())
         await until(lambda: world.asked == [f"GET {JOB}"])
-        await asyncio.sleep(0.03)
+        await settled()
         jobs.pod_group_seen(seen("Pending", version=8))
-        await asyncio.sleep(0.03)
+        await settled()
     assert world.asked == [f"GET {JOB}"]
 
 
@@ -91,7 +91,7 @@ async def test_pod_group_that_is_admitted_or_of_no_volcano_job_costs_no_request(
     world = World()
     async with world.running() as jobs:
         jobs.pod_group_seen(document)
-        await asyncio.sleep(0.03)
+        await settled()
     assert world.asked == []
 
 
@@ -115,7 +115,7 @@ async def test_changed_or_deleted_pod_group_is_not_tried_again_until_it_is_seen(
     async with world.running() as jobs:
         jobs.pod_group_seen(seen())
         await until(lambda: len(world.script.asked("patch")) >= 1)
-        await asyncio.sleep(0.03)
+        await settled()
         jobs.pod_group_seen(seen(version=8))
         await until(lambda: world.script.asked("patch")[-1].json["metadata"]["resourceVersion"] == "8")
     assert world.waits.seconds == []
@@ -128,7 +128,7 @@ async def test_job_of_a_name_that_no_job_can_have_ends_the_wait_of_its_pod_group
         jobs.pod_group_seen(seen())
         await until(lambda: world.asked == [f"GET {JOB}"])
         jobs.pod_group_seen(seen(version=8))
-        await asyncio.sleep(0.03)
+        await settled()
     assert world.asked == [f"GET {JOB}"]
     assert world.waits.seconds == []
 
@@ -139,5 +139,5 @@ async def test_job_that_is_gone_ends_the_wait() -> None:
     async with world.running() as jobs:
         jobs.pod_group_seen(seen())
         await until(lambda: world.asked == [f"GET {JOB}"])
-        await asyncio.sleep(0.03)
+        await settled()
     assert world.waits.seconds == []

@@ -129,9 +129,10 @@ async def test_daemon_that_stops_is_not_ready_while_it_finishes() -> None:
 
 
 async def test_scrape_that_is_being_made_does_not_delay_the_next_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    finish = threading.Event()
+    begun, finish = threading.Event(), threading.Event()
 
     def slow(registry: CollectorRegistry, form: scrape_cache.Form) -> bytes:
+        begun.set()
         finish.wait(10)
         return encode(registry, form)
 
@@ -152,7 +153,7 @@ async def test_scrape_that_is_being_made_does_not_delay_the_next_leader(monkeypa
     async with pages(script, ELECTED) as asked:
         await asked.comes_to("/readyz", 200)
         waiting = asyncio.create_task(asked.says("/metrics"))
-        await asyncio.sleep(0.1)
+        await until(begun.is_set)
         asked.stop.set()
         with pytest.raises(aiohttp.ClientError):
             await waiting
