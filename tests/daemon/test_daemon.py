@@ -33,7 +33,7 @@ from tests.daemon.cluster import (
     cluster,
     schemaless_crd,
 )
-from tests.kube.scripted_server import Script, hang, reply, serving, settled, status, until
+from tests.kube.scripted_server import Request, Script, hang, reply, serving, settled, status, until
 from tests.objects import pod_object
 
 
@@ -99,12 +99,19 @@ async def has_condition(world: Cluster) -> bool:
 async def test_without_the_pool_resource_everything_is_the_default_pool(
     lines: Callable[[], list[dict[str, Any]]],
 ) -> None:
+    looks = 0
+
+    def look(request: Request) -> None:
+        nonlocal looks
+        looks += request.path == POOLS
+
     async with cluster(installed=False) as world:
         await world.node("n1")
         await world.pod("a", pool="cpu")
         await world.until(world.all_placed)
         await world.until(lambda: told(world, "UnknownPool", 1))
-        await asyncio.sleep(0.2)  # four times as long as between two checks for the definition of Pools
+        world.between.rule = look
+        await until(lambda: looks >= 4)
         found = [line for line in lines() if line["event"] in {"Pool definition missing", "list or watch failed"}]
         assert [(line["event"], line["kind"]) for line in found] == [("Pool definition missing", "Pool")]
         assert "kubectl apply -f manifests/crds" in found[0]["reason"]

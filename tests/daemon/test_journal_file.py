@@ -14,6 +14,7 @@ from aischeduler.engine.journal import JournaledScheduler, replay
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.events import NodeSeen, PodSeen
 from tests.build import a_node, a_pod
+from tests.kube.scripted_server import until
 
 AT = datetime(2026, 11, 25, 12, tzinfo=UTC)
 
@@ -51,8 +52,9 @@ async def test_file_of_a_scheduler_is_replayed_without_a_difference(tmp_path: Pa
     scheduler.observe(NodeSeen(a_node("n", cpu="2")), 0.0)
     for number in range(5):
         scheduler.observe(PodSeen(a_pod(f"p{number}", cpu="1")), 0.0)
+        written = file.path.stat().st_size
         scheduler.decide("default", 0.0, 1)
-        await asyncio.sleep(0.02)
+        await until(lambda before=written: file.path.stat().st_size > before)
     writer.cancel()
     file.close()
     lines = file.path.read_bytes().splitlines()

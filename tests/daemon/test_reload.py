@@ -14,6 +14,7 @@ from structlog.testing import CapturingLogger
 
 from aischeduler.config.load import load_config
 from aischeduler.config.schema import Config, EventsConfig
+from aischeduler.daemon import reload as module
 from aischeduler.daemon.reload import Reload, Source
 from tests.daemon.cluster import cluster
 from tests.kube.scripted_server import until
@@ -99,13 +100,24 @@ async def test_fields_that_need_a_restart_are_named_and_not_applied(tmp_path: Pa
 
 
 @pytest.mark.expects_errors("bindInFlight must be a whole number", "cannot be read")
-async def test_invalid_file_is_logged_once_and_the_old_values_stay(tmp_path: Path) -> None:
+async def test_invalid_file_is_logged_once_and_the_old_values_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, stamp = 0, module._stamp
+
+    def look(path: Path | None) -> tuple[int, ...]:
+        nonlocal looks
+        looks += 1
+        return stamp(path)
+
+    monkeypatch.setattr(module, "_stamp", look)
     world = World(tmp_path / "ai.yaml")
     world.path.write_text("bindInFlight: 3\n")
     async with world.following() as reload:
         world.path.write_text("bindInFlight: 0\n")
         await until(world.told)
-        await asyncio.sleep(5 * INTERVAL_SECONDS)
+        enough = looks + 4
+        await until(lambda: looks >= enough)
         assert reload.config == Config(bind_in_flight=3)
         assert world.told() == [
             {
