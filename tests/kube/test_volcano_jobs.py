@@ -127,6 +127,7 @@ async def test_job_of_a_name_that_no_job_can_have_ends_the_wait_of_its_pod_group
     async with world.running() as jobs:
         jobs.pod_group_seen(seen())
         await until(lambda: world.asked == [f"GET {JOB}"])
+        await settled()
         jobs.pod_group_seen(seen(version=8))
         await settled()
     assert world.asked == [f"GET {JOB}"]
