@@ -20,10 +20,13 @@ class Answered:
     status: int
 
 
-def bindings(plane: ControlPlane, namespace: str) -> list[Answered]:
-    """Return the Bindings of pods of a namespace in the order of their answers."""
+def bindings(plane: ControlPlane, namespace: str, since: int = 0) -> list[Answered]:
+    """Return the Bindings of pods of a namespace in the order of their answers, from this byte of the log on."""
     found = []
-    for line in plane.audit_log.read_text().splitlines():
+    with plane.audit_log.open("rb") as log:
+        log.seek(since)
+        lines = log.read().decode().splitlines()
+    for line in lines:
         if '"subresource":"binding"' not in line:  # nearly all lines are about other requests
             continue
         noted = json.loads(line)

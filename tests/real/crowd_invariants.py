@@ -13,11 +13,14 @@ def judge(plane: ControlPlane, history: History, namespace: str) -> None:
     assert history.overcommitted() == []
 
 
-def judge_bindings(plane: ControlPlane, nodes_of: Mapping[str, Sequence[str]], namespace: str) -> None:
-    """Check that no pod, by uid, has a second node in the record or a second accepted Binding."""
+def judge_bindings(plane: ControlPlane, nodes_of: Mapping[str, Sequence[str]], namespace: str, since: int = 0) -> None:
+    """Check that no pod, by uid, has a second node in the record or a second accepted Binding.
+
+    The audit log is read from this byte on.
+    """
     moved = {uid: nodes for uid, nodes in nodes_of.items() if len(nodes) > 1}
     assert moved == {}
-    accepted = [one for one in bindings(plane, namespace) if one.status == 201]
+    accepted = [one for one in bindings(plane, namespace, since) if one.status == 201]
     assert accepted != []
     unseen = [one for one in accepted if list(nodes_of.get(one.uid, ())) != [one.node]]
     assert unseen == [], "the record is incomplete"

@@ -1,0 +1,194 @@
+"""A long random history of pools, gangs, budgets and refusals, checked all the time and whenever it rests.
+
+`AI_SCHEDULER_HISTORY_SECONDS` sets how long it goes on; the seed of the run sets what happens.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests import seeds
+from tests.controlplane.part import Part
+from tests.controlplane.plane import ControlPlane
+from tests.real.crowd_invariants import judge_bindings
+from tests.real.daemon import Daemon, Line
+from tests.real.decision_audit import Judge
+from tests.real.history_invariants import (
+    MARGIN_SECONDS,
+    Asked,
+    GangsInPart,
+    Rights,
+    at_rest,
+    eviction_storms,
+    overbooked,
+    unexcused,
+)
+from tests.real.random_history import RandomHistory
+from tests.real.record import Record
+from tests.real.refusals import AFTER_SECONDS, Refusals
+
+SECONDS: Final = float(os.environ.get("AI_SCHEDULER_HISTORY_SECONDS", "120"))
+CHAPTER_SECONDS: Final = 150.0
+"""How long the changes go on before a rest; the kind of eviction differs from one chapter to the next."""
+STEP_SECONDS: Final = 0.2
+TOLD_EVERY_SECONDS: Final = 10.0
+KILLED_EVERY_SECONDS: Final = (25.0, 60.0)
+DOWN_STEPS_MAX: Final = 10
+QUIET_SECONDS: Final = 3.0
+REST_WITHIN_SECONDS: Final = 90.0
+UNCHANGED_SECONDS: Final = 6.0
+FAULTS_SHOWN: Final = 8
+COUNTERS: Final = ("invariant_violations", "internal_errors", "net_saves")
+"""Counters of which each count is a bug."""
+EVICT: Final = "apiVersion: config.resource.aibee.cn/v1alpha1\nkind: AiSchedulerConfiguration\neviction: Evict\n"
+
+Say = Callable[[str], None]
+
+
+class Chapter:
+    """One part of the history: changes, a rest, and the judgement of both."""
+
+    def __init__(self, plane: ControlPlane, history: RandomHistory, record: Record, daemon: Daemon, say: Say) -> None:
+        self.lines: dict[str, list[Line]] = {"evict": [], "evict refused": [], "bind refused": []}
+        self.kills: list[float] = []
+        self._plane, self._history, self._record, self._daemon, self._say = plane, history, record, daemon, say
+        self._chance = seeds.random(f"history: kills {history.steps}")
+        self._audit = plane.audit_log.stat().st_size
+        self._wall_offset = time.time() - time.monotonic()
+
+    def live(self, seconds: float) -> None:
+        """Make changes, kill the scheduler now and then, and tell how far it is."""
+        now = time.monotonic()
+        end, told, killed = now + seconds, now, now + self._chance.uniform(*KILLED_EVERY_SECONDS)
+        while (now := time.monotonic()) < end:
+            self._history.step()
+            if now >= told:
+                told = now + TOLD_EVERY_SECONDS
+                self.tell("")
+            if now >= killed:
+                killed = now + self._chance.uniform(*KILLED_EVERY_SECONDS)
+                self.restart(self._chance.randrange(DOWN_STEPS_MAX))
+            time.sleep(STEP_SECONDS * 2 * self._chance.random())
+
+    def tell(self, more: str) -> None:
+        """Say how much has happened, and check the counters of bugs."""
+        assert self._counted() == []
+        pods = self._record.now("pods").values()
+        count = {kind: len(lines) + len(self._daemon.said(kind)) for kind, lines in self.lines.items()}
+        bound = sum(bool(pod["spec"].get("nodeName")) for pod in pods)
+        self._say(
+            f"{self._history.steps} steps, {len(self._record.changes['pods'])} changes of pods, {len(pods)} pods,"
+            f" {bound} bound, {count['evict']} evictions, {count['evict refused']} evictions and"
+            f" {count['bind refused']} Bindings refused, {len(self.kills)} kills {more}"
+        )
+
+    def restart(self, steps: int = 0) -> None:
+        """Kill the scheduler, make some changes without it, and start it again."""
+        assert self._counted() == []
+        self._daemon.kill()
+        self.kills.append(time.monotonic())
+        for kind, lines in self.lines.items():
+            lines.extend(self._daemon.said(kind))
+        for _ in range(steps):
+            self._history.step()
+        self._daemon.start()
+
+    def rest(self, *, evicts: bool) -> None:
+        """Let everything come to rest; then a restart changes nothing."""
+        self._history.calm_down()
+        time.sleep(AFTER_SECONDS)
+        self._until_at_rest(evicts=True)
+        self.restart()  # a pod whose eviction was refused would wait for up to five minutes
+        self._until_at_rest(evicts=evicts)
+        before = self._placed()
+        self.restart()
+        time.sleep(UNCHANGED_SECONDS)
+        assert (self._daemon.said("bind"), self._daemon.said("evict")) == ([], []), "a restart changed something"
+        assert self._placed() == before
+        self.tell("at rest")
+
+    def faults(self, gangs: GangsInPart, refusals: Refusals, *, evicts: bool) -> dict[str, list[str]]:
+        """Return what did not hold, by what it is about."""
+        record, asked = self._record, Asked.since(self._plane, self._audit)
+        for namespace in self._history.namespaces:
+            judge_bindings(self._plane, record.nodes_of(), namespace, self._audit)
+        judge = Judge(record, margin_seconds=MARGIN_SECONDS)
+        rights = Rights(record, self.lines["evict"], self._wall_offset)
+        late = gangs.faults(record, time.monotonic(), self.kills)
+        found: dict[str, Iterable[str]] = {
+            "overbooked": overbooked(record),
+            "wrong bindings": judge.wrong_bindings(),
+            "wrong evictions": rights.faults(rooms=False),
+            "evicted though whole": rights.of_whole_gangs(),
+            "removed without a line": asked.untold(self.lines["evict"]),
+            "bound for another pool": judge.strangers(),
+            "too many requests": asked.storms(),
+            "too many evictions": eviction_storms(self.lines["evict"]),
+            "deleted past the budgets": asked.deletions() if evicts else [],
+            "gangs in part": unexcused(late, refusals.past),
+        }
+        self._say(
+            f"judged {len(rights.evictions())} evictions, {len(judge.bound())} Bindings, {asked.refused()} refused"
+        )
+        return {what: faults[:FAULTS_SHOWN] for what, some in found.items() if (faults := list(some))}
+
+    def _until_at_rest(self, *, evicts: bool) -> None:
+        deadline = time.monotonic() + REST_WITHIN_SECONDS
+        self._record.wait_until_calm(QUIET_SECONDS, REST_WITHIN_SECONDS)
+        while found := at_rest(self._record, self._history.namespaces, evicts=evicts):
+            assert time.monotonic() < deadline, "\n".join(found)
+            time.sleep(1.0)
+        self._record.wait_until_calm(QUIET_SECONDS, REST_WITHIN_SECONDS)
+
+    def _placed(self) -> dict[str, tuple[str, str]]:
+        """Return uid -> node and nominated node of each pod."""
+        return {
+            pod["metadata"]["uid"]: (pod["spec"].get("nodeName", ""), pod["status"].get("nominatedNodeName", ""))
+            for pod in self._record.now("pods").values()
+        }
+
+    def _counted(self) -> list[str]:
+        """Return the counters of bugs that are not zero."""
+        samples = [one for name in COUNTERS for one in self._daemon.samples(f"ai_scheduler_{name}")]
+        return [f"{one.name} {one.labels}: {one.value:.0f}" for one in samples if one.value]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_every_rule_holds_in_a_random_history_with_refusals_and_kills(
+    control_plane: ControlPlane,
+    namespace: str,
+    pools_served: None,
+    kubelets: Part,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    began, chapters = time.monotonic(), 0
+
+    def say(line: str) -> None:
+        with capsys.disabled():
+            print(f"{time.monotonic() - began:6.0f} s: {line}", flush=True)
+
+    say(f"seed {seeds.seed()}, {SECONDS:.0f} s")
+    config = tmp_path / "evict.yaml"
+    config.write_text(EVICT)
+    gangs = GangsInPart()
+    with Refusals(control_plane) as refusals:
+        history = RandomHistory(control_plane, namespace, refusals)
+        history.begin()
+        while (left := SECONDS - (time.monotonic() - began)) > 0 or not chapters:
+            evicts = chapters % 2 == 1
+            options = ("--config", str(config)) if evicts else ()
+            with Record(control_plane) as record, Daemon(control_plane, None, *options, metrics=True) as daemon:
+                daemon.start()
+                history.follow(record)
+                chapter = Chapter(control_plane, history, record, daemon, say)
+                chapter.live(min(CHAPTER_SECONDS, left))
+                chapter.rest(evicts=evicts)
+                found = chapter.faults(gangs, refusals, evicts=evicts)
+            assert found == {}, found
+            chapters += 1
