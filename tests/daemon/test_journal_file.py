@@ -3,6 +3,7 @@
 import asyncio
 import os
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,11 @@ def journal(directory: Path, log: Log, clock: Clock | None = None, **limits: Any
     return JournalFile(directory, log, clock or Clock(), AT, JournalLimits(**limits))  # type: ignore[arg-type]
 
 
+def larger(path: Path, size: int) -> bool:
+    """Return whether a file is larger than this."""
+    return path.stat().st_size > size
+
+
 async def test_file_of_a_scheduler_is_replayed_without_a_difference(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(journal_file, "WRITE_SECONDS", 0.01)
     file = journal(tmp_path / "new", Log())
@@ -54,7 +60,7 @@ async def test_file_of_a_scheduler_is_replayed_without_a_difference(tmp_path: Pa
         scheduler.observe(PodSeen(a_pod(f"p{number}", cpu="1")), 0.0)
         written = file.path.stat().st_size
         scheduler.decide("default", 0.0, 1)
-        await until(lambda before=written: file.path.stat().st_size > before)
+        await until(partial(larger, file.path, written))
     writer.cancel()
     file.close()
     lines = file.path.read_bytes().splitlines()
