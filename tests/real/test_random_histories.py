@@ -117,7 +117,7 @@ class Chapter:
         """Return what did not hold, by what it is about."""
         record, asked = self._record, Asked.since(self._plane, self._audit)
         for namespace in self._history.namespaces:
-            judge_bindings(self._plane, record.nodes_of(), namespace, self._audit)
+            judge_bindings(self._plane, record.nodes_of(), namespace, self._audit, gangs=True)
         judge = Judge(record, margin_seconds=MARGIN_SECONDS)
         rights = Rights(record, self.lines["evict"], self._wall_offset)
         late = gangs.faults(record, time.monotonic(), self.kills)
