@@ -19,7 +19,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.objects import Json
 from tests.real.cluster import condition
 from tests.real.decision_audit import Eviction, Judge
-from tests.real.record import Changes
+from tests.real.record import Change, Changes
 from tests.real.refusals import Refusal
 from tests.real.rules import Amounts, Pods, World, finished, lacks, requests, runs_there
 
@@ -59,6 +59,15 @@ class Rights(Judge):
                 states[change.document["metadata"]["uid"]].append((change.at, change.document))
             self._found = [one for line in self.lines if (one := self._eviction(line, states)) is not None]
         return self._found
+
+    def bound(self) -> list[Change]:
+        """Return the changes by which pods became bound in this record; some pods were bound before it began."""
+        waited = {
+            change.document["metadata"]["uid"]
+            for change in self._record.changes["pods"]
+            if not change.document["spec"].get("nodeName")
+        }
+        return [one for one in super().bound() if one.document["metadata"]["uid"] in waited]
 
     def of_whole_gangs(self) -> Iterator[str]:
         """Yield each eviction from a gang as not whole that was whole."""

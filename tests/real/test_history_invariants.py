@@ -9,6 +9,7 @@ from tests.real.history_invariants import (
     ROUNDS_PER_MINUTE_MAX,
     Asked,
     GangsInPart,
+    Rights,
     at_rest,
     eviction_storms,
     most_within,
@@ -112,3 +113,9 @@ def test_many_requests_about_one_object_and_removals_without_a_line_are_found() 
     assert asked.refused() == 7
     assert asked.deletions() == asked.untold([]) == ["delete pods default/p"]
     assert asked.untold([{"namespace": "default", "pod": "p"}]) == []
+
+
+def test_only_a_pod_that_the_record_saw_waiting_was_bound_in_it() -> None:
+    record = record_of(seen(pod_object("before"), "gone", "Running"), seen(pod_object("p")))
+    record.hear("pods", seen(pod_object("p"), "n7"), gone=False, at=9.0)
+    assert list(Rights(record, [], 0.0).wrong_bindings()) == ["p on n7: there is no such node"]

@@ -16,9 +16,7 @@ from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
 from tests.real.crowd_invariants import judge_bindings
 from tests.real.daemon import Daemon, Line
-from tests.real.decision_audit import Judge
 from tests.real.history_invariants import (
-    MARGIN_SECONDS,
     Asked,
     GangsInPart,
     Rights,
@@ -119,23 +117,22 @@ class Chapter:
         record, asked = self._record, Asked.since(self._plane, self._audit)
         for namespace in self._history.namespaces:
             judge_bindings(self._plane, record.nodes_of(), namespace, self._audit, gangs=True)
-        judge = Judge(record, margin_seconds=MARGIN_SECONDS)
         rights = Rights(record, self.lines["evict"], self._wall_offset)
         late = gangs.faults(record, time.monotonic(), self.kills)
         found: dict[str, Iterable[str]] = {
             "overbooked": overbooked(record),
-            "wrong bindings": judge.wrong_bindings(),
+            "wrong bindings": rights.wrong_bindings(),
             "wrong evictions": rights.faults(rooms=False),
             "evicted though whole": rights.of_whole_gangs(),
             "removed without a line": asked.untold(self.lines["evict"]),
-            "bound for another pool": judge.strangers(),
+            "bound for another pool": rights.strangers(),
             "too many requests": asked.storms(),
             "too many evictions": eviction_storms(self.lines["evict"]),
             "deleted past the budgets": asked.deletions() if evicts else [],
             "gangs in part": unexcused(late, refusals.past),
         }
         self._say(
-            f"judged {len(rights.evictions())} evictions, {len(judge.bound())} Bindings, {asked.refused()} refused"
+            f"judged {len(rights.evictions())} evictions, {len(rights.bound())} Bindings, {asked.refused()} refused"
         )
         return {what: faults[:FAULTS_SHOWN] for what, some in found.items() if (faults := list(some))}
 
