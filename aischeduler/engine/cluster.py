@@ -77,7 +77,7 @@ class Cluster:
     """
 
     def __init__(self, profile: Profile, run: str) -> None:
-        self.now, self.decisions = 0.0, 0
+        self.now, self.decisions, self._run, self._arrivals = 0.0, 0, run, 0
         self.profile, self.queue_changes, self.profiled = profile, QueueChanges(), ProfiledSpecs(profile)
         self.nodes = NodeTable(Cards(profile.gpu_type_labels, profile.rare_types))
         self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)
@@ -126,7 +126,6 @@ class Cluster:
         self.outbox: dict[str, list[Action]] = {}
         """Pool -> the actions that its next decision returns."""
         self._warned: LRUCache[str, str] = LRUCache(WARNINGS_MAX)
-        self._run, self._arrivals = run, 0
 
     @property
     def capacity(self) -> UnitCapacity:

@@ -71,7 +71,7 @@ def test_broken_build_leaves_no_program_and_the_next_goes_on_from_there(env: dic
     assert names == ["etcd", "kube-apiserver"]
     resumed = script(env)
     assert resumed.returncode == 0, resumed.stderr
-    assert "[1/4] kubectl" in resumed.stderr
+    assert "[1/5] kubectl" in resumed.stderr
     directory = Path(resumed.stdout.splitlines()[-1])
     assert [path.name for path in directory.iterdir() if path.name.startswith(".")] == []
 
