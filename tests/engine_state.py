@@ -75,7 +75,7 @@ VERSIONS: Final = frozenset(
         "Loans.version",
         "_Image.changed",
         "NodeTable.pool_version",
-        "NodeTable.static_version",
+        "NodeTable.unlabelled_version",
         "PoolTable.version",
         "PoolTable.conflicts_version",
         "Stamp.version",
