@@ -119,11 +119,13 @@ class Oracle:
         """Return the rules that these actions break, one after the other; who is not in line may be overtaken."""
         found: list[str] = []
         actions = list(actions)
+        binds = [action for action in actions if isinstance(action, Bind)]
         for action in actions:
             match action:
-                case Bind(pod, node):
-                    found += [f"{pod.name} is bound to {node}: {why}" for why in self._wrong_bind(action, not_in_line)]
-                    self._assumed[pod.uid] = node
+                case Bind() if action in binds:
+                    together = [one for one in binds if one.decision == action.decision]
+                    binds = [one for one in binds if one.decision != action.decision]
+                    found += self._wrong_binds(together, not_in_line)
                 case Evict(victim):
                     found += [f"{victim.name} is evicted: {why}" for why in self._wrong_eviction(action, actions)]
                     self._asked_to_leave.add(victim.uid)
@@ -134,6 +136,17 @@ class Oracle:
         return found
 
     # What must not be.
+
+    def _wrong_binds(self, binds: list[Bind], not_in_line: Collection[str]) -> list[str]:
+        """Return what is wrong with the Binds of one decision, in the order in which they are least wrong."""
+        found: list[str] = []
+        while binds:
+            wrong = [list(self._wrong_bind(one, not_in_line)) for one in binds]
+            at = next((at for at, faults in enumerate(wrong) if not faults), 0)
+            bind = binds.pop(at)
+            found += [f"{bind.pod.name} is bound to {bind.node}: {why}" for why in wrong[at]]
+            self._assumed[bind.pod.uid] = bind.node
+        return found
 
     def _wrong_bind(self, bind: Bind, not_in_line: Collection[str]) -> Iterator[str]:
         pod, home = self._pods.get(bind.pod.uid), self._home(bind.pod)
