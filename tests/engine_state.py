@@ -76,6 +76,8 @@ VERSIONS: Final = frozenset(
         "_Image.changed",
         "NodeTable.pool_version",
         "NodeTable.unlabelled_version",
+        "PodCounts.changed",
+        "PodCounts.changed_specs",
         "PoolTable.version",
         "PoolTable.conflicts_version",
         "Stamp.version",
@@ -103,8 +105,12 @@ UNORDERED: Final = frozenset(
 
 
 def state(cluster: Cluster, *, versions: bool = True) -> list[bytes]:
-    """Return the state of an engine as a list of its parts: equal states have equal lists."""
-    return list(_parts(cluster, {}, CACHES if versions else CACHES | VERSIONS))
+    """Return the state of an engine as a list of its parts: equal states have equal lists.
+
+    Without versions, mappings come in the order of their keys: what was out for a moment is the last again.
+    """
+    reader = _Reader(CACHES if versions else CACHES | VERSIONS, in_order=versions)
+    return list(reader.parts(cluster))
 
 
 def change(before: list[bytes], after: list[bytes]) -> str:
@@ -115,30 +121,39 @@ def change(before: list[bytes], after: list[bytes]) -> str:
     return f"{before[max(0, at - 8) : at + 1]} -> {after[at : at + 1]}"
 
 
-def _parts(value: Any, seen: dict[int, int], left_out: frozenset[str], *, ordered: bool = True) -> Iterator[bytes]:
-    if value is None or isinstance(value, str | int | float | bytes | Enum):
-        yield repr(value).encode()
-        return
-    if id(value) in seen:
-        yield b"again %d" % seen[id(value)]
-        return
-    seen[id(value)] = len(seen)
-    yield type(value).__name__.encode()
-    if isinstance(value, np.ndarray):
-        yield repr((value.dtype.str, value.shape)).encode()
-        yield value.tobytes()
-    elif isinstance(value, set | frozenset):
-        yield from (part for one in sorted(value, key=repr) for part in _parts(one, seen, left_out))
-    elif isinstance(value, Mapping):
-        pairs = value.items() if ordered else sorted(value.items(), key=repr)
-        yield from (part for pair in pairs for one in pair for part in _parts(one, seen, left_out, ordered=ordered))
-    elif hasattr(value, "__iter__") and not isinstance(value, msgspec.Struct):
-        yield from (part for one in value for part in _parts(one, seen, left_out))
-    for name in () if callable(value) else _attributes(value):
-        path = f"{type(value).__name__}.{name}"
-        if path not in left_out:
-            yield name.encode()
-            yield from _parts(getattr(value, name), seen, left_out, ordered=path not in UNORDERED)
+class _Reader:
+    """Reads the parts of objects, each object once, without these attributes."""
+
+    def __init__(self, left_out: frozenset[str], *, in_order: bool) -> None:
+        self._left_out, self._in_order = left_out, in_order
+        self._seen: dict[int, int] = {}
+
+    def parts(self, value: Any, *, unordered: bool = False) -> Iterator[bytes]:
+        """Yield the parts of a value; an `unordered` mapping comes in the order of its keys."""
+        if value is None or isinstance(value, str | int | float | bytes | Enum):
+            yield repr(value).encode()
+            return
+        if id(value) in self._seen:
+            yield b"again %d" % self._seen[id(value)]
+            return
+        self._seen[id(value)] = len(self._seen)
+        yield type(value).__name__.encode()
+        if isinstance(value, np.ndarray):
+            yield repr((value.dtype.str, value.shape)).encode()
+            yield value.tobytes()
+        elif isinstance(value, set | frozenset):
+            yield from (part for one in sorted(value, key=repr) for part in self.parts(one))
+        elif isinstance(value, Mapping):
+            as_it_is = self._in_order and not unordered
+            pairs = value.items() if as_it_is else sorted(value.items(), key=lambda pair: repr(pair[0]))
+            yield from (part for pair in pairs for one in pair for part in self.parts(one, unordered=unordered))
+        elif hasattr(value, "__iter__") and not isinstance(value, msgspec.Struct):
+            yield from (part for one in value for part in self.parts(one))
+        for name in () if callable(value) else _attributes(value):
+            path = f"{type(value).__name__}.{name}"
+            if path not in self._left_out:
+                yield name.encode()
+                yield from self.parts(getattr(value, name), unordered=path in UNORDERED)
 
 
 def _attributes(value: Any) -> list[str]:
@@ -146,4 +161,5 @@ def _attributes(value: Any) -> list[str]:
         return []
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     fields = getattr(value, "__struct_fields__", ())
-    return [name for name in (*getattr(value, "__dict__", ()), *slots, *fields) if hasattr(value, name)]
+    every = (*getattr(value, "__dict__", ()), *slots, *fields)
+    return [name for name in every if not name.startswith("__") and hasattr(value, name)]  # msgspec caches a hash

@@ -10,6 +10,7 @@ Invariants:
 from typing import Final, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.counters import Result
@@ -25,7 +26,7 @@ from aischeduler.engine.queueing_hints import Placed, count_saved, offer_ends
 from aischeduler.engine.units import form
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.framework.plugin import Delayed, Vetoed
-from aischeduler.model.actions import Action, Bind, Nominate, ReportWaiting
+from aischeduler.model.actions import Action, Bind, Evict, Nominate, ReportWaiting
 from aischeduler.model.proposal import (
     NO_SEARCH,
     Borrow,
@@ -159,7 +160,7 @@ def _place(tried: Attempt, proposal: Place) -> Result:
     own = cluster.claims.of(record.pod.uid)
     displaced = _end_claims_of(cluster, proposal.displaced) if proposal.displaced else ()
     if own is not None:
-        _evict(tried, useless(cluster, own))
+        _evict(tried, useless(cluster, own), together=False)
         cluster.claims.end(own)
     for _, assigned in placements:
         cluster.nodes.add(assigned)
@@ -260,15 +261,17 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     return Result.NOMINATED
 
 
-def _evict(tried: Attempt, victims: list[PodRecord]) -> None:
-    """Evict these pods; of those that a budget covers no more than it allows."""
+def _evict(tried: Attempt, victims: list[PodRecord], *, together: bool = True) -> None:
+    """Evict these pods; of those that a budget covers no more than it allows. `together` they go all or not at all."""
     cluster, record = tried.cluster, tried.record
+    evicted: list[Evict] = []
     for victim in victims:
         if victim.pod.uid in cluster.reservations.delayed:
             why = f"preempted by {record.pod.namespace}/{record.pod.name} before its Binding"
             take_back(cluster, victim, why, tried.actions)
         elif not cluster.budgets.forbids(victim.pod):
-            tried.actions.append(evict(cluster, victim, record, record.decision))
+            evicted.append(evict(cluster, victim, record, record.decision))
+    tried.actions += [replace(one, together=len(evicted)) for one in evicted] if together else evicted
 
 
 def _evict_more(tried: Attempt) -> None:

@@ -6,7 +6,8 @@ Invariants:
 - A pod whose eviction shows no effect is read. Only if the read shows that the pod is not terminating, the claims on
   its room are checked again. Time alone causes no further eviction.
 - A terminating pod that outlives its grace period no longer counts as leaving.
-- A pod whose eviction was refused is spared, longer each time, and the claim for which it was to go ends.
+- A pod whose eviction was refused is spared, longer each time, and the claim for which it was to go ends. Where no pod
+  left for the claim, its owner waits for its backoff, as after any failed attempt: many pods may be refused in turn.
 - The victims of a claim whose eviction may be refused are asked first, and the others once those are on their way.
   Those that were refused before are asked one by one; then, where budgets are obeyed, those that budgets cover, no more
   at once than the budgets allow. The room of the first ones is the claim's while it waits for the others.
@@ -49,6 +50,8 @@ SETTLE_SECONDS: Final = 30.0
 """An assumed pod that the watch has not shown bound for this long is read."""
 UNHEARD_SECONDS: Final = 60.0
 """A pod whose eviction shows no effect for this long is read, and again after the same time."""
+NOT_REFUSED: Final = (EvictRefusal.LOST, EvictRefusal.CALLED_OFF)
+"""Nothing has refused to evict this pod."""
 SETTLES_MAX: Final = 16
 """The most victims, and the most assumed pods, that one decision has read."""
 
@@ -160,24 +163,36 @@ def left(cluster: Cluster, record: PodRecord) -> None:
 
 
 def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
-    """Spare a pod whose eviction was refused; a pod whose eviction was lost may be evicted again at once."""
+    """Spare a pod whose eviction was refused; it may be evicted again at once if that was lost or called off."""
     record, asked = cluster.records.get(event.uid), cluster.victims.get(event.uid)
     if record is None or asked is None:
         return
     cluster.forget_eviction(event.uid)
     record.protected, record.needs = event.why is EvictRefusal.BUDGET, 1
-    if event.why is not EvictRefusal.LOST:
+    if event.why not in NOT_REFUSED:
         _spare(cluster, record, now)
     cluster.budgets.note_refusal(record.pod)
     if record.counted is not None:
         cluster.refresh(record)
         cluster.row_changed(record.row, offers=False)
-        if event.why is EvictRefusal.LOST:
+        if event.why in NOT_REFUSED:
             _spare_no_more(cluster, [event.uid])
     reconsider(cluster, cluster.budgets.turned(record.pod.namespace))
     claim = cluster.claims.of(asked.beneficiary)
-    if claim is not None and event.uid in claim.victims:
+    if claim is not None and event.uid in claim.victims and event.why is not EvictRefusal.CALLED_OFF:
         end_claim(cluster, claim, now)
+        if event.why is not EvictRefusal.LOST:
+            _back_off(cluster, claim, now)
+
+
+def _back_off(cluster: Cluster, claim: Claim, now: float) -> None:
+    """Let the owner of a claim that was refused wait for its backoff, unless pods leave for it."""
+    owner = claim.owner
+    some_leave = any(uid not in cluster.records or cluster.leaving(uid) for uid in claim.victims)
+    if owner.queue and not some_leave:
+        queue = cluster.queues[owner.queue]
+        queue.remove(owner)
+        queue.retry(owner, now)
 
 
 def _spare(cluster: Cluster, record: PodRecord, now: float) -> None:

@@ -5,12 +5,16 @@ Invariants:
 - A delete follows the DisruptionTarget condition: if the condition cannot be written, nothing is deleted. The Eviction
   API writes the condition itself, and only for pods that it evicts.
 - Every request carries the victim's uid. A victim that is gone, terminating or finished is not evicted.
+- Evictions that go together are rehearsed: dry runs of their requests come first, and nothing is sent before the dry
+  runs of all were accepted. So what refuses one of them costs the others nothing. A webhook without dry runs is asked
+  by the eviction itself.
 
-Source: kube-scheduler's preemption; Kubernetes pods/status, DELETE with preconditions, pods/eviction (policy/v1).
+Source: kube-scheduler's preemption; Kubernetes pods/status, DELETE with preconditions, pods/eviction (policy/v1), and
+`dryRun`.
 """
 
-from enum import Enum, auto
-from typing import Final
+from enum import IntEnum, auto
+from typing import Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -39,6 +43,10 @@ LATER_SECONDS_MAX: Final = 10.0
 """If an answer asks to wait longer with this victim, its eviction is refused: other room may be found meanwhile."""
 BUDGET_CAUSE: Final = "DisruptionBudget"
 """The cause that tells a 429 of a PodDisruptionBudget from a 429 of an overloaded server."""
+NO_DRY_RUN: Final = ("does not support dry run", "no server-side dry run")
+"""What a webhook, or a server, says to a dry run that it cannot judge."""
+_DRY_RUN: Final = "?dryRun=All"
+T = TypeVar("T")
 SEVERAL_BUDGETS: Final = "has more than one PodDisruptionBudget"
 """What the Eviction API answers for a pod that it never evicts."""
 BY_A_WEBHOOK: Final = "admission webhook "
@@ -85,21 +93,31 @@ class NotNeeded(Struct, frozen=True):
 EvictionOutcome = Evicted | NotNeeded | EvictRefused
 
 
-class ConditionSet(Struct, frozen=True):
-    """The victim has the DisruptionTarget condition; the delete follows."""
+class NextRequest(Struct, frozen=True):
+    """The request was accepted, and the next one of the eviction follows."""
 
 
-EvictionAnswer = EvictionOutcome | ConditionSet | Throttled | Unauthenticated | Unknown
+class Rehearsed(Struct, frozen=True):
+    """All dry runs of the eviction were accepted."""
+
+
+EvictionAnswer = EvictionOutcome | NextRequest | Rehearsed | Throttled | Unauthenticated | Unknown
 """After Throttled, Unauthenticated or Unknown, the same request is sent again."""
 
 
-class _Step(Enum):
+class _Step(IntEnum):
+    """The requests in order; the first two are dry runs of the others."""
+
+    TRY_MARK = auto()
+    TRY_REMOVE = auto()
     MARK = auto()
     REMOVE = auto()
 
 
 class Eviction:
     """One eviction: send `request`, pass the answer to `read_answer`, until that returns an `EvictionOutcome`.
+
+    After `Rehearsed`, `go_on` follows once the evictions that go together with it are rehearsed too.
 
     `honour_budgets` uses the Eviction API, which refuses what a PodDisruptionBudget forbids; else the pod is deleted.
     `controller` is the scheduler's name, for the condition.
@@ -109,19 +127,37 @@ class Eviction:
         self._action = action
         self._controller = controller
         self._honour_budgets = honour_budgets
-        self._step = _Step.REMOVE if honour_budgets else _Step.MARK
+        self._step = _Step.TRY_MARK if action.together > 1 else _Step.MARK
+        self._skip_mark()
         self._tries = 0
+
+    @property
+    def rehearses(self) -> bool:
+        """Whether nothing but dry runs was sent yet, and the eviction goes together with others."""
+        return self._step <= _Step.TRY_REMOVE
+
+    def go_on(self) -> None:
+        """Send the requests that were rehearsed."""
+        self._step, self._tries = _Step.MARK, 0
+        self._skip_mark()
+
+    def _skip_mark(self) -> None:
+        if self._honour_budgets:
+            self._step = _Step(self._step + 1)
 
     def request(self, time_text: str) -> EvictionRequest:
         """Return the next request; `time_text` is the current time in RFC 3339."""
-        if self._step is _Step.MARK:
-            return _set_condition(self._action, self._controller, time_text)
-        return _by_eviction(self._action) if self._honour_budgets else _by_delete(self._action)
+        query = _DRY_RUN if self.rehearses else ""
+        if self._step in (_Step.TRY_MARK, _Step.MARK):
+            return _set_condition(self._action, self._controller, time_text, query)
+        return _by_eviction(self._action, query) if self._honour_budgets else _by_delete(self._action, query)
 
     def read_answer(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
         """Return the meaning of an HTTP answer to the request."""
         if 200 <= status < 300:
             return self._accepted(body)
+        if status == 400 and self.rehearses and any(words in read_status(body).message for words in NO_DRY_RUN):
+            return self._accepted(b"")
         return self._count_try(self._classify(status, retry_after, body))
 
     def no_answer(self, why: str) -> EvictionAnswer:
@@ -131,9 +167,11 @@ class Eviction:
     def _accepted(self, body: bytes) -> EvictionAnswer:
         if self._step is _Step.REMOVE:
             return Evicted()
-        self._step = _Step.REMOVE
+        if self._step is _Step.TRY_REMOVE:
+            return Rehearsed()
+        self._step = _Step(self._step + 1)
         why = _why_left(body)
-        return NotNeeded(why) if why else ConditionSet()
+        return NotNeeded(why) if why else NextRequest()
 
     def _classify(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
         document = read_status(body)
@@ -177,6 +215,48 @@ class Eviction:
         return EvictRefused(self._action.victim.uid, why, message)
 
 
+class Rehearsals(Generic[T]):
+    """The evictions that go together and whose dry runs are answered, until those of the others are."""
+
+    def __init__(self) -> None:
+        self._answered: dict[tuple[str, str], list[tuple[Evict, T, Rehearsed | EvictionOutcome]]] = {}
+        """By decision, and the uid of the pod for which they go."""
+
+    def begin(self, action: Evict) -> None:
+        """Note that an eviction is to be rehearsed."""
+        self._answered.setdefault(_together(action), [])
+
+    def has_begun(self, action: Evict) -> bool:
+        """Return whether one of the evictions that go together with this one is to be rehearsed."""
+        return _together(action) in self._answered
+
+    def answered(
+        self, action: Evict, item: T, answer: Rehearsed | EvictionOutcome
+    ) -> list[tuple[T, Rehearsed | EvictionOutcome]]:
+        """Note the last answer to the dry runs of an eviction; `item` stands for it.
+
+        Return nothing before the last of those that go together is answered, then each with what becomes of it:
+        `Rehearsed` where it goes on. Where one is refused, the others are called off and come first.
+        """
+        found = self._answered.setdefault(_together(action), [])
+        found.append((action, item, answer))
+        if len(found) < action.together:
+            return []
+        del self._answered[_together(action)]
+        refusal = next((said for _, _, said in found if isinstance(said, EvictRefused)), None)
+        if refusal is not None:
+            why = f"the eviction of another pod of the decision would be refused: {refusal.message}"
+            found = [
+                (one, of, EvictRefused(one.victim.uid, EvictRefusal.CALLED_OFF, why) if said == Rehearsed() else said)
+                for one, of, said in sorted(found, key=lambda entry: entry[2] != Rehearsed())
+            ]
+        return [(of, said) for _, of, said in found]
+
+
+def _together(action: Evict) -> tuple[str, str]:
+    return action.decision, action.beneficiary.uid if action.beneficiary is not None else ""
+
+
 def _why(answer: Throttled | Unauthenticated | Unknown) -> str:
     match answer:
         case Throttled(seconds):
@@ -187,7 +267,7 @@ def _why(answer: Throttled | Unauthenticated | Unknown) -> str:
             return message
 
 
-def _set_condition(action: Evict, controller: str, time_text: str) -> EvictionRequest:
+def _set_condition(action: Evict, controller: str, time_text: str, query: str) -> EvictionRequest:
     """Return the patch that sets DisruptionTarget on the victim; other conditions stay."""
     victim, by = action.victim, action.beneficiary
     if by is not None:
@@ -204,15 +284,18 @@ def _set_condition(action: Evict, controller: str, time_text: str) -> EvictionRe
         "lastTransitionTime": time_text,
     }
     body = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
-    return EvictionRequest("PATCH", pod_path(victim, "status"), msgspec.json.encode(body), STRATEGIC_PATCH)
+    return EvictionRequest("PATCH", pod_path(victim, "status") + query, msgspec.json.encode(body), STRATEGIC_PATCH)
 
 
-def _by_delete(action: Evict) -> EvictionRequest:
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": action.victim.uid}}
-    return EvictionRequest("DELETE", pod_path(action.victim), msgspec.json.encode(options), JSON)
+def _by_delete(action: Evict, query: str) -> EvictionRequest:
+    options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    options["preconditions"] = {"uid": action.victim.uid}
+    if query:
+        options["dryRun"] = ["All"]  # beside a body the API server does not read the query of a delete
+    return EvictionRequest("DELETE", pod_path(action.victim) + query, msgspec.json.encode(options), JSON)
 
 
-def _by_eviction(action: Evict) -> EvictionRequest:
+def _by_eviction(action: Evict, query: str) -> EvictionRequest:
     victim = action.victim
     body = {
         "apiVersion": "policy/v1",
@@ -220,7 +303,7 @@ def _by_eviction(action: Evict) -> EvictionRequest:
         "metadata": {"name": victim.name, "namespace": victim.namespace},
         "deleteOptions": {"preconditions": {"uid": victim.uid}},
     }
-    return EvictionRequest("POST", pod_path(victim, "eviction"), msgspec.json.encode(body), JSON)
+    return EvictionRequest("POST", pod_path(victim, "eviction") + query, msgspec.json.encode(body), JSON)
 
 
 class _Victim(msgspec.Struct):

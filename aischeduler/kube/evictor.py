@@ -5,7 +5,8 @@ Invariants:
 - An eviction without an outcome after a few tries is refused; if the victim leaves after all, the watch shows it.
 - When the API server is overloaded, all tasks wait, together with the binder and the reporter. An eviction that waits
   for its next try holds no task, and a pool that gets no answers leaves some tasks for other pools.
-- An internal error costs at most one eviction: it is reported, and the engine gets a refusal.
+- An internal error costs at most one eviction, and those that go together with it before they are sent: it is
+  reported, and the engine gets a refusal.
 """
 
 import asyncio
@@ -18,7 +19,16 @@ from msgspec import Struct
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import OnInternalError, UnreachableError
-from aischeduler.kube.eviction_writes import ConditionSet, Evicted, Eviction, EvictionAnswer, EvictionOutcome, NotNeeded
+from aischeduler.kube.eviction_writes import (
+    Evicted,
+    Eviction,
+    EvictionAnswer,
+    EvictionOutcome,
+    NextRequest,
+    NotNeeded,
+    Rehearsals,
+    Rehearsed,
+)
 from aischeduler.kube.known_objects import version_number
 from aischeduler.kube.meta_types import UNREADABLE, PartialObjectMetadata
 from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown, time_text
@@ -71,11 +81,17 @@ class Evictor:
         self._on_internal_error = on_internal_error
         self._in_progress: dict[int, PendingEviction] = {}
         """What a task works on, or what waits for its next try."""
+        self._rehearsals: Rehearsals[PendingEviction] = Rehearsals()
 
     def submit(self, action: Evict) -> bool:
-        """Put an eviction at the end of the queue; return False if the queue is full."""
-        if self.work_queue.unfinished >= WAITING_MAX:
+        """Put an eviction at the end of the queue; return False if the queue is full.
+
+        Those that go together are queued together or not at all.
+        """
+        if self.work_queue.unfinished >= WAITING_MAX and not self._rehearsals.has_begun(action):
             return False
+        if action.together > 1:
+            self._rehearsals.begin(action)
         eviction = Eviction(action, self._options.controller, honour_budgets=self._options.honour_budgets)
         pending = PendingEviction(action, self._timing.clock(), eviction, ExponentialBackoff(self._timing))
         self.work_queue.put(pending, action.pool)
@@ -84,7 +100,7 @@ class Evictor:
     async def run(self, on_outcome: OnOutcome) -> None:
         """Send evictions until cancelled; those that an earlier run left unfinished are refused."""
         for pending in tuple(self._in_progress.values()):
-            self._conclude(pending, _internal_error(pending.action), on_outcome)
+            self._go_on(pending, _internal_error(pending.action), on_outcome)
         self.work_queue.leave_all()
         async with asyncio.TaskGroup() as group:
             for number in range(EVICTIONS_IN_FLIGHT_MAX):
@@ -96,7 +112,7 @@ class Evictor:
             pending = await self.work_queue.take(pool)
             pool = pending.action.pool
             self._in_progress[id(pending)] = pending
-            outcome: EvictionOutcome | float
+            outcome: Rehearsed | EvictionOutcome | float
             try:
                 outcome = await self._evict(pending)
             except Exception as error:  # noqa: BLE001 - an error costs one eviction, not the others
@@ -105,7 +121,20 @@ class Evictor:
             if isinstance(outcome, float):
                 group.create_task(self._put_back(pending, outcome), name="eviction later")
             else:
-                self._conclude(pending, outcome, on_outcome)
+                self._go_on(pending, outcome, on_outcome)
+
+    def _go_on(self, pending: PendingEviction, outcome: Rehearsed | EvictionOutcome, on_outcome: OnOutcome) -> None:
+        """Conclude an eviction, or send those that are rehearsed together once all of them are."""
+        self._in_progress.pop(id(pending), None)
+        settled = [(pending, outcome)]
+        if pending.eviction.rehearses:
+            settled = self._rehearsals.answered(pending.action, pending, outcome)
+        for one, said in settled:
+            if isinstance(said, Rehearsed):
+                one.eviction.go_on()
+                self.work_queue.put_back(one, one.action.pool)
+            else:
+                self._conclude(one, said, on_outcome)
 
     async def _put_back(self, pending: PendingEviction, seconds: float) -> None:
         """Queue an eviction again after this time."""
@@ -114,15 +143,14 @@ class Evictor:
         self.work_queue.put_back(pending, pending.action.pool)
 
     def _conclude(self, pending: PendingEviction, outcome: EvictionOutcome, on_outcome: OnOutcome) -> None:
-        self._in_progress.pop(id(pending), None)
         self.work_queue.finish()
         try:
             on_outcome(pending.action, outcome, self._timing.clock() - pending.submitted_at)
         except Exception as error:  # noqa: BLE001 - an error costs one outcome, not the evictor
             self._on_internal_error("outcome of an eviction", error)
 
-    async def _evict(self, pending: PendingEviction) -> EvictionOutcome | float:
-        """Return the outcome of an eviction, or the seconds until its next try."""
+    async def _evict(self, pending: PendingEviction) -> Rehearsed | EvictionOutcome | float:
+        """Return the outcome of an eviction or of its dry runs, or the seconds until its next try."""
         pool, eviction = pending.action.pool, pending.eviction
         if pending.action.victim.terminating:
             return NotNeeded("the victim is terminating")
@@ -130,9 +158,9 @@ class Evictor:
             await self._throttle.wait(pool)
             answer = await self._send(eviction)
             match answer:
-                case Evicted() | NotNeeded() | EvictRefused():
+                case Rehearsed() | Evicted() | NotNeeded() | EvictRefused():
                     return answer
-                case ConditionSet():
+                case NextRequest():
                     continue
                 case Throttled(seconds):
                     self._throttle.hold_for(seconds, pool)

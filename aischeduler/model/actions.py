@@ -87,7 +87,8 @@ class Evict(Struct, frozen=True):
     """Evict a pod: write its DisruptionTarget condition, delete it by uid, then write a Preempted event.
 
     `pool` is the pool of `node`, `home_pool` the victim's own pool. `beneficiary` is the pod that gets the room; None
-    where the loan ends by the lender's spec, or where its gang is not whole.
+    where the loan ends by the lender's spec, or where its gang is not whole. So many evictions of the decision go
+    `together` for the beneficiary: where something would refuse one of them, none is sent.
     """
 
     victim: Pod
@@ -97,6 +98,7 @@ class Evict(Struct, frozen=True):
     cause: EvictionCause
     beneficiary: Pod | None
     decision: str
+    together: int = 1
 
     @property
     def message(self) -> str:

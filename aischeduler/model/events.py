@@ -208,6 +208,8 @@ class EvictRefusal(StrEnum):
     """Every try of the request failed."""
     LOST = "Lost"
     """The eviction had no outcome, and a later read shows that the pod is not terminating."""
+    CALLED_OFF = "CalledOff"
+    """It was not sent: a dry run shows that something would refuse another eviction of the decision."""
 
 
 class EvictRefused(Struct, frozen=True):

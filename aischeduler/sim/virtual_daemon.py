@@ -18,7 +18,16 @@ from aischeduler.kube.api_types import PodDocument
 from aischeduler.kube.backoff import RandomSource
 from aischeduler.kube.decode import read_pod
 from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.eviction_writes import ConditionSet, Evicted, Eviction, NotNeeded, lost_eviction
+from aischeduler.kube.eviction_writes import (
+    Evicted,
+    Eviction,
+    EvictionOutcome,
+    NextRequest,
+    NotNeeded,
+    Rehearsals,
+    Rehearsed,
+    lost_eviction,
+)
 from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.meta_types import Metadata
 from aischeduler.kube.pod_set_resources import pod_set_resources
@@ -56,7 +65,7 @@ from aischeduler.model.events import (
 from aischeduler.model.gang import GangKey, GangPhase, GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.sandbox.api_server import ApiServer
-from aischeduler.sandbox.request import JSON, Request, Response
+from aischeduler.sandbox.request import JSON, Response, request
 from aischeduler.sandbox.watches import WatchStream
 from aischeduler.sim.in_process_reflector import InProcessReflector
 from aischeduler.sim.timer_heap import TimerHeap
@@ -136,6 +145,7 @@ class VirtualDaemon:
         self._gang_phases: dict[GangKey, GangPhase] = {}
         self._waiting_since: dict[str, str] = {}
         self._event_count = 0
+        self._rehearsals: Rehearsals[tuple[Evict, Eviction]] = Rehearsals()
 
     def step(self) -> bool:
         """Observe the new events and run every pool that is ready; returns whether there was any work."""
@@ -184,9 +194,6 @@ class VirtualDaemon:
                 self._environment.timers.put(
                     self._environment.now + self._network.bind_seconds, lambda: self._read_pools(action)
                 )
-            case BindVolumes():
-                when = self._environment.now + self._network.bind_seconds
-                self._environment.timers.put(when, lambda: self._bind_volumes(action))
             case BindVolumes():
                 when = self._environment.now + self._network.bind_seconds
                 self._environment.timers.put(when, lambda: self._bind_volumes(action))
@@ -290,20 +297,35 @@ class VirtualDaemon:
             meaning = eviction.read_answer(response.status, _retry_after(response), response.body)
             seconds = self._network.evict_seconds
         match meaning:
-            case Evicted():
-                self._write_event(event_messages.preempted(action))
-            case EvictRefused():
-                self.scheduler.observe(meaning, self._environment.now)
-            case NotNeeded():
-                pass  # the watch reports the deletion
-            case ConditionSet() | pod_writes.Unknown():
+            case NextRequest() | pod_writes.Unknown():
                 self._evict_later(seconds, action, eviction)
             case pod_writes.Throttled(wait):
                 self._evict_later(wait, action, eviction)
             case pod_writes.Unauthenticated():
                 self._evict_later(UNAUTHENTICATED_SECONDS, action, eviction)
+            case Rehearsed() | Evicted() | NotNeeded() | EvictRefused():
+                self._go_on(action, eviction, meaning)
             case _:
                 assert_never(meaning)
+
+    def _go_on(self, action: Evict, eviction: Eviction, outcome: Rehearsed | EvictionOutcome) -> None:
+        """Conclude an eviction, or send those that are rehearsed together once all of them are."""
+        settled = [((action, eviction), outcome)]
+        if eviction.rehearses:
+            settled = self._rehearsals.answered(action, (action, eviction), outcome)
+        for (one, its), said in settled:
+            match said:
+                case Rehearsed():
+                    its.go_on()
+                    self._evict_later(self._network.evict_seconds, one, its)
+                case Evicted():
+                    self._write_event(event_messages.preempted(one))
+                case EvictRefused():
+                    self.scheduler.observe(said, self._environment.now)
+                case NotNeeded():
+                    pass  # the watch reports the deletion
+                case _:
+                    assert_never(said)
 
     def _response_is_lost(self) -> bool:
         """Return whether the response to a request is lost."""
@@ -377,8 +399,7 @@ class VirtualDaemon:
                 return
 
     def _send(self, method: str, path: str, body: bytes, content_type: str) -> Response:
-        request = Request(method, path, {}, JSON, content_type, body)
-        response = self._environment.server.handle(request, self._environment.now)
+        response = self._environment.server.handle(request(method, path, body, content_type), self._environment.now)
         assert not isinstance(response, WatchStream)
         return response
 

@@ -74,7 +74,7 @@ def test_pods_that_the_api_server_refused_to_evict_are_counted_in_the_reason() -
     session.see(a_pod("stays", cpu="1", node="n", started=1), a_pod("p", cpu="1", priority=9))
     assert evictions(session.decide()) == {"stays": "Preempted"}
     session.tell(EvictRefused("uid-stays", EvictRefusal.FORBIDDEN, "no rights"))
-    assert "The API server refused to evict 1 pod just now." in reports(session.decide())["p"]
+    assert "The API server refused to evict 1 pod just now." in reports(session.decide(1))["p"]
 
 
 def test_pods_of_each_priority_get_the_reason_of_their_priority() -> None:

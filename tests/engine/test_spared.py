@@ -2,6 +2,7 @@
 
 import pytest
 
+from aischeduler.model.actions import Evict
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefusal, EvictRefused, PodGone
 from aischeduler.model.selectors import Operator, label_selector
@@ -181,3 +182,31 @@ def test_flush_that_is_due_with_the_end_of_a_sparing_saves_no_pod() -> None:
     assert evictions(session.decide()) == {}
     assert evictions(session.decide(400)) == {"guest": "Reclaimed"}
     assert session.scheduler.net_saves() == 0
+
+
+def test_claim_whose_eviction_is_refused_costs_no_other_pod_and_its_owner_waits_for_its_backoff() -> None:
+    session = two_pools()
+    session.see(*(a_node(f"n{i}", cpu="4", labels=A) for i in (1, 2)))
+    session.see(*(a_pod(f"g{i}", cpu="2", pool="b", node="n1", started=9) for i in (1, 2)))
+    session.see(*(a_pod(f"h{i}", cpu="2", pool="b", node="n2", started=5) for i in (1, 2)))
+    session.see(a_pod("owner", cpu="4", pool="a"))
+    asked = [action for action in session.decide() if isinstance(action, Evict)]
+    assert [(one.victim.name, one.together) for one in asked] == [("g2", 2), ("g1", 2)]
+    session.tell(EvictRefused("uid-g1", EvictRefusal.CALLED_OFF, "x"))
+    session.tell(EvictRefused("uid-g2", EvictRefusal.FORBIDDEN, "x"))
+    assert evictions(session.decide()) == {}
+    assert evictions(session.decide(1)) == {"h1": "Reclaimed", "h2": "Reclaimed"}
+    session.see(a_pod("other", cpu="2", pool="a"))
+    assert evictions(session.decide()) == {"g1": "Reclaimed"}, "a pod whose eviction was called off is not spared"
+    assert session.scheduler.net_saves() == 0
+
+
+def test_owner_of_a_claim_that_a_pod_left_for_is_tried_at_once_after_a_refusal() -> None:
+    session = two_pools()
+    session.see(*(a_node(f"n{i}", cpu="4", labels=A) for i in (1, 2)))
+    session.see(*(a_pod(f"g{i}", cpu="2", pool="b", node="n1", started=9) for i in (1, 2)))
+    session.see(*(a_pod(f"h{i}", cpu="2", pool="b", node="n2", started=5) for i in (1, 2)))
+    session.see(a_pod("owner", cpu="4", pool="a"))
+    assert evictions(session.decide()) == {"g1": "Reclaimed", "g2": "Reclaimed"}
+    session.tell(PodGone("uid-g1"), EvictRefused("uid-g2", EvictRefusal.UNAVAILABLE, "x"))
+    assert evictions(session.decide()) == {"h1": "Reclaimed", "h2": "Reclaimed"}

@@ -5,11 +5,13 @@ import pytest
 
 from aischeduler.kube.eviction_writes import (
     EVICT_TRIES_MAX,
-    ConditionSet,
     Evicted,
     Eviction,
     EvictionAnswer,
+    NextRequest,
     NotNeeded,
+    Rehearsals,
+    Rehearsed,
     lost_eviction,
 )
 from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown
@@ -41,7 +43,7 @@ def by_eviction() -> Eviction:
 def marked() -> Eviction:
     """Return an eviction by delete whose DisruptionTarget condition is set."""
     eviction = by_delete()
-    assert eviction.read_answer(200, None, b"{}") == ConditionSet()
+    assert eviction.read_answer(200, None, b"{}") == NextRequest()
     return eviction
 
 
@@ -227,3 +229,74 @@ def test_refusal_by_a_webhook_says_nothing_about_the_victim_whatever_its_status(
 
 def test_404_that_is_not_of_an_api_server_is_no_answer() -> None:
     assert isinstance(marked().read_answer(404, None, b"404 page not found, says a proxy"), Unknown)
+
+
+TOGETHER = replace(EVICT, together=2)
+OTHER = replace(TOGETHER, victim=a_pod("w", uid="u3", namespace="team-b"))
+ACCEPTED = (200, None, b"{}")
+FORBIDDEN = EvictRefused("u3", EvictRefusal.FORBIDDEN, "it is stuck")
+
+
+def sent(eviction: Eviction) -> tuple[str, str]:
+    write = eviction.request(NOW)
+    return write.method, write.path
+
+
+def test_dry_runs_of_both_requests_come_before_a_delete_that_goes_together_with_another() -> None:
+    eviction = Eviction(TOGETHER, "ai-scheduler", honour_budgets=False)
+    assert sent(eviction) == ("PATCH", f"{POD}/status?dryRun=All")
+    assert eviction.read_answer(*ACCEPTED) == NextRequest()
+    assert sent(eviction) == ("DELETE", f"{POD}?dryRun=All")
+    assert json.loads(eviction.request(NOW).body)["dryRun"] == ["All"]
+    assert (eviction.read_answer(*ACCEPTED), eviction.rehearses) == (Rehearsed(), True)
+    eviction.go_on()
+    assert (sent(eviction), eviction.rehearses) == (("PATCH", f"{POD}/status"), False)
+    assert eviction.read_answer(*ACCEPTED) == NextRequest()
+    assert sent(eviction) == ("DELETE", POD)
+    assert "dryRun" not in json.loads(eviction.request(NOW).body)
+    assert eviction.read_answer(*ACCEPTED) == Evicted()
+
+
+def test_dry_run_comes_before_a_request_of_the_eviction_api_that_goes_together_with_another() -> None:
+    eviction = Eviction(TOGETHER, "ai-scheduler", honour_budgets=True)
+    assert sent(eviction) == ("POST", f"{POD}/eviction?dryRun=All")
+    assert eviction.read_answer(*ACCEPTED) == Rehearsed()
+    eviction.go_on()
+    assert sent(eviction) == ("POST", f"{POD}/eviction")
+    assert eviction.read_answer(*ACCEPTED) == Evicted()
+
+
+def test_webhook_that_knows_no_dry_run_is_asked_by_the_eviction_itself() -> None:
+    message = 'admission webhook "w.example" does not support dry run'
+    eviction = Eviction(TOGETHER, "ai-scheduler", honour_budgets=True)
+    assert eviction.read_answer(400, None, said(400, message)) == Rehearsed()
+    eviction.go_on()
+    assert eviction.read_answer(400, None, said(400, message)) == EvictRefused("u1", EvictRefusal.FORBIDDEN, message)
+
+
+def test_evictions_that_go_together_go_on_once_all_are_rehearsed() -> None:
+    rehearsals: Rehearsals[str] = Rehearsals()
+    assert rehearsals.answered(TOGETHER, "v", Rehearsed()) == []
+    assert rehearsals.answered(OTHER, "w", Rehearsed()) == [("v", Rehearsed()), ("w", Rehearsed())]
+    assert not rehearsals.has_begun(TOGETHER)
+
+
+def test_eviction_is_called_off_where_one_that_goes_together_with_it_is_refused() -> None:
+    rehearsals: Rehearsals[str] = Rehearsals()
+    assert rehearsals.answered(OTHER, "w", FORBIDDEN) == []
+    message = "the eviction of another pod of the decision would be refused: it is stuck"
+    off = EvictRefused("u1", EvictRefusal.CALLED_OFF, message)
+    assert rehearsals.answered(TOGETHER, "v", Rehearsed()) == [("v", off), ("w", FORBIDDEN)]
+
+
+def test_eviction_goes_on_beside_a_victim_that_is_gone_already() -> None:
+    rehearsals: Rehearsals[str] = Rehearsals()
+    gone = NotNeeded("not found")
+    assert rehearsals.answered(OTHER, "w", gone) == []
+    assert rehearsals.answered(TOGETHER, "v", Rehearsed()) == [("w", gone), ("v", Rehearsed())]
+
+
+def test_evictions_of_two_decisions_do_not_wait_for_each_other() -> None:
+    rehearsals: Rehearsals[str] = Rehearsals()
+    assert rehearsals.answered(TOGETHER, "v", Rehearsed()) == []
+    assert rehearsals.answered(replace(OTHER, decision="d-2"), "w", FORBIDDEN) == []

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from aischeduler.kube import connection_pool
+from aischeduler.kube import evictor as evictor_module
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import OnInternalError
 from aischeduler.kube.eviction_writes import EVICT_TRIES_MAX, Evicted, Eviction, EvictionOutcome, NotNeeded
@@ -20,9 +21,9 @@ POD = "/api/v1/namespaces/default/pods/v"
 MARK = f"{POD}/status"
 
 
-def evict(name: str = "v", *, terminating: bool = False) -> Evict:
+def evict(name: str = "v", *, terminating: bool = False, together: int = 1) -> Evict:
     victim = a_pod(name, uid=f"u-{name}", terminating=terminating)
-    return Evict(victim, "n1", "cpu", "cpu", EvictionCause.PREEMPTED, OWNER, "d1")
+    return Evict(victim, "n1", "cpu", "cpu", EvictionCause.PREEMPTED, OWNER, "d1", together)
 
 
 @dataclass
@@ -260,3 +261,61 @@ async def test_pool_whose_evictions_get_no_answer_delays_no_other_pool() -> None
         evictor.submit(replace(evict("w"), pool="quiet"))
         await until(lambda: world.ends)
     assert world.ends == [Evicted()]
+
+
+async def evicted_together(world: World) -> list[tuple[str, str]]:
+    """Evict two pods together; return the requests without those of dry runs."""
+    async with world.running() as evictor:
+        for name in ("v", "w"):
+            assert evictor.submit(evict(name, together=2))
+        async with asyncio.timeout(5):
+            await evictor.work_queue.wait_finished()
+    requests = [(request.method, request.path, "dryRun" in request.query) for request in world.script.requests]
+    first = next((at for at, one in enumerate(requests) if not one[2]), len(requests))
+    assert sum(one[2] for one in requests[:first]) == sum(one[2] for one in requests), "a dry run came too late"
+    return [one[:2] for one in requests[first:]]
+
+
+async def test_refusal_of_one_eviction_costs_no_pod_that_was_to_go_together_with_it() -> None:
+    world = World()
+    for name in ("v", "w"):
+        world.script.on("patch", f"/api/v1/namespaces/default/pods/{name}/status", reply(200))
+    world.script.on("delete", "/api/v1/namespaces/default/pods/v", reply(200))
+    world.script.on("delete", "/api/v1/namespaces/default/pods/w", status(403, "Forbidden", "it is stuck"))
+    assert await evicted_together(world) == []
+    assert [(one.uid, one.why) for one in world.ends if isinstance(one, EvictRefused)] == [
+        ("u-v", EvictRefusal.CALLED_OFF),
+        ("u-w", EvictRefusal.FORBIDDEN),
+    ]
+
+
+async def test_pods_go_together_once_nothing_would_refuse_any_of_them() -> None:
+    world = World()
+    for name in ("v", "w"):
+        path = f"/api/v1/namespaces/default/pods/{name}"
+        world.script.on("patch", f"{path}/status", reply(200), reply(200))
+        world.script.on("delete", path, reply(200), reply(200))
+    assert len(await evicted_together(world)) == 4
+    assert world.ends == [Evicted(), Evicted()]
+
+
+async def test_error_in_one_eviction_leaves_none_waiting_that_goes_together_with_it() -> None:
+    world = World()
+    world.script.on("patch", "/api/v1/namespaces/default/pods/w/status", reply(200))
+    world.script.on("delete", "/api/v1/namespaces/default/pods/w", reply(200))
+    world.script.on("patch", MARK, *[status(503)] * EVICT_TRIES_MAX)
+    assert await evicted_together(world) == []
+    assert {one.why for one in world.ends if isinstance(one, EvictRefused)} == {
+        EvictRefusal.CALLED_OFF,
+        EvictRefusal.UNAVAILABLE,
+    }
+
+
+async def test_evictions_that_go_together_are_queued_together_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evictor_module, "WAITING_MAX", 1)
+    world = World()
+    world.script.always["patch", MARK] = lambda _: hang
+    async with world.running() as evictor:
+        assert [evictor.submit(evict(name, together=2)) for name in ("v", "w")] == [True, True]
+        late = [replace(evict(name, together=2), decision="d2") for name in ("x", "y")]
+        assert [evictor.submit(one) for one in late] == [False, False]

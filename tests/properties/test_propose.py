@@ -177,7 +177,7 @@ def test_looks_leave_nothing_behind_briefly(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.whole
 @pytest.mark.timeout(900)
 def test_looks_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = play_looks(monkeypatch, "looks", runs=10)
+    looks = play_looks(monkeypatch, "looks", runs=6)
     assert {*KINDS, *(look.__name__ for look in LOOKS)} <= looks.done.keys()
 
 

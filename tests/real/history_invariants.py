@@ -28,8 +28,9 @@ Gang = tuple[str, str]
 """A gang by namespace, and its name or that of its Job."""
 
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
-WRITES_PER_SECOND_MAX: Final = 6
-"""The most requests of one kind about one object within a second."""
+WRITES_PER_SECOND_MAX: Final = 10
+"""The most requests of one kind about one object within a second: the pods of a gang of six come one after the other,
+and the first tells how many are there each time; then it is nominated."""
 REFUSED_PER_MINUTE_MAX: Final = 30
 """The most refused requests of one kind about one object within a minute."""
 ROUNDS_PER_MINUTE_MAX: Final = 6
@@ -184,10 +185,22 @@ class Asked:
         ref, verb = noted.get("objectRef", {}), noted["verb"]
         if noted["user"].get("username") != SCHEDULER or verb in ("get", "list", "watch") or not ref.get("name"):
             return
+        if "dryRun=All" in noted["requestURI"]:
+            return
         kind = "/".join(part for part in (ref["resource"], ref.get("subresource")) if part)
         about = f"{verb} {kind} {ref.get('namespace', '')}/{ref['name']}"
         at = datetime.fromisoformat(noted["requestReceivedTimestamp"]).timestamp()
         self.by_object.setdefault(about, []).append((at, noted.get("responseStatus", {}).get("code", 0)))
+
+
+def told_statuses(record: Changes, about: str) -> Iterator[str]:
+    """Yield what each change of a pod told; `about` ends with its namespace and name."""
+    for change in record.changes["pods"]:
+        pod = change.document
+        if about.split(":", maxsplit=1)[0].endswith(f" {pod['metadata']['namespace']}/{pod['metadata']['name']}"):
+            status = pod["status"]
+            told = status.get("nominatedNodeName", ""), condition(pod, "PodScheduled").get("message", "")
+            yield f"{change.at:.2f} on {pod['spec'].get('nodeName', '')!r}, nominated for {told[0]!r}: {told[1]}"
 
 
 def most_within(times: Iterable[float], seconds: float) -> int:

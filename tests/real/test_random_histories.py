@@ -23,6 +23,7 @@ from tests.real.history_invariants import (
     at_rest,
     eviction_storms,
     overbooked,
+    told_statuses,
     unexcused,
 )
 from tests.real.random_history import RandomHistory
@@ -119,6 +120,9 @@ class Chapter:
             judge_bindings(self._plane, record.nodes_of(), namespace, self._audit, gangs=True)
         rights = Rights(record, self.lines["evict"], self._wall_offset)
         late = gangs.faults(record, time.monotonic(), self.kills)
+        storms = list(asked.storms())
+        for about in storms:
+            self._say("\n".join([about, *told_statuses(record, about)]))
         found: dict[str, Iterable[str]] = {
             "overbooked": overbooked(record),
             "wrong bindings": rights.wrong_bindings(),
@@ -126,7 +130,7 @@ class Chapter:
             "evicted though whole": rights.of_whole_gangs(),
             "removed without a line": asked.untold(self.lines["evict"]),
             "bound for another pool": rights.strangers(),
-            "too many requests": asked.storms(),
+            "too many requests": storms,
             "too many evictions": eviction_storms(self.lines["evict"]),
             "deleted past the budgets": asked.deletions() if evicts else [],
             "gangs in part": unexcused(late, refusals.past),
