@@ -3,11 +3,12 @@
 `AI_SCHEDULER_HISTORY_SECONDS` sets how long it goes on; the seed of the run sets what happens.
 """
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -46,6 +47,9 @@ COUNTERS: Final = ("invariant_violations", "internal_errors", "net_saves")
 """Counters of which each count is a bug."""
 EVICT: Final = "apiVersion: config.resource.aibee.cn/v1alpha1\nkind: AiSchedulerConfiguration\neviction: Evict\n"
 
+KINDS: Final = ("evict", "evict refused", "bind refused", "bind", "nominated")
+"""The lines of the log that are kept of every run of the scheduler."""
+
 Say = Callable[[str], None]
 
 
@@ -53,7 +57,7 @@ class Chapter:
     """One part of the history: changes, a rest, and the judgement of both."""
 
     def __init__(self, plane: ControlPlane, history: RandomHistory, record: Record, daemon: Daemon, say: Say) -> None:
-        self.lines: dict[str, list[Line]] = {"evict": [], "evict refused": [], "bind refused": []}
+        self.lines: dict[str, list[Line]] = {kind: [] for kind in KINDS}
         self.kills: list[float] = []
         self._plane, self._history, self._record, self._daemon, self._say = plane, history, record, daemon, say
         self._chance = seeds.random(f"history: kills {history.steps}")
@@ -88,14 +92,17 @@ class Chapter:
 
     def restart(self, steps: int = 0) -> None:
         """Kill the scheduler, make some changes without it, and start it again."""
+        self._kill()
+        for _ in range(steps):
+            self._history.step()
+        self._daemon.start()
+
+    def _kill(self) -> None:
         assert self._counted() == []
         self._daemon.kill()
         self.kills.append(time.monotonic())
         for kind, lines in self.lines.items():
             lines.extend(self._daemon.said(kind))
-        for _ in range(steps):
-            self._history.step()
-        self._daemon.start()
 
     def rest(self, *, evicts: bool) -> None:
         """Let everything come to rest; then a restart changes nothing."""
@@ -104,8 +111,10 @@ class Chapter:
         self._until_at_rest(evicts=True)
         self.restart()  # a pod whose eviction was refused would wait for up to five minutes
         self._until_at_rest(evicts=evicts)
+        self._kill()
+        self._record.wait_until_calm(QUIET_SECONDS, REST_WITHIN_SECONDS)
         before = self._placed()
-        self.restart()
+        self._daemon.start()
         time.sleep(UNCHANGED_SECONDS)
         decided = [*self._daemon.said("bind"), *self._daemon.said("evict")]
         assert [one for one in decided if one.get("beneficiary_uid", one["uid"]) in before] == [], "a restart decides"
@@ -139,6 +148,20 @@ class Chapter:
             f"judged {len(rights.evictions())} evictions, {len(rights.bound())} Bindings, {asked.refused()} refused"
         )
         return {what: faults[:FAULTS_SHOWN] for what, some in found.items() if (faults := list(some))}
+
+    def keep(self, directory: Path) -> None:
+        """Write the changes of all objects and the lines of the log into files, for whoever looks for a cause."""
+        changes = sorted((one.at, kind, one) for kind, some in self._record.changes.items() for one in some)
+        told: dict[str, list[Any]] = {
+            "changes": [{"at": at, "kind": kind, "gone": one.gone, "is": one.document} for at, kind, one in changes],
+            "kills": list(self.kills),
+            "wall_offset": [self._wall_offset],
+        }
+        for name, lines in (
+            told | {kind: lines + self._daemon.said(kind) for kind, lines in self.lines.items()}
+        ).items():
+            (directory / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self._say(f"the changes and the lines are in {directory}")
 
     def _until_at_rest(self, *, evicts: bool) -> None:
         deadline = time.monotonic() + REST_WITHIN_SECONDS
@@ -194,6 +217,8 @@ def test_every_rule_holds_in_a_random_history_with_refusals_and_kills(
                 chapter.live(CHAPTER_SECONDS)
                 chapter.rest(evicts=evicts)
                 found = chapter.faults(gangs, refusals, evicts=evicts)
+                if found:
+                    chapter.keep(tmp_path)
             assert found == {}, found
             chapters += 1
             say(f"{chapters} chapters hold, the last with eviction: {'Evict' if evicts else 'Delete'}")
