@@ -209,7 +209,7 @@ def find_candidates(
         else:
             slots = potential.slots[np.repeat(helped, potential.counts)]
             row = running.table["row"][slots]
-            violates = budgets.broken(running.uids_of(slots), row)
+            violates = budgets.broken(map(running.uid_of, slots.tolist()), row)
             order = np.argsort(row * 2 + ~violates, kind="stable")
             evicted = np.sort(order[_reprieve(_grouped(running, slots[order]), clearing, runner, spec)])
             victims = _Victims(row[evicted], slots[evicted], violates[evicted])

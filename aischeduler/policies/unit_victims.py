@@ -13,7 +13,7 @@ Invariants:
 
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from heapq import heapify, heappop, heappush
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -195,6 +195,7 @@ class UnitVictims:
         self._unit, self._runner, self._running, self._budgets = unit, runner, running, budgets
         self._rows = rows
         self._known: dict[bytes, _Known] = {}
+        self._potential = potential_victims(unit, running, rows, budgets)
         self._touched = set[int]()
         """The rows that are not as before the search."""
         self._looks = LOOKS_MAX
@@ -251,8 +252,11 @@ class UnitVictims:
         first = 3 if loss.cards else 2  # after what comes before the cost of single victims: budgets, and units
         if any(most[1:first]) or not chosen[-1].slots or not self._runner.by_amounts(spec):
             return rows
-        slots = potential_victims(self._unit, running, np.array(sorted(rows), dtype=np.intp), self._budgets)
-        slots = slots[~np.isin(slots, [slot for step in chosen for slot in step.slots])]
+        looks: Mask = np.zeros(len(self._runner.nodes.used[0]), dtype=np.bool_)
+        looks[rows] = True
+        taken = running.table["leaving"].copy()
+        taken[[slot for step in chosen for slot in step.slots]] = True
+        slots = self._potential[looks[running.table["row"][self._potential]] & ~taken[self._potential]]
         pods = running.table[slots]
         highest = np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])
         weight = np.where(pods["borrower"], 0, pods["priority"] - PRIORITY_MIN)
@@ -391,15 +395,24 @@ def _cheapest(chain: dict[int, list[_Step]], need: int) -> tuple[list[_Step], li
 
     Return the steps, and the rows whose last known step was taken before the last of all.
     """
-    heap = [(steps[0].cost, row, 0) for row, steps in chain.items()]
-    heapify(heap)
+    ordered = list[tuple[tuple[int, ...], int, int, _Step]]()
+    most: dict[int, tuple[int, ...]] = {}
+    """Row -> the dearest step so far: a cheaper one behind it comes next once that is taken."""
+    number, rows = 0, [*chain]
+    while rows:  # the steps of each number are almost in order, which sorts fast
+        rows = [row for row in rows if number < len(chain[row]) and chain[row][number] is not _END]
+        for row in rows:
+            step = chain[row][number]
+            most[row] = max(step.cost, most[row]) if number else step.cost
+            ordered.append((most[row], row, number, step))
+        number += 1
+    ordered.sort(key=itemgetter(0, 1, 2))
     chosen, ends = list[_Step](), list[int]()
-    while heap and need > 0:
-        _, row, number = heappop(heap)
-        chosen.append(chain[row][number])
-        need -= chosen[-1].holds
+    for _, row, number, step in ordered:
+        if need <= 0:
+            break
+        chosen.append(step)
+        need -= step.holds
         if number + 1 == len(chain[row]):
             ends.append(row)
-        elif chain[row][number + 1] is not _END:
-            heappush(heap, (chain[row][number + 1].cost, row, number + 1))
     return chosen, [row for row in ends if need > 0 or row != chosen[-1].row]

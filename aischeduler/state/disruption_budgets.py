@@ -12,7 +12,7 @@ Source: PodDisruptionBudget; kube-scheduler counts a pod against every budget th
 of kube-apiserver refuses a pod of several budgets, and ignores the budgets of a pod that is still pending.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -158,12 +158,12 @@ class BudgetTable:
         """Return whether a budget covers this pod."""
         return bool(self._budgets) and bool(self.covering(self._pod_of(uid)))
 
-    def broken(self, uids: Sequence[str], rows: Rows) -> Mask:
+    def broken(self, uids: Iterable[str], rows: Rows) -> Mask:
         """Return a mask of the pods whose eviction breaks a budget after the eviction of all pods before it on its row.
 
-        Each row is judged as if no pod was evicted on other rows.
+        Each row is judged as if no pod was evicted on other rows. Without budgets the uids are not read.
         """
-        broken: Mask = np.zeros(len(uids), dtype=np.bool_)
+        broken: Mask = np.zeros(len(rows), dtype=np.bool_)
         if not self._budgets:
             return broken
         covered = [(i, key) for i, uid in enumerate(uids) for key in self.covering(self._pod_of(uid))]
