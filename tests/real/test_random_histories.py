@@ -47,7 +47,7 @@ COUNTERS: Final = ("invariant_violations", "internal_errors", "net_saves")
 """Counters of which each count is a bug."""
 EVICT: Final = "apiVersion: config.resource.aibee.cn/v1alpha1\nkind: AiSchedulerConfiguration\neviction: Evict\n"
 
-KINDS: Final = ("evict", "evict refused", "bind refused", "bind", "nominated")
+KINDS: Final = ("evict", "evict refused", "bind refused", "bind", "nominated", "wait")
 """The lines of the log that are kept of every run of the scheduler."""
 
 Say = Callable[[str], None]
@@ -214,11 +214,12 @@ def test_every_rule_holds_in_a_random_history_with_refusals_and_kills(
                 daemon.start()
                 history.follow(record)
                 chapter = Chapter(control_plane, history, record, daemon, say)
-                chapter.live(CHAPTER_SECONDS)
-                chapter.rest(evicts=evicts)
-                found = chapter.faults(gangs, refusals, evicts=evicts)
-                if found:
+                try:
+                    chapter.live(CHAPTER_SECONDS)
+                    chapter.rest(evicts=evicts)
+                    assert chapter.faults(gangs, refusals, evicts=evicts) == {}
+                except AssertionError:
                     chapter.keep(tmp_path)
-            assert found == {}, found
+                    raise
             chapters += 1
             say(f"{chapters} chapters hold, the last with eviction: {'Evict' if evicts else 'Delete'}")
