@@ -38,6 +38,8 @@ ROUNDS_PER_MINUTE_MAX: Final = 10
 IN_PART_SECONDS: Final = 60.0 + 15.0
 """How long a gang may be on nodes in part, with the time that evictions and Bindings need."""
 MARGIN_SECONDS: Final = 4.0
+LATE_SECONDS: Final = 0.5
+"""How much later than the scheduler the record may see a change."""
 MINUTE: Final = 60.0
 REFUSALS: Final = (403, 409, 422, 429, 500)
 
@@ -82,7 +84,7 @@ class Rights(Judge):
 
     def _eviction(self, line: Line, states: Mapping[str, list[tuple[float, Json]]]) -> Eviction | None:
         """Return the eviction of a line; None if the record has not yet seen one of its pods, or no longer."""
-        at = moment(line) - self._offset
+        at = moment(line) - self._offset + LATE_SECONDS
         victims = [document for _, document in states.get(line["uid"], ()) if document["spec"].get("nodeName")]
         if not victims or finished(victims[0]):
             return None
