@@ -7,6 +7,7 @@ from tests.objects import Json, node_object, pod_object, pool_object
 from tests.real.history_invariants import (
     IN_PART_SECONDS,
     ROUNDS_PER_MINUTE_MAX,
+    WRITES_PER_SECOND_MAX,
     Asked,
     GangsInPart,
     Rights,
@@ -104,13 +105,13 @@ def test_decisions_count_once_each_against_the_most_evictions_for_a_pod() -> Non
     few = [line("default/p", number % ROUNDS_PER_MINUTE_MAX, number) for number in range(3 * ROUNDS_PER_MINUTE_MAX)]
     assert eviction_storms(few) == []
     many = [line("default/p", number, number) for number in range(ROUNDS_PER_MINUTE_MAX + 1)]
-    assert eviction_storms(many) == ["7 evictions in a minute for default/p u"]
+    assert eviction_storms(many) == ["11 evictions in a minute for default/p u"]
 
 
 def test_many_requests_about_one_object_and_removals_without_a_line_are_found() -> None:
-    asked = Asked({"delete pods default/p": [(number / 10, 422) for number in range(7)]})
-    assert list(asked.storms()) == ["delete pods default/p: 7 requests within 1 s"]
-    assert asked.refused() == 7
+    asked = Asked({"delete pods default/p": [(number / 20, 422) for number in range(WRITES_PER_SECOND_MAX + 1)]})
+    assert list(asked.storms()) == ["delete pods default/p: 11 requests within 1 s"]
+    assert asked.refused() == 11
     assert asked.deletions() == asked.untold([]) == ["delete pods default/p"]
     assert asked.untold([{"namespace": "default", "pod": "p"}]) == []
 
