@@ -71,7 +71,7 @@ def play_exceptions(
     play(Patched, number, runs, GENERATE)
     raised = {name for injector in injectors for name in injector.raised}
     print(f"{len(raised)} different calls raised")
-    assert len(raised) > min(runs // 4, PLACES_MIN), raised
+    assert len(raised) > min(runs, PLACES_MIN), raised
 
 
 def test_exceptions_cost_one_attempt_briefly(monkeypatch: pytest.MonkeyPatch) -> None:

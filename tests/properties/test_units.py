@@ -138,7 +138,7 @@ def test_exception_costs_a_pair_one_attempt_briefly(monkeypatch: pytest.MonkeyPa
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_exception_costs_a_pair_one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_exceptions(monkeypatch, 2, BreakingPairedEngine, "exceptions of pairs")
+    play_exceptions(monkeypatch, 4, BreakingPairedEngine, "exceptions of pairs")
 
 
 @pytest.mark.soak

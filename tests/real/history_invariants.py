@@ -34,7 +34,8 @@ and the first tells how many are there each time; then it is nominated."""
 REFUSED_PER_MINUTE_MAX: Final = 30
 """The most refused requests of one kind about one object within a minute."""
 ROUNDS_PER_MINUTE_MAX: Final = 10
-"""The most decisions within a minute that evict pods for one pod; each may have several victims."""
+"""The most decisions within a minute that evict pods for one pod; each may have several victims. Where each is refused,
+the backoff of its owner (1, 2, 4, 8, then 10 seconds) lets nine of them pass."""
 IN_PART_SECONDS: Final = 60.0 + 15.0
 """How long a gang may be on nodes in part, with the time that evictions and Bindings need."""
 MARGIN_SECONDS: Final = 4.0
