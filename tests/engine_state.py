@@ -22,8 +22,6 @@ CACHES: Final = frozenset(
         "CarriedTerms._selecting",
         "Cluster.divided",
         "Cluster.searches",
-        "DemandTable._amounts",
-        "DemandTable._unoffered",
         "CrossRows._filters",
         "CrossRows._interests",
         "CrossRows._scores",

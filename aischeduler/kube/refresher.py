@@ -8,7 +8,7 @@ Invariants:
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -216,12 +216,7 @@ class Refresher:
     async def _wait_for_pod_watch(self, version: str) -> None:
         """Return once the watch of pods has shown all changes up to this version."""
         pods = self._reflectors.pods
-        try:
-            async with asyncio.timeout(POD_WATCH_WAIT_SECONDS):
-                await pods.wait_for_version(version)
-        except TimeoutError:
-            pass
-        else:
+        if await _within(POD_WATCH_WAIT_SECONDS, pods.wait_for_version(version)):
             return
         try:
             async with asyncio.timeout(WATCH_LAG_SECONDS_MAX):
@@ -248,14 +243,9 @@ class Refresher:
     async def _read_nodes(self, due: list[Refresh], version: str) -> dict[str, str]:
         """Read the nodes of these pools; return why those of single pools could not be read."""
         nodes, problems = self._reflectors.nodes, dict[str, str]()
-        if len(nodes) >= LARGE_CLUSTER_NODES:
-            try:
-                async with asyncio.timeout(NODE_WATCH_WAIT_SECONDS):
-                    await nodes.wait_for_version(version)
-            except TimeoutError:
-                pass
-            else:
-                return problems
+        large = len(nodes) >= LARGE_CLUSTER_NODES
+        if large and await _within(NODE_WATCH_WAIT_SECONDS, nodes.wait_for_version(version)):
+            return problems
         if any(one.selector is None for one in due):
             await nodes.refresh()
             return problems
@@ -335,3 +325,13 @@ def selector_text(selector: LabelSelector) -> str:
             case Operator.GT | Operator.LT:
                 raise ValueError(f"{one.operator} is no operator of a label selector")
     return ",".join(parts)
+
+
+async def _within(seconds: float, shown: Awaitable[None]) -> bool:
+    """Return whether a watch has shown something within this time."""
+    try:
+        async with asyncio.timeout(seconds):
+            await shown
+    except TimeoutError:
+        return False
+    return True

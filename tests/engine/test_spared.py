@@ -184,12 +184,18 @@ def test_flush_that_is_due_with_the_end_of_a_sparing_saves_no_pod() -> None:
     assert session.scheduler.net_saves() == 0
 
 
-def test_claim_whose_eviction_is_refused_costs_no_other_pod_and_its_owner_waits_for_its_backoff() -> None:
+def owner_of_two_nodes_with_two_guests() -> Session:
+    """Return an owner that needs a whole node; the guests g1 and g2 on n1 are newer than h1 and h2 on n2."""
     session = two_pools()
     session.see(*(a_node(f"n{i}", cpu="4", labels=A) for i in (1, 2)))
     session.see(*(a_pod(f"g{i}", cpu="2", pool="b", node="n1", started=9) for i in (1, 2)))
     session.see(*(a_pod(f"h{i}", cpu="2", pool="b", node="n2", started=5) for i in (1, 2)))
     session.see(a_pod("owner", cpu="4", pool="a"))
+    return session
+
+
+def test_claim_whose_eviction_is_refused_costs_no_other_pod_and_its_owner_waits_for_its_backoff() -> None:
+    session = owner_of_two_nodes_with_two_guests()
     asked = [action for action in session.decide() if isinstance(action, Evict)]
     assert [(one.victim.name, one.together) for one in asked] == [("g2", 2), ("g1", 2)]
     session.tell(EvictRefused("uid-g1", EvictRefusal.CALLED_OFF, "x"))
@@ -202,11 +208,7 @@ def test_claim_whose_eviction_is_refused_costs_no_other_pod_and_its_owner_waits_
 
 
 def test_owner_of_a_claim_that_a_pod_left_for_is_tried_at_once_after_a_refusal() -> None:
-    session = two_pools()
-    session.see(*(a_node(f"n{i}", cpu="4", labels=A) for i in (1, 2)))
-    session.see(*(a_pod(f"g{i}", cpu="2", pool="b", node="n1", started=9) for i in (1, 2)))
-    session.see(*(a_pod(f"h{i}", cpu="2", pool="b", node="n2", started=5) for i in (1, 2)))
-    session.see(a_pod("owner", cpu="4", pool="a"))
+    session = owner_of_two_nodes_with_two_guests()
     assert evictions(session.decide()) == {"g1": "Reclaimed", "g2": "Reclaimed"}
     session.tell(PodGone("uid-g1"), EvictRefused("uid-g2", EvictRefusal.UNAVAILABLE, "x"))
     assert evictions(session.decide()) == {"h1": "Reclaimed", "h2": "Reclaimed"}

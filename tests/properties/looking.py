@@ -98,6 +98,7 @@ class Looks:
         assert cluster is not None, "an engine has begun"
         self.note(name)
         whole = self._today.total() % WHOLE == 0
+        read_columns(cluster)
         before = state(cluster) if whole else amounts(cluster)
         yield
         after = state(cluster) if whole else amounts(cluster)
@@ -110,6 +111,7 @@ class Looks:
         cluster = self._cluster
         assert cluster is not None, "an engine has begun"
         self.note(name)
+        read_columns(cluster)
         before = state(cluster, versions=False)
         yield
         after = state(cluster, versions=False)
@@ -161,6 +163,13 @@ class Looks:
                     self._checking = False
 
         return call
+
+
+def read_columns(cluster: Cluster) -> None:
+    """Let the queues read the new columns of the node table, as the first look at them does."""
+    room = np.zeros(len(cluster.nodes.used), dtype=np.int64)
+    for queue in cluster.queues.values():
+        queue.usable_within(room)
 
 
 def amounts(cluster: Cluster) -> list[bytes]:
