@@ -42,6 +42,10 @@ ACCEPTED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
         "A Refresh names no pod: nothing is written to a pod before an eviction.",
         lambda line: without_pod(json.loads(line)) if line.startswith(b'["Refresh"') else line,
     ),
+    "evictions that go together": (
+        "An Evict says how many evictions of its decision go together.",
+        lambda line: re.sub(rb",\d+\]$", b"]", line) if line.startswith(b'["Evict"') else line,
+    ),
     "scheduler of a Warn": (
         "A Warn about a pod names the pod's scheduler, which reports its event; about another object it names none.",
         lambda line: re.sub(rb',"(ai-scheduler)?"\]$', b"]", line) if line.startswith(b'["Warn"') else line,
