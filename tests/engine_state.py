@@ -3,8 +3,9 @@
 Left out are kept results, whose loss changes no decision: `CACHES`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -102,18 +103,21 @@ UNORDERED: Final = frozenset(
     }
 )
 """Mappings by row or value, in which nothing depends on the order."""
+PLAIN: Final = (str, int, float, bytes, Enum)
+ABSENT: Final = object()
 
 
-def state(cluster: Cluster, *, versions: bool = True) -> list[bytes]:
+def state(cluster: Cluster, *, versions: bool = True) -> list[str | bytes]:
     """Return the state of an engine as a list of its parts: equal states have equal lists.
 
     Without versions, mappings come in the order of their keys: what was out for a moment is the last again.
     """
     reader = _Reader(CACHES if versions else CACHES | VERSIONS, in_order=versions)
-    return list(reader.parts(cluster))
+    reader.read(cluster)
+    return reader.parts
 
 
-def change(before: list[bytes], after: list[bytes]) -> str:
+def change(before: Sequence[str | bytes], after: Sequence[str | bytes]) -> str:
     """Return where two states differ first, with the parts before it; empty where they are equal."""
     at = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
     if before == after:
@@ -122,44 +126,52 @@ def change(before: list[bytes], after: list[bytes]) -> str:
 
 
 class _Reader:
-    """Reads the parts of objects, each object once, without these attributes."""
+    """Reads objects into `parts`, each object once, without these attributes. It is fast: long runs wait for it."""
 
     def __init__(self, left_out: frozenset[str], *, in_order: bool) -> None:
+        self.parts: list[str | bytes] = []
         self._left_out, self._in_order = left_out, in_order
         self._seen: dict[int, int] = {}
 
-    def parts(self, value: Any, *, unordered: bool = False) -> Iterator[bytes]:
-        """Yield the parts of a value; an `unordered` mapping comes in the order of its keys."""
-        if value is None or isinstance(value, str | int | float | bytes | Enum):
-            yield repr(value).encode()
+    def read(self, value: Any, *, unordered: bool = False) -> None:
+        """Read the parts of a value; an `unordered` mapping comes in the order of its keys."""
+        if value is None or isinstance(value, PLAIN):
+            self.parts.append(repr(value))
             return
-        if id(value) in self._seen:
-            yield b"again %d" % self._seen[id(value)]
+        number = len(self._seen)
+        if self._seen.setdefault(id(value), number) != number:
+            self.parts.append(f"again {self._seen[id(value)]}")
             return
-        self._seen[id(value)] = len(self._seen)
-        yield type(value).__name__.encode()
+        kind = type(value)
+        self.parts.append(kind.__name__)
         if isinstance(value, np.ndarray):
-            yield repr((value.dtype.str, value.shape)).encode()
-            yield value.tobytes()
+            self.parts += (repr((value.dtype.str, value.shape)), value.tobytes())
         elif isinstance(value, set | frozenset):
-            yield from (part for one in sorted(value, key=repr) for part in self.parts(one))
+            for one in sorted(value, key=repr):
+                self.read(one)
         elif isinstance(value, Mapping):
             as_it_is = self._in_order and not unordered
-            pairs = value.items() if as_it_is else sorted(value.items(), key=lambda pair: repr(pair[0]))
-            yield from (part for pair in pairs for one in pair for part in self.parts(one, unordered=unordered))
-        elif hasattr(value, "__iter__") and not isinstance(value, msgspec.Struct):
-            yield from (part for one in value for part in self.parts(one))
-        for name in () if callable(value) else _attributes(value):
-            path = f"{type(value).__name__}.{name}"
-            if path not in self._left_out:
-                yield name.encode()
-                yield from self.parts(getattr(value, name), unordered=path in UNORDERED)
+            for key, held in value.items() if as_it_is else sorted(value.items(), key=lambda pair: repr(pair[0])):
+                self.read(key, unordered=unordered)
+                self.read(held, unordered=unordered)
+        elif not isinstance(value, msgspec.Struct) and hasattr(value, "__iter__"):
+            for one in value:
+                self.read(one)
+        if kind.__module__.startswith("aischeduler") and not callable(value):
+            self._read_attributes(value)
+
+    def _read_attributes(self, value: Any) -> None:
+        kind: Any = type(value)
+        for name in (*getattr(value, "__dict__", ()), *_slots(kind)):
+            path = f"{kind.__name__}.{name}"
+            if path not in self._left_out and not name.startswith("__"):  # msgspec caches a hash
+                held = getattr(value, name, ABSENT)
+                if held is not ABSENT:
+                    self.parts.append(name)
+                    self.read(held, unordered=path in UNORDERED)
 
 
-def _attributes(value: Any) -> list[str]:
-    if not type(value).__module__.startswith("aischeduler"):
-        return []
-    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
-    fields = getattr(value, "__struct_fields__", ())
-    every = (*getattr(value, "__dict__", ()), *slots, *fields)
-    return [name for name in every if not name.startswith("__") and hasattr(value, name)]  # msgspec caches a hash
+@cache
+def _slots(kind: type[Any]) -> tuple[str, ...]:
+    slots = (name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))
+    return *slots, *getattr(kind, "__struct_fields__", ())

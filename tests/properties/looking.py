@@ -172,7 +172,7 @@ def read_columns(cluster: Cluster) -> None:
         queue.usable_within(room)
 
 
-def amounts(cluster: Cluster) -> list[bytes]:
+def amounts(cluster: Cluster) -> list[str | bytes]:
     """Return the part of the state that trials change, and the versions, quickly."""
     nodes, storage = cluster.nodes, cluster.nodes.storage
     counts = [
@@ -193,7 +193,7 @@ def amounts(cluster: Cluster) -> list[bytes]:
         (cluster.decisions, len(cluster.outbox), sorted(cluster.deferred.relook.items())),
     )
     arrays = (nodes.used, nodes.scored, nodes.alive, nodes.pool, cluster.running.table)
-    return [*(repr(part).encode() for part in parts), *(array.tobytes() for array in arrays)]
+    return [*map(repr, parts), *(array.tobytes() for array in arrays)]
 
 
 @contextmanager

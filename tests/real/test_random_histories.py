@@ -128,10 +128,13 @@ class Chapter:
         before = self._placed()
         self._daemon.start()
         time.sleep(UNCHANGED_SECONDS)
-        decided, after = [*self._daemon.said("bind"), *self._daemon.said("evict")], self._placed()
-        if before.keys() ^ after.keys() - {one["uid"] for one in decided}:
+        evicted, after = self._daemon.said("evict"), self._placed()
+        owner_of = {uid: owner for uid, (*_, owner) in [*before.items(), *after.items()]}
+        makes_successors = {owner_of.get(one["uid"]) for one in evicted} - {""}
+        came_or_went = (before.keys() ^ after.keys()) - {one["uid"] for one in evicted}
+        if any(owner_of[uid] not in makes_successors for uid in came_or_went):
             return False  # a gang may be whole, or room free, that was not
-        assert decided == [], "a restart decides"
+        assert [*self._daemon.said("bind"), *evicted] == [], "a restart decides"
         assert after == before
         return True
 
@@ -184,10 +187,14 @@ class Chapter:
             time.sleep(1.0)
         self._record.wait_until_calm(QUIET_SECONDS, REST_WITHIN_SECONDS)
 
-    def _placed(self) -> dict[str, tuple[str, str]]:
-        """Return uid -> node and nominated node of each pod."""
+    def _placed(self) -> dict[str, tuple[str, str, str]]:
+        """Return uid -> node, nominated node and uid of the owner of each pod."""
         return {
-            pod["metadata"]["uid"]: (pod["spec"].get("nodeName", ""), pod["status"].get("nominatedNodeName", ""))
+            pod["metadata"]["uid"]: (
+                pod["spec"].get("nodeName", ""),
+                pod["status"].get("nominatedNodeName", ""),
+                next((one["uid"] for one in pod["metadata"].get("ownerReferences", ())), ""),
+            )
             for pod in self._record.now("pods").values()
         }
 
