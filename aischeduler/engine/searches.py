@@ -128,7 +128,8 @@ def _seen(cluster: Cluster, record: PodRecord) -> tuple[int, ...]:
     """Return the versions of all that filters read for a pod, or for the unit that it leads."""
     if record.unit is None:
         return cluster.nodes.version_for(record.pod.spec)
-    return tuple(number for one in record.together for number in cluster.nodes.version_for(one.pod.spec))
+    specs = {one.pod.spec.key: one.pod.spec for one in record.together}
+    return tuple(number for spec in specs.values() for number in cluster.nodes.version_for(spec))
 
 
 def _rules(cluster: Cluster) -> tuple[int, int]:

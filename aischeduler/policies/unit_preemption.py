@@ -201,11 +201,19 @@ class _Reprieve:
         self._left = room_without(leaving_pods(running, rows), runner, running, rows)
         for turn, row in enumerate(where):
             self._turns.setdefault(row, []).append(turn)
-            self._left[:, self._at[row]] -= self._asked[self._keys[turn]]
+        for key, pods in self._pods_of_classes().items():
+            self._left -= self._asked[key][:, None] * pods
         self._moves, self._tests = MOVES_MAX if self._has_spare() else 0, TESTS_MAX
         self._moved = False
         self._full = set[bytes]()
         """The classes that find no room on another row any more: what victims that stay take is not given back."""
+
+    def _pods_of_classes(self) -> dict[bytes, Column]:
+        """Return for each class how many of its pods are on each of the rows."""
+        at: dict[bytes, list[int]] = {key: [] for key in self._specs}
+        for key, row in zip(self._keys, self._where, strict=True):
+            at[key].append(self._at[row])
+        return {key: np.bincount(some, minlength=len(self._rows)) for key, some in at.items()}
 
     def candidate(self, victims: set[int], budgets: BudgetTable, *, found: bool) -> UnitCandidate:
         """Return the rows of the pods, and the victims that do not stay.
@@ -257,9 +265,8 @@ class _Reprieve:
         here = np.isin(table["row"][slots], self._rows)
         at = np.searchsorted(self._rows, table["row"][slots[here]])
         asked = np.zeros(self._left.shape, dtype=np.bool_)
-        for row, turns in self._turns.items():
-            for key in {self._keys[turn] for turn in turns}:
-                asked[:, self._at[row]] |= self._asked[key] > 0
+        for key, pods in self._pods_of_classes().items():
+            asked |= (self._asked[key] > 0)[:, None] & (pods > 0)
         left = self._left[:, at].copy()
         left[self._columns] -= specs.amounts[table["spec"][slots[here]]].T
         fits = ~((left < 0) & asked[:, at]).any(axis=0)
