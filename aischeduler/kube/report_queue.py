@@ -233,6 +233,10 @@ class DelayedReports:
             self._on_dropped(self._reports.popitem(last=False)[1])
         self._filled.set()
 
+    def __contains__(self, key: ReportKey) -> bool:
+        """Say whether a report of this key waits."""
+        return key in self._reports
+
     def drop(self, key: ReportKey) -> None:
         """Remove the report of this key."""
         self._reports.pop(key, None)

@@ -12,7 +12,8 @@ Invariants:
 - Time in which the server stalls does not make a report late: else all reports would compete with the Bindings of that
   time.
 - Refusals are logged. A status, or a new Pool, is retried slowly even then, because permissions and policies change,
-  unless its pod is gone. A status that another client overwrote is written again, at most once a second.
+  unless its pod is gone; a newer one waits for that try. A status that another client overwrote is written again, at
+  most once a second.
 - An Event is not repeated for the same object, and not for other counts of the same reason; the pod's condition has the
   newest message.
 
@@ -75,7 +76,7 @@ EVENT_REPEAT_SECONDS: Final = 600.0
 REASON_REPEAT_SECONDS: Final = 300.0
 """How long a pod gets no further Event of the same reason with other counts."""
 REFUSED_RETRY_SECONDS: Final = 30.0
-"""How long a refused status of a Pool or a gang waits for the next try."""
+"""How long a refused status waits for the next try, and with it the newer ones of its object."""
 OVERWRITTEN_RETRY_SECONDS: Final = 1.0
 """How long an overwritten status waits for the next try."""
 CROWDED_RETRY_SECONDS: Final = 2.0
@@ -254,8 +255,7 @@ class Reporter:
 
     def _enqueue(self, report: Report) -> None:
         if isinstance(report, ObjectReport):
-            for delayed in (self._refused, self._overwritten):
-                delayed.drop(report_key(report))
+            self._overwritten.drop(report_key(report))
         self._queue(report).put(report)
 
     def _queue(self, report: Report) -> ReportQueue:
@@ -312,8 +312,11 @@ class Reporter:
             self._drop(report)
 
     def _waits(self, report: Report) -> bool:
-        """Return whether another report of this key is being sent; the newest one is queued again after its answer."""
+        """Return whether another report of this key is being sent, or was refused; the newest one is queued again."""
         key = report_key(report)
+        if key in self._refused:
+            self._refused.put(report)
+            return True
         if key in self._under_way:
             self._under_way[key] = True
         return key in self._under_way
@@ -355,16 +358,17 @@ class Reporter:
             self._overload.hold_for(OVERLOAD_SECONDS)
 
     def _refuse(self, report: Report, error: RefusedError) -> None:
-        """Give up a refused report, or keep it for a later try."""
+        """Give up a refused report, or keep the newest of its key for a later try."""
         gone = isinstance(report, WaitingCondition | Nominate) and (
             error.status == 404 or is_another_uid(error.message)
         )
         if gone:
             self._last_conditions.pop(report_key(report)[1], None)  # should the pod exist, it may say the same again
+        newest = self._queue(report).newest(report_key(report))
         if gone or isinstance(report, EventMessage):
             self._queue(report).forget(report)
-        elif self._queue(report).is_newest(report):
-            self._refused.put(report)
+        elif newest is not None:
+            self._refused.put(newest)
 
     async def _send(self, report: Report) -> None:
         match report:

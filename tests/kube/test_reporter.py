@@ -297,6 +297,23 @@ async def test_refused_status_of_a_pod_is_told_once_and_written_later(code: int)
     assert len(world.logged("write refused")) == 1
 
 
+async def test_newer_status_of_a_pod_whose_status_was_refused_waits_for_the_next_try() -> None:
+    world = World().accept_all()
+    world.script.on("patch", STATUS, *[status(422, "Invalid", "no")] * 2)
+    world.waits.hold()
+    async with world.running() as reports:
+        for number in range(20):
+            reports.report_nominated(Nominate(POD, f"n{number}", "cpu", "d"))
+            reports.report_waiting(waiting(f"no room, try {number}"))
+            await settled()
+        assert (len(world.script.asked("patch")), reports.counts.refused) == (2, 2)
+        world.waits.release()
+        await until(lambda: reports.counts.written == 2 + len(world.events))
+    texts = [request.json["status"] for request in world.script.asked("patch")[2:]]
+    assert {"nominatedNodeName": "n19"} in texts
+    assert [text["conditions"][0]["message"] for text in texts if "conditions" in text] == ["no room, try 19"]
+
+
 @pytest.mark.parametrize("answer", [status(404, "NotFound"), status(409, "Conflict", "the UID in the precondition")])
 async def test_refused_status_of_a_pod_that_is_gone_is_not_written_later(answer: scripted_server.Answer) -> None:
     world = World().accept_all()
