@@ -126,7 +126,10 @@ def change(before: Sequence[str | bytes], after: Sequence[str | bytes]) -> str:
 
 
 class _Reader:
-    """Reads objects into `parts`, each object once, without these attributes. It is fast: long runs wait for it."""
+    """Reads objects into `parts`, each object once, without these attributes. It is fast: long runs wait for it.
+
+    A tuple is read each time: an equal one may take its place.
+    """
 
     def __init__(self, left_out: frozenset[str], *, in_order: bool) -> None:
         self.parts: list[str | bytes] = []
@@ -139,7 +142,7 @@ class _Reader:
             self.parts.append(repr(value))
             return
         number = len(self._seen)
-        if self._seen.setdefault(id(value), number) != number:
+        if type(value) is not tuple and self._seen.setdefault(id(value), number) != number:
             self.parts.append(f"again {self._seen[id(value)]}")
             return
         kind = type(value)
