@@ -128,21 +128,27 @@ def change(before: Sequence[str | bytes], after: Sequence[str | bytes]) -> str:
 class _Reader:
     """Reads objects into `parts`, each object once, without these attributes. It is fast: long runs wait for it.
 
-    A tuple is read each time: an equal one may take its place.
+    Tuples, frozen sets and frozen structs are values: an equal one may take the place of another. A struct is one
+    part.
     """
 
     def __init__(self, left_out: frozenset[str], *, in_order: bool) -> None:
         self.parts: list[str | bytes] = []
         self._left_out, self._in_order = left_out, in_order
         self._seen: dict[int, int] = {}
+        self._values: dict[int, str] = {}
+        """By the id of a frozen struct, its part."""
 
     def read(self, value: Any, *, unordered: bool = False) -> None:
         """Read the parts of a value; an `unordered` mapping comes in the order of its keys."""
         if value is None or isinstance(value, PLAIN):
             self.parts.append(repr(value))
             return
+        if isinstance(value, msgspec.Struct) and value.__struct_config__.frozen:
+            self.parts.append(self._values.get(id(value)) or self._value(value))
+            return
         number = len(self._seen)
-        if type(value) is not tuple and self._seen.setdefault(id(value), number) != number:
+        if type(value) not in (tuple, frozenset) and self._seen.setdefault(id(value), number) != number:
             self.parts.append(f"again {self._seen[id(value)]}")
             return
         kind = type(value)
@@ -162,6 +168,16 @@ class _Reader:
                 self.read(one)
         if kind.__module__.startswith("aischeduler") and not callable(value):
             self._read_attributes(value)
+
+    def _value(self, value: Any) -> str:
+        """Return what stands for a frozen struct: its type, and a hash of what it holds, wherever it is read first."""
+        name = self._values[id(value)] = type(value).__name__  # for a struct that holds itself
+        outer = self.parts, self._seen
+        self.parts, self._seen = [], {}
+        self._read_attributes(value)
+        found = self._values[id(value)] = f"{name} {hash(tuple(self.parts))}"
+        self.parts, self._seen = outer
+        return found
 
     def _read_attributes(self, value: Any) -> None:
         kind: Any = type(value)
