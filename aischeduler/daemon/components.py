@@ -130,7 +130,8 @@ def build(client: Client, connections: ConnectionPool, context: Context) -> Comp
     budgets = reflector(watched_resources.budgets())
     reader = PodReader(client, pods, specs)
     binder_options = BinderOptions(config.bind_in_flight, context.scheduler, context.leadership.epoch, context.hooks)
-    eviction_options = EvictionOptions(config.scheduler_name, config.eviction is EvictionWay.EVICT, time.time)
+    honours_budgets = config.eviction is EvictionWay.EVICT
+    eviction_options = EvictionOptions(config.scheduler_name, honours_budgets, time.time, context.scheduler)
     reflectors = Reflectors(pods, nodes, pools, budgets, namespaces)
     workers = Workers(
         Binder(connections, reader.read, timing, binder_options, context.on_internal_error),

@@ -273,6 +273,16 @@ class Scheduler:
         record = self._cluster.records.get(uid)
         return record is not None and record.state is PodState.ASSUMED and record.decision == decision
 
+    def is_assumed(self, uid: str) -> bool:
+        """Return whether the pod of this uid is assumed: no event has shown it on its node yet."""
+        record = self._cluster.records.get(uid)
+        return record is not None and record.state is PodState.ASSUMED
+
+    def still_evicts(self, uid: str, decision: str) -> bool:
+        """Return whether the eviction of this pod by this decision is still asked for."""
+        asked = self._cluster.victims.get(uid)
+        return asked is not None and asked.decision == decision
+
     def has_node(self, name: str) -> bool:
         """Return whether a node of this name exists."""
         return self._cluster.nodes.has(name)

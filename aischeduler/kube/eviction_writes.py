@@ -130,6 +130,8 @@ class Eviction:
         self._step = _Step.TRY_MARK if action.together > 1 else _Step.MARK
         self._skip_mark()
         self._tries = 0
+        self.is_sent = False
+        """Whether the request that removes the pod was sent: perhaps it leaves."""
 
     @property
     def rehearses(self) -> bool:
@@ -148,6 +150,7 @@ class Eviction:
     def request(self, time_text: str) -> EvictionRequest:
         """Return the next request; `time_text` is the current time in RFC 3339."""
         query = _DRY_RUN if self.rehearses else ""
+        self.is_sent = self._step is _Step.REMOVE
         if self._step in (_Step.TRY_MARK, _Step.MARK):
             return _set_condition(self._action, self._controller, time_text, query)
         return _by_eviction(self._action, query) if self._honour_budgets else _by_delete(self._action, query)

@@ -287,6 +287,12 @@ class VirtualDaemon:
         """Send the next request of an eviction; its response leads to the outcome or to the next request."""
         if self.stopped:
             return
+        if not eviction.is_sent and not self.scheduler.still_evicts(action.victim.uid, action.decision):
+            self._go_on(action, eviction, NotNeeded("the scheduler no longer asks for it"))
+            return
+        if not eviction.is_sent and self.scheduler.is_assumed(action.victim.uid):
+            self._evict_later(self._network.evict_seconds, action, eviction)
+            return
         write = eviction.request(self._time("seconds"))
         if self._response_is_lost():
             if self._request_arrives():

@@ -1,7 +1,7 @@
 import pytest
 
 from aischeduler.engine.evictions import SETTLE_SECONDS
-from aischeduler.model.actions import Bind, CreatePool, ReadPod
+from aischeduler.model.actions import Bind, CreatePool, Evict, ReadPod
 from aischeduler.model.events import BindRefusal, BindRefused, NodeGone, PodGone, PoolGone
 from aischeduler.model.pod import Pod
 from aischeduler.state.scheduling_queue import NET_SECONDS, PoolQueue
@@ -269,6 +269,18 @@ def test_still_assumed_and_has_node_answer_for_the_binder() -> None:
     assert (scheduler.still_assumed("uid-p", bind.decision), scheduler.has_node("n")) == (True, False)
     session.see(on(a_pod("p", cpu="1"), "n"))
     assert (scheduler.still_assumed("uid-p", bind.decision), scheduler.assumed()) == (False, 0)
+
+
+def test_still_evicts_and_is_assumed_answer_for_the_evictor() -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"))
+    session.decide()
+    session.see(a_pod("high", cpu="1", priority=1))
+    (evict,) = [action for action in session.decide() if isinstance(action, Evict)]
+    scheduler = session.scheduler
+    assert (scheduler.still_evicts("uid-p", evict.decision), scheduler.is_assumed("uid-p")) == (True, True)
+    assert not scheduler.still_evicts("uid-p", "another decision")
+    session.tell(BindRefused("uid-p", "n", BindRefusal.FORBIDDEN, "no"))
+    assert (scheduler.still_evicts("uid-p", evict.decision), scheduler.is_assumed("uid-p")) == (False, False)
 
 
 def test_an_outcome_older_than_the_watch_changes_nothing() -> None:

@@ -87,7 +87,7 @@ class World:
             reports = Reporter(
                 connections, client, timing, EventSource(ReportingController("ai-scheduler", "i"), lambda: 1.0), log
             )
-            options = EvictionOptions("ai-scheduler", honour_budgets=False, wall=lambda: 1.0)
+            options = EvictionOptions("ai-scheduler", honour_budgets=False, wall=lambda: 1.0, engine=self.engine)
             evictor = Evictor(connections, timing, options, broken)
             others = (
                 watched_resources.nodes(),

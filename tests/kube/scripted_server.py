@@ -228,10 +228,21 @@ def broken(job: str, error: Exception) -> None:
 
 @dataclass
 class Counted:
-    """An engine that assumes every pod except `settled` ones, and knows every node except `gone` ones."""
+    """An engine that assumes every pod except `settled` ones, and knows every node except `gone` ones.
+
+    It asks for every eviction but those of `spared` pods, and every victim was shown but those that are `unshown`.
+    """
 
     settled: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
+    spared: set[str] = field(default_factory=set)
+    unshown: set[str] = field(default_factory=set)
+
+    def still_evicts(self, uid: str, _decision: str) -> bool:
+        return uid not in self.spared
+
+    def is_assumed(self, uid: str) -> bool:
+        return uid in self.unshown
 
     def still_assumed(self, uid: str, _decision: str) -> bool:
         return uid not in self.settled

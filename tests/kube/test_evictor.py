@@ -14,7 +14,7 @@ from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT, EVICTIONS_IN_FLIGHT_MA
 from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from tests.build import a_pod, replace
-from tests.kube.scripted_server import Answer, Script, Waits, broken, hang, reply, serving, slam, status, until
+from tests.kube.scripted_server import Answer, Counted, Script, Waits, broken, hang, reply, serving, slam, status, until
 
 OWNER = a_pod("owner", uid="u-owner")
 POD = "/api/v1/namespaces/default/pods/v"
@@ -35,6 +35,7 @@ class World:
     ends: list[EvictionOutcome] = field(default_factory=list)
     failed: OnInternalError = broken
     honour_budgets: bool = False
+    engine: Counted = field(default_factory=Counted)
     bugs: list[Exception] = field(default_factory=list)
     """The errors that the next calls of the outcome callback raise."""
 
@@ -47,7 +48,7 @@ class World:
     async def running(self, answer_seconds: float = 0.03) -> AsyncIterator[Evictor]:
         async with serving(self.script) as server:
             connections = ConnectionPool(server, EVICTIONS_IN_FLIGHT_MAX, answer_seconds=answer_seconds)
-            options = EvictionOptions("ai-scheduler", self.honour_budgets, lambda: 1_767_323_045.0)
+            options = EvictionOptions("ai-scheduler", self.honour_budgets, lambda: 1_767_323_045.0, self.engine)
             evictor = Evictor(connections, self.waits.timing(), options, self.failed)
             task = asyncio.create_task(evictor.run(self.hear))
             try:
@@ -97,6 +98,43 @@ async def test_victim_known_to_be_terminating_costs_no_request() -> None:
     world = World()
     assert isinstance(await world.evict(evict(terminating=True)), NotNeeded)
     assert world.sent == []
+
+
+async def test_victim_whose_binding_is_refused_meanwhile_stays() -> None:
+    world = World(engine=Counted(unshown={"u-v"}))
+    async with world.running() as evictor:
+        evictor.submit(evict())
+        await until(lambda: len(world.waits.seconds) > 3)
+        world.engine.spared.add("u-v")
+        world.engine.unshown.clear()
+        await evictor.work_queue.wait_finished()
+    assert (world.sent, world.ends) == ([], [NotNeeded("the scheduler no longer asks for it")])
+
+
+async def test_victim_that_was_assumed_is_evicted_once_it_is_shown_on_its_node() -> None:
+    world = World(engine=Counted(unshown={"u-v"}))
+    world.script.on("patch", MARK, reply(200))
+    world.script.on("delete", POD, reply(200))
+    async with world.running() as evictor:
+        evictor.submit(evict())
+        await until(lambda: len(world.waits.seconds) > 3)
+        assert world.sent == []
+        world.engine.unshown.clear()
+        await evictor.work_queue.wait_finished()
+    assert (world.sent, world.ends) == (["PATCH", "DELETE"], [Evicted()])
+
+
+async def test_eviction_without_an_answer_is_sent_again_though_the_watch_shows_its_effect() -> None:
+    world = World()
+
+    async def shown(writer: asyncio.StreamWriter) -> None:
+        world.engine.spared.add("u-v")
+        await slam(writer)
+
+    world.script.on("patch", MARK, reply(200))
+    world.script.on("delete", POD, shown, reply(200))
+    assert await world.evict() == Evicted()
+    assert world.sent == ["PATCH", "DELETE", "DELETE"]
 
 
 async def test_victim_that_is_gone_at_its_condition_is_not_deleted() -> None:

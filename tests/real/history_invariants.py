@@ -43,6 +43,8 @@ LATE_SECONDS: Final = 0.5
 """How much later than the scheduler the record may see a change."""
 MINUTE: Final = 60.0
 REFUSALS: Final = (403, 409, 422, 429, 500)
+REMOVALS: Final = ("delete pods ", "create pods/eviction ")
+"""How the requests begin that remove a pod."""
 
 
 class Rights(Judge):
@@ -84,9 +86,12 @@ class Rights(Judge):
                 yield f"{line['pod']}: its gang was whole"
 
     def _eviction(self, line: Line, states: Mapping[str, list[tuple[float, Json]]]) -> Eviction | None:
-        """Return the eviction of a line; None if the record has not yet seen one of its pods, or no longer."""
+        """Return the eviction of a line; None if the record has not yet seen one of its pods, or no longer.
+
+        A victim that never came to the node had its Binding refused: `Asked.of_waiting` says that nothing was sent.
+        """
         at = moment(line) - self._offset + LATE_SECONDS
-        victims = [document for _, document in states.get(line["uid"], ()) if document["spec"].get("nodeName")]
+        victims = [one for _, one in states.get(line["uid"], ()) if one["spec"].get("nodeName") == line["node"]]
         if not victims or finished(victims[0]):
             return None
         by = [document for _, document in states.get(line.get("beneficiary_uid", ""), ())]
@@ -168,8 +173,22 @@ class Asked:
     def untold(self, lines: Iterable[Line]) -> list[str]:
         """Return the pods that the scheduler removed or wanted to remove without a line of its log."""
         told = {f"{line['namespace']}/{line['pod']}" for line in lines}
-        asked = (about for about in self.by_object if about.startswith(("delete pods ", "create pods/eviction ")))
+        asked = (about for about in self.by_object if about.startswith(REMOVALS))
         return [about for about in asked if about.rpartition(" ")[2] not in told]
+
+    def of_waiting(self, record: Changes, wall_offset_seconds: float) -> Iterator[str]:
+        """Yield each pod that the scheduler removed, or wanted to remove, while it was on no node."""
+        bound: dict[str, float] = {}
+        for change in record.changes["pods"]:
+            if change.document["spec"].get("nodeName"):
+                bound.setdefault(change.document["metadata"]["uid"], change.at)
+        for about, asked in self.by_object.items():
+            namespace, _, name = about.rpartition(" ")[2].partition("/")
+            for moment, _ in asked if about.startswith(REMOVALS) else ():
+                at = moment - wall_offset_seconds
+                pod = record.at("pods", at).get((namespace, name))
+                if pod is not None and bound.get(pod["metadata"]["uid"], at + MINUTE) > at + LATE_SECONDS:
+                    yield about
 
     def storms(self) -> Iterator[str]:
         """Yield each object with too many requests in a second, or too many refused requests in a minute."""

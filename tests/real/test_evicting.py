@@ -20,7 +20,7 @@ from aischeduler.model.events import EvictRefusal, EvictRefused
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
 from tests.controlplane.plane import ControlPlane
-from tests.kube.scripted_server import Half, broken
+from tests.kube.scripted_server import Counted, Half, broken
 from tests.objects import binding_object, node_object, pdb_object, pod_object
 from tests.real.cluster import condition, create_nodes, create_pods, pod
 
@@ -44,7 +44,7 @@ async def patch(connections: ConnectionPool, path: str, body: Any) -> int:
 
 async def evict(connections: ConnectionPool, victim: Pod, *, honour_budgets: bool = False) -> EvictionOutcome:
     """Evict one victim with an evictor, and return the outcome."""
-    mandate = EvictionOptions("ai-scheduler", honour_budgets, time.time)
+    mandate = EvictionOptions("ai-scheduler", honour_budgets, time.time, Counted())
     evictor = Evictor(connections, Timing(time.monotonic, asyncio.sleep, Half()), mandate, broken)
     ends: list[EvictionOutcome] = []
     task = asyncio.create_task(evictor.run(lambda _, ended, __: ends.append(ended)))

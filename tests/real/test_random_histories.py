@@ -154,6 +154,7 @@ class Chapter:
             "wrong evictions": rights.faults(rooms=False),
             "evicted though whole": rights.of_whole_gangs(),
             "removed without a line": asked.untold(self.lines["evict"]),
+            "removed while it waited": asked.of_waiting(record, self._wall_offset),
             "bound for another pool": rights.strangers(),
             "too many requests": storms,
             "too many evictions": eviction_storms(self.lines["evict"]),

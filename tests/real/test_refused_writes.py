@@ -145,3 +145,35 @@ def test_namespace_whose_webhook_asks_to_wait_or_does_not_answer_delays_no_other
         history.wait_for_bound(namespace, 1)
         assert time.monotonic() - began < FAR_FROM_RETRY_AFTER_SECONDS / 2
         ends.set()
+
+
+def test_pod_whose_binding_is_refused_while_its_room_is_taken_stays(
+    control_plane: ControlPlane, daemon: Daemon, history: History, namespace: str, tmp_path: Path
+) -> None:
+    begun, ends = threading.Event(), threading.Event()
+
+    def judge(request: Json) -> Verdict:
+        if request["name"] != "low":
+            return None
+        begun.set()
+        ends.wait(TIMEOUT_SECONDS)
+        return refusal(403, "not now")
+
+    create_nodes(control_plane, [node_object("n1", cpu="4")])
+    judged(control_plane, namespace)
+    daemon.start()
+    with judging(control_plane, tmp_path, BINDINGS, judge):
+        time.sleep(2.0)  # until the API server calls it
+        create_pods(control_plane, namespace, [pod_object("low", namespace=namespace, cpu="4")])
+        assert begun.wait(30)
+        high = pod_object("high", namespace=namespace, cpu="4", priority_class="system-cluster-critical")
+        create_pods(control_plane, namespace, [high])
+        history.wait_until(lambda: daemon.log.count("evict") >= 1, "a victim")
+        time.sleep(1.0)
+        ends.set()
+        history.wait_for_bound(namespace, 1)
+    pods = {name: control_plane.api("GET", f"/api/v1/namespaces/{namespace}/pods/{name}") for name in ("low", "high")}
+    assert pods["high"].body["spec"]["nodeName"] == "n1"
+    assert pods["low"].status == 200, "it waits"
+    assert "deletionTimestamp" not in pods["low"].body["metadata"]
+    assert condition(pods["low"].body, "DisruptionTarget") == {}
