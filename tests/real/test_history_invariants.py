@@ -116,6 +116,13 @@ def test_many_requests_about_one_object_and_removals_without_a_line_are_found() 
     assert asked.untold([{"namespace": "default", "pod": "p"}]) == []
 
 
+def test_removal_of_a_pod_that_waits_is_found_and_that_of_a_pod_whose_binding_is_seen_soon_is_not() -> None:
+    record = record_of(seen(pod_object("p")), seen(pod_object("waits")))
+    record.hear("pods", seen(pod_object("p"), "n0"), gone=False, at=5.2)
+    asked = Asked({f"delete pods default/{name}": [(105.0, 200)] for name in ("p", "waits", "gone")})
+    assert list(asked.of_waiting(record, 100.0)) == ["delete pods default/waits"]
+
+
 def test_only_a_pod_that_the_record_saw_waiting_was_bound_in_it() -> None:
     record = record_of(seen(pod_object("before"), "gone", "Running"), seen(pod_object("p")))
     record.hear("pods", seen(pod_object("p"), "n7"), gone=False, at=9.0)
