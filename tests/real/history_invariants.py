@@ -48,10 +48,16 @@ REMOVALS: Final = ("delete pods ", "create pods/eviction ")
 
 
 class Rights(Judge):
-    """Checks the right of each eviction that the log of the scheduler tells; a gang goes and comes as a whole."""
+    """Checks the right of each eviction that the log of the scheduler tells; a gang goes and comes as a whole.
 
-    def __init__(self, record: Changes, lines: Iterable[Line], wall_offset_seconds: float) -> None:
+    A pod that is `refused` to be evicted is asked alone, before the others that are to go with it.
+    """
+
+    def __init__(
+        self, record: Changes, lines: Iterable[Line], wall_offset_seconds: float, refused: Iterable[Line] = ()
+    ) -> None:
         super().__init__(record, margin_seconds=MARGIN_SECONDS)
+        self._refused = {line["uid"] for line in refused}
         every = list(lines)
         self.lines = [line for line in every if line["cause"] != "GangNotWhole"]
         self._not_whole = [line for line in every if line["cause"] == "GangNotWhole"]
@@ -101,6 +107,10 @@ class Rights(Judge):
 
     def _wrong(self, eviction: Eviction, world: World, leaving: set[str], *, rooms: bool) -> str:
         gang, by = gang_of(eviction.victim), eviction.beneficiary
+        if by is not None and eviction.victim["metadata"]["uid"] in self._refused:
+            beside = world.pods.bound.get(eviction.victim["spec"]["nodeName"], ())
+            may_go = (one for one in beside if not self._forbidden(Eviction(eviction.at, one, by), world))
+            leaving = leaving | {one["metadata"]["uid"] for one in may_go}
         if gang is None and (by is None or gang_of(by) is None):
             return super()._wrong(eviction, world, leaving, rooms=rooms)
         together = [one for one in self.evictions() if gang is not None and gang_of(one.victim) == gang]

@@ -143,7 +143,7 @@ class Chapter:
         record, asked = self._record, Asked.since(self._plane, self._audit)
         for namespace in self._history.namespaces:
             judge_bindings(self._plane, record.nodes_of(), namespace, self._audit, gangs=True)
-        rights = Rights(record, self.lines["evict"], self._wall_offset)
+        rights = Rights(record, self.lines["evict"], self._wall_offset, self.lines["evict refused"])
         late = gangs.faults(record, time.monotonic(), self.kills)
         storms = list(asked.storms())
         for about in storms:
