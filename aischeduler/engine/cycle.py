@@ -172,15 +172,16 @@ def _place(tried: Attempt, proposal: Place) -> Result:
     if displaced:
         renominate(cluster, displaced, tried.now)
     count_saved(cluster, tried.queue, record, placements, free=True)
-    for at, (one, assigned) in enumerate(placements):
+    binds: list[Bind] = []
+    for one, assigned in placements:
         if one is not record:
             cluster.queues[one.queue].remove(one)
             one.decision = record.decision
         cluster.adopt(one, assigned)
         change_state(one, Transition.PLACED)
         one.visited = ()
-        bind = _bind(tried, one, assigned, proposal)
-        send_or_delay(cluster, bind, verdicts[at] if verdicts else None, tried.actions)
+        binds.append(_bind(tried, one, assigned, proposal))
+    send_or_delay(cluster, binds, verdicts, tried.actions)
     cluster.wake_alike(record, tried.now)
     unit = record.unit
     if unit is not None and unit.lead is record:  # its other pods wait for themselves once it is formed again

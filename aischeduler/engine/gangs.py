@@ -90,6 +90,15 @@ def _was_whole(policy: UnitPolicy, unit: Unit, gang: Gang | None, records: list[
     return bool(there) and policy.spare(UnitMembers((), there, gang)) is not None
 
 
+def holds_enough(cluster: Cluster, unit: Unit) -> bool:
+    """Return whether enough pods of the unit for its start are on rows, and do not leave."""
+    policy = cluster.profile.unit_policy
+    assert policy is not None, "a policy has named the unit"
+    on_rows = (one.pod for one in unit.members.values() if one.counted is not None and not cluster.leaving(one.pod.uid))
+    placed = tuple(sorted(on_rows, key=lambda pod: pod.uid))
+    return bool(placed) and policy.spare(UnitMembers((), placed, unit.gang)) is not None
+
+
 def note_deadline(cluster: Cluster, unit: Unit, members: UnitMembers) -> None:
     """Count the time that a unit waits for its start, anew where its gang or its waiting pods changed."""
     deadlines = cluster.units.deadlines

@@ -48,6 +48,7 @@ def check(cluster: Cluster) -> tuple[Violation, ...]:
         *(fault for name in sorted(cluster.queues) for fault in queue_faults(cluster, cluster.queues[name])),
         *pools_faults(cluster),
         *claims_faults(cluster),
+        *_groups_faults(cluster),
         *units_faults(cluster),
         *sums_faults(cluster),
     ]
@@ -239,6 +240,14 @@ def counts_faults(cluster: Cluster) -> Faults:
     yield from unequal("counts", ("I2", "the users are", users, recount.interests(cluster)))
     if counts.apart is not None:
         yield "I2", "a search for victims still counts pods as gone"
+
+
+def _groups_faults(cluster: Cluster) -> Faults:
+    delayed = cluster.reservations.delayed
+    for decision, group in cluster.reservations.groups.items():
+        others = [uid for uid in group.pods if uid not in delayed or delayed[uid][0].decision != decision]
+        if others or not group.awaited <= group.pods.keys() or not group.pods:
+            yield "I1", f"{decision}: Bindings sent together that are not delayed: {others}, of {[*group.pods]}"
 
 
 def _free_rows_faults(cluster: Cluster) -> Faults:

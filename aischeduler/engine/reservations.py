@@ -25,6 +25,17 @@ class VolumeWork(Struct):
 
 
 @dataclass(slots=True)
+class BindingGroup:
+    """The delayed Bindings of one decision that are sent together: pods of a unit that has not started, by uid.
+
+    Those that are `awaited` are not permitted yet.
+    """
+
+    pods: dict[str, None] = field(default_factory=dict)
+    awaited: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class Reservations:
     """The reservations and the delayed Bindings, by uid of the pod."""
 
@@ -35,6 +46,8 @@ class Reservations:
     """An assumed pod whose Binding rules delay -> its Bind, and since when."""
     asked_at: Timers = field(default_factory=Timers)
     """When rules are asked again about delayed Bindings."""
+    groups: dict[str, BindingGroup] = field(default_factory=dict)
+    """The Bindings that are sent together, by their decision."""
     volumes: dict[str, VolumeWork] = field(default_factory=dict)
     """An assumed pod whose Binding waits for volumes -> what is known of them."""
     ruled: bool = field(init=False)
@@ -72,5 +85,14 @@ class Reservations:
     def end_delay(self, uid: str) -> None:
         """Drop the delayed Binding of a pod, if it has one."""
         self.volumes.pop(uid, None)
-        if self.delayed.pop(uid, None) is not None:
-            self.asked_at.drop(uid)
+        ended = self.delayed.pop(uid, None)
+        if ended is None:
+            return
+        self.asked_at.drop(uid)
+        decision = ended[0].decision
+        group = self.groups.get(decision)
+        if group is not None:
+            group.pods.pop(uid, None)
+            group.awaited.discard(uid)
+            if not group.pods:
+                del self.groups[decision]

@@ -380,6 +380,57 @@ def test_gang_waits_whole_where_one_of_its_pods_has_no_volume() -> None:
     assert asked(session.decide()) == {"g-0": ("a", ["disk-a"]), "g-1": ("b", ["disk-b"])}
 
 
+def a_gang_with_volumes(*, pods: int = 2) -> tuple[Session, list[VolumeClaim], list[Volume]]:
+    """Return a gang of 2 whose volumes are chosen on the nodes a and b; a third pod would need none."""
+    session = a_session("a", "b")
+    claims, disks = [a_claim(f"data-{n}") for n in (0, 1)], [a_volume(f"disk-{n}", node=n) for n in "ab"]
+    session.tell(*map(VolumeSeen, disks), *map(VolumeClaimSeen, claims))
+    uses = [(use("data-0"),), (use("data-1"),), ()]
+    session.see(*(member(a_pod(f"g-{n}", claims=uses[n]), GANG) for n in range(pods)))
+    assert asked(session.decide()).keys() == {"g-0", "g-1"}
+    return session, claims, disks
+
+
+def test_pods_of_a_gang_are_bound_together_once_the_volumes_of_all_are() -> None:
+    session, claims, disks = a_gang_with_volumes(pods=3)
+    for n in (0, 1):
+        assert binds(session.decide(10)) == {}
+        written(session, f"g-{n}")
+        bound(session, claims[n], disks[n])
+    assert binds(session.decide(10)).keys() == {"g-0", "g-1", "g-2"}
+
+
+def test_no_pod_of_a_gang_is_bound_where_the_volume_of_another_fails() -> None:
+    session, claims, disks = a_gang_with_volumes()
+    written(session, "g-0")
+    bound(session, claims[0], disks[0])
+    assert binds(session.decide(10)) == {}
+    session.tell(VolumesRefused("uid-g-1", writes(session, "g-1").decision, "no"))
+    said = session.decide()
+    assert binds(said) == {}
+    assert reports(said)["g-1"] == f"{FAILED}no"
+    assert reports(said)["g-0"] == "too few pods of default/g (labels) are left that start together"
+
+
+def test_gang_whose_pod_is_gone_while_volumes_are_written_does_not_start() -> None:
+    session, claims, disks = a_gang_with_volumes()
+    session.tell(PodGone("uid-g-1"))
+    written(session, "g-0")
+    bound(session, claims[0], disks[0])
+    said = session.decide(10)
+    assert binds(said) == {}
+    assert reports(said)["g-0"].endswith("waits for more pods: 1 of at least 2 exist.")
+
+
+def test_surplus_pod_of_a_gang_whose_volume_fails_stops_no_other() -> None:
+    session, claims, disks = a_gang_with_volumes(pods=3)
+    session.tell(VolumesRefused("uid-g-1", writes(session, "g-1").decision, "no"))
+    session.decide()
+    written(session, "g-0")
+    bound(session, claims[0], disks[0])
+    assert binds(session.decide(10)).keys() == {"g-0", "g-2"}
+
+
 def test_borrower_takes_the_volume_of_a_lender_and_home_pods_get_the_room_back() -> None:
     session = a_session("a", cpu="1")
     session.see(a_pool("lender", labels={"host": "a"}), a_pool("home"))
