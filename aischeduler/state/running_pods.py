@@ -169,7 +169,10 @@ class RunningPods:
         """Set how many pods of a unit may leave before the others are of no use."""
         if unit in self._units and self.spare.get(unit, NONE_TO_SPARE) != spare:
             self._note(next(iter(self._units[unit])))
-            self.spare[unit] = spare
+            if spare == NONE_TO_SPARE:
+                del self.spare[unit]
+            else:
+                self.spare[unit] = spare
 
     def lost_with(self, slots: Iterable[int]) -> list[int]:
         """Return the slots of the other pods that are lost with these pods.
