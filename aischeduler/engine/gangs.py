@@ -87,7 +87,11 @@ def note_end(cluster: Cluster, record: PodRecord) -> None:
 def _was_whole(policy: UnitPolicy, unit: Unit, gang: Gang | None, records: list[PodRecord]) -> bool:
     """Return whether enough pods have been on nodes: those that ended, and those that the watch shows there now."""
     there = (*unit.ended.values(), *(record.pod for record in records if record.state is PodState.BOUND))
-    return bool(there) and policy.spare(UnitMembers((), there, gang)) is not None
+    return _enough(policy, there, gang)
+
+
+def _enough(policy: UnitPolicy, placed: tuple[Pod, ...], gang: Gang | None) -> bool:
+    return bool(placed) and policy.spare(UnitMembers((), placed, gang)) is not None
 
 
 def holds_enough(cluster: Cluster, unit: Unit) -> bool:
@@ -95,8 +99,7 @@ def holds_enough(cluster: Cluster, unit: Unit) -> bool:
     policy = cluster.profile.unit_policy
     assert policy is not None, "a policy has named the unit"
     on_rows = (one.pod for one in unit.members.values() if one.counted is not None and not cluster.leaving(one.pod.uid))
-    placed = tuple(sorted(on_rows, key=lambda pod: pod.uid))
-    return bool(placed) and policy.spare(UnitMembers((), placed, unit.gang)) is not None
+    return _enough(policy, tuple(sorted(on_rows, key=lambda pod: pod.uid)), unit.gang)
 
 
 def note_deadline(cluster: Cluster, unit: Unit, members: UnitMembers) -> None:
