@@ -270,8 +270,7 @@ class Scheduler:
 
     def still_assumed(self, uid: str, decision: str) -> bool:
         """Return whether the pod of this uid is still assumed by this decision."""
-        record = self._cluster.records.get(uid)
-        return record is not None and record.state is PodState.ASSUMED and record.decision == decision
+        return self.is_assumed(uid) and self._cluster.records[uid].decision == decision
 
     def is_assumed(self, uid: str) -> bool:
         """Return whether the pod of this uid is assumed: no event has shown it on its node yet."""

@@ -5,6 +5,8 @@ Invariants:
 - A delete follows the DisruptionTarget condition: if the condition cannot be written, nothing is deleted. The Eviction
   API writes the condition itself, and only for pods that it evicts.
 - Every request carries the victim's uid. A victim that is gone, terminating or finished is not evicted.
+- Nothing is sent while the engine assumes the victim: where its Binding is refused, the pod waits, and stays. Nor is
+  anything sent for what the engine no longer asks for.
 - Evictions that go together are rehearsed: dry runs of their requests come first, and nothing is sent before the dry
   runs of all were accepted. So what refuses one of them costs the others nothing. A webhook without dry runs is asked
   by the eviction itself.
@@ -14,7 +16,7 @@ Source: kube-scheduler's preemption; Kubernetes pods/status, DELETE with precond
 """
 
 from enum import IntEnum, auto
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -105,6 +107,20 @@ EvictionAnswer = EvictionOutcome | NextRequest | Rehearsed | Throttled | Unauthe
 """After Throttled, Unauthenticated or Unknown, the same request is sent again."""
 
 
+class NotShown(Struct, frozen=True):
+    """The watch does not show the victim on its node yet: nothing is sent."""
+
+
+class AskedEvictions(Protocol):
+    """What the engine asks for; see `engine.scheduler.Scheduler`."""
+
+    def still_evicts(self, uid: str, decision: str) -> bool:
+        """Say whether the engine still asks for the eviction of this pod by this decision."""
+
+    def is_assumed(self, uid: str) -> bool:
+        """Say whether no watch event has shown this pod on its node yet."""
+
+
 class _Step(IntEnum):
     """The requests in order; the first two are dry runs of the others."""
 
@@ -117,7 +133,8 @@ class _Step(IntEnum):
 class Eviction:
     """One eviction: send `request`, pass the answer to `read_answer`, until that returns an `EvictionOutcome`.
 
-    After `Rehearsed`, `go_on` follows once the evictions that go together with it are rehearsed too.
+    Nothing is sent while `withheld` returns a reason. After `Rehearsed`, `go_on` follows once the evictions that go
+    together with it are rehearsed too.
 
     `honour_budgets` uses the Eviction API, which refuses what a PodDisruptionBudget forbids; else the pod is deleted.
     `controller` is the scheduler's name, for the condition.
@@ -130,13 +147,22 @@ class Eviction:
         self._step = _Step.TRY_MARK if action.together > 1 else _Step.MARK
         self._skip_mark()
         self._tries = 0
-        self.is_sent = False
+        self._is_sent = False
         """Whether the request that removes the pod was sent: perhaps it leaves."""
 
     @property
     def rehearses(self) -> bool:
         """Whether nothing but dry runs was sent yet, and the eviction goes together with others."""
         return self._step <= _Step.TRY_REMOVE
+
+    def withheld(self, engine: AskedEvictions) -> NotNeeded | NotShown | None:
+        """Return why the next request is not sent, or not yet; None where it is to be sent."""
+        uid = self._action.victim.uid
+        if self._is_sent:
+            return None
+        if not engine.still_evicts(uid, self._action.decision):
+            return NotNeeded("the scheduler no longer asks for it")
+        return NotShown() if engine.is_assumed(uid) else None
 
     def go_on(self) -> None:
         """Send the requests that were rehearsed."""
@@ -150,7 +176,7 @@ class Eviction:
     def request(self, time_text: str) -> EvictionRequest:
         """Return the next request; `time_text` is the current time in RFC 3339."""
         query = _DRY_RUN if self.rehearses else ""
-        self.is_sent = self._step is _Step.REMOVE
+        self._is_sent = self._step is _Step.REMOVE
         if self._step in (_Step.TRY_MARK, _Step.MARK):
             return _set_condition(self._action, self._controller, time_text, query)
         return _by_eviction(self._action, query) if self._honour_budgets else _by_delete(self._action, query)

@@ -3,8 +3,6 @@
 Invariants:
 - `eviction_writes` defines the requests and the meaning of the answers; this module sends and retries them.
 - An eviction without an outcome after a few tries is refused; if the victim leaves after all, the watch shows it.
-- Nothing is sent while the engine assumes the victim: where its Binding is refused, the pod waits, and stays. Nor is
-  anything sent for what the engine no longer asks for.
 - When the API server is overloaded, all tasks wait, together with the binder and the reporter. An eviction that waits
   for its next try holds no task, and a pool that gets no answers leaves some tasks for other pools.
 - An internal error costs at most one eviction, and those that go together with it before they are sent: it is
@@ -13,7 +11,7 @@ Invariants:
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
 import msgspec
 from msgspec import Struct
@@ -22,12 +20,14 @@ from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import OnInternalError, UnreachableError
 from aischeduler.kube.eviction_writes import (
+    AskedEvictions,
     Evicted,
     Eviction,
     EvictionAnswer,
     EvictionOutcome,
     NextRequest,
     NotNeeded,
+    NotShown,
     Rehearsals,
     Rehearsed,
 )
@@ -50,16 +50,6 @@ WAITING_MAX: Final = 4096
 
 OnOutcome = Callable[[Evict, EvictionOutcome, float], None]
 """Called with an eviction, its outcome, and the seconds since it was submitted."""
-
-
-class AskedEvictions(Protocol):
-    """What the engine asks for; see `engine.scheduler.Scheduler`."""
-
-    def still_evicts(self, uid: str, decision: str) -> bool:
-        """Say whether the engine still asks for the eviction of this pod by this decision."""
-
-    def is_assumed(self, uid: str) -> bool:
-        """Say whether no watch event has shown this pod on its node yet."""
 
 
 class EvictionOptions(Struct, frozen=True):
@@ -166,22 +156,19 @@ class Evictor:
 
     async def _evict(self, pending: PendingEviction) -> Rehearsed | EvictionOutcome | float:
         """Return the outcome of an eviction or of its dry runs, or the seconds until its next try."""
-        action, eviction, engine = pending.action, pending.eviction, self._options.engine
-        pool, uid = action.pool, action.victim.uid
+        action, eviction, pool = pending.action, pending.eviction, pending.action.pool
         if action.victim.terminating:
             return NotNeeded("the victim is terminating")
         while True:
             await self._throttle.wait(pool)
-            if not eviction.is_sent and not engine.still_evicts(uid, action.decision):
-                return NotNeeded("the scheduler no longer asks for it")
-            if not eviction.is_sent and engine.is_assumed(uid):
-                return UNSHOWN_SECONDS
-            answer = await self._send(eviction)
+            answer = eviction.withheld(self._options.engine) or await self._send(eviction)
             match answer:
                 case Rehearsed() | Evicted() | NotNeeded() | EvictRefused():
                     return answer
                 case NextRequest():
                     continue
+                case NotShown():
+                    return UNSHOWN_SECONDS
                 case Throttled(seconds):
                     self._throttle.hold_for(seconds, pool)
                 case Unauthenticated():

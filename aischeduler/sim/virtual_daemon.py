@@ -287,10 +287,11 @@ class VirtualDaemon:
         """Send the next request of an eviction; its response leads to the outcome or to the next request."""
         if self.stopped:
             return
-        if not eviction.is_sent and not self.scheduler.still_evicts(action.victim.uid, action.decision):
-            self._go_on(action, eviction, NotNeeded("the scheduler no longer asks for it"))
+        withheld = eviction.withheld(self.scheduler)
+        if isinstance(withheld, NotNeeded):
+            self._go_on(action, eviction, withheld)
             return
-        if not eviction.is_sent and self.scheduler.is_assumed(action.victim.uid):
+        if withheld is not None:
             self._evict_later(self._network.evict_seconds, action, eviction)
             return
         write = eviction.request(self._time("seconds"))
