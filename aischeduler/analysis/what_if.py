@@ -22,6 +22,7 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Borrow, MakeRoom, Place, Proposal
 from aischeduler.policies.unit_placement import NotPlaced, place_unit
+from aischeduler.policies.victims import Preemptor, gone_for
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.pod_records import PodRecord
 from aischeduler.state.running_pods import NONE_TO_SPARE, Slots
@@ -157,10 +158,7 @@ def requesting(record: PodRecord, resource: str, amount: int) -> PodRecord:
 
 def may_leave(question: Question, slots: Slots) -> Mask:
     """Return a mask of the running pods in these slots that are leaving, or may be evicted for the pod."""
-    pods = question.cluster.running.table[slots]
-    lower = pods["priority"] < question.record.priority
-    leave: Mask = pods["leaving"] | (pods["evictable"] & (pods["borrower"] | lower))
-    return leave
+    return gone_for(Preemptor(question.record.priority), question.cluster.running.table[slots])
 
 
 @contextmanager

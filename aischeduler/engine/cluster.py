@@ -33,9 +33,9 @@ from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.policies.borrowing import BorrowingContext
 from aischeduler.policies.placement import placement_strategy
-from aischeduler.policies.preemption import Loss
 from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.policies.unit_placement import UnitRequest, labels_of_placed
+from aischeduler.policies.victims import Loss, Preemptor
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.cards import Cards
 from aischeduler.state.claims import Claims
@@ -172,8 +172,8 @@ class Cluster:
         asks = tuple(ask_of[pod.spec.key] for pod in pods)
         topology = unit.gang.topology if unit.gang is not None else ()
         beside = labels_of_placed(unit, self.nodes) if topology else ()
-        loss = Loss(self.profile.gpu_resources, int(self.now))
-        return UnitRequest(pods, asks, unit.required, unit.priority, topology, loss, beside)
+        preemptor = Preemptor(unit.priority, Loss(self.profile.gpu_resources, int(self.now)))
+        return UnitRequest(pods, asks, unit.required, preemptor, topology, beside)
 
     def request_of(self, record: PodRecord, pool: str) -> PlacementRequest | UnitRequest:
         """Return the placement request of a pod, or of the unit that it leads, in this pool."""

@@ -49,6 +49,7 @@ from aischeduler.policies.unit_placement import (
     refusals_beside,
 )
 from aischeduler.policies.unit_preemption import UnitCandidate
+from aischeduler.policies.victims import Preemptor, standing_of
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim
 from aischeduler.state.label_index import Rows
@@ -383,7 +384,7 @@ def unhelpful(cluster: Cluster, record: PodRecord, pool: str, found: NoCandidate
     spared = [cluster.records[uid] for uid in cluster.spared.names()]
     here = [one for one in spared if cluster.pool_of(one.row) == pool]
     forbidden = [cluster.records[uid] for uid in cluster.budgets.forbidden if uid not in cluster.spared]
-    here += [one for one in forbidden if cluster.pool_of(one.row) == pool and _below(record, one, pool)]
+    here += [one for one in forbidden if cluster.pool_of(one.row) == pool and _below(cluster, record, one)]
     protected = sum(one.protected or one.pod.uid in cluster.budgets.forbidden for one in here)
     text = found.message
     if protected:
@@ -393,9 +394,10 @@ def unhelpful(cluster: Cluster, record: PodRecord, pool: str, found: NoCandidate
     return text
 
 
-def _below(record: PodRecord, one: PodRecord, pool: str) -> bool:
-    """Return whether the pod would evict this one of the pool, if it might."""
-    return one.home != pool or (one.pod.priority if one.unit is None else one.unit.priority) < record.priority
+def _below(cluster: Cluster, record: PodRecord, one: PodRecord) -> bool:
+    """Return whether the pod stands above this running one of its pool."""
+    pods = cluster.running.table[cluster.running.slots_of([one.pod.uid])]
+    return bool((standing_of(pods) < Preemptor(record.priority).standing).all())
 
 
 def _pods(count: int) -> str:

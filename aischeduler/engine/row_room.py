@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.policies.victims import PRIORITY_MIN, Preemptor, gone_for, may_go, standing_of
 from aischeduler.state.requests import Amounts
 
 BOUNDS_PER_CHECK: Final = 2
@@ -52,7 +53,7 @@ class RowRoom:
             for room in claim.on(row):
                 self.lent += nodes.request(room.spec)
         self.most = self.lent.copy()
-        self._priorities = np.zeros(0, dtype=np.int64)
+        self._standings = np.zeros(0, dtype=np.int64)
         self._below = np.zeros((1, len(self.lent)), dtype=np.int64)
         """[n, column]: the sum of what the n home pods of lowest priority use."""
 
@@ -60,19 +61,20 @@ class RowRoom:
         """Add the room of leaving and evictable pods, for home pods of at most the `highest` priority."""
         running = cluster.running
         pods = running.table[running.slots_on(self.rows)]
-        first = pods["leaving"] | (pods["evictable"] & pods["borrower"])
-        lower = pods[pods["evictable"] & ~first]
+        first = gone_for(Preemptor(PRIORITY_MIN), pods)
+        lower = pods[may_go(pods) & ~first]
         columns = [cluster.nodes.column(resource) for resource in running.specs.resources]
         self.lent[columns] += running.specs.amounts[pods["spec"][first]].sum(axis=0)
-        lower = lower[np.argsort(lower["priority"], kind="stable")]
-        self._priorities = lower["priority"].astype(np.int64)
+        standings = standing_of(lower)
+        lower = lower[np.argsort(standings, kind="stable")]
+        self._standings = np.sort(standings)
         self._below = np.zeros((len(lower) + 1, len(self.lent)), dtype=np.int64)
         self._below[1:, columns] = np.cumsum(running.specs.amounts[lower["spec"]], axis=0)
-        self.most = self.lent + self._below[np.searchsorted(self._priorities, highest)]
+        self.most = self.lent + self._below[np.searchsorted(self._standings, Preemptor(highest).standing)]
 
     def may_hold(self, request: Amounts, priority: int) -> bool:
         """Return whether, by amounts, the row may have room for a home pod of this priority."""
-        lower = int(np.searchsorted(self._priorities, priority))
+        lower = int(np.searchsorted(self._standings, Preemptor(priority).standing))
         return bool((request <= np.maximum(self.lent + self._below[lower], 0)).all())
 
     def take(self, request: Amounts) -> None:

@@ -19,13 +19,13 @@ from aischeduler.policies.preemption import (
     Candidate,
     EvictionCosts,
     NoCandidate,
-    Preemptor,
     choose_victims,
     find_candidates,
     select_candidate,
 )
 from aischeduler.policies.preemption_bounds import BoundedSearch
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
+from aischeduler.policies.victims import Preemptor
 from aischeduler.state.claims import Claim
 from aischeduler.state.kept import Kept
 from aischeduler.state.label_index import Rows
@@ -40,11 +40,10 @@ def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[
 
     Only results for all rows of the pool are kept.
     """
-    spec, priority = record.pod.spec, record.pod.priority
+    spec, priority, preemptor = record.pod.spec, record.pod.priority, Preemptor(record.pod.priority)
     if rows is not cluster.nodes.rows_of_pool(cluster.pools.id(record.home)):
         with without(cluster, claims):
-            preemptor = Preemptor(spec, priority)
-            return choose_victims(preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
+            return choose_victims(spec, preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
     of_budgets = cluster.budgets.version if cluster.budgets.obeyed else 0  # else a budget makes no victim impossible
     key, versions = (record.home, spec.key), (*cluster.nodes.version_for(spec), cluster.running.version, of_budgets)
     known, keeps = cluster.searches.victims.get(key), not claims and not cluster.nodes.tentative
@@ -55,7 +54,7 @@ def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[
         if chosen is not None:
             return chosen
         cluster.searches.made += 1
-        candidates = find_candidates(Preemptor(spec, priority), cluster.runner, cluster.running, rows, cluster.budgets)
+        candidates = find_candidates(spec, preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
         found = select_candidate(candidates, cluster.runner, cluster.running)
         if isinstance(found, Candidate):
             cluster.searches.costs[record.home, spec.key, priority] = _standing(cluster, candidates.costs)
@@ -76,13 +75,13 @@ def find_unit_victims(
     request = cluster.unit_request(unit, record.home)
     if keeps and known is not None:
         searched, at, kept = known
-        if searched is rows and kept.made_from == state and at in (None, request.loss):
+        if searched is rows and kept.made_from == state and at in (None, request.preemptor.loss):
             return kept.value
     cluster.searches.made += 1
     with without(cluster, claims):
         found = choose_unit_victims(request, cluster.runner, cluster.running, rows, cluster.budgets)
     if keeps:
-        at = None if isinstance(found, NoCandidate) else request.loss
+        at = None if isinstance(found, NoCandidate) else request.preemptor.loss
         cluster.searches.units[unit.name] = rows, at, Kept(state, found)
     return found
 
@@ -108,8 +107,8 @@ def _found_again(cluster: Cluster, record: PodRecord, rows: Rows) -> Candidate |
     costs.forget(anew)
     best = costs.best(cluster.nodes)
     asked = anew if best is None else np.sort(np.append(anew, best))
-    preemptor = Preemptor(pod.spec, pod.priority)
-    candidates = find_candidates(preemptor, cluster.runner, cluster.running, asked, cluster.budgets)
+    preemptor = Preemptor(pod.priority)
+    candidates = find_candidates(pod.spec, preemptor, cluster.runner, cluster.running, asked, cluster.budgets)
     costs.update(candidates.costs)
     cluster.searches.costs[key] = _standing(cluster, costs)
     row = candidates.costs.best(cluster.nodes)
@@ -120,8 +119,8 @@ def _found_by_bounds(cluster: Cluster, record: PodRecord, rows: Rows) -> Candida
     """Search the few rows of the lowest bounds; None where they do not decide."""
     bounds = cluster.searches.bounds
     bounds.catch_up(cluster.running, cluster.nodes)
-    preemptor = Preemptor(record.pod.spec, record.pod.priority)
-    return BoundedSearch(preemptor, cluster.runner, cluster.running, cluster.budgets, bounds).cheapest(rows)
+    spec, preemptor = record.pod.spec, Preemptor(record.pod.priority)
+    return BoundedSearch(spec, preemptor, cluster.runner, cluster.running, cluster.budgets, bounds).cheapest(rows)
 
 
 def _seen(cluster: Cluster, record: PodRecord) -> tuple[int, ...]:

@@ -3,8 +3,7 @@
 Invariants:
 - The live filters decide what fits, asked about the node table without the evicted pods. There is no second rule here.
 - A pod that is leaving counts as gone: its room is free, and it is no victim a second time.
-- A node without victims beats every other node. Borrowers of any priority are evicted before home pods. A home pod is
-  evicted only for a pod of higher priority. A pod that is not evictable stays.
+- A node without victims beats every other node. `victims` says who may be evicted, and who goes first.
 - Pods that are of no use without a victim of their unit are victims too, on whatever node, and count in the cost.
 - The set of victims is minimal: a pod that fits beside the preemptor stays; the most important pods are tried first.
 - The result does not depend on the order in which pods or nodes came.
@@ -13,7 +12,7 @@ Source: kube-scheduler's DefaultPreemption (reprieve, disruption budgets, order 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -21,24 +20,29 @@ from msgspec import Struct
 
 from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import PodSpec
+from aischeduler.policies.victims import (
+    NOT_STARTED,
+    STANDING_BITS,
+    Loss,
+    Preemptor,
+    most_important_first,
+    potential_victims,
+    ranks_of,
+    standing_of,
+    started_of,
+    weights_of,
+)
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import Column, NodeTable
-from aischeduler.state.running_pods import RunningPods, RunningTable, Slots
+from aischeduler.state.running_pods import RunningPods, Slots
 from aischeduler.state.what_if import Clearing
 
 VICTIMS_MAX: Final = 512
 """The most pods of one node that are considered as victims, the least important ones: a kubelet runs no more."""
-PRIORITY_MIN: Final = -(2**31)
-PRIORITY_MAX: Final = 2**31 - 1
-PRIORITY_BITS: Final = 32
 UNIT_BITS: Final = 32
-"""The numbers of units, and of rows, are below 2**31."""
-BORROWER_PRIORITY: Final = PRIORITY_MIN - 1
-"""The priority of a borrower when nodes are compared: below every home pod."""
-NOT_STARTED: Final = 2**62
-"""The start time of a pod that has none: after all others."""
+"""The numbers of units are below 2**31, and those of rows below 2**29."""
 
 COST_RULES: Final = 5
 """The number of rules that compare rows before the names of their nodes do."""
@@ -47,27 +51,6 @@ LOSS_RULES: Final = 2
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
-
-
-class Loss(Struct, frozen=True):
-    """How the work of victims counts: the resources of `cards`, and the time in unix seconds until which they worked.
-
-    Without cards, lost work does not count, as in kube-scheduler.
-    """
-
-    cards: tuple[str, ...] = ()
-    now_seconds: int = 0
-
-
-NO_LOSS: Final = Loss()
-
-
-class Preemptor(Struct, frozen=True):
-    """The home pod that needs room."""
-
-    spec: PodSpec
-    priority: int
-    loss: Loss = NO_LOSS
 
 
 class Candidate(Struct, frozen=True):
@@ -111,7 +94,7 @@ class EvictionCosts(Struct, frozen=True):
     """The cost of eviction on each of `rows`, ascending: a `free` row needs no victim, a `helped` row needs some.
 
     `columns` [5, rows] compare rows in kube-scheduler's order of rules, less is better: the victims that a budget
-    protects, the highest priority of the victims, the sum of their priorities, their number, and the start of the
+    protects, the highest rank of the victims, the sum of their priorities, their number, and the start of the
     oldest of the most important victims, negated. Where lost work counts, [7, rows]: the units of several pods that
     are lost, and the lost card-seconds, come second and third.
     """
@@ -165,10 +148,10 @@ class Candidates(Struct, frozen=True):
 
 
 def choose_victims(
-    preemptor: Preemptor, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
+    spec: PodSpec, preemptor: Preemptor, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
 ) -> Candidate | NoCandidate:
-    """Return the best row among `rows`, and the fewest victims on it whose eviction makes the preemptor fit."""
-    return select_candidate(find_candidates(preemptor, runner, running, rows, budgets), runner, running)
+    """Return the best row among `rows`, and the fewest victims on it whose eviction makes the pod fit."""
+    return select_candidate(find_candidates(spec, preemptor, runner, running, rows, budgets), runner, running)
 
 
 def select_candidate(candidates: Candidates, runner: Runner, running: RunningPods) -> Candidate | NoCandidate:
@@ -181,10 +164,9 @@ def select_candidate(candidates: Candidates, runner: Runner, running: RunningPod
 
 
 def find_candidates(
-    preemptor: Preemptor, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
+    spec: PodSpec, preemptor: Preemptor, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
 ) -> Candidates:
-    """Return the cost of eviction on each row, with the victims."""
-    spec = preemptor.spec
+    """Return the cost of eviction on each row for a pod of this spec, with the victims."""
     candidates = rows[runner.could_run(spec, rows)]
     slots = running.slots_on(candidates)
     leaving = running.table["leaving"][slots]
@@ -198,7 +180,7 @@ def find_candidates(
         staying = slots[~leaving]
         if len(free):
             staying = staying[~np.isin(running.table["row"][staying], free)]
-        potential = _potential_victims(preemptor, running, staying)
+        potential = _potential_victims(preemptor, running, staying, budgets)
         clearing.take_off(potential.slots)
         helped = runner.fits(spec, potential.rows)
         if not helped.any() and len(free):
@@ -215,7 +197,7 @@ def find_candidates(
             victims = _Victims(row[evicted], slots[evicted], violates[evicted])
     if victims is None:
         others = rows[runner.refused_for_now(spec, rows) & ~np.isin(rows, candidates)]
-        reasons = reasons + _reasons_of_others(preemptor, runner, running, others)
+        reasons = reasons + _reasons_of_others(spec, preemptor, runner, running, others, budgets)
         reasons[NOT_HELPFUL] = len(rows) - len(candidates) - len(others)
         return _without_victims(rows, is_free, preemptor, NoCandidate(len(rows), +reasons))
     victims = _whole(_with_lost(victims, running, budgets), running, budgets)
@@ -230,7 +212,9 @@ def _reasons(potential: _Groups, searched: Rows, runner: Runner, spec: PodSpec) 
     return runner.refusals(spec, potential.rows).reasons + without
 
 
-def _reasons_of_others(preemptor: Preemptor, runner: Runner, running: RunningPods, rows: Rows) -> Counter[str]:
+def _reasons_of_others(
+    spec: PodSpec, preemptor: Preemptor, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
+) -> Counter[str]:
     """Return what refuses the pod without its potential victims, on rows where no eviction helps.
 
     On these rows the first filter that refuses would let the pod run beside fewer pods, and a later one would not.
@@ -239,11 +223,11 @@ def _reasons_of_others(preemptor: Preemptor, runner: Runner, running: RunningPod
         return Counter()
     slots = running.slots_on(rows)
     leaving = running.table["leaving"][slots]
-    potential = _potential_victims(preemptor, running, slots[~leaving])
-    with Clearing(preemptor.spec, runner.nodes, running, rows, runner.counts(preemptor.spec)) as clearing:
+    potential = _potential_victims(preemptor, running, slots[~leaving], budgets)
+    with Clearing(spec, runner.nodes, running, rows, runner.counts(spec)) as clearing:
         clearing.take_off(slots[leaving])
         clearing.take_off(potential.slots)
-        return _reasons(potential, rows, runner, preemptor.spec)
+        return _reasons(potential, rows, runner, spec)
 
 
 def _without_victims(rows: Rows, free: Mask, preemptor: Preemptor, refusal: NoCandidate | None = None) -> Candidates:
@@ -303,24 +287,14 @@ def _whole(victims: _Victims, running: RunningPods, budgets: BudgetTable) -> _Vi
     return _Victims(victims.rows[left], victims.slots[left], victims.violates[left])
 
 
-def most_important_first(running: RunningPods, slots: Sequence[int]) -> Slots:
-    """Return these slots with the most important pod first: home pods, then priority, start and uid."""
-    found: Slots = np.array(slots, dtype=np.intp)
-    pods, uids = running.table[found], np.array(running.uids_of(found), dtype=np.str_)
-    return found[np.lexsort((uids, started_of(pods), -pods["priority"], pods["borrower"]))]
-
-
-def _potential_victims(preemptor: Preemptor, running: RunningPods, slots: Slots) -> _Groups:
+def _potential_victims(preemptor: Preemptor, running: RunningPods, slots: Slots, budgets: BudgetTable) -> _Groups:
     """Return the pods that may be evicted for the preemptor: by row, the most important pod of a row first.
 
-    The order of importance: home pods before borrowers, then higher priority, then earlier start, then uid.
+    The order of importance: the highest standing, then earlier start, then uid.
     """
+    slots = potential_victims(preemptor, running, slots, budgets)
     pods = running.table[slots]
-    may_go = pods["evictable"] & (pods["borrower"] | (pods["priority"] < preemptor.priority))
-    may_go[may_go] = ~running.kept_by_unit(slots[may_go])
-    slots, pods = slots[may_go], pods[may_go]
-    below_top = PRIORITY_MAX - pods["priority"]
-    rank = (((pods["row"] << 1) | pods["borrower"]) << PRIORITY_BITS) | below_top
+    rank = ((pods["row"] + 1) << STANDING_BITS) - standing_of(pods)
     started = started_of(pods)
     order = np.lexsort((started, rank))
     same = (np.diff(rank[order]) == 0) & (np.diff(started[order]) == 0)
@@ -346,12 +320,6 @@ def _grouped(running: RunningPods, slots: Slots) -> _Groups:
     return _Groups(slots, row[starts].astype(np.intp), starts, ends - starts)
 
 
-def started_of(pods: RunningTable) -> Column:
-    """Return the start times of these rows of the table of running pods, in the form that is compared."""
-    started = pods["started_seconds"]
-    return np.where(started == 0, NOT_STARTED, started)
-
-
 def _reprieve(groups: _Groups, clearing: Clearing, runner: Runner, spec: PodSpec) -> Mask:
     """Let each pod stay that fits beside the preemptor, in the order of the groups; return a mask of the victims.
 
@@ -371,13 +339,12 @@ def _reprieve(groups: _Groups, clearing: Clearing, runner: Runner, spec: PodSpec
 def _costs(rows: Rows, free: Mask, victims: _Victims, running: RunningPods, loss: Loss) -> EvictionCosts:
     """Return the costs of `rows`, of which the `free` ones need no victim."""
     at, pods, size = np.searchsorted(rows, victims.rows), running.table[victims.slots], len(rows)
-    priority = np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])
-    highest = np.full(size, BORROWER_PRIORITY, dtype=np.int64)
-    np.maximum.at(highest, at, priority)
-    weight = np.zeros(size, dtype=np.int64)
-    np.add.at(weight, at, np.where(pods["borrower"], 0, pods["priority"] - PRIORITY_MIN))
+    ranks = ranks_of(pods)
+    highest, weight = np.zeros((2, size), dtype=np.int64)
+    np.maximum.at(highest, at, ranks)
+    np.add.at(weight, at, weights_of(ranks))
     oldest = np.full(size, NOT_STARTED, dtype=np.int64)
-    among_highest = priority == highest[at]
+    among_highest = ranks == highest[at]
     np.minimum.at(oldest, at[among_highest], started_of(pods)[among_highest])
     violations = np.bincount(at[victims.violates], minlength=size)
     count = np.bincount(at, minlength=size)

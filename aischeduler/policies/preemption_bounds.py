@@ -12,14 +12,15 @@ import numpy as np
 from msgspec import Struct
 
 from aischeduler.framework.runner import Runner
-from aischeduler.policies.preemption import (
-    BORROWER_PRIORITY,
-    NOT_STARTED,
-    PRIORITY_MIN,
-    Candidate,
+from aischeduler.model.pod import PodSpec
+from aischeduler.policies.preemption import Candidate, find_candidates, least
+from aischeduler.policies.victims import (
+    PRIORITY_MASK,
     Preemptor,
-    find_candidates,
-    least,
+    may_evict,
+    may_go,
+    most_important_first,
+    ranks_of,
     started_of,
 )
 from aischeduler.state.disruption_budgets import BudgetTable
@@ -29,9 +30,6 @@ from aischeduler.state.running_pods import RunningPods
 
 ROWS_EXAMINED_MAX: Final = 4
 """The most rows that one search examines; where they do not decide, `preemption` searches all rows at once."""
-FEW_ROWS: Final = 2
-"""Up to this many changed rows are read one by one; for more, one vectorised pass is faster."""
-NO_SLOT: Final = -1
 NO_VICTIM: Final = 2**62
 """The bound of a row without a pod that may be evicted."""
 
@@ -39,16 +37,14 @@ NO_VICTIM: Final = 2**62
 class EvictionCostBounds:
     """The lower bounds by row of the node table.
 
-    `highest` is the priority of the least important potential victim, BORROWER_PRIORITY for a borrower. `youth` is the
-    latest start among the pods of that priority, negated. `leaving` [column of the node table, row] is the sum of what
+    `highest` is the rank of the least important potential victim. `youth` is the latest start among the pods of that
+    rank, negated. `leaving` [column of the node table, row] is the sum of what
     leaving pods use. `columns` are the node table's columns of the resources of `RunningPods.specs`.
-    `last` is the slot of the least important potential victim; NO_SLOT where none is known.
     """
 
     def __init__(self) -> None:
         self.highest: Column = np.zeros(0, dtype=np.int64)
         self.youth: Column = np.zeros(0, dtype=np.int64)
-        self.last: Column = np.zeros(0, dtype=np.int64)
         self.leaving: Column = np.zeros((0, 0), dtype=np.int64)
         self.columns: list[int] = []
         self._version, self._layout = 0, 0
@@ -57,65 +53,36 @@ class EvictionCostBounds:
         """Read the rows whose running pods changed since the last call."""
         changed = running.changed_since(self._version)
         if changed is None or self.leaving.shape != nodes.used.shape or self._layout != nodes.layout:
-            self.highest, self.youth, self.last = (np.empty(nodes.width, dtype=np.int64) for _ in range(3))
+            self.highest, self.youth = (np.empty(nodes.width, dtype=np.int64) for _ in range(2))
             self.leaving = np.empty_like(nodes.used)
             changed = list(range(nodes.width))
         if changed:
             self.columns = [nodes.column(resource) for resource in running.specs.resources]
-            if len(changed) > FEW_ROWS:
-                self._read(running, np.array(changed, dtype=np.intp))
-            else:
-                for row in changed:
-                    self._read_one(running, row)
+            self._read(running, np.array(changed, dtype=np.intp))
         self._version, self._layout = running.version, nodes.layout
 
     def of(self, row: int, rank: int) -> tuple[int, ...]:
         """Return the bound of a row: the columns of `EvictionCosts`, then the `rank` of its name among all names."""
         highest = int(self.highest[row])
-        weight = 0 if highest == BORROWER_PRIORITY else highest - PRIORITY_MIN
-        return (0, highest, weight, 1, int(self.youth[row]), rank)
-
-    def least_important(self, row: int, running: RunningPods) -> int:
-        """Return the slot of the least important potential victim of a row that has one."""
-        if self.last[row] == NO_SLOT:
-            self._read_one(running, row)
-        return int(self.last[row])
-
-    def _read_one(self, running: RunningPods, row: int) -> None:
-        """Do for one row what `_read` does for many."""
-        pods = running.pods_on(row)
-        gone = [spec for _, spec, pod in pods if pod.leaving]
-        self.leaving[:, row] = 0
-        if gone:
-            self.leaving[self.columns, row] = running.specs.amounts[gone].sum(axis=0)
-        may_go = [
-            (pod.borrower, -pod.priority, pod.started_seconds or NOT_STARTED, running.uid_of(slot), slot)
-            for slot, _, pod in pods
-            if pod.evictable and not pod.leaving
-        ]
-        if not may_go:
-            self.highest[row], self.youth[row], self.last[row] = NO_VICTIM, 0, NO_SLOT
-            return
-        borrower, below, started, _, self.last[row] = max(may_go)
-        self.highest[row] = BORROWER_PRIORITY if borrower else -below
-        self.youth[row] = -max(one[2] for one in may_go if one[0]) if borrower else -started
+        return (0, highest, highest & PRIORITY_MASK, 1, int(self.youth[row]), rank)
 
     def _read(self, running: RunningPods, rows: Rows) -> None:
         pods = running.table[running.slots_on(rows)]
         gone = pods[pods["leaving"]]
         self.leaving[:, rows] = 0
         np.add.at(self.leaving.T, (gone["row"][:, np.newaxis], self.columns), running.specs.amounts[gone["spec"]])
-        pods = pods[pods["evictable"] & ~pods["leaving"]]
-        row, priority = pods["row"], np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])
-        self.highest[rows], self.youth[rows], self.last[rows] = NO_VICTIM, 0, NO_SLOT
-        np.minimum.at(self.highest, row, priority)
-        lowest = priority == self.highest[row]
+        pods = pods[may_go(pods)]
+        row, ranks = pods["row"], ranks_of(pods)
+        self.highest[rows], self.youth[rows] = NO_VICTIM, 0
+        np.minimum.at(self.highest, row, ranks)
+        lowest = ranks == self.highest[row]
         np.minimum.at(self.youth, row[lowest], -started_of(pods)[lowest])
 
 
 class BoundedSearch(Struct, frozen=True):
     """A search for victims on the rows of the lowest bounds. `bounds` must have caught up with the running pods."""
 
+    spec: PodSpec
     preemptor: Preemptor
     runner: Runner
     running: RunningPods
@@ -124,7 +91,7 @@ class BoundedSearch(Struct, frozen=True):
 
     def cheapest(self, rows: Rows) -> Candidate | None:
         """Return the best row among `rows` with its victims; None where the examined rows do not decide."""
-        spec, bounds, ranks = self.preemptor.spec, self.bounds, self.runner.nodes.ranks()
+        spec, bounds, ranks = self.spec, self.bounds, self.runner.nodes.ranks()
         rows = rows[self.runner.allowed(spec, rows)]
         if not len(rows) or not self.runner.by_amounts(spec):
             return None
@@ -132,14 +99,14 @@ class BoundedSearch(Struct, frozen=True):
         if len(free):
             return Candidate(int(free[ranks[free].argmin()]), (), 0)
         row = least(rows, (bounds.highest, bounds.youth, ranks))
-        if bounds.highest[row] >= self.preemptor.priority:
+        if bounds.highest[row] >= self.preemptor.standing:
             return None
         if uid := self._only_victim(row):
             return Candidate(row, (uid,), 0)
-        rows = rows[bounds.highest[rows] < self.preemptor.priority]
+        rows = rows[bounds.highest[rows] < self.preemptor.standing]
         lowest = rows[np.lexsort((ranks[rows], bounds.youth[rows], bounds.highest[rows]))]
         examined = np.sort(lowest[:ROWS_EXAMINED_MAX])
-        found = find_candidates(self.preemptor, self.runner, self.running, examined, self.budgets)
+        found = find_candidates(spec, self.preemptor, self.runner, self.running, examined, self.budgets)
         best = found.costs.best(self.runner.nodes)
         if best is None:
             return None
@@ -159,12 +126,12 @@ class BoundedSearch(Struct, frozen=True):
         The row is not free. So where the preemptor fits once that pod is gone, and no budget or unit asks for more, all
         other pods stay.
         """
-        slot = self.bounds.least_important(row, self.running)
-        uid, pod = self.running.uid_of(slot), self.running.table[slot]
-        started = pod["started_seconds"] or NOT_STARTED
-        if pod["unit"] or -started != self.bounds.youth[row] or self.budgets.protects(uid):
-            return ""
         rows = np.array([row], dtype=np.intp)
+        slots = self.running.slots_on(rows)
+        slot = most_important_first(self.running, slots[may_evict(self.preemptor, self.running.table[slots])])[-1]
+        uid, pod = self.running.uid_of(slot), self.running.table[slot]
+        if pod["unit"] or -started_of(pod) != self.bounds.youth[row] or self.budgets.protects(uid):
+            return ""
         used = self._used(rows)
         used[self.bounds.columns, 0] -= self.running.specs.amounts[pod["spec"]]
-        return uid if self.runner.fits_using(self.preemptor.spec, rows, used)[0] else ""
+        return uid if self.runner.fits_using(self.spec, rows, used)[0] else ""

@@ -14,6 +14,7 @@ from cachetools import LRUCache
 
 from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import PodSpec
+from aischeduler.policies.victims import Preemptor, gone_for
 from aischeduler.state.claims import Claims
 from aischeduler.state.label_index import NO_VALUE, Mask, Rows
 from aischeduler.state.node_table import Column, NodeTable
@@ -137,7 +138,7 @@ class _Room:
             return room
         slots = running.slots_on(rows)
         pods = running.table[slots]
-        goes = pods["leaving"] | (pods["evictable"] & (pods["borrower"] | (pods["priority"] < self._priority)))
+        goes = gone_for(Preemptor(self._priority), pods)
         at, amounts = np.searchsorted(rows, pods["row"][goes]), running.specs.amounts[pods["spec"][goes]]
         for resource, number in running.specs.resources.items() if len(at) else ():
             room[nodes.column(resource)] += np.bincount(at, amounts[:, number], len(rows)).astype(np.int64)

@@ -24,9 +24,10 @@ from aischeduler.model.names import PODS
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import PodRequest, ResourceList
 from aischeduler.model.selectors import Operator, Requirement
-from aischeduler.policies.preemption import NO_LOSS, Loss, fits_after_departures
+from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_packing import Kind, Places, pack
 from aischeduler.policies.unit_topology import closeness
+from aischeduler.policies.victims import Preemptor
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.label_index import Rows
@@ -70,11 +71,10 @@ class UnitRequest(Struct, frozen=True):
     pods: tuple[Pod, ...]
     asks: tuple[PlacementRequest, ...]
     required: int
-    priority: int = 0
+    preemptor: Preemptor = Preemptor()
+    """What decides who goes where room is made for it."""
     topology: tuple[TopologyLevel, ...] = ()
     """The node labels whose values the pods share, the widest first."""
-    loss: Loss = NO_LOSS
-    """How lost work counts when room is made for it."""
     beside: tuple[tuple[str, str], ...] = ()
     """The node labels (key, value) of the pods of the unit on nodes, which the others must have too."""
 

@@ -24,9 +24,7 @@ from aischeduler.model.allocation import allocation_of
 from aischeduler.policies.preemption import (
     NO_VICTIMS,
     NoCandidate,
-    Preemptor,
     find_candidates,
-    most_important_first,
     select_candidate,
 )
 from aischeduler.policies.unit_packing import Places, pack, preferring
@@ -39,7 +37,8 @@ from aischeduler.policies.unit_placement import (
     rows_beside,
 )
 from aischeduler.policies.unit_topology import closeness
-from aischeduler.policies.unit_victims import UnitVictims, groups_of, leaving_pods, potential_victims, room_without
+from aischeduler.policies.unit_victims import UnitVictims, groups_of, leaving_pods, room_without
+from aischeduler.policies.victims import most_important_first, potential_victims
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Rows
@@ -94,7 +93,7 @@ def choose_unit_victims(
             continue
         found = UnitCandidate(in_rank_order(unit, runner, found.pods), found.victims, found.violations)
         slots = running.slots_of(found.victims)
-        work = int(running.work(slots, unit.loss.cards, unit.loss.now_seconds).sum())
+        work = int(running.work(slots, unit.preemptor.loss.cards, unit.preemptor.loss.now_seconds).sum())
         cost = (found.violations, len(running.units_lost(slots.tolist())), work, len(slots), turn)
         if best is None or cost < best[0]:
             best = cost, found
@@ -103,7 +102,8 @@ def choose_unit_victims(
 
 def _room_of_all(unit: UnitRequest, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable) -> Column:
     """Return what is free on rows without all pods that leave, or may be evicted for the unit."""
-    gone = np.append(leaving_pods(running, rows), potential_victims(unit, running, rows, budgets))
+    may_go = potential_victims(unit.preemptor, running, running.slots_on(rows), budgets)
+    gone = np.append(leaving_pods(running, rows), may_go)
     return room_without(gone, runner, running, rows)
 
 
@@ -112,7 +112,7 @@ def _refusal(
 ) -> NoCandidate | UnitCandidate:
     """Return why no eviction helps the pods that find no room; the first of them speaks for all."""
     ask = unit.asks[0]
-    found = find_candidates(Preemptor(ask.spec, unit.priority, unit.loss), runner, running, rows, budgets)
+    found = find_candidates(ask.spec, unit.preemptor, runner, running, rows, budgets)
     chosen = select_candidate(found, runner, running)
     return chosen if isinstance(chosen, NoCandidate) else NoCandidate(len(rows), Counter({NO_VICTIMS: len(rows)}))
 
@@ -162,7 +162,7 @@ def _on_rows_that_hold(
 
 def _all_that_may_go(unit: UnitRequest, running: RunningPods, rows: Rows, budgets: BudgetTable) -> list[int]:
     """Return the slots of the pods on rows that may be evicted for the unit, and of all that are lost with them."""
-    victims = potential_victims(unit, running, rows, budgets).tolist()
+    victims = potential_victims(unit.preemptor, running, running.slots_on(rows), budgets).tolist()
     return [*victims, *running.lost_with(victims)]
 
 

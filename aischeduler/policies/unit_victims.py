@@ -26,17 +26,14 @@ from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.resources import PodRequest
 from aischeduler.policies.preemption import (
-    BORROWER_PRIORITY,
-    PRIORITY_MIN,
     Candidates,
     EvictionCosts,
     NoCandidate,
-    Preemptor,
     find_candidates,
     select_candidate,
-    started_of,
 )
 from aischeduler.policies.unit_placement import UnitRequest, assigned, but_for_amounts
+from aischeduler.policies.victims import potential_victims, ranks_of, started_of, weights_of
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import Column
@@ -116,31 +113,6 @@ def _most_of(asks: Sequence[PlacementRequest]) -> PlacementRequest:
     return PlacementRequest(replace(asks[0].spec, key=key, request=most), asks[0].placement)
 
 
-def potential_victims(unit: UnitRequest, running: RunningPods, rows: Rows, budgets: BudgetTable) -> Slots:
-    """Return the slots of the pods on rows that may be evicted for the unit, and do not leave yet."""
-    slots = running.slots_on(rows)
-    pods = running.table[slots]
-    found: Slots = slots[pods["evictable"] & ~pods["leaving"] & (pods["borrower"] | (pods["priority"] < unit.priority))]
-    found = found[~running.kept_by_unit(found)]
-    return found[~parted(found, running, budgets)] if budgets.obeyed else found
-
-
-def parted(slots: Slots, running: RunningPods, budgets: BudgetTable) -> Mask:
-    """Return a mask of the pods whose unit would go in part: budgets do not allow all now that are lost with one."""
-    found: Mask = np.zeros(len(slots), dtype=np.bool_)
-    forbidden: dict[int, bool] = {}
-    for at in np.flatnonzero(running.table["unit"][slots]).tolist():
-        slot = int(slots[at])
-        lost, unit = running.lost_with([slot]), int(running.table["unit"][slot])
-        if not lost:
-            continue  # its unit can spare it
-        if unit not in forbidden:
-            uids = running.uids_of(np.array(sorted({slot, *lost}), dtype=np.intp))
-            forbidden[unit] = bool(budgets.broken(uids, np.zeros(len(uids), dtype=np.intp)).any())
-        found[at] = forbidden[unit]
-    return found
-
-
 def leaving_pods(running: RunningPods, rows: Rows) -> Slots:
     """Return the slots of the pods on rows that leave."""
     slots = running.slots_on(rows)
@@ -195,7 +167,7 @@ class UnitVictims:
         self._unit, self._runner, self._running, self._budgets = unit, runner, running, budgets
         self._rows = rows
         self._known: dict[bytes, _Known] = {}
-        self._potential = potential_victims(unit, running, rows, budgets)
+        self._potential = potential_victims(unit.preemptor, running, running.slots_on(rows), budgets)
         self._touched = set[int]()
         """The rows that are not as before the search."""
         self._looks = LOOKS_MAX
@@ -248,7 +220,7 @@ class UnitVictims:
 
         It costs as much as one of its victims alone, at least. Where more than amounts decides, it may cost none.
         """
-        running, loss, most = self._running, self._unit.loss, chosen[-1].cost
+        running, loss, most = self._running, self._unit.preemptor.loss, chosen[-1].cost
         first = 3 if loss.cards else 2  # after what comes before the cost of single victims: budgets, and units
         if any(most[1:first]) or not chosen[-1].slots or not self._runner.by_amounts(spec):
             return rows
@@ -258,9 +230,8 @@ class UnitVictims:
         taken[[slot for step in chosen for slot in step.slots]] = True
         slots = self._potential[looks[running.table["row"][self._potential]] & ~taken[self._potential]]
         pods = running.table[slots]
-        highest = np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])
-        weight = np.where(pods["borrower"], 0, pods["priority"] - PRIORITY_MIN)
-        costs = [highest, weight, np.ones_like(weight), -started_of(pods)]
+        ranks = ranks_of(pods)
+        costs = [ranks, weights_of(ranks), np.ones_like(ranks), -started_of(pods)]
         if loss.cards:
             costs.insert(0, running.work(slots, loss.cards, loss.now_seconds))
         dearer, equal = np.zeros(len(slots), dtype=np.bool_), np.ones(len(slots), dtype=np.bool_)
@@ -386,8 +357,7 @@ class UnitVictims:
         return holds
 
     def _find(self, ask: PlacementRequest, rows: Rows) -> Candidates:
-        preemptor = Preemptor(ask.spec, self._unit.priority, self._unit.loss)
-        return find_candidates(preemptor, self._runner, self._running, rows, self._budgets)
+        return find_candidates(ask.spec, self._unit.preemptor, self._runner, self._running, rows, self._budgets)
 
 
 def _cheapest(chain: dict[int, list[_Step]], need: int) -> tuple[list[_Step], list[int]]:

@@ -268,11 +268,6 @@ class RunningPods:
         """Return the uids of the pods on a row, sorted."""
         return tuple(sorted(self._on_row.get(row, ())))
 
-    def pods_on(self, row: int) -> list[tuple[int, int, RunningFacts]]:
-        """Return the pods on a row, unordered: slot, number of the spec, facts."""
-        item, slots = self.table.item, self._on_row.get(row, {}).values()
-        return [(slot, spec, RunningFacts(*facts)) for slot in slots for _, spec, *facts in (item(slot),)]
-
     def slots_on(self, rows: Rows) -> Slots:
         """Return the slots of all pods on the rows, unordered."""
         if len(rows) <= ROWS_ONE_BY_ONE:

@@ -9,8 +9,9 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import BudgetSeen, EvictRefusal, EvictRefused, GangSeen, PodGone
 from aischeduler.model.names import CLUSTER
 from aischeduler.model.selectors import label_selector
-from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
+from aischeduler.policies.preemption import Candidate, choose_victims
 from aischeduler.policies.unit_preemption import UnitCandidate
+from aischeduler.policies.victims import Preemptor
 from aischeduler.state.pod_records import PodRecord, PodState
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
@@ -43,8 +44,8 @@ def an_asker(cpu: int, priority: int) -> PodRecord:
 def agree(cluster: Cluster, asker: PodRecord) -> bool:
     """Return whether two searches return the result of a search without kept results."""
     rows = cluster.nodes.rows_of_pool(cluster.pools.id("default"))
-    preemptor = Preemptor(asker.pod.spec, asker.pod.priority)
-    whole = choose_victims(preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
+    spec, preemptor = asker.pod.spec, Preemptor(asker.pod.priority)
+    whole = choose_victims(spec, preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
     return [find_victims(cluster, asker, rows, ()) for _ in range(2)] == [whole, whole]
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.policies.unit_placement import UnitPlacement, place_unit
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
+from aischeduler.policies.victims import Preemptor
 from aischeduler.state.claims import Claims
 from aischeduler.state.unit_shapes import shape_of
 from aischeduler.state.what_if import Trial
@@ -91,7 +92,7 @@ def test_unit_that_a_search_places_is_not_refused(pods: list[tuple[int, int, int
     for turn, (node, cpu_milli, priority) in enumerate(pods):
         come(crowd, held(f"old-{turn}", f"n{node}", res(cpu_milli), priority))
     made = (a_pod(f"p{i}", cpu=f"{size}m", priority=PRIORITY) for i, size in enumerate(sizes))
-    unit = replace(a_unit(*made, required=len(sizes)), priority=PRIORITY)
+    unit = replace(a_unit(*made, required=len(sizes)), preemptor=Preemptor(PRIORITY))
     capacity = UnitCapacity(crowd.runner, crowd.running, Claims(crowd.table, lambda _: None))
     shape = shape_of([ask.spec for ask in unit.asks])
     if isinstance(place_unit(unit, crowd.runner, crowd.rows), UnitPlacement):

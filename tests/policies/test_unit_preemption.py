@@ -8,14 +8,15 @@ from aischeduler.framework.runner import Runner
 from aischeduler.model.allocation import allocation_of
 from aischeduler.model.pod import HostPort, Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.policies.preemption import NoCandidate, Preemptor
+from aischeduler.policies.preemption import NoCandidate
 from aischeduler.policies.unit_placement import all_fit_after_departures
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
+from aischeduler.policies.victims import Preemptor
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.running_pods import RunningFacts
 from tests import packing_oracle
 from tests.build import a_node, a_pod, replace
-from tests.policies.crowd import PLUGINS, Crowd, Held, held, res
+from tests.policies.crowd import PLUGINS, Asked, Crowd, Held, held, res
 from tests.policies.test_unit_placement import a_unit
 
 ROOM_MILLI = 400
@@ -79,7 +80,7 @@ def test_victims_make_the_whole_unit_fit_and_none_goes_for_nothing(
 @given(pods=PODS)
 def test_pods_of_a_unit_go_together_and_one_right_is_enough(pods: list[tuple[int, int, int, bool, int]]) -> None:
     crowd, units = a_crowd(pods)
-    found = crowd.choose(Preemptor(a_pod("p", cpu=f"{ROOM_MILLI}m").spec, 10))
+    found = crowd.choose(Asked(a_pod("p", cpu=f"{ROOM_MILLI}m").spec, Preemptor(10)))
     victims = getattr(found, "victims", ())
     for uid in victims:
         together = {other for other, unit in units.items() if unit and unit == units[uid]} or {uid}
@@ -112,7 +113,7 @@ def full_nodes(nodes: int, each: int, cpu_milli: int, *, priority: int = 0) -> C
 
 def asked_for(crowd: Crowd, *pods: Pod, priority: int = 10) -> tuple[UnitCandidate | NoCandidate, int]:
     """Return the victims for a unit, and how often the rules were asked meanwhile."""
-    unit = replace(a_unit(*pods, required=len(pods), placement=PlacementStrategy.PACK), priority=priority)
+    unit = replace(a_unit(*pods, required=len(pods), placement=PlacementStrategy.PACK), preemptor=Preemptor(priority))
     assert isinstance(crowd.runner, CountingRunner)
     crowd.runner.asked = 0
     found = choose_unit_victims(unit, crowd.runner, crowd.running, crowd.rows, crowd.budgets)
@@ -156,7 +157,7 @@ def test_pods_claim_rooms_in_which_nothing_is_chosen_for_them_yet() -> None:
     ports = (HostPort("TCP", 80),)
     crowd = Crowd((a_node(f"n{i}", cpu="2") for i in range(3)), [held("old", "n0", res(2000), 0)])
     unit = a_unit(*(a_pod(f"p{n}", cpu="2", host_ports=ports) for n in range(3)), required=3)
-    found = choose_unit_victims(replace(unit, priority=5), crowd.runner, crowd.running, crowd.rows, crowd.budgets)
+    found = choose_unit_victims(replace(unit, preemptor=Preemptor(5)), crowd.runner, crowd.running, crowd.rows, crowd.budgets)
     assert isinstance(found, UnitCandidate)
     assert [one.allocation for one in found.pods] == [allocation_of(one.spec) for one in found.pods]
     assert sorted(crowd.table.names[one.row] for one in found.pods) == ["n0", "n1", "n2"]
@@ -181,7 +182,7 @@ def test_victims_are_found_exactly_where_the_unit_fits_without_all_that_may_go(
     ]
     lone = not names
     unit = a_unit(*(a_pod(f"p{n}", cpu=f"{size}m", memory="1") for n, size in enumerate(sizes)), required=len(sizes))
-    found = choose_unit_victims(replace(unit, priority=10), crowd.runner, crowd.running, crowd.rows, crowd.budgets)
+    found = choose_unit_victims(replace(unit, preemptor=Preemptor(10)), crowd.runner, crowd.running, crowd.rows, crowd.budgets)
     fits = packing_oracle.fits([(free,) for free in room], [(size,) for size in sizes])
     assert fits or not isinstance(found, UnitCandidate)
     assert isinstance(found, UnitCandidate) or not fits or not lone

@@ -40,19 +40,6 @@ def test_a_pod_is_on_its_row_with_its_facts() -> None:
     assert len(pods) == 1
 
 
-def test_pods_of_one_row_equal_their_columns() -> None:
-    pods = RunningPods()
-    pods.add("a", PLAIN, 3, HOME)
-    pods.add("b", CARD, 3, LOAN)
-    pods.add("c", CARD, 4, LOAN)
-    told = pods.pods_on(3)
-    assert [pods.uid_of(slot) for slot, *_ in told] == ["a", "b"]
-    assert pods.table.dtype.names == ("row", "spec", *RunningFacts.__struct_fields__)
-    for slot, spec, facts in told:
-        assert (3, spec, *msgspec.structs.astuple(facts)) == pods.table[slot].item()
-    assert pods.pods_on(5) == []
-
-
 def test_pods_become_borrowers_and_home_pods_as_their_rows_change_pools() -> None:
     pods = RunningPods()
     for uid, row in (("a", 0), ("b", 0), ("c", 1)):

@@ -1,0 +1,136 @@
+"""Who may be evicted for a pod or a unit, and who goes first: the one place for both.
+
+Invariants:
+- A pod that is not evictable, or that leaves already, is evicted for nobody.
+- Each pod on a node has one standing: its kind first, then its priority. It may be evicted for a preemptor that stands
+  above it: borrowers of any priority, and home pods of strictly lower priority.
+- Among the potential victims, the pod of the lowest standing goes first; of one standing, the pod that started last.
+- As the cost of a row, borrowers count alike, whatever their priority: their owners have no claim on the room.
+
+Source: kube-scheduler's order of importance of pods, and of nodes by victims. The kinds are added.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from aischeduler.state.disruption_budgets import BudgetTable
+from aischeduler.state.label_index import Mask
+from aischeduler.state.node_table import Column
+from aischeduler.state.running_pods import RunningPods, RunningTable, Slots
+
+PRIORITY_MIN: Final = -(2**31)
+PRIORITY_BITS: Final = 32
+PRIORITY_MASK: Final = (1 << PRIORITY_BITS) - 1
+STANDING_BITS: Final = PRIORITY_BITS + 2
+NOT_STARTED: Final = 2**62
+"""The start time of a pod that has none: after all others."""
+
+
+class Kind(IntEnum):
+    """The kinds of pods on nodes, those that go first first."""
+
+    BORROWER = 0
+    HOME = 3
+
+
+HOME_MIN: Final = Kind.HOME << PRIORITY_BITS
+"""The standing of a home pod of the lowest priority."""
+
+
+class Loss(Struct, frozen=True):
+    """How the work of victims counts: the resources of `cards`, and the time in unix seconds until which they worked.
+
+    Without cards, lost work does not count, as in kube-scheduler.
+    """
+
+    cards: tuple[str, ...] = ()
+    now_seconds: int = 0
+
+
+NO_LOSS: Final = Loss()
+
+
+class Preemptor(Struct, frozen=True):
+    """What decides who goes for a home pod, or for a unit of its home pool."""
+
+    priority: int = 0
+    loss: Loss = NO_LOSS
+
+    @property
+    def standing(self) -> int:
+        """The standing of this preemptor among the pods on nodes."""
+        return HOME_MIN + self.priority - PRIORITY_MIN
+
+
+def may_go(pods: RunningTable) -> Mask:
+    """Return a mask of the running pods that may be evicted for some preemptor."""
+    may: Mask = pods["evictable"] & ~pods["leaving"]
+    return may
+
+
+def may_evict(preemptor: Preemptor, pods: RunningTable) -> Mask:
+    """Return a mask of the running pods that may be evicted for the preemptor."""
+    may: Mask = may_go(pods) & (standing_of(pods) < preemptor.standing)
+    return may
+
+
+def potential_victims(preemptor: Preemptor, running: RunningPods, slots: Slots, budgets: BudgetTable) -> Slots:
+    """Return those of these slots whose pods may be evicted for the preemptor, also with what is lost with them."""
+    found: Slots = slots[may_evict(preemptor, running.table[slots])]
+    found = found[~running.kept_by_unit(found)]
+    return found[~_parted(found, running, budgets)] if budgets.obeyed else found
+
+
+def _parted(slots: Slots, running: RunningPods, budgets: BudgetTable) -> Mask:
+    """Return a mask of the pods whose unit would go in part: budgets do not allow all now that are lost with one."""
+    found: Mask = np.zeros(len(slots), dtype=np.bool_)
+    forbidden: dict[int, bool] = {}
+    for at in np.flatnonzero(running.table["unit"][slots]).tolist():
+        slot = int(slots[at])
+        lost, unit = running.lost_with([slot]), int(running.table["unit"][slot])
+        if not lost:
+            continue  # its unit can spare it
+        if unit not in forbidden:
+            uids = running.uids_of(np.array(sorted({slot, *lost}), dtype=np.intp))
+            forbidden[unit] = bool(budgets.broken(uids, np.zeros(len(uids), dtype=np.intp)).any())
+        found[at] = forbidden[unit]
+    return found
+
+
+def gone_for(preemptor: Preemptor, pods: RunningTable) -> Mask:
+    """Return a mask of the running pods that leave already, or may be evicted for the preemptor."""
+    gone: Mask = pods["leaving"] | may_evict(preemptor, pods)
+    return gone
+
+
+def standing_of(pods: RunningTable) -> Column:
+    """Return the standing of each of these rows of the table of running pods."""
+    standing: Column = ~pods["borrower"] * HOME_MIN + (pods["priority"] - PRIORITY_MIN)
+    return standing
+
+
+def ranks_of(pods: RunningTable) -> Column:
+    """Return what each of these pods counts as the cost of a row: its standing; all borrowers count alike."""
+    return np.where(pods["borrower"], 0, standing_of(pods))
+
+
+def weights_of(ranks: Column) -> Column:
+    """Return what pods of these ranks count in the sum of the victims of a row: their priority above the lowest."""
+    return ranks & PRIORITY_MASK
+
+
+def started_of(pods: RunningTable) -> Column:
+    """Return the start times of these rows of the table of running pods, in the form that is compared."""
+    started = pods["started_seconds"]
+    return np.where(started == 0, NOT_STARTED, started)
+
+
+def most_important_first(running: RunningPods, slots: Sequence[int] | Slots) -> Slots:
+    """Return these slots with the most important pod first: by standing, start and uid."""
+    found: Slots = np.array(slots, dtype=np.intp)
+    pods, uids = running.table[found], np.array(running.uids_of(found), dtype=np.str_)
+    return found[np.lexsort((uids, started_of(pods), -standing_of(pods)))]
