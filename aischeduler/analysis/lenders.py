@@ -9,7 +9,7 @@ from aischeduler.analysis.what_if import Question
 from aischeduler.model.proposal import LenderRefusal, NoLender
 from aischeduler.model.resources import ResourceList
 from aischeduler.plugins.spread_filter import Skew
-from aischeduler.state.loans import within
+from aischeduler.state.ledger import BORROWS, LENDS, within
 
 
 def no_loans(question: Question, found: NoLender) -> tuple[NoLoan, ...]:
@@ -65,7 +65,7 @@ def thing(missing: Missing) -> str:
 def _home_reason(question: Question, refusal: LenderRefusal) -> str:
     pool = question.cluster.pools.pools[question.home]
     if refusal is LenderRefusal.BORROWING_LIMIT:
-        borrowed = question.cluster.loans.borrowed(question.home)
+        borrowed = question.cluster.ledger.of(BORROWS, question.home)
         return _over(question, "borrows", pool.borrowing_limit, borrowed)
     if refusal is LenderRefusal.NOT_ACCEPTED:
         return f"its spec is refused: {pool.invalid}"
@@ -81,7 +81,7 @@ def _reason(question: Question, name: str, refusal: LenderRefusal) -> str:
         case LenderRefusal.NOT_LISTED:
             return f"it is not in borrowingPools of {question.home}"
         case LenderRefusal.LENDING_LIMIT:
-            return _over(question, "lends", pool.lending_limit, cluster.loans.lent(name))
+            return _over(question, "lends", pool.lending_limit, cluster.ledger.of(LENDS, name))
         case LenderRefusal.HOME_PODS:
             waiting = sum(record.usable and record.home == name for record in cluster.queues[name].records())
             return f"{waiting} pod{'s' * (waiting != 1)} of its own {'waits' if waiting == 1 else 'wait'} for that room"

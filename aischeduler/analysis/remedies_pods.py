@@ -24,6 +24,7 @@ from aischeduler.plugins.inter_pod_affinity import kept_away_by
 from aischeduler.plugins.node_ports import conflict
 from aischeduler.policies.borrowing import lender_refusal
 from aischeduler.state.label_index import Rows
+from aischeduler.state.ledger import BORROWS, LENDS
 from aischeduler.state.pod_records import PodRecord
 from aischeduler.state.requests import Amounts
 
@@ -147,11 +148,11 @@ def _shortages(question: Question) -> Iterator[_Shortage]:
 
 def _exceeded(question: Question, home: Pool, lender: Pool) -> tuple[tuple[str, bool, str, int], ...]:
     """Return the amounts by which the pod exceeds the limits of its pool and of the lender."""
-    loans, asked = question.cluster.loans, question.spec.request.taken
+    ledger, asked = question.cluster.ledger, question.spec.request.taken
     found: list[tuple[str, bool, str, int]] = []
     for pool, lends, limit, sums in (
-        (home, False, home.borrowing_limit, loans.borrowed(home.name)),
-        (lender, True, lender.lending_limit, loans.lent(lender.name)),
+        (home, False, home.borrowing_limit, ledger.of(BORROWS, home.name)),
+        (lender, True, lender.lending_limit, ledger.of(LENDS, lender.name)),
     ):
         for resource in sorted(limit):
             excess = sums.get(resource, 0) + asked.get(resource, 0) - limit[resource]

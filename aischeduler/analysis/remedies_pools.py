@@ -17,6 +17,7 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.resources import ResourceList
 from aischeduler.state.label_index import Mask
+from aischeduler.state.ledger import BORROWS, LENDS
 
 TRIED_MAX: Final = 32
 """The most edits of one kind that are tried, in the order of the pools' names, the home pool first."""
@@ -27,9 +28,9 @@ def limit_remedies(question: Question) -> list[Remedy]:
     """Return the limits that keep the pod waiting, each with the least value that does not."""
     cluster, spec = question.cluster, question.total
     home = cluster.pools.pools[question.home]
-    edits = [(home, "borrowing_limit", "borrowingLimit", cluster.loans.borrowed(home.name))]
+    edits = [(home, "borrowing_limit", "borrowingLimit", cluster.ledger.of(BORROWS, home.name))]
     edits += [
-        (cluster.pools.pools[name], "lending_limit", "lendingLimit", cluster.loans.lent(name))
+        (cluster.pools.pools[name], "lending_limit", "lendingLimit", cluster.ledger.of(LENDS, name))
         for name in _with_room(question)
     ]
     found: list[Remedy] = []

@@ -15,6 +15,7 @@ from aischeduler.engine.propose import may_not_evict
 from aischeduler.model.pod import PodSpec
 from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
 from aischeduler.state.label_index import Rows
+from aischeduler.state.ledger import BORROWS, LENDS
 
 
 def request_remedies(question: Question) -> list[Remedy]:
@@ -48,8 +49,8 @@ def _abroad(question: Question, spec: PodSpec, resource: str) -> int:
         rows = question.rows_of(name)
         free = _most_free(cluster, spec, rows[~wanted_by_home_pods(cluster.borrowing, name, rows)], resource)
         for limit, sums in (
-            (home.borrowing_limit, cluster.loans.borrowed(question.home)),
-            (cluster.pools.pools[name].lending_limit, cluster.loans.lent(name)),
+            (home.borrowing_limit, cluster.ledger.of(BORROWS, question.home)),
+            (cluster.pools.pools[name].lending_limit, cluster.ledger.of(LENDS, name)),
         ):
             free = min(free, limit[resource] - sums.get(resource, 0)) if resource in limit else free
         most = max(most, free)

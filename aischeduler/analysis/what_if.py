@@ -222,7 +222,7 @@ def node_added(cluster: Cluster, node: Node) -> Iterator[None]:
 def pods_ended(cluster: Cluster, records: Sequence[PodRecord]) -> Iterator[None]:
     """Take pods off their nodes, as if they were gone; the units that they leave are not formed again."""
     gone = [(record, record.assigned) for record in records]
-    ended_loans, before = cluster.ended_loans, set(cluster.ended_loans)
+    shrunk, before = cluster.ledger.shrunk, set(cluster.ledger.shrunk)
     spare, stale = dict(cluster.running.spare), dict(cluster.units.stale)
     for record in records:
         cluster.uncount(record)
@@ -234,5 +234,5 @@ def pods_ended(cluster: Cluster, records: Sequence[PodRecord]) -> Iterator[None]
             cluster.adopt(record, assigned)
             if record.unit is not None:
                 cluster.running.set_spare(record.unit.number, spare.get(record.unit.number, NONE_TO_SPARE))
-        ended_loans.intersection_update(before)
+        shrunk.intersection_update(before)
         cluster.units.stale = stale

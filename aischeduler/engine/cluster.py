@@ -42,7 +42,7 @@ from aischeduler.state.claims import Claims
 from aischeduler.state.counted_pods import NO_INTEREST
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.gangs import GangTable
-from aischeduler.state.loans import Loan, Loans
+from aischeduler.state.ledger import Account, Ledger, Loan, accounts_of_loan
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState, Unit
 from aischeduler.state.pod_sets import PodSets
@@ -88,15 +88,13 @@ class Cluster:
         """Pool name -> the records of the pods that name it, by uid."""
         self.queues: dict[str, PoolQueue] = {}
         self.add_queue(DEFAULT_POOL)
-        self.running, self.loans = RunningPods(), Loans()
+        self.running, self.ledger = RunningPods(), Ledger()
         self.claims = Claims(self.nodes, self._planned)
-        self.ended_loans: set[Loan] = set()
-        """The loans that ended since `limits_freed` ran."""
         self.units, self.gangs = Units(), GangTable()
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod, obeyed=profile.obeys_budgets)
         self.namespaces: Mapping[str, Labels] = self.nodes.pod_counts.namespaces
         self.storage, self.divided, self.pod_sets = self.nodes.storage, DividedSpecs(), PodSets()
-        parts = self.pools, self.queues, self.claims, self.loans, self.runner
+        parts = self.pools, self.queues, self.claims, self.ledger, self.runner
         capacity = UnitCapacity(self.runner, self.running, self.claims)
         self.borrowing = BorrowingContext(*parts, profile.preemption, self.unit_request, capacity)
         self.counters, self.searches, self.reservations = Counters(), Searches(), Reservations(profile)
@@ -304,13 +302,13 @@ class Cluster:
         return row
 
     def book(self, record: PodRecord, pool: str) -> None:
-        """Update the pod's loan from its home pool and `pool`, that of its row."""
-        loan = self.loan_in(record, pool)
-        if loan != record.loan:
+        """Update the accounts of a pod from its home pool and `pool`, that of its row."""
+        accounts = self.accounts_in(record, pool)
+        if accounts != record.accounts:
             self._unbook(record)
-            record.loan = loan
-            if loan is not None and record.counted is not None:
-                self.loans.count(loan, record.counted, 1)
+            record.accounts = accounts
+            if record.counted is not None:
+                self.ledger.book(accounts, record.counted, 1)
 
     def refresh(self, record: PodRecord) -> None:
         """Update what is kept of a pod on a row: its home pool, its loan, whether it is leaving."""
@@ -403,14 +401,17 @@ class Cluster:
             self.refresh(record)
 
     def _unbook(self, record: PodRecord) -> None:
-        if record.loan is not None and record.counted is not None:
-            self.loans.count(record.loan, record.counted, -1)
-            self.ended_loans.add(record.loan)
-        record.loan = None
+        if record.counted is not None:
+            self.ledger.book(record.accounts, record.counted, -1)
+        record.accounts = ()
 
-    def loan_in(self, record: PodRecord, pool: str) -> Loan | None:
-        """Return the loan of a pod on a row of this pool; None in its home pool, or for another scheduler's pod."""
-        return (pool, record.home) if pool and pool != record.home and self.ours(record.pod) else None
+    def accounts_in(self, record: PodRecord, pool: str) -> tuple[Account, ...]:
+        """Return the accounts of a pod on its row of this pool: those of its loan, if it is on one."""
+        if not pool or pool == record.home or not self.ours(record.pod):
+            return ()
+        node = self.nodes.nodes[record.row]
+        cards = self.nodes.cards.label_of(node.labels) if node is not None else ""
+        return accounts_of_loan((pool, record.home), cards)
 
     def _unname(self, pod: Pod) -> None:
         named = self.naming.get(pod.pool)

@@ -12,7 +12,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.freshness import go_on
 from aischeduler.engine.gangs import note_end
-from aischeduler.engine.pod_counting import recount_loans
+from aischeduler.engine.pod_counting import book_again
 from aischeduler.engine.pool_events import forget_edits
 from aischeduler.engine.recovery import (
     Doing,
@@ -145,7 +145,7 @@ def _follow(cluster: Cluster) -> None:
         elif record.home != cluster.pools.home(record.pod.pool) or record.queue not in cluster.queues:
             _take_off(cluster, record)
             cluster.queue_changes.abroad.drop(record.home, record.pod.uid)
-    recount_loans(cluster)
+    book_again(cluster)
     _wake_held(cluster)
     cluster.deferred.review.update(cluster.pools.names())
 

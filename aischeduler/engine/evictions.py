@@ -31,6 +31,7 @@ from aischeduler.model.resources import ResourceList
 from aischeduler.policies.borrowing import kept_from_borrowers
 from aischeduler.state.claims import Claim
 from aischeduler.state.disruption_budgets import BudgetKey
+from aischeduler.state.ledger import LENDS
 from aischeduler.state.pod_records import PodRecord
 
 LEAVING_SLACK_SECONDS: Final = 60.0
@@ -311,7 +312,7 @@ def end_loans(cluster: Cluster, lender: str, actions: list[Action], now: float) 
     pool = cluster.pools.pools[lender]
     if pool.reclaim_policy is not ReclaimPolicy.EVICT or not cluster.borrowing.may_evict(pool):
         return
-    lent, keeps = cluster.loans.lent(lender), cluster.nodes.cards.rare and not pool.lend_rare_types
+    lent, keeps = cluster.ledger.of(LENDS, lender), cluster.nodes.cards.rare and not pool.lend_rare_types
     if pool.disable_sharing or keeps or _over(pool.lending_limit, lent, lent):
         ended = _not_allowed(cluster, pool)
         if ended and not is_fresh(cluster, lender, now):
@@ -328,7 +329,7 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
     """
     rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool.name)).tolist()
     loans = [record for row in rows for record in cluster.on_row(row) if record.loan is not None]
-    lent = Counter(cluster.loans.lent(pool.name))
+    lent = Counter(cluster.ledger.of(LENDS, pool.name))
     for record in loans:
         if cluster.leaving(record.pod.uid) or record.pod.uid in cluster.overstayed:
             lent.subtract(record.pod.spec.request.taken)

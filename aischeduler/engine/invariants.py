@@ -334,16 +334,13 @@ def sums_faults(cluster: Cluster) -> Faults:
     """Check the sums over all pods: loans, names, running pods, and every pool's summary."""
     on_nodes = recount.on_nodes(cluster)
     naming = sum(bool(record.pod.pool) for record in cluster.records.values())
-    loans, lent, borrowed = recount.loans(cluster)
     yield from unequal(
         "sums",
         ("I5", "pods on nodes are", len(cluster.running), len(on_nodes)),
         ("I5", "pods that name a pool are", sum(len(pods) for pods in cluster.naming.values()), naming),
         ("I5", "pods that use claims are", cluster.storage.users(), recount.claim_users(cluster)),
         ("I5", "the chosen volumes are", cluster.storage.chosen.all(), recount.chosen_volumes(cluster)),
-        ("I5", "loans are", cluster.loans.pods(), loans),
-        ("I5", "lent is", cluster.loans._lent, lent),
-        ("I5", "borrowed is", cluster.loans._borrowed, borrowed),
+        ("I5", "the ledger is", cluster.ledger.sums(), recount.ledger(cluster)),
     )
     known = {
         *cluster.unsettled,

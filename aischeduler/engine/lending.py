@@ -21,6 +21,7 @@ from aischeduler.model.names import PODS
 from aischeduler.model.proposal import Lender, Place
 from aischeduler.policies.borrowing import choose_lender, may_borrow, wanted_by_home_pods
 from aischeduler.state.label_index import Rows
+from aischeduler.state.ledger import BORROWS, LOAN
 from aischeduler.state.node_table import UNOFFERED
 from aischeduler.state.pod_records import OrderKey, PodRecord
 from aischeduler.state.queued_class import QueuedClass
@@ -103,7 +104,7 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
     cluster.announcements.of_pool(home)
     deferred, queue, limit = cluster.deferred, cluster.queues[home], cluster.pools.pools[home].borrowing_limit
     after = deferred.seeking.pop(home)
-    borrowed = cluster.loans.borrowed(home)
+    borrowed = cluster.ledger.of(BORROWS, home)
     columns = {cluster.nodes.column(name): most - borrowed.get(name, 0) for name, most in limit.items()}
     room = np.full(len(cluster.nodes.used), UNLIMITED, dtype=np.int64)
     room[list(columns)] = list(columns.values())
@@ -189,7 +190,8 @@ def leave_to_others(cluster: Cluster, home: str) -> None:
 
 def limits_freed(cluster: Cluster) -> None:
     """Have pods tried again that a limit refused, after loans have ended."""
-    ended, cluster.ended_loans = cluster.ended_loans, set()
+    ended = {(account[1], account[2]) for account in cluster.ledger.shrunk if account[0] == LOAN}
+    cluster.ledger.shrunk.clear()
     pools, deferred = cluster.pools.pools, cluster.deferred
     for lender, home in sorted(ended):
         if lender in pools and pools[lender].lending_limit:

@@ -39,7 +39,7 @@ def note_changes(cluster: Cluster) -> None:
         cluster.nodes.version,
         cluster.running.version,
         cluster.pools.version,
-        cluster.loans.version,
+        cluster.ledger.version,
         cluster.queue_changes.version,
         cluster.storage.version,
     )

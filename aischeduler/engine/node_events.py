@@ -35,6 +35,8 @@ def node_seen(cluster: Cluster, node: Node, now: float) -> None:
     if moved is not None:
         follow(cluster, [moved], now)
     elif cluster.nodes.version != version:
+        if change & Change.LABELS:
+            book_rows(cluster, [row])  # the type of its cards may have changed
         cluster.row_changed(row)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.counted_pods import NO_INTEREST, Interest
-from aischeduler.state.loans import Loan
+from aischeduler.state.ledger import Account
 from aischeduler.state.pod_records import NOWHERE, PodRecord, Unit
 
 if TYPE_CHECKING:
@@ -45,25 +45,22 @@ def pods_on_rows(cluster: "Cluster") -> Iterator[tuple[Pod, int, bool]]:
 
 
 def book_rows(cluster: "Cluster", rows: list[int]) -> None:
-    """Update the loans on rows that changed their pool, pods of one spec in one step."""
-    changes: Counter[tuple[Loan, bytes]] = Counter()
+    """Update the accounts of pods on rows that changed their pool or their cards, pods of one spec in one step."""
+    changes: Counter[tuple[tuple[Account, ...], bytes]] = Counter()
     specs: dict[bytes, PodSpec] = {}
     for row in rows:
         pool = cluster.pool_of(row)
         for record in cluster.on_row(row):
-            loan, spec = cluster.loan_in(record, pool), record.counted
-            if loan == record.loan or spec is None:
+            accounts, spec = cluster.accounts_in(record, pool), record.counted
+            if accounts == record.accounts or spec is None:
                 continue
             specs[spec.key] = spec
-            if record.loan is not None:
-                changes[record.loan, spec.key] -= 1
-                cluster.ended_loans.add(record.loan)
-            if loan is not None:
-                changes[loan, spec.key] += 1
+            changes[record.accounts, spec.key] -= 1
+            changes[accounts, spec.key] += 1
             cluster.turned.setdefault(record.pod.uid, record.loan)
-            record.loan = loan
-    for (loan, key), pods in changes.items():
-        cluster.loans.count(loan, specs[key], pods)
+            record.accounts = accounts
+    for (accounts, key), pods in changes.items():
+        cluster.ledger.book(accounts, specs[key], pods)
 
 
 def recount_choices(cluster: "Cluster") -> None:
@@ -75,10 +72,10 @@ def recount_choices(cluster: "Cluster") -> None:
             chosen.put(choice)
 
 
-def recount_loans(cluster: "Cluster") -> None:
-    """Count all loans again."""
-    cluster.loans.clear()
+def book_again(cluster: "Cluster") -> None:
+    """Count all accounts again."""
+    cluster.ledger.clear()
     for record in cluster.records.values():
-        record.loan = None
+        record.accounts = ()
         if record.counted is not None:
             cluster.book(record, cluster.pool_of(record.row))

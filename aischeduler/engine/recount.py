@@ -18,10 +18,11 @@ from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.pool_summary import GPU
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.volumes import VolumeChoice, VolumeClaimKey
+from aischeduler.state.cards import kind_of
 from aischeduler.state.claims import Claim
 from aischeduler.state.counted_pods import Counted, is_counted
 from aischeduler.state.domain_counts import DomainCounts
-from aischeduler.state.loans import Loan
+from aischeduler.state.ledger import BORROWS, LENDS, LOAN, Account, Loan
 from aischeduler.state.pod_counts import PodCount
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
 from aischeduler.state.requests import AMOUNT_MAX, requested
@@ -128,18 +129,19 @@ def interests(cluster: Cluster) -> dict[Counted, tuple[int, dict[bytes, int]]]:
     return {by: (number, dict(specs.get(by, {}))) for by, number in users.items()}
 
 
-def loans(cluster: Cluster) -> tuple[Counter[Loan], Amounts, Amounts]:
-    """Return the number of pods by loan, what each pool lends, and what each pool borrows."""
-    pods: Counter[Loan] = Counter()
-    lent: Amounts = {}
-    borrowed: Amounts = {}
+def ledger(cluster: Cluster) -> dict[Account, Counter[str]]:
+    """Return the sums by account."""
+    sums: dict[Account, Counter[str]] = {}
     for record in on_nodes(cluster):
-        loan = loan_of(cluster, record)
-        if loan is not None and record.counted is not None:
-            pods[loan] += 1
-            lent.setdefault(loan[0], Counter()).update(record.counted.request.taken)
-            borrowed.setdefault(loan[1], Counter()).update(record.counted.request.taken)
-    return pods, lent, borrowed
+        loan, node = loan_of(cluster, record), cluster.nodes.nodes[record.row]
+        if loan is None or record.counted is None:
+            continue
+        cards = "" if node is None else kind_of(node.labels, cluster.profile.gpu_type_labels).label
+        accounts = [(LOAN, *loan), (LENDS, loan[0]), (BORROWS, loan[1])]
+        accounts += [(LENDS, loan[0], cards), (BORROWS, loan[1], cards)] if cards else []
+        for account in accounts:
+            sums.setdefault(account, Counter()).update(record.counted.request.taken)
+    return sums
 
 
 def claim_users(cluster: Cluster) -> dict[VolumeClaimKey, tuple[str, ...]]:

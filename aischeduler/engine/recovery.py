@@ -20,7 +20,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.counters import Result
 from aischeduler.engine.freshness import go_on
 from aischeduler.engine.plugin_errors import plugin_of
-from aischeduler.engine.pod_counting import count_with_unit, recount_choices, recount_loans
+from aischeduler.engine.pod_counting import book_again, count_with_unit, recount_choices
 from aischeduler.engine.recount import can_come_true
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
 from aischeduler.model.names import DEFAULT_POOL
@@ -50,7 +50,7 @@ class Mark(Struct, frozen=True, gc=False):
 
     nodes: int
     running: int
-    loans: int
+    ledger: int
     decisions: int
 
 
@@ -77,7 +77,7 @@ class Doing(NamedTuple):
 
 def mark(cluster: Cluster) -> Mark:
     """Return the versions of now."""
-    return Mark(cluster.nodes.version, cluster.running.version, cluster.loans.version, cluster.decisions)
+    return Mark(cluster.nodes.version, cluster.running.version, cluster.ledger.version, cluster.decisions)
 
 
 def before_attempt(cluster: Cluster, record: PodRecord) -> Before:
@@ -256,14 +256,14 @@ def take_out(cluster: Cluster, record: PodRecord) -> None:
     cluster.unsettled.pop(uid, None)
     with suppress(Exception):  # a rule that cannot release must not keep the pod from its queue
         cluster.reservations.release(uid)
-    row, loan = record.row, record.loan
+    row, booked = record.row, record.accounts
     if uid in cluster.running:
         cluster.running.remove(uid)
-    record.row, record.counted, record.loan = NOWHERE, None, None
+    record.row, record.counted, record.accounts = NOWHERE, None, ()
     if row != NOWHERE:
         _count_anew(cluster, [row])
-    if loan is not None:
-        recount_loans(cluster)
+    if booked:
+        book_again(cluster)
 
 
 def _break_up(cluster: Cluster, record: PodRecord) -> None:
@@ -342,8 +342,8 @@ def mend(cluster: Cluster, before: Mark) -> None:
         for claim in cluster.claims.on_row(row):
             if not can_come_true(cluster, claim, row):
                 end_quietly(cluster, claim)
-    if cluster.loans.version != before.loans:
-        recount_loans(cluster)
+    if cluster.ledger.version != before.ledger:
+        book_again(cluster)
     for queue in cluster.queues.values():
         for record in queue.in_state(PodState.NOMINATED):
             if cluster.claims.of(record.pod.uid) is None:

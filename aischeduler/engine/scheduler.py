@@ -91,7 +91,7 @@ from aischeduler.model.names import CLUSTER, DEFAULT_POOL
 from aischeduler.model.node import Node
 from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.model.unsupported_constraints import ConstraintKind
-from aischeduler.state.loans import Loan
+from aischeduler.state.ledger import Loan
 from aischeduler.state.pod_records import PodRecord, PodState
 from aischeduler.state.scheduling_queue import PoolQueue
 
@@ -239,7 +239,7 @@ class Scheduler:
 
     def loans(self) -> dict[Loan, int]:
         """Return the number of pods on loan by lender and home pool, sorted."""
-        return self._cluster.loans.pods()
+        return self._cluster.ledger.loans()
 
     def conflicts(self) -> dict[str, int]:
         """Return per pool the number of its nodes that another Pool selects too, sorted by name."""

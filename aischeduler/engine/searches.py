@@ -143,7 +143,7 @@ def _standing(cluster: Cluster, costs: EvictionCosts) -> KnownCosts:
 def find_lender(cluster: Cluster, record: PodRecord, visited: tuple[str, ...]) -> Lender | NoLender:
     """Search for a pool that lends to the pod, among those that it has not `visited`; the first visited is its home."""
     key = (record.pod.spec.key, visited)
-    versions = (*_seen(cluster, record), cluster.pools.version, cluster.loans.version)
+    versions = (*_seen(cluster, record), cluster.pools.version, cluster.ledger.version)
     known, keeps = cluster.searches.lenders.get(key), not cluster.nodes.tentative and record.leads is None
     if keeps and known is not None and known.made_from == versions:
         return known.value

@@ -103,6 +103,6 @@ def digest(cluster: Cluster) -> dict[str, str | int]:
         "nodes": len(cluster.nodes.rows),
         "pools": len(cluster.pools.pools),
         "claims": len(cluster.claims),
-        "loans": sum(cluster.loans.pods().values()),
+        "loans": sum(cluster.ledger.loans().values()),
         "victims": len(cluster.victims),
     }

@@ -26,7 +26,7 @@ from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.policies.unit_placement import UnitPlacement, UnitRequest, place_unit
 from aischeduler.state.claims import Claims
 from aischeduler.state.label_index import Mask, Rows
-from aischeduler.state.loans import Loans, within
+from aischeduler.state.ledger import BORROWS, LENDS, Ledger, within
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import Unit
 from aischeduler.state.pool_table import PoolTable
@@ -52,7 +52,7 @@ class BorrowingContext(Struct, frozen=True):
     pools: PoolTable
     queues: Mapping[str, PoolQueue]
     claims: Claims
-    loans: Loans
+    ledger: Ledger
     runner: Runner
     preemption: bool
     unit_request: Callable[[Unit, str], UnitRequest]
@@ -135,7 +135,7 @@ def lender_refusal(context: BorrowingContext, home: str, lender: str, spec: PodS
         return LenderRefusal.NOT_LISTED
     if pool.disable_sharing or pool.invalid:
         return LenderRefusal.NOT_SHARING
-    if pool.lending_limit and within(pool.lending_limit, context.loans.lent(lender), spec):
+    if pool.lending_limit and within(pool.lending_limit, context.ledger.of(LENDS, lender), spec):
         return LenderRefusal.LENDING_LIMIT
     return None
 
@@ -202,7 +202,7 @@ def _home_refusal(context: BorrowingContext, home: str, spec: PodSpec) -> tuple[
         return LenderRefusal.NOT_ACCEPTED, ""
     if pool.disable_borrowing:
         return LenderRefusal.NOT_BORROWING, ""
-    resource = within(pool.borrowing_limit, context.loans.borrowed(home), spec) if pool.borrowing_limit else ""
+    resource = within(pool.borrowing_limit, context.ledger.of(BORROWS, home), spec) if pool.borrowing_limit else ""
     return (LenderRefusal.BORROWING_LIMIT, resource) if resource else (None, "")
 
 

@@ -22,7 +22,7 @@ from aischeduler.policies.unit_placement import (
 )
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.label_index import Rows
-from aischeduler.state.loans import within
+from aischeduler.state.ledger import BORROWS, within
 from aischeduler.state.what_if import Trial
 
 
@@ -71,6 +71,6 @@ def _refused(context: BorrowingContext, home: str, pods: tuple[AssignedPod, ...]
     lent = [lender for lender in lenders if lender in parts]
     refused = [lender for lender in lent if lender_refusal(context, home, lender, total_of(parts[lender])) is not None]
     every = total_of([spec for lender in lent for spec in parts[lender]])
-    if within(context.pools.pools[home].borrowing_limit, context.loans.borrowed(home), every):
+    if within(context.pools.pools[home].borrowing_limit, context.ledger.of(BORROWS, home), every):
         return [lent[-1]]
     return refused

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from cachetools import LRUCache
 
 from aischeduler.model.card_types import card_names, covered_names, shortest
 from aischeduler.model.names import GPU_TYPE_LABELS
@@ -82,6 +83,8 @@ class Cards:
         self._lends: set[int] = set()
         """The pools that lend nodes of rare types."""
         self.version = 0
+        self._labels: LRUCache[tuple[str, ...], str] = LRUCache(MASKS_MAX)
+        """Values of labels of types -> the name under which such cards are counted."""
         self._kinds: tuple[Kind, ...] = (Kind(),)
         self._numbers: Rows = np.zeros(0, dtype=np.intp)
         self._numbers_made_from: Versions = ()
@@ -120,6 +123,13 @@ class Cards:
             self._kinds, self._numbers = self._read_kinds(nodes)
             self._numbers_made_from = versions
         return self._kinds, self._numbers
+
+    def label_of(self, labels: Labels) -> str:
+        """Return the name under which the cards of a node with these labels are counted; empty where it has none."""
+        present = tuple(labels[key] for key in _present(labels, self._keys))
+        if present not in self._labels:
+            self._labels[present] = kind_of(labels, self._keys).label
+        return self._labels[present]
 
     def named(self, nodes: "NodeTable", types: tuple[str, ...]) -> Rows:
         """Return per row how far left among `types` the first one is that its cards have: 0 where they have none."""

@@ -17,6 +17,7 @@ from aischeduler.model.gang import UNKNOWN_GANG_SECONDS, Gang, Lack
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.assigned_pod import AssignedPod
+from aischeduler.state.ledger import LOAN, Account, Loan
 
 NOWHERE: Final = -1
 DOUBLINGS_MAX: Final = 10
@@ -189,8 +190,8 @@ class PodRecord(Struct, eq=False):
     """What it has for itself on its row."""
     offered: int = NOWHERE
     """The row for whose room it was woken, until its next attempt."""
-    loan: tuple[str, str] | None = None
-    """The lender and the home pool, while it is on loan."""
+    accounts: tuple[Account, ...] = ()
+    """The accounts of the ledger under which it is booked."""
     unit: Unit | None = None
     """The unit to which it belongs, if that has a name."""
     rank: int | None = None
@@ -200,6 +201,11 @@ class PodRecord(Struct, eq=False):
     def borrower(self) -> bool:
         """Whether it waits in the queue of another pool than its home pool."""
         return self.queue not in ("", self.home)
+
+    @property
+    def loan(self) -> Loan | None:
+        """The lender and the home pool, while it is on loan."""
+        return next(((one[1], one[2]) for one in self.accounts if one[0] == LOAN), None)
 
     @property
     def leads(self) -> Unit | None:

@@ -1,6 +1,6 @@
 """The self-check finds, counts and returns violations; on a sound state it costs little and returns none."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 
 import numpy as np
@@ -12,7 +12,9 @@ from aischeduler.engine.self_check import POSTPONED_MAX_SECONDS, SELF_CHECK_SECO
 from aischeduler.model.allocation import Allocation
 from aischeduler.model.events import PodSeen
 from aischeduler.model.gang import GangSource
+from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort
+from aischeduler.state.ledger import LOAN
 from aischeduler.state.node_table import UNOFFERED
 from aischeduler.state.pod_records import PodState
 from tests.build import a_node, a_pod, a_pool, replace
@@ -66,7 +68,7 @@ BREACHES: list[tuple[str, str, Callable[[Cluster], object]]] = [
     ("I4", "deferred work is left for no pool", lambda c: c.deferred.review.add("")),
     ("I4", "pods are to be woken in no pool", lambda c: c.deferred.waking.update(gone=OrderedDict())),
     ("I4", "a node is in the wrong pool", lambda c: c.nodes.pool.__setitem__(c.nodes.rows["n"], 0)),
-    ("I5", "a loan is counted twice", lambda c: c.loans._pods.update({("a", "default"): 1})),
+    ("I5", "a loan is counted twice", lambda c: c.ledger._sums.update({(LOAN, "a", "default"): Counter({PODS: 1})})),
     ("I5", "a borrower counts as a home pod", lambda c: c.running.table["borrower"].fill(False)),
     ("I5", "a pod is not found by its pool", lambda c: c.naming.clear()),
     ("claims", "a pod is nominated without a claim", a_lost_claim),

@@ -18,6 +18,7 @@ from aischeduler.model.actions import Action, Bind, Evict, EvictionCause
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort
 from aischeduler.plugins.node_ports import conflict
+from aischeduler.state.ledger import BORROWS, LENDS
 from aischeduler.state.pod_records import PodRecord, PodState
 from aischeduler.state.what_if import Trial
 
@@ -82,10 +83,9 @@ def _loan_faults(cluster: Cluster, bind: Bind, record: PodRecord, since: list[Bi
     if home.borrowing_pools is not None and lender.name not in home.borrowing_pools:
         yield "I8", f"{uid}: borrows from {lender.name}, but {home.name} may borrow only from {home.borrowing_pools}"
     asked = {*bind.pod.spec.request.amounts, PODS}
-    loans = cluster.loans
     for kind, limit, sums in (
-        ("lendingLimit", lender.lending_limit, loans.lent(lender.name)),
-        ("borrowingLimit", home.borrowing_limit, loans.borrowed(home.name)),
+        ("lendingLimit", lender.lending_limit, cluster.ledger.of(LENDS, lender.name)),
+        ("borrowingLimit", home.borrowing_limit, cluster.ledger.of(BORROWS, home.name)),
     ):
         over = [name for name, most in limit.items() if name in asked and sums.get(name, 0) > most]
         if over:

@@ -157,7 +157,9 @@ def test_pods_claim_rooms_in_which_nothing_is_chosen_for_them_yet() -> None:
     ports = (HostPort("TCP", 80),)
     crowd = Crowd((a_node(f"n{i}", cpu="2") for i in range(3)), [held("old", "n0", res(2000), 0)])
     unit = a_unit(*(a_pod(f"p{n}", cpu="2", host_ports=ports) for n in range(3)), required=3)
-    found = choose_unit_victims(replace(unit, preemptor=Preemptor(5)), crowd.runner, crowd.running, crowd.rows, crowd.budgets)
+    found = choose_unit_victims(
+        replace(unit, preemptor=Preemptor(5)), crowd.runner, crowd.running, crowd.rows, crowd.budgets
+    )
     assert isinstance(found, UnitCandidate)
     assert [one.allocation for one in found.pods] == [allocation_of(one.spec) for one in found.pods]
     assert sorted(crowd.table.names[one.row] for one in found.pods) == ["n0", "n1", "n2"]
@@ -182,7 +184,9 @@ def test_victims_are_found_exactly_where_the_unit_fits_without_all_that_may_go(
     ]
     lone = not names
     unit = a_unit(*(a_pod(f"p{n}", cpu=f"{size}m", memory="1") for n, size in enumerate(sizes)), required=len(sizes))
-    found = choose_unit_victims(replace(unit, preemptor=Preemptor(10)), crowd.runner, crowd.running, crowd.rows, crowd.budgets)
+    found = choose_unit_victims(
+        replace(unit, preemptor=Preemptor(10)), crowd.runner, crowd.running, crowd.rows, crowd.budgets
+    )
     fits = packing_oracle.fits([(free,) for free in room], [(size,) for size in sizes])
     assert fits or not isinstance(found, UnitCandidate)
     assert isinstance(found, UnitCandidate) or not fits or not lone

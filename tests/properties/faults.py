@@ -19,7 +19,7 @@ from aischeduler.framework.plugin import Plugins
 from aischeduler.model.actions import Action, ReportInternalError
 from aischeduler.model.events import Event
 from aischeduler.state.claims import Claims
-from aischeduler.state.loans import Loans
+from aischeduler.state.ledger import Ledger
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.running_pods import RunningPods
 from aischeduler.state.scheduling_queue import PoolQueue
@@ -75,7 +75,7 @@ RECOVERY: Final = (
 METHODS: Final[dict[type, tuple[str, ...]]] = {
     Cluster: ("adopt", "book", "count", "enroll", "leave_queue", "offer", "refresh", "rename", "strike", "uncount"),
     Claims: ("end", "forget", "make"),
-    Loans: ("count",),
+    Ledger: ("book",),
     NodeTable: ("add", "remove", "count_tentatively"),
     PoolQueue: ("add", "flush", "gate", "hold", "next_wakeup", "nominate", "park", "pop", "remove", "retry"),
     RunningPods: ("add", "change", "remove"),

@@ -183,7 +183,7 @@ def amounts(cluster: Cluster) -> list[str | bytes]:
     versions = (nodes.version, nodes.static_version, nodes.pool_version, storage.version, cluster.running.version)
     parts: tuple[object, ...] = (
         versions,
-        (cluster.loans.version, cluster.pools.version, cluster.budgets.version, cluster.queue_changes.version),
+        (cluster.ledger.version, cluster.pools.version, cluster.budgets.version, cluster.queue_changes.version),
         (sorted(nodes.tentative.items()), sorted(nodes.ports.items(), key=repr)),
         counts,
         domains,

@@ -1,0 +1,85 @@
+"""The ledger: what pods on rows take, summed by account.
+
+Invariants:
+- An account is a kind and names: what a pool lends, what the pods of a pool borrow, one loan. What of it is on rows
+  with one type of cards is an account of its own, with the type as its last name.
+- A pod counts in its accounts from the moment that it is booked under them, with the spec that counts on its row. Who
+  books it keeps the accounts, to take out the same.
+- The sums equal those of all pods on rows, counted anew.
+"""
+
+from collections import Counter
+from typing import Final
+
+from aischeduler.model.names import PODS
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.resources import ResourceList
+
+Account = tuple[str, ...]
+"""The kind of an account, and its names."""
+Loan = tuple[str, str]
+"""The lender and the home pool."""
+
+LENDS: Final = "lends"
+BORROWS: Final = "borrows"
+LOAN: Final = "loan"
+
+
+def accounts_of_loan(loan: Loan, cards: str) -> tuple[Account, ...]:
+    """Return the accounts of a loan on a row with this type of cards; empty where it has none."""
+    accounts: tuple[Account, ...] = ((LOAN, *loan), (LENDS, loan[0]), (BORROWS, loan[1]))
+    return (*accounts, *((*one, cards) for one in accounts[1:])) if cards else accounts
+
+
+class Ledger:
+    """The sums by account. `shrunk` has the accounts of which something was taken out since a caller emptied it."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.shrunk: set[Account] = set()
+        self._sums: dict[Account, Counter[str]] = {}
+
+    def book(self, accounts: tuple[Account, ...], spec: PodSpec, pods: int) -> None:
+        """Add this number of pods of this spec to these accounts; a negative number takes them out."""
+        if not accounts:
+            return
+        self.version += 1
+        if pods < 0:
+            self.shrunk.update(accounts)
+        for account in accounts:
+            total = self._sums.setdefault(account, Counter())
+            for resource, amount in spec.request.taken.items():
+                total[resource] += pods * amount
+                if not total[resource]:
+                    del total[resource]
+            if not total:
+                del self._sums[account]
+
+    def clear(self) -> None:
+        """Empty all accounts, to count again."""
+        self.version += 1
+        self._sums.clear()
+
+    def of(self, *account: str) -> ResourceList:
+        """Return the sum of an account, by resource; `pods` counts pods."""
+        return self._sums.get(account, {})
+
+    def sums(self) -> dict[Account, ResourceList]:
+        """Return the sums of all accounts that are not empty, sorted."""
+        return dict(sorted(self._sums.items()))
+
+    def loans(self) -> dict[Loan, int]:
+        """Return the number of pods on loan by lender and home pool, sorted."""
+        return {(one[1], one[2]): total[PODS] for one, total in sorted(self._sums.items()) if one[0] == LOAN}
+
+
+def within(limit: ResourceList, sums: ResourceList, spec: PodSpec) -> str:
+    """Return the first resource, by name, of which the pod would exceed the limit; empty where it exceeds none.
+
+    A resource is unlimited where the limit does not name it, or the pod does not request it.
+    """
+    asked = spec.request.taken
+    for resource, most in sorted(limit.items()):
+        if resource in asked and sums.get(resource, 0) + asked[resource] > most:
+            return resource
+    return ""
