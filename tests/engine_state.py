@@ -90,8 +90,9 @@ VERSIONS: Final = frozenset(
 UNORDERED: Final = frozenset(
     {
         "ChosenVolumes._by_volume",
+        "ChosenVolumes._on",
         "ChosenVolumes.by_claim",
-        "NodeTable.ports",
+        "HostPorts.on",
         "NodeTable.tentative",
         "PodCount._members",
         "PodCount.claimed",

@@ -124,7 +124,7 @@ def _lacking(rule: str, nodes: NodeTable, spec: PodSpec, row: int) -> tuple[Miss
             unmet = lacks_labels(spec, node)
             return tuple(Missing(_KINDS.get(one.key, MissingKind.LABEL), str(one)) for one in unmet)
         case "NodePorts":
-            return _ports(spec, nodes.ports.get(row, {}))
+            return _ports(spec, nodes.ports.on.get(row, {}))
         case _:
             return ()
 

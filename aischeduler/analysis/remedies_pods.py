@@ -245,7 +245,7 @@ def _room_needed(question: Question, row: int, records: list[PodRecord]) -> Iter
             yield amount - room.get(resource, 0), [_takes(record, resource) for record in records]
     for port in question.spec.host_ports:
         taking = [any(conflict(port, other) for other in record.pod.spec.host_ports) for record in records]
-        if any(conflict(port, other) for other in nodes.ports.get(row, {})):
+        if any(conflict(port, other) for other in nodes.ports.on.get(row, {})):
             yield max(sum(taking), 1), [int(takes) for takes in taking]
     counts = nodes.pod_counts
     for by in kept_away_by(question.spec, counts):

@@ -23,10 +23,11 @@ from aischeduler.engine.pod_profiles import ProfiledSpecs
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.reservations import Reservations
 from aischeduler.engine.search_cache import Searches
+from aischeduler.framework.allocating import bound_allocation
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.profile_runners import make_runner
 from aischeduler.model.actions import Action, ReportPool
-from aischeduler.model.allocation import NO_ALLOCATION, allocation_of
+from aischeduler.model.allocation import NO_ALLOCATION
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
@@ -83,6 +84,9 @@ class Cluster:
         self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)
         self.pools = PoolTable(self.nodes, profile.default_pool)
         self.runner = make_runner(profile.plugins, profile.others, self.nodes)
+        for one in (one for plugins in (profile.plugins, *profile.others.values()) for one in plugins.allocators):
+            if one.part not in self.nodes.parts:
+                self.nodes.parts[one.part] = one.make_part(self.nodes)
         self.records: dict[str, PodRecord] = {}
         self.naming: dict[str, dict[str, PodRecord]] = {}
         """Pool name -> the records of the pods that name it, by uid."""
@@ -274,7 +278,8 @@ class Cluster:
     def count(self, record: PodRecord, node: str) -> None:
         """Count a pod on the node of this name; an unknown node gets a stub."""
         row = self.nodes.row(node)
-        assigned = AssignedPod(record.pod, record.pod.spec, row, allocation_of(record.pod.spec))
+        allocation = bound_allocation(self.profile.plugins_of(record.pod), record.pod)
+        assigned = AssignedPod(record.pod, record.pod.spec, row, allocation)
         self.nodes.add(assigned)
         self.adopt(record, assigned)
 

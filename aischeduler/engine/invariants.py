@@ -223,7 +223,7 @@ def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
             ("I2", "uses", Counter(nodes.named(nodes.used[:, row])), recount.total(specs)),
             ("I2", "is scored by", tuple(nodes.scored[:, row].tolist()), recount.scored(specs)),
             ("I2", "is sized as", sizes, recount.sizes(node)),
-            ("I2", "has the taken ports", nodes.ports.get(row, {}), recount.ports(specs)),
+            ("I2", "has the taken ports", nodes.ports.on.get(row, {}), recount.ports(specs)),
             ("I2", "has the used volumes", dict(cluster.storage.used.on.get(row, {})), recount.used_volumes(specs)),
         )
 
@@ -283,10 +283,10 @@ def pools_faults(cluster: Cluster) -> Faults:
     if strangers := left.difference(names):
         yield "I4", f"something is kept for pools that do not exist: {sorted(strangers)}"
     carried: dict[tuple[str, int], set[int]] = {}
-    for row, counts in cluster.nodes.ports.items():
+    for row, counts in cluster.nodes.ports.on.items():
         for port in counts:
             carried.setdefault((port.protocol, port.port), set()).add(row)
-    index = cluster.nodes.port_rows
+    index = cluster.nodes.ports.rows
     indexed = {value: set(index.rows(value)) for value in index.values()}
     yield from unequal("host ports", ("I2", "taken on the rows are", indexed, carried))
 

@@ -181,7 +181,7 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "filter": ("filter", "prefilter"),
     "preScore": ("prescore",),
     "score": ("score", "prescore"),
-    "reserve": ("reserve",),
+    "reserve": ("reserve", "choose"),
     "permit": ("permit",),
     "postFilter": ("post_filter",),
     "queueSort": ("rank",),
@@ -196,6 +196,7 @@ _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "prescore": ("weight", "prefers", "scored"),
     "score": ("static", "weight", "normalize", "reverse"),
     "reserve": ("release",),
+    "choose": ("part", "for_claims", "make_part", "allocates", "bound"),
     "unit_of": ("gang_of", "form", "spare"),
 }
 """Method -> what a plugin with it needs too; see the protocols."""
@@ -253,6 +254,7 @@ def _assembled(source: _Source, chosen: PointPlugins, made: Mapping[str, Objects
         cross_row=tuple(having("filter", "prefilter")),
         cross_scores=tuple(having("score", "prescore")),
         reserves=tuple(having("reserve", "reserve")),
+        allocators=tuple(having("reserve", "choose")),
         permits=tuple(having("permit", "permit")),
         units=units[0] if units else None,
         volume_seconds=next((float(one.volume_seconds) for one in having("preBind", "volume_seconds")), None),

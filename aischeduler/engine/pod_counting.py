@@ -63,15 +63,6 @@ def book_rows(cluster: "Cluster", rows: list[int]) -> None:
         cluster.ledger.book(accounts, specs[key], pods)
 
 
-def recount_choices(cluster: "Cluster") -> None:
-    """Count again the volumes that were chosen for the claims of pods on rows."""
-    chosen = cluster.storage.chosen
-    chosen.clear()
-    for record in cluster.records.values():
-        for choice in record.allocation.choices if record.row != NOWHERE else ():
-            chosen.put(choice)
-
-
 def book_again(cluster: "Cluster") -> None:
     """Count all accounts again."""
     cluster.ledger.clear()

@@ -9,6 +9,8 @@ Invariants:
 - A claim that its owner can no longer use does not count in the rest of its attempt.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct, field
 
 from aischeduler.engine.cluster import Cluster
@@ -39,7 +41,7 @@ from aischeduler.model.proposal import (
     WaitFor,
 )
 from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
-from aischeduler.policies.preemption import NoCandidate
+from aischeduler.policies.preemption import NoCandidate, claiming
 from aischeduler.policies.spanning import place_spanning
 from aischeduler.policies.unit_placement import (
     NotPlaced,
@@ -128,7 +130,7 @@ class _Look(Struct):
         several = not isinstance(found, UnitPlacement) and found[1] > 1
         return Wait(WaitFor.BACKOFF, unscored, self.search()) if several else None
 
-    def split(self, pods: tuple[AssignedPod, ...]) -> tuple[Placement, tuple[Placement, ...]]:
+    def split(self, pods: Sequence[AssignedPod]) -> tuple[Placement, tuple[Placement, ...]]:
         """Return the placement of the lead, and those of the other pods of its unit."""
         names, lead = self.cluster.nodes.names, self.record.pod.uid
         placements = [Placement(pod.pod.uid, names[pod.row], pod.allocation) for pod in pods]
@@ -257,11 +259,14 @@ def _place(look: _Look, lifted: tuple[Claim, ...]) -> Place | Wait | None:
 
     A pod waits whose preferred terms cannot be read, unless one node alone fits, which needs no scores.
     """
-    if lifted:
-        with without(look.cluster, lifted):
-            found = look.find(look.rows)
-    else:
-        found = look.find(look.rows)
+    if not lifted:
+        return _find(look, ())
+    with without(look.cluster, lifted):
+        return _find(look, lifted)
+
+
+def _find(look: _Look, lifted: tuple[Claim, ...]) -> Place | Wait | None:
+    found = look.find(look.rows)
     if found is None:
         return None
     return look.uncompared(found) or look.place(found, lifted)
@@ -299,12 +304,9 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
         return None
     if chosen.victims and not is_fresh(cluster, pool.name, look.now):
         return Wait(WaitFor.REFRESH, _not_fresh(look), look.search())
-    if isinstance(chosen, UnitCandidate):
-        own, others = look.split(chosen.pods)
-        displaced = look.others_on(claims, {pod.row for pod in chosen.pods})
-    else:
-        own, others = Placement("", cluster.nodes.names[chosen.row], allocation_of(record.pod.spec)), ()
-        displaced = look.others_on(claims, {chosen.row})
+    pods = chosen.pods if isinstance(chosen, UnitCandidate) else (_alone(record, chosen.row),)
+    own, others = look.split(claiming(pods, chosen.victims, cluster.runner, cluster.running))
+    displaced = look.others_on(claims, {pod.row for pod in pods})
     count, nodes = len(chosen.victims), dict.fromkeys((own.node, *(one.node for one in others)))
     waits = f"{count} evicted pod{'s' * (count > 1)}" if count else "pods that are leaving"
     to = f"node {own.node}" if len(nodes) == 1 else f"the nodes {', '.join(nodes)}"
@@ -312,6 +314,11 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
     return MakeRoom(
         own.node, chosen.victims, chosen.violations, displaced, message, look.search(), own.allocation, others
     )
+
+
+def _alone(record: PodRecord, row: int) -> AssignedPod:
+    """Return the pod on a row whose room it is to claim; nothing is chosen for it yet."""
+    return AssignedPod(record.pod, record.pod.spec, row, allocation_of(record.pod.spec))
 
 
 def _not_fresh(look: _Look) -> str:

@@ -20,7 +20,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.counters import Result
 from aischeduler.engine.freshness import go_on
 from aischeduler.engine.plugin_errors import plugin_of
-from aischeduler.engine.pod_counting import book_again, count_with_unit, recount_choices
+from aischeduler.engine.pod_counting import book_again, count_with_unit
 from aischeduler.engine.recount import can_come_true
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
 from aischeduler.model.names import DEFAULT_POOL
@@ -386,8 +386,6 @@ def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
     nodes.pod_counts.apart = None
     nodes.pod_counts.recount_on(touched, [(one.pod, one.row, one.claims) for one in there])
     cluster.storage.used.end_apart()
-    if touched and (cluster.storage.chosen.by_claim or any(one.allocation.choices for one in there)):
-        recount_choices(cluster)
 
 
 def _rebuild_queue(cluster: Cluster, pool: str) -> None:

@@ -1,16 +1,35 @@
-"""What a pod takes of the row on which it is placed."""
+"""What a pod takes of the row on which it is placed, for whose room it waits, or to which it is bound."""
 
+import numpy as np
+
+from aischeduler.framework.node_view import NodeView
+from aischeduler.framework.plugin import Plugins
 from aischeduler.framework.runner import Runner
 from aischeduler.model.allocation import Allocation, allocation_of
-from aischeduler.model.pod import PodSpec
+from aischeduler.model.pod import Pod, PodSpec
 
 
-def allocation_on(runner: Runner, spec: PodSpec, row: int) -> Allocation:
-    """Return what a pod takes on a row where it fits, with the volumes that are chosen for its claims there."""
+def allocation_on(runner: Runner, spec: PodSpec, row: int, *, claims: bool = False) -> Allocation:
+    """Return what a pod takes on a row where it fits, or what it `claims` there, with what allocators choose."""
     allocation = allocation_of(spec)
-    if spec.volumes is None or not spec.volumes.claims:
-        return allocation
-    # looked for by name: a check against the protocol is slow, and pods with claims of their own are judged one by one
-    choosers = (getattr(one.state, "choices", None) for one in runner.prefiltered(spec))
-    choices = tuple(one for choose in choosers if choose is not None for one in choose(row))
-    return Allocation(allocation.host_ports, allocation.volumes, choices) if choices else allocation
+    for one in runner.plugins_of(spec).allocators:
+        if not one.allocates(spec) or (claims and not one.for_claims):
+            continue
+        state = next((answer.state for answer in runner.prefiltered(spec) if answer.name == one.name), None)
+        at = NodeView(runner.nodes, np.array([row], dtype=np.intp))
+        allocation = one.choose(allocation, spec, at, state)
+    return allocation
+
+
+def claims_something(runner: Runner, spec: PodSpec) -> bool:
+    """Return whether an allocator chooses for pods of this class that claim room."""
+    return any(one.for_claims and one.allocates(spec) for one in runner.plugins_of(spec).allocators)
+
+
+def bound_allocation(plugins: Plugins, pod: Pod) -> Allocation:
+    """Return what a pod takes of the row to which it is bound."""
+    allocation = allocation_of(pod.spec)
+    for one in plugins.allocators:
+        if one.allocates(pod.spec):
+            allocation = one.bound(allocation, pod)
+    return allocation

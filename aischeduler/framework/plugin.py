@@ -20,11 +20,13 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from aischeduler.framework.node_view import NodeView
+from aischeduler.model.allocation import Allocation
 from aischeduler.model.binding_request import BindingRequest
 from aischeduler.model.gang import Gang, Lack
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
+from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.counted_pods import Counted
 from aischeduler.state.gangs import GangTable
 from aischeduler.state.label_index import Mask, Rows
@@ -102,10 +104,7 @@ class ResourceIgnoring(Protocol):
 
 
 class PreFilterState(Protocol):
-    """What a `CrossRowFilter` knows of the table for one class of pods: counts as they are now, trials included.
-
-    One that chooses volumes has a method `choices` too: from a row that the filter passes to a tuple of `VolumeChoice`.
-    """
+    """What a `CrossRowFilter` knows of the table for one class of pods: counts as they are now, trials included."""
 
     def filter(self, at: NodeView) -> Mask:
         """Return a mask as long as `at`, True where the pod may run."""
@@ -205,6 +204,33 @@ class Reserve(Protocol):
 
     def release(self, pod: Pod, node: str) -> None:
         """Give back what `reserve` kept: the pod was not bound, or it left the node. It may be called for any pod."""
+
+
+class Allocator(Protocol):
+    """A plugin that chooses what pods get for themselves on a row, and keeps a part of allocations for it (Reserve).
+
+    `part` is the name of the part, one for all profiles. A filter has checked that the row has what the pod needs. With
+    `for_claims` it chooses for pods that claim room too, without the pods that leave.
+    """
+
+    name: str
+    part: str
+    for_claims: bool
+
+    def make_part(self, nodes: NodeTable) -> AllocationPart:
+        """Return the part for a new table of nodes."""
+
+    def allocates(self, spec: PodSpec) -> bool:
+        """Return whether pods of this class get something. It must be fast."""
+
+    def choose(self, given: Allocation, spec: PodSpec, at: NodeView, state: PreFilterState | None) -> Allocation:
+        """Return what a pod gets on the one row of `at`, with what it is `given` there otherwise.
+
+        `state` is what the plugin's own `prefilter` returned; None where it has none.
+        """
+
+    def bound(self, given: Allocation, pod: Pod) -> Allocation:
+        """Return what a bound pod has, as its object says, with what it is `given` otherwise."""
 
 
 class UnitMembers(Struct, frozen=True):
@@ -341,6 +367,7 @@ class Plugins(Struct, frozen=True):
     cross_row: tuple[CrossRowFilter, ...] = ()
     cross_scores: tuple[CrossRowScore, ...] = ()
     reserves: tuple[Reserve, ...] = ()
+    allocators: tuple[Allocator, ...] = ()
     permits: tuple[Permit, ...] = ()
     units: UnitPolicy | None = None
     volume_seconds: float | None = None

@@ -85,6 +85,10 @@ class ProfileRunners(Runner):
         """See `Runner`."""
         return self._of[spec.profile].refused_for_now(spec, rows)
 
+    def plugins_of(self, spec: PodSpec) -> Plugins:
+        """See `Runner`."""
+        return self._of[spec.profile].plugins
+
     def prefiltered(self, spec: PodSpec) -> list[CrossRowAnswer]:
         """See `Runner`."""
         return self._of[spec.profile].prefiltered(spec)

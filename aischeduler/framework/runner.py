@@ -338,6 +338,10 @@ class Runner:
             self._in_trial[key] = keys, len(nodes.trial_rows)
         return keys
 
+    def plugins_of(self, spec: PodSpec) -> Plugins:  # noqa: ARG002 - all classes have these
+        """Return the plugins by which pods of this class are judged."""
+        return self.plugins
+
     def prefiltered(self, spec: PodSpec) -> list[CrossRowAnswer]:
         """Return the cross-row filters that apply to this class, with their states; almost none has one."""
         return self._cross.prefiltered(spec)

@@ -1,5 +1,6 @@
 """What a pod takes of a node beside amounts: its host ports and volumes."""
 
+from collections.abc import Hashable
 from typing import Final
 
 from msgspec import Struct
@@ -11,12 +12,18 @@ from aischeduler.model.volumes import PodVolumes, VolumeChoice
 class Allocation(Struct, frozen=True, gc=False):
     """The parts of a node that a pod has for itself, and the volumes that it uses there.
 
-    `choices` are the volumes that were chosen for its unbound claims when it was placed.
+    `choices` are the volumes that were chosen for its unbound claims when it was placed; `parts` has by name what
+    plugins chose for it.
     """
 
     host_ports: tuple[HostPort, ...] = ()
     volumes: PodVolumes | None = None
     choices: tuple[VolumeChoice, ...] = ()
+    parts: tuple[tuple[str, Hashable], ...] = ()
+
+    def part(self, name: str) -> Hashable:
+        """Return what was chosen for this part; None where nothing was."""
+        return next((chosen for part, chosen in self.parts if part == name), None)
 
 
 NO_ALLOCATION: Final = Allocation()

@@ -21,7 +21,7 @@ from aischeduler.observability.metrics_recorder import MetricsRecorder
 METHODS: Final = (
     *("holds", "rank", "filter", "filter_node", "reasons", "helps", "applies", "counts", "prefilter"),
     *("post_filter", "score", "score_node", "prefers", "scored", "prescore"),
-    *("reserve", "release", "permit", "post_bind"),
+    *("reserve", "release", "permit", "post_bind", "make_part", "allocates", "choose", "bound"),
     *("unit_of", "gang_of", "form", "spare"),
 )
 """The methods for which the scheduler waits."""

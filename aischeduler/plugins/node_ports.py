@@ -28,8 +28,8 @@ class NodePorts:
             return None
         mask = np.ones(at.nodes.width, dtype=np.bool_)
         for port in spec.host_ports:
-            for row in at.nodes.port_rows.rows((port.protocol, port.port)):
-                if any(conflict(port, taken) for taken in at.nodes.ports[row]):
+            for row in at.nodes.ports.rows.rows((port.protocol, port.port)):
+                if any(conflict(port, taken) for taken in at.nodes.ports.on[row]):
                     mask[row] = False
         return mask[at.rows]
 

@@ -7,12 +7,15 @@ from collections import Counter
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PreFilterState
-from aischeduler.model.pod import PodSpec
+from aischeduler.model.allocation import Allocation
+from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.storage_objects import StorageClass
 from aischeduler.model.volumes import PodVolumes, Volume, VolumeChoice, VolumeClaim
+from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.class_volumes import NONE, ClassVolumes, Numbers, affinity_of
 from aischeduler.state.counted_pods import Counted
 from aischeduler.state.kept import Part, Versions, reading
@@ -33,6 +36,8 @@ class VolumeBinding:
 
     name = "VolumeBinding"
     by_class = True
+    part = "volumes"
+    for_claims = False
 
     def __init__(self, volume_seconds: int = VOLUME_SECONDS) -> None:
         """Have a Binding wait for its volumes for this many seconds at most."""
@@ -53,6 +58,24 @@ class VolumeBinding:
             return before
         assert spec.volumes is not None, "the pod has volumes"
         return BindingState(spec.volumes, nodes, versions)
+
+    def make_part(self, nodes: NodeTable) -> AllocationPart:
+        """Return the storage of the table, which keeps the choices of volumes."""
+        return nodes.storage
+
+    def allocates(self, spec: PodSpec) -> bool:
+        """Return whether the pod has claims."""
+        return spec.volumes is not None and bool(spec.volumes.claims)
+
+    def choose(self, given: Allocation, spec: PodSpec, at: NodeView, state: PreFilterState | None) -> Allocation:
+        """Return the volumes for the claims that wait."""
+        assert isinstance(state, BindingState), "the filter applies to every pod with claims"
+        choices = state.choices(int(at.rows[0]))
+        return replace(given, choices=choices) if choices else given
+
+    def bound(self, given: Allocation, pod: Pod) -> Allocation:
+        """Return what is given: the claims themselves say to which volumes they are bound."""
+        return given
 
 
 class _Match:

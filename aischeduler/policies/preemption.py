@@ -12,12 +12,13 @@ Source: kube-scheduler's DefaultPreemption (reprieve, disruption budgets, order 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
+from aischeduler.framework.allocating import allocation_on, claims_something
 from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import PodSpec
 from aischeduler.policies.victims import (
@@ -32,12 +33,13 @@ from aischeduler.policies.victims import (
     started_of,
     weights_of,
 )
+from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import Column, NodeTable
 from aischeduler.state.running_pods import RunningPods, Slots
-from aischeduler.state.what_if import Clearing
+from aischeduler.state.what_if import Clearing, Trial
 
 VICTIMS_MAX: Final = 512
 """The most pods of one node that are considered as victims, the least important ones: a kubelet runs no more."""
@@ -247,6 +249,28 @@ def fits_after_departures(spec: PodSpec, runner: Runner, running: RunningPods, r
     with Clearing(spec, runner.nodes, running, rows, runner.counts(spec)) as clearing:
         clearing.take_off(slots[running.table["leaving"][slots]])
         return bool(runner.fits(spec, rows)[0])
+
+
+def claiming(
+    pods: Sequence[AssignedPod], victims: Iterable[str], runner: Runner, running: RunningPods
+) -> list[AssignedPod]:
+    """Return pods that are to claim room, each with what allocators choose for it beside those before it.
+
+    They choose as if the victims, and the pods that leave already, were gone.
+    """
+    if not any(claims_something(runner, one.spec) for one in pods):
+        return [*pods]
+    gone, found = running.slots_of(victims), list[AssignedPod]()
+    with Trial(runner.nodes) as trial:
+        for one in pods:
+            rows = np.array([one.row], dtype=np.intp)
+            slots = running.slots_on(rows)
+            with Clearing(one.spec, runner.nodes, running, rows, runner.counts(one.spec)) as clearing:
+                clearing.take_off(slots[running.table["leaving"][slots] | np.isin(slots, gone)])
+                allocation = allocation_on(runner, one.spec, one.row, claims=True)
+            found.append(AssignedPod(one.pod, one.spec, one.row, allocation, claims=True))
+            trial.place(found[-1])
+    return found
 
 
 def _with_lost(victims: _Victims, running: RunningPods, budgets: BudgetTable) -> _Victims:

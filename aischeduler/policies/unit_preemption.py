@@ -170,12 +170,12 @@ def _fits(unit: UnitRequest, runner: Runner, running: RunningPods, where: list[i
     """Return whether the pods fit on their rows together, where they are not too many to test."""
     if all(runner.by_amounts(ask.spec) for ask in unit.asks[: unit.required]):
         return True
-    pods = [claiming(unit, turn, row) for turn, row in enumerate(where)]
+    pods = [_claiming(unit, turn, row) for turn, row in enumerate(where)]
     return len(pods) <= TESTS_MAX and all_fit_after_departures(pods, runner, running)
 
 
-def claiming(unit: UnitRequest, turn: int, row: int) -> AssignedPod:
-    """Return a pod of the unit on a row whose room it is to claim: nothing is chosen for it before it is placed."""
+def _claiming(unit: UnitRequest, turn: int, row: int) -> AssignedPod:
+    """Return a pod of the unit on a row whose room it is to claim; nothing is chosen for it yet."""
     spec = unit.asks[turn].spec
     return AssignedPod(unit.pods[turn], spec, row, allocation_of(spec))
 
@@ -223,7 +223,7 @@ class _Reprieve:
         leave = most_important_first(self._running, sorted(self._left_of(victims, found=found)))[::-1]
         uids = self._running.uids_of(leave)
         violations = int(budgets.broken(uids, np.zeros(len(uids), dtype=np.intp)).sum())
-        pods = tuple(claiming(self._unit, turn, row) for turn, row in enumerate(self._where))
+        pods = tuple(_claiming(self._unit, turn, row) for turn, row in enumerate(self._where))
         return UnitCandidate(pods, tuple(uids), violations)
 
     def _has_spare(self) -> bool:
@@ -305,7 +305,7 @@ class _Reprieve:
     def _still_fit(self, turns: Sequence[int]) -> bool:
         """Return whether these pods fit on their rows, asked of all rules; not once too many were tested."""
         self._tests -= len(turns)
-        pods = [claiming(self._unit, turn, self._where[turn]) for turn in turns]
+        pods = [_claiming(self._unit, turn, self._where[turn]) for turn in turns]
         return self._tests >= 0 and all_fit_after_departures(pods, self._runner, self._running)
 
     def _move_away(self, rows: list[int]) -> bool:

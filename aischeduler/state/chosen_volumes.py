@@ -4,6 +4,7 @@ Invariants:
 - Several pods may have chosen for one claim, and then the same: the choice holds while one of them is placed.
 - A choice counts while its claim is the same object and is not bound.
 - `stamp` changes with every choice, in trials too.
+- The choices of a row are known, so that they can be counted again.
 """
 
 from collections import Counter
@@ -21,27 +22,30 @@ class ChosenVolumes:
         self.by_claim: Tallies[VolumeClaimKey, VolumeChoice] = Tallies()
         self.stamp = Stamp()
         self._claims = claims
+        self._on: Tallies[int, VolumeChoice] = Tallies()
         self._by_volume: Tallies[str, VolumeChoice] = Tallies()
 
-    def put(self, choice: VolumeChoice) -> None:
-        """Count a choice of a placed pod."""
+    def put(self, choice: VolumeChoice, row: int) -> None:
+        """Count a choice of a pod that is placed on this row."""
         self.stamp.change()
+        self._on.add(row, choice)
         self.by_claim.add(choice.claim, choice)
         if choice.volume:
             self._by_volume.add(choice.volume, choice)
 
-    def drop(self, choice: VolumeChoice) -> None:
+    def drop(self, choice: VolumeChoice, row: int) -> None:
         """Undo `put`."""
         self.stamp.change()
+        self._on.subtract(row, choice)
         self.by_claim.subtract(choice.claim, choice)
         if choice.volume:
             self._by_volume.subtract(choice.volume, choice)
 
-    def clear(self) -> None:
-        """Forget every choice."""
-        self.stamp.change()
-        self.by_claim.clear()
-        self._by_volume.clear()
+    def clear(self, row: int) -> None:
+        """Forget the choices of all pods on a row."""
+        for choice, pods in list(self._on.get(row, {}).items()):
+            for _ in range(pods):
+                self.drop(choice, row)
 
     def of(self, claim: VolumeClaim) -> VolumeChoice | None:
         """Return what was chosen for a claim; None where nothing that counts was."""

@@ -20,13 +20,15 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from aischeduler.model.allocation import NO_ALLOCATION, Allocation
+from aischeduler.model.allocation import NO_ALLOCATION
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.node import Node, Taint
-from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.model.pod import PodSpec
+from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.cards import Cards
 from aischeduler.state.change_log import ChangeLog, rows_since
+from aischeduler.state.host_ports import HostPorts
 from aischeduler.state.image_index import ImageIndex
 from aischeduler.state.kept import Part, Stamp, Versions, reading
 from aischeduler.state.label_index import LabelIndex, Mask, RowIndex, Rows
@@ -83,9 +85,9 @@ class NodeTable:
         self.labels, self.images = LabelIndex(self.width), ImageIndex()
         self.taints: RowIndex[Taint] = RowIndex(self.width)
         self.features: RowIndex[str] = RowIndex(self.width)
-        self.port_rows: RowIndex[tuple[str, int]] = RowIndex(self.width)
-        self.ports: dict[int, Counter[HostPort]] = {}
-        self.pod_counts, self.storage = PodCounts(), Storage()
+        self.ports, self.pod_counts, self.storage = HostPorts(self.width), PodCounts(), Storage()
+        self.parts: dict[str, AllocationPart] = {"ports": self.ports, "volumes": self.storage}
+        """What pods have for themselves on rows, by the name of the part."""
         self.tentative: Counter[int] = Counter()
         """The rows that open trials changed: the versions and the change log tell nothing of these changes."""
         self.trial_rows: list[int] = []
@@ -177,38 +179,16 @@ class NodeTable:
             if counting or one.allocation is not NO_ALLOCATION:
                 self._share(one, sign, tentative=True)
 
-    def take(self, allocation: Allocation, row: int) -> None:
-        """Take from a row what a pod has for itself there; the change log does not note it."""
-        for port in allocation.host_ports:
-            self.ports.setdefault(row, Counter())[port] += 1
-            self.port_rows.put((port.protocol, port.port), row)
-        if allocation.volumes is not None:
-            self.storage.take(allocation, row)
-
-    def free(self, allocation: Allocation, row: int) -> None:
-        """Undo `take`."""
-        for port in allocation.host_ports:
-            counts = self.ports[row]
-            counts[port] -= 1
-            if not counts[port]:
-                del counts[port]
-            if not any((p.protocol, p.port) == (port.protocol, port.port) for p in counts):
-                self.port_rows.drop((port.protocol, port.port), row)
-            if not counts:
-                del self.ports[row]
-        if allocation.volumes is not None:
-            self.storage.free(allocation, row)
-
     def recount(self, row: int, pods: Iterable[AssignedPod]) -> None:
-        """Let exactly these pods count on a row; free an empty stub. Counts by selector and choices of volumes stay."""
-        for port in self.ports.pop(row, ()):
-            self.port_rows.drop((port.protocol, port.port), row)
-        self.storage.used.clear(row)
+        """Let exactly these pods count on a row; free an empty stub. Counts by selector stay."""
+        for part in self.parts.values():
+            part.clear(row)
         self.used[:, row], self.scored[:, row] = 0, 0
         self.touch(row)
         for one in pods:
             self._sum_one(one.spec, row, 1)
-            self.take(Allocation(one.allocation.host_ports, one.allocation.volumes), row)
+            for part in self.parts.values():
+                part.take(one, tentative=False)
         self.release_stub(row)
 
     def release_stub(self, row: int) -> None:
@@ -316,16 +296,15 @@ class NodeTable:
         self.touch(one.row)
         if self.pod_counts.used or one.allocation is not NO_ALLOCATION:
             self._share(one, sign, tentative=False)
-            self.storage.version += one.allocation.volumes is not None
 
     def _share(self, one: AssignedPod, sign: int, *, tentative: bool) -> None:
         """Count (1) a pod by selectors and take its allocation, or undo that (-1)."""
         if sign > 0:
             self.pod_counts.add(one.pod, one.row, claims=one.claims, tentative=tentative)
-            self.take(one.allocation, one.row)
         else:
             self.pod_counts.remove(one.pod, one.row, claims=one.claims, tentative=tentative)
-            self.free(one.allocation, one.row)
+        for part in self.parts.values() if one.allocation is not NO_ALLOCATION else ():
+            (part.take if sign > 0 else part.free)(one, tentative=tentative)
 
     def _counted(self, spec: PodSpec) -> Wanted:
         """Return the requests of a pod that counts on a row: each resource gets a column of its own."""
@@ -441,6 +420,6 @@ class NodeTable:
         self._free.extend(range(self.width - 1, old - 1, -1))
         self.labels.widen(self.width)
         self.taints.widen(self.width)
-        self.port_rows.widen(self.width)
+        self.ports.rows.widen(self.width)
         self.features.widen(self.width)
         self._touch_all()

@@ -8,7 +8,10 @@ Invariants:
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import numpy as np
+
 from aischeduler.model.allocation import Allocation
+from aischeduler.model.pod import PodSpec
 from aischeduler.model.storage_objects import (
     CsiDriver,
     CsiNode,
@@ -18,10 +21,12 @@ from aischeduler.model.storage_objects import (
     VolumeAttachment,
 )
 from aischeduler.model.volumes import DriverVolume, Volume, VolumeClaim, VolumeClaimKey
+from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.chosen_volumes import ChosenVolumes
 from aischeduler.state.class_volumes import ClassVolumes, suits
 from aischeduler.state.groups import Groups
 from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.running_pods import RunningPods, Slots
 from aischeduler.state.volume_limits import VolumeLimits
 from aischeduler.state.volume_topology import VolumeTopology
 from aischeduler.state.volume_use import VolumeUse
@@ -90,19 +95,38 @@ class Storage:
             self._users.drop(key, record.pod.uid)
             self._note_unbound(key)
 
-    def take(self, allocation: Allocation, row: int) -> None:
-        """Count what a pod on a row uses, and what was chosen for it; no version grows."""
-        if allocation.volumes is not None:
-            self.used.put(allocation.volumes, row)
-        for choice in allocation.choices:
-            self.chosen.put(choice)
+    def take(self, one: AssignedPod, *, tentative: bool = False) -> None:
+        """Count what a pod on a row uses, and what was chosen for it; in a trial, `version` stays."""
+        if one.allocation.volumes is not None:
+            self.used.put(one.allocation.volumes, one.row)
+            self.version += not tentative
+        for choice in one.allocation.choices:
+            self.chosen.put(choice, one.row)
 
-    def free(self, allocation: Allocation, row: int) -> None:
+    def free(self, one: AssignedPod, *, tentative: bool = False) -> None:
         """Undo `take`."""
-        if allocation.volumes is not None:
-            self.used.drop(allocation.volumes, row)
-        for choice in allocation.choices:
-            self.chosen.drop(choice)
+        if one.allocation.volumes is not None:
+            self.used.drop(one.allocation.volumes, one.row)
+            self.version += not tentative
+        for choice in one.allocation.choices:
+            self.chosen.drop(choice, one.row)
+
+    def clear(self, row: int) -> None:
+        """Forget what all pods on a row use, and what was chosen for them."""
+        self.used.clear(row)
+        self.chosen.clear(row)
+
+    def stamp(self) -> int:
+        """Return the version of the choices of volumes."""
+        return self.chosen.stamp.version
+
+    def restore(self, stamp: int) -> None:
+        """Set the version of the choices at the end of a trial."""
+        self.chosen.stamp.version = stamp
+
+    def clearing(self, asker: PodSpec, running: RunningPods) -> "_ClearedVolumes | None":
+        """Begin a search for victims for a pod with volumes."""
+        return _ClearedVolumes(self.used, running) if asker.volumes is not None else None
 
     def see_claim(self, claim: VolumeClaim) -> tuple[PodRecord, ...]:
         """Store a claim as it is now."""
@@ -341,3 +365,25 @@ class Storage:
 
 def _keys(record: PodRecord) -> Iterator[VolumeClaimKey]:
     return ((record.pod.namespace, use.name) for use in record.pod.volume_claims)
+
+
+class _ClearedVolumes:
+    """The use of volumes while a search for victims is open."""
+
+    def __init__(self, used: VolumeUse, running: RunningPods) -> None:
+        self._used, self._running = used, running
+        self._specs = running.specs.with_volumes()
+        used.apart = {}
+
+    def count(self, slots: Slots, sign: int) -> None:
+        if not len(self._specs):
+            return
+        pods = self._running.table[slots]
+        pods = pods[np.isin(pods["spec"], self._specs)]
+        for row, number in zip(pods["row"].tolist(), pods["spec"].tolist(), strict=True):
+            volumes = self._running.specs.spec(number).volumes
+            assert volumes is not None, "the spec has volumes"
+            self._used.set_apart(volumes, row, sign)
+
+    def end(self) -> None:
+        self._used.end_apart()

@@ -6,9 +6,9 @@ Invariants:
 - While a `Trial` is open, the rows that it changed are `tentative`: nothing is kept of what is read on them.
 - Trials nest.
 - Where an exception ends a trial, the changed rows count as changed, so that recovery counts them again.
-- A `Clearing` serves one preemptor on many rows at once: host ports that this pod does not use, and what only scores
-  read, do not change. Inside, the filters are called, and the kept results of classes are not read. Each row is judged
-  as if pods had left that row alone; so counts by selector, and the use of volumes, change apart.
+- A `Clearing` serves one preemptor on many rows at once: parts of allocations that do not matter to it, and what only
+  scores read, do not change. Inside, the filters are called, and the kept results of classes are not read. Each row is
+  judged as if pods had left that row alone; so counts by selector, and the use of volumes, change apart.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,8 +16,8 @@ from typing import Final, Self
 
 import numpy as np
 
-from aischeduler.model.allocation import Allocation
 from aischeduler.model.pod import PodSpec
+from aischeduler.state.allocation_parts import Cleared
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.counted_pods import Counted
 from aischeduler.state.label_index import Mask, Rows
@@ -35,8 +35,8 @@ class Trial:
         self.nodes = nodes
         self._gone = gone
         self._steps: list[tuple[int, list[AssignedPod]]] = []
-        self._before = (0, 0)
-        """The versions of the open trials, and of the choices of volumes, before the first step."""
+        self._version, self._stamps = 0, list[int]()
+        """The versions of the open trials, and of the parts of allocations, before the first step."""
 
     def __enter__(self) -> Self:
         if self._gone:
@@ -83,15 +83,16 @@ class Trial:
                     del self.nodes.tentative[one.row]
                 if failed:
                     self.nodes.touch(one.row)
-            self.nodes.trial.version, choices = self._before
-            if not failed:
-                self.nodes.storage.chosen.stamp.version = choices
+            self.nodes.trial.version = self._version
+            for part, stamp in zip(self.nodes.parts.values(), self._stamps, strict=True) if not failed else ():
+                part.restore(stamp)
             if not self.nodes.tentative:
                 self.nodes.trial_rows = []
 
     def _step(self, sign: int, pods: list[AssignedPod]) -> None:
         if not self._steps:
-            self._before = self.nodes.trial.version, self.nodes.storage.chosen.stamp.version
+            self._version = self.nodes.trial.version
+            self._stamps = [part.stamp() for part in self.nodes.parts.values()]
         self._steps.append((sign, pods))
         self.nodes.tentative.update(one.row for one in pods)
         self.nodes.count_tentatively(pods, sign)
@@ -113,30 +114,25 @@ class Clearing:
     def __init__(
         self, asker: PodSpec, nodes: NodeTable, running: RunningPods, rows: Rows, counts: tuple[Counted, ...] = ()
     ) -> None:
-        self._nodes = nodes
-        self._running = running
-        self._rows = rows
+        self._asker, self._nodes, self._running, self._rows = asker, nodes, running, rows
         self._columns = [nodes.column(resource) for resource in running.specs.resources]
         self._used = nodes.used[:, rows]
-        self._specs_with_ports = running.specs.holding(asker.host_ports)
-        self._specs_with_volumes = running.specs.with_volumes() if asker.volumes is not None else ()
-        self._ports: list[tuple[int, PodSpec, int]] = []
-        """What was done with host ports: 1 or -1, the spec of the pod and its row."""
+        self._parts: list[Cleared] = []
         self._apart = {selector: np.zeros(nodes.width, dtype=np.int64) for selector in counts}
         self._members: dict[Counted, Mask] = {}
         """What is counted -> a mask of the slots of its pods."""
 
     def __enter__(self) -> Self:
         self._nodes.pod_counts.apart = self._apart or None
-        self._nodes.storage.used.apart = {}
+        parts = (part.clearing(self._asker, self._running) for part in self._nodes.parts.values())
+        self._parts = [part for part in parts if part is not None]
         return self
 
     def __exit__(self, *error: object) -> None:
         self._nodes.used[:, self._rows] = self._used
         self._nodes.pod_counts.apart = None
-        self._nodes.storage.used.end_apart()
-        for sign, spec, row in reversed(self._ports):
-            self._count_ports(spec, row, -sign)
+        for part in self._parts:
+            part.end()
 
     def take_off(self, slots: Slots) -> None:
         """Remove these pods from their rows; one row may have several."""
@@ -153,18 +149,8 @@ class Clearing:
             np.add.at(used[column], row, amounts)
         for selector, gone in self._apart.items():
             np.add.at(gone, row[self._counted(selector, slots)], -sign)
-        if len(self._specs_with_volumes):
-            with_volumes = np.isin(number, self._specs_with_volumes)
-            for pod_row, pod_number in zip(row[with_volumes].tolist(), number[with_volumes].tolist(), strict=True):
-                volumes = specs.spec(pod_number).volumes
-                assert volumes is not None, "the spec has volumes"
-                self._nodes.storage.used.set_apart(volumes, pod_row, sign)
-        if len(self._specs_with_ports):
-            with_ports = np.isin(number, self._specs_with_ports)
-            for pod_row, pod_number in zip(row[with_ports].tolist(), number[with_ports].tolist(), strict=True):
-                spec = specs.spec(pod_number)
-                self._count_ports(spec, pod_row, sign)
-                self._ports.append((sign, spec, pod_row))
+        for part in self._parts:
+            part.count(slots, sign)
 
     def _counted(self, by: Counted, slots: Slots) -> Mask:
         """Return which of the pods in these slots count."""
@@ -175,7 +161,3 @@ class Clearing:
             self._members[by] = np.zeros(len(self._running.table), dtype=np.bool_)
             self._members[by][self._running.slots_of(count.uids())] = True
         return self._members[by][slots]
-
-    def _count_ports(self, spec: PodSpec, row: int, sign: int) -> None:
-        count = self._nodes.take if sign > 0 else self._nodes.free
-        count(Allocation(spec.host_ports), row)

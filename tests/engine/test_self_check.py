@@ -9,7 +9,6 @@ import pytest
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.invariants import check
 from aischeduler.engine.self_check import POSTPONED_MAX_SECONDS, SELF_CHECK_SECONDS, SMALL_MAX
-from aischeduler.model.allocation import Allocation
 from aischeduler.model.events import PodSeen
 from aischeduler.model.gang import GangSource
 from aischeduler.model.names import PODS
@@ -60,7 +59,7 @@ BREACHES: list[tuple[str, str, Callable[[Cluster], object]]] = [
     ("I2", "scores count too little", lambda c: c.nodes.scored.__setitem__((0, 0), 0)),
     ("I2", "a node counts as one without memory", lambda c: c.nodes.sized.__setitem__(0, 1)),
     ("I2", "a node is larger than the balance score counts", lambda c: c.nodes.twice.__setitem__((0, 0), 1.0)),
-    ("I2", "a port is taken by no pod", lambda c: c.nodes.take(Allocation((PORT,)), 0)),
+    ("I2", "a port is taken by no pod", lambda c: c.nodes.ports.add(PORT, 0)),
     ("I3", "a queue forgets a pod", lambda c: c.queues["a"]._records.pop("uid-large")),
     ("I3", "a queue counts a pod twice", lambda c: setattr(c.queues["a"], "_usable", 7)),
     ("I3", "a pod has another home", lambda c: setattr(c.records["uid-large"], "home", "default")),

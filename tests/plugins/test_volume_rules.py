@@ -188,7 +188,7 @@ def table_of(world: StorageWorld) -> NodeTable:
     for pod in world.pods:
         nodes.add(AssignedPod(pod, pod.spec, nodes.rows[pod.node_name], allocation_of(pod.spec)))
     for choice in world.choices:
-        storage.chosen.put(choice)
+        storage.chosen.put(choice, 0)
     return nodes
 
 

@@ -371,11 +371,16 @@ class TestInPools:
             ],
         )
         table = crowd.table
-        before = (table.used.copy(), table.scored.copy(), table.version, {r: dict(p) for r, p in table.ports.items()})
-        held_ports = {port: table.port_rows.rows(port) for port in table.port_rows.values()}
+        before = (
+            table.used.copy(),
+            table.scored.copy(),
+            table.version,
+            {r: dict(p) for r, p in table.ports.on.items()},
+        )
+        held_ports = {port: table.ports.rows.rows(port) for port in table.ports.rows.values()}
         crowd.choose(preemptor(a_request(cpu="400m", extended={"never/seen": "0"}), HIGH, host_ports=(port,)))
         crowd.fits_after_departures(preemptor(WHOLE, HIGH), "n1")
         assert np.array_equal(before[0], table.used)
         assert np.array_equal(before[1], table.scored)
-        assert (table.version, table.ports) == before[2:]
-        assert {port: table.port_rows.rows(port) for port in table.port_rows.values()} == held_ports
+        assert (table.version, table.ports.on) == before[2:]
+        assert {port: table.ports.rows.rows(port) for port in table.ports.rows.values()} == held_ports

@@ -167,7 +167,7 @@ def test_the_choice_equals_that_of_one_node_at_a_time(
 ) -> None:
     nodes, pods, budgets, asked = world
     crowd = Crowd(nodes, pods, budgets)
-    used, ports = crowd.table.used.copy(), {row: dict(held) for row, held in crowd.table.ports.items()}
+    used, ports = crowd.table.used.copy(), {row: dict(held) for row, held in crowd.table.ports.on.items()}
     answer = crowd.choose(asked)
     expected = chosen(asked, nodes, pods, budgets)
     if isinstance(answer, Candidate):
@@ -179,7 +179,7 @@ def test_the_choice_equals_that_of_one_node_at_a_time(
         there = [one for one in pods if one.node == node.name and not one.leaving]
         assert crowd.fits_after_departures(asked, node.name) == fits(asked, node, there)
     assert (crowd.table.used[: len(used)] == used).all()
-    assert crowd.table.ports == ports
+    assert crowd.table.ports.on == ports
 
 
 @settings(max_examples=60, deadline=None)

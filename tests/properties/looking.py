@@ -184,7 +184,7 @@ def amounts(cluster: Cluster) -> list[str | bytes]:
     parts: tuple[object, ...] = (
         versions,
         (cluster.ledger.version, cluster.pools.version, cluster.budgets.version, cluster.queue_changes.version),
-        (sorted(nodes.tentative.items()), sorted(nodes.ports.items(), key=repr)),
+        (sorted(nodes.tentative.items()), sorted(nodes.ports.on.items(), key=repr)),
         counts,
         domains,
         (sorted(storage.used.on.items(), key=repr), sorted(storage.chosen.all().items(), key=repr)),

@@ -145,21 +145,21 @@ def test_pods_removed_together_count_as_one_by_one_and_are_restored_to_the_bit()
     pods = [(kinds[number % 2], rows[number // 2 % 3]) for number in range(3 * FEW_ROWS)]
     for spec, row in pods:
         table.add(on_row(spec, row))
-    before = (table.used.copy(), table.scored.copy(), deepcopy(table.ports))
+    before = (table.used.copy(), table.scored.copy(), deepcopy(table.ports.on))
     gone = pods[: 2 * FEW_ROWS + 5]
     with Trial(table) as single:
         for spec, row in gone:
             single.remove([on_row(spec, row)])
-        expected = (table.used.copy(), table.scored.copy(), deepcopy(table.ports))
+        expected = (table.used.copy(), table.scored.copy(), deepcopy(table.ports.on))
     with Trial(table) as trial:
         version = table.version
         trial.remove(on_row(spec, row) for spec, row in gone)
         assert sorted(table.tentative) == rows
-        found = (table.used, table.scored, table.ports)
+        found = (table.used, table.scored, table.ports.on)
         assert all(np.array_equal(a, b) for a, b in zip(found[:2], expected[:2], strict=True))
         assert found[2] == expected[2]
     assert all(np.array_equal(a, b) for a, b in zip((table.used, table.scored), before[:2], strict=True))
-    assert table.ports == before[2]
+    assert table.ports.on == before[2]
     assert (table.version, table.tentative) == (version, {}), "a trial leaves no trace"
 
 
@@ -171,8 +171,8 @@ def test_pods_of_one_spec_free_what_each_has_for_itself() -> None:
     table.add(with_port)
     with Trial(table) as trial:
         trial.remove([plain, with_port])
-        assert table.ports == {}
-    assert table.ports == {row: {HostPort("TCP", 80): 1}}
+        assert table.ports.on == {}
+    assert table.ports.on == {row: {HostPort("TCP", 80): 1}}
 
 
 def test_kept_results_from_before_a_trial_hold_after_it_and_no_others() -> None:

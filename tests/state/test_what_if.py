@@ -49,16 +49,16 @@ def test_ports_that_the_preemptor_needs_are_freed_and_others_are_kept() -> None:
     table, pods, rows = a_world()
     with Clearing(WEB, table, pods, rows) as clearing:
         clearing.take_off(pods.slots_on(rows))
-        assert table.ports == {table.rows["n0"]: {OTHER_PORT: 1}}
+        assert table.ports.on == {table.rows["n0"]: {OTHER_PORT: 1}}
         clearing.put_on(pods.slots_of(("u3",)))
-        assert table.port_rows.rows(("TCP", 80)) == [table.rows["n1"]]
+        assert table.ports.rows.rows(("TCP", 80)) == [table.rows["n1"]]
 
 
 @pytest.mark.parametrize("asker", [PLAIN, WEB])
 def test_everything_is_restored_even_after_a_failure(asker: object) -> None:
     table, pods, rows = a_world()
     used, scored, version = table.used.copy(), table.scored.copy(), table.version
-    ports = {row: dict(counts) for row, counts in table.ports.items()}
+    ports = {row: dict(counts) for row, counts in table.ports.on.items()}
 
     def fail() -> None:
         with Clearing(WEB if asker is WEB else PLAIN, table, pods, rows) as clearing:
@@ -70,8 +70,8 @@ def test_everything_is_restored_even_after_a_failure(asker: object) -> None:
         fail()
     assert np.array_equal(table.used, used)
     assert np.array_equal(table.scored, scored)
-    assert (table.version, table.ports) == (version, ports)
-    assert table.port_rows.rows(("TCP", 80)) == sorted(rows.tolist())
+    assert (table.version, table.ports.on) == (version, ports)
+    assert table.ports.rows.rows(("TCP", 80)) == sorted(rows.tolist())
 
 
 class FailingTable(NodeTable):
