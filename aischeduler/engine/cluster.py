@@ -43,6 +43,7 @@ from aischeduler.state.claims import Claims
 from aischeduler.state.counted_pods import NO_INTEREST
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.gangs import GangTable
+from aischeduler.state.held_by_account import HeldByAccount
 from aischeduler.state.ledger import Account, Ledger, Loan, accounts_of_loan
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState, Unit
@@ -93,7 +94,7 @@ class Cluster:
         self.queues: dict[str, PoolQueue] = {}
         self.add_queue(DEFAULT_POOL)
         self.running, self.ledger = RunningPods(), Ledger()
-        self.claims = Claims(self.nodes, self._planned)
+        self.claims, self.held = Claims(self.nodes, self.ledger, self._planned), HeldByAccount()
         self.units, self.gangs = Units(), GangTable()
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod, obeyed=profile.obeys_budgets)
         self.namespaces: Mapping[str, Labels] = self.nodes.pod_counts.namespaces
@@ -245,6 +246,7 @@ class Cluster:
         pod = record.pod
         interest = interest_of(self, pod)  # first: a plugin may raise
         del self.records[pod.uid]
+        self.held.drop(pod.uid)
         change_state(record, Transition.GONE)
         self.units.leave(record)
         if self.ours(pod) or interest:
@@ -274,6 +276,16 @@ class Cluster:
             self.nodes.pod_counts.disuse(before.spec, old)
         if before.labels != pod.labels or before.terminating != pod.terminating:
             count_again(self, before, record)
+        if self.profile.plugins_of(pod).quotas and self.accounts_of(before) != self.accounts_of(pod):
+            self._follow_accounts(record)
+
+    def _follow_accounts(self, record: PodRecord) -> None:
+        """Count a pod, or its claim, in the accounts that it has now."""
+        if record.counted is not None:
+            self.book(record, self.pool_of(record.row))
+        claim = self.claims.of(record.waits_as.pod.uid)
+        if claim is not None:
+            self.claims.renew(claim, self.accounts_of)
 
     def count(self, record: PodRecord, node: str) -> None:
         """Count a pod on the node of this name; an unknown node gets a stub."""
@@ -411,12 +423,20 @@ class Cluster:
         record.accounts = ()
 
     def accounts_in(self, record: PodRecord, pool: str) -> tuple[Account, ...]:
-        """Return the accounts of a pod on its row of this pool: those of its loan, if it is on one."""
-        if not pool or pool == record.home or not self.ours(record.pod):
+        """Return the accounts of a pod on its row of this pool: those of its loan, if it has one, and of its quotas."""
+        if not self.ours(record.pod):
             return ()
+        accounts = self.accounts_of(record.pod)
+        if not pool or pool == record.home:
+            return accounts
         node = self.nodes.nodes[record.row]
         cards = self.nodes.cards.label_of(node.labels) if node is not None else ""
-        return accounts_of_loan((pool, record.home), cards)
+        return (*accounts_of_loan((pool, record.home), cards), *accounts)
+
+    def accounts_of(self, pod: Pod) -> tuple[Account, ...]:
+        """Return the accounts in which a pod counts by its quotas."""
+        quotas = self.profile.plugins_of(pod).quotas
+        return tuple(account for one in quotas for account in one.accounts_of(pod)) if quotas else ()
 
     def _unname(self, pod: Pod) -> None:
         named = self.naming.get(pod.pool)

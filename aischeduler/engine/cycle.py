@@ -23,6 +23,7 @@ from aischeduler.engine.pod_classes import take_class
 from aischeduler.engine.pod_profiles import take_profile
 from aischeduler.engine.propose import propose
 from aischeduler.engine.queueing_hints import Placed, count_saved, offer_ends
+from aischeduler.engine.quotas import try_first
 from aischeduler.engine.units import form
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.framework.plugin import Delayed, Vetoed
@@ -38,6 +39,7 @@ from aischeduler.model.proposal import (
     Wait,
     WaitFor,
 )
+from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim, ClaimedRoom
 from aischeduler.state.pod_records import NOWHERE, PodRecord
@@ -90,6 +92,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     """
     record.decision, searches = cluster.next_decision(), cluster.searches.made
     record.broken = False
+    cluster.held.drop(record.pod.uid)
     if record.unit is not None and cluster.units.outdated(record.unit):
         queue.add(record, now)
         form(cluster, record.unit)
@@ -183,6 +186,7 @@ def _place(tried: Attempt, proposal: Place) -> Result:
         binds.append(_bind(tried, one, assigned, proposal))
     send_or_delay(cluster, binds, verdicts, tried.actions)
     cluster.wake_alike(record, tried.now)
+    try_first(cluster, record.accounts)
     unit = record.unit
     if unit is not None and unit.lead is record:  # its other pods wait for themselves once it is formed again
         unit.lead, unit.pods, unit.required = None, (), 0
@@ -247,7 +251,8 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     count_saved(cluster, tried.queue, record, placements, free=False)
     displaced = _end_claims_of(cluster, proposal.displaced)
     rooms = tuple(
-        ClaimedRoom(one, placed[one].spec, placed[one].row, placed[one].allocation) for one in record.together
+        ClaimedRoom(one, placed[one].spec, placed[one].row, placed[one].allocation, cluster.accounts_of(one.pod))
+        for one in record.together
     )
     victims, planned = proposal.victims, plan_evictions(cluster, proposal.victims)
     claim = Claim(record, rooms, pool, victims, tried.now, planned)
@@ -325,6 +330,8 @@ def _hold(tried: Attempt, proposal: Hold) -> Result:
     """Hold the pod until the pod, its pool, its namespace or the object of its constraint changes."""
     cluster, record = tried.cluster, tried.record
     record.constraint = proposal.constraint
+    if proposal.constraint is ConstraintKind.QUOTA:
+        cluster.held.put(record, cluster.accounts_of(record.pod))
     end_claim_of(cluster, record, tried.now)
     record.visited = ()
     cluster.queues[record.home].hold(record, tried.now)

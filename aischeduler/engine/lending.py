@@ -15,6 +15,7 @@ import numpy as np
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.propose import propose_briefly, propose_on
+from aischeduler.engine.quotas import try_first
 from aischeduler.engine.recovery import judging_failed
 from aischeduler.engine.row_room import Checks
 from aischeduler.model.names import PODS
@@ -188,10 +189,13 @@ def leave_to_others(cluster: Cluster, home: str) -> None:
         cluster.deferred.sought.discard(home)
 
 
-def limits_freed(cluster: Cluster) -> None:
-    """Have pods tried again that a limit refused, after loans have ended."""
-    ended = {(account[1], account[2]) for account in cluster.ledger.shrunk if account[0] == LOAN}
-    cluster.ledger.shrunk.clear()
+def accounts_shrunk(cluster: Cluster) -> None:
+    """Have pods tried again that a limit of loans refused, or a quota, after something was taken out of accounts."""
+    if not cluster.ledger.shrunk:
+        return
+    shrunk, cluster.ledger.shrunk = cluster.ledger.shrunk, set()
+    try_first(cluster, shrunk)
+    ended = {(account[1], account[2]) for account in shrunk if account[0] == LOAN}
     pools, deferred = cluster.pools.pools, cluster.deferred
     for lender, home in sorted(ended):
         if lender in pools and pools[lender].lending_limit:

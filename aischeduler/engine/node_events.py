@@ -8,7 +8,6 @@ Invariants:
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.nominator import end_claims_on
 from aischeduler.engine.pod_counting import book_rows
 from aischeduler.engine.queueing_hints import rows_changed
@@ -61,6 +60,5 @@ def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
         end_claims_on(cluster, move.row, now)
     cluster.deferred.review.update(cluster.pools.name(move.new) for move in moved if move.new != NO_POOL)
     rows_changed(cluster, [move.row for move in moved if move.new != NO_POOL])
-    limits_freed(cluster)
     changed = {number for move in moved for number in (move.old, move.new)}
     cluster.deferred.regrouped.update(name for name in cluster.pools.names() if cluster.pools.id(name) in changed)

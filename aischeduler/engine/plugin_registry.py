@@ -176,7 +176,7 @@ ENGINE: Final[Mapping[str, str]] = {
 }
 """The plugins that the engine is itself, with what they are here."""
 _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
-    "preEnqueue": ("holds", "unit_of"),
+    "preEnqueue": ("holds", "unit_of", "refuses"),
     "preFilter": ("prefilter",),
     "filter": ("filter", "prefilter"),
     "preScore": ("prescore",),
@@ -197,6 +197,7 @@ _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "score": ("static", "weight", "normalize", "reverse"),
     "reserve": ("release",),
     "choose": ("part", "for_claims", "make_part", "allocates", "bound"),
+    "refuses": ("accounts_of",),
     "unit_of": ("gang_of", "form", "spare"),
 }
 """Method -> what a plugin with it needs too; see the protocols."""
@@ -255,6 +256,7 @@ def _assembled(source: _Source, chosen: PointPlugins, made: Mapping[str, Objects
         cross_scores=tuple(having("score", "prescore")),
         reserves=tuple(having("reserve", "reserve")),
         allocators=tuple(having("reserve", "choose")),
+        quotas=tuple(having("preEnqueue", "refuses")),
         permits=tuple(having("permit", "permit")),
         units=units[0] if units else None,
         volume_seconds=next((float(one.volume_seconds) for one in having("preBind", "volume_seconds")), None),

@@ -102,7 +102,7 @@ def take_class(cluster: "Cluster", record: PodRecord) -> None:
             rename()
     claim = cluster.claims.of(record.pod.uid)
     if claim is not None and claim.outdated:
-        cluster.claims.renew(claim)
+        cluster.claims.renew(claim, cluster.accounts_of)
 
 
 def take_classes(cluster: "Cluster", pool: str) -> None:

@@ -70,3 +70,5 @@ def book_again(cluster: "Cluster") -> None:
         record.accounts = ()
         if record.counted is not None:
             cluster.book(record, cluster.pool_of(record.row))
+    for room in (room for claim in cluster.claims.all() for room in claim.rooms):
+        cluster.ledger.book(room.accounts, room.spec, 1)

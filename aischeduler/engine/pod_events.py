@@ -16,7 +16,6 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_later
 from aischeduler.engine.evictions import left, on_its_way, reconsider, terminates
 from aischeduler.engine.gangs import note_end
-from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.nominator import clear_nomination
 from aischeduler.engine.pod_classes import classed
 from aischeduler.engine.pod_profiles import profiled, ruled, take_profile
@@ -113,7 +112,6 @@ def free_room(cluster: Cluster, record: PodRecord) -> None:
         recheck_later(cluster, cluster.storage.released(allocation))
     cluster.nodes.release_stub(row)
     cluster.row_changed(row)
-    limits_freed(cluster)
 
 
 def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
@@ -186,7 +184,6 @@ def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:
     reconsider(cluster, (pod.uid,))
     if old.pool != pod.pool:
         cluster.row_changed(record.row, loans=True)  # own and lent room may have changed
-        limits_freed(cluster)
 
 
 def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:

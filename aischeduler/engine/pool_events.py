@@ -11,7 +11,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.machine_groups import namespace_relabelled, rules_changed
 from aischeduler.engine.message_updates import reword_all
 from aischeduler.engine.node_events import follow
@@ -150,7 +149,6 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
             stop_waiting(cluster, record, now)
             admit(cluster, record, now)
     rows_changed(cluster, rows)  # own and lent room may have changed there
-    limits_freed(cluster)
 
 
 def _reconsider(cluster: Cluster, before: Pool, pool: Pool) -> None:

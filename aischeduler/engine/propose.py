@@ -19,6 +19,7 @@ from aischeduler.engine.freshness import awaits_view, is_fresh
 from aischeduler.engine.machine_groups import group_refused
 from aischeduler.engine.messages import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.nominator import lifted_for, without
+from aischeduler.engine.quotas import over_quota
 from aischeduler.engine.searches import find_lender, find_unit_victims, find_victims
 from aischeduler.engine.unknown_pools import is_known, unknown_pool_message
 from aischeduler.framework.allocating import allocation_on
@@ -40,6 +41,7 @@ from aischeduler.model.proposal import (
     Wait,
     WaitFor,
 )
+from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
 from aischeduler.policies.preemption import NoCandidate, claiming
 from aischeduler.policies.spanning import place_spanning
@@ -190,6 +192,8 @@ def _proposal(look: _Look, *, known: bool) -> Proposal:
         held = _hold_of(look, one, known=known)
         if held is not None:
             return held
+    if refused := over_quota(look.cluster, record):
+        return Hold(refused, ConstraintKind.QUOTA)
     return _at_home(look) if record.home == look.pool.name else _abroad(look)
 
 

@@ -25,7 +25,7 @@ from aischeduler.engine.evictions import end_loans, evict_refused, flush, settle
 from aischeduler.engine.freshness import refresh_failed, refreshed
 from aischeduler.engine.gangs import roll_back_some
 from aischeduler.engine.invariants import Violation
-from aischeduler.engine.lending import leave_to_others, lend, seek_lenders
+from aischeduler.engine.lending import accounts_shrunk, leave_to_others, lend, seek_lenders
 from aischeduler.engine.message_updates import advance, look_again, reword
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.permits import ask_again
@@ -127,6 +127,7 @@ class Scheduler:
         advance(cluster, now)
         try:
             self._take(event, now)
+            accounts_shrunk(cluster)
         except Exception as error:
             for report in event_failed(cluster, event, self._whole, error)[1:]:
                 cluster.say(DEFAULT_POOL, report)
@@ -181,6 +182,7 @@ class Scheduler:
             self._begin_reads(pool, actions)
         elif pool in cluster.queues:
             self._work(pool, actions, limit)
+        self._step(steps.LENDING, pool, actions, partial(accounts_shrunk, cluster))
         self._step(steps.COUNTING, pool, actions, partial(note_counts, cluster))
         return actions
 

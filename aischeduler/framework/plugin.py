@@ -30,6 +30,7 @@ from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.counted_pods import Counted
 from aischeduler.state.gangs import GangTable
 from aischeduler.state.label_index import Mask, Rows
+from aischeduler.state.ledger import Account, Ledger
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.running_pods import Spare
 
@@ -233,6 +234,21 @@ class Allocator(Protocol):
         """Return what a bound pod has, as its object says, with what it is `given` otherwise."""
 
 
+class Quota(Protocol):
+    """A plugin that says in which accounts of the ledger pods count, and how much these may hold (PreEnqueue).
+
+    A pod counts while it is on a row or owns a claim, pods that were bound before too.
+    """
+
+    name: str
+
+    def accounts_of(self, pod: Pod) -> tuple[Account, ...]:
+        """Return the accounts of a pod; none where it counts in none. It must be fast."""
+
+    def refuses(self, pod: Pod, asked: PodSpec, ledger: Ledger) -> str:
+        """Return why the pod, or its unit, which asks for as much, may not take it; empty where it may."""
+
+
 class UnitMembers(Struct, frozen=True):
     """The pods of one unit that wait, and those that are on nodes; each sorted by uid.
 
@@ -368,6 +384,7 @@ class Plugins(Struct, frozen=True):
     cross_scores: tuple[CrossRowScore, ...] = ()
     reserves: tuple[Reserve, ...] = ()
     allocators: tuple[Allocator, ...] = ()
+    quotas: tuple[Quota, ...] = ()
     permits: tuple[Permit, ...] = ()
     units: UnitPolicy | None = None
     volume_seconds: float | None = None

@@ -13,6 +13,7 @@ class ConstraintKind(StrEnum):
 
     RESOURCE_CLAIM = "resource_claim"
     VOLUME_CLAIM = "volume_claim"
+    QUOTA = "quota"
 
 
 class Constraint(Struct, frozen=True):

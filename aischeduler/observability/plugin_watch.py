@@ -22,6 +22,7 @@ METHODS: Final = (
     *("holds", "rank", "filter", "filter_node", "reasons", "helps", "applies", "counts", "prefilter"),
     *("post_filter", "score", "score_node", "prefers", "scored", "prescore"),
     *("reserve", "release", "permit", "post_bind", "make_part", "allocates", "choose", "bound"),
+    *("accounts_of", "refuses"),
     *("unit_of", "gang_of", "form", "spare"),
 )
 """The methods for which the scheduler waits."""

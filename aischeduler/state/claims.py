@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from sortedcontainers import SortedKeyList
 
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
-from aischeduler.model.pod import PodSpec
+from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.groups import Groups
+from aischeduler.state.ledger import Account, Ledger
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import OrderKey, PodRecord
 from aischeduler.state.timers import Timers
@@ -29,12 +30,13 @@ _turn: Final = attrgetter("turn")
 
 
 class ClaimedRoom(Struct, frozen=True, eq=False):
-    """Room on `row` for one pod, with the requests of `spec`."""
+    """Room on `row` for one pod, with the requests of `spec`; it counts in these `accounts`."""
 
     record: PodRecord
     spec: PodSpec
     row: int
     allocation: Allocation = NO_ALLOCATION
+    accounts: tuple[Account, ...] = ()
 
     @property
     def assigned(self) -> AssignedPod:
@@ -84,8 +86,8 @@ class Claim(Struct, frozen=True, eq=False):
 class Claims:
     """All claims, by owner, row and pool. `on_planned` is called with a victim that becomes planned, or is released."""
 
-    def __init__(self, nodes: NodeTable, on_planned: Callable[[str], None]) -> None:
-        self._nodes, self._on_planned = nodes, on_planned
+    def __init__(self, nodes: NodeTable, ledger: Ledger, on_planned: Callable[[str], None]) -> None:
+        self._nodes, self._ledger, self._on_planned = nodes, ledger, on_planned
         self.planned: dict[str, str] = {}
         """Uid of a planned victim -> the owner (uid) of the claim."""
         self.stalled = Timers()
@@ -133,11 +135,13 @@ class Claims:
         return tuple(claims.irange_key(order)) if claims is not None else ()
 
     def make(self, claim: Claim) -> None:
-        """Add a claim; it counts in the node table."""
+        """Add a claim; it counts in the node table and in the ledger."""
         for room in claim.rooms:
             self._nodes.add(room.assigned)
         uid = claim.owner.pod.uid
         self._by_owner[uid] = claim
+        for room in claim.rooms:
+            self._ledger.book(room.accounts, room.spec, 1)
         for row in claim.rows:
             self._by_row.put(row, uid, claim)
         if claim.pool not in self._by_pool:
@@ -155,14 +159,15 @@ class Claims:
         return owner
 
     def end(self, claim: Claim) -> None:
-        """Remove a claim; it no longer counts in the node table."""
+        """Remove a claim; it no longer counts in the node table and in the ledger."""
         for room in claim.rooms:
             self._nodes.remove(room.assigned)  # first: if this raises, the row is known to have changed
         self.forget(claim)
 
-    def renew(self, claim: Claim) -> None:
-        """Let a claim be for the specs that its pods have now."""
-        rooms = tuple(replace(room, spec=room.record.pod.spec) for room in claim.rooms)
+    def renew(self, claim: Claim, accounts_of: Callable[[Pod], tuple[Account, ...]]) -> None:
+        """Let a claim be for the specs, and count in the accounts, that its pods have now."""
+        pods = ((room, room.record.pod) for room in claim.rooms)
+        rooms = tuple(replace(room, spec=pod.spec, accounts=accounts_of(pod)) for room, pod in pods)
         self.end(claim)
         self.make(replace(claim, rooms=rooms))
 
@@ -170,6 +175,8 @@ class Claims:
         """Remove a claim that no longer counts in the node table."""
         uid = claim.owner.pod.uid
         del self._by_owner[uid]
+        for room in claim.rooms:
+            self._ledger.book(room.accounts, room.spec, -1)
         for row in claim.rows:
             self._by_row.drop(row, uid)
         self._by_pool[claim.pool].remove(claim)

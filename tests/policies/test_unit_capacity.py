@@ -8,6 +8,7 @@ from aischeduler.policies.unit_placement import UnitPlacement, place_unit
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
 from aischeduler.policies.victims import Preemptor
 from aischeduler.state.claims import Claims
+from aischeduler.state.ledger import Ledger
 from aischeduler.state.unit_shapes import shape_of
 from aischeduler.state.what_if import Trial
 from tests.build import a_node, a_pod, on_row, replace
@@ -56,7 +57,7 @@ def come(crowd: Crowd, one: Held) -> None:
 @given(changes=CHANGES)
 def test_kept_counts_are_those_of_a_new_look(changes: list[tuple[str, int, int, int]]) -> None:
     crowd = a_crowd()
-    nodes, claims = crowd.table, Claims(crowd.table, lambda _: None)
+    nodes, claims = crowd.table, Claims(crowd.table, Ledger(), lambda _: None)
     kept = UnitCapacity(crowd.runner, crowd.running, claims)
 
     def check() -> None:
@@ -93,7 +94,7 @@ def test_unit_that_a_search_places_is_not_refused(pods: list[tuple[int, int, int
         come(crowd, held(f"old-{turn}", f"n{node}", res(cpu_milli), priority))
     made = (a_pod(f"p{i}", cpu=f"{size}m", priority=PRIORITY) for i, size in enumerate(sizes))
     unit = replace(a_unit(*made, required=len(sizes)), preemptor=Preemptor(PRIORITY))
-    capacity = UnitCapacity(crowd.runner, crowd.running, Claims(crowd.table, lambda _: None))
+    capacity = UnitCapacity(crowd.runner, crowd.running, Claims(crowd.table, Ledger(), lambda _: None))
     shape = shape_of([ask.spec for ask in unit.asks])
     if isinstance(place_unit(unit, crowd.runner, crowd.rows), UnitPlacement):
         assert capacity.may_hold(shape, POOL)
