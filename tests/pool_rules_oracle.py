@@ -56,6 +56,8 @@ class Oracle:
         self._unit_of, self._rare, self._groups = unit_of, rare, groups
         self._rightful: set[tuple[str, str]] = set()
         """Units and decisions that may evict them."""
+        self.is_surplus: Callable[[Pod], bool] = lambda _: False
+        """Says which pods of units may go for a pod of any priority; a test with such a policy sets it."""
         self._name = scheduler_name
         self._preemption = preemption
         self._pods: dict[str, Pod] = {}
@@ -227,7 +229,7 @@ class Oracle:
         """Say whether a pod may have another evicted that is on a node of this pool."""
         allowed = self._preemption and not self._pool(pool).disable_preemption and pod.preempts
         mine = self._home(pod) == pool
-        lower = self._gangs.priority(victim) < self._gangs.priority(pod)
+        lower = self._gangs.priority(victim) < self._gangs.priority(pod) or self.is_surplus(victim)
         return allowed and mine and (self._home(victim) != pool or lower)
 
     def _loan_has_ended(self, victim: Pod, lender: str) -> bool:

@@ -193,6 +193,7 @@ def _running_faults(cluster: Cluster, record: PodRecord, counted: PodSpec) -> Fa
         "ours": ours,
         "borrower": recount.home_of(cluster, record) != cluster.pool_of(record.row),
         "leaving": cluster.leaving(uid),
+        "surplus": unit is not None and uid in running.spare_of(unit.number).surplus,
         "kept": uid in cluster.spared or uid in cluster.budgets.forbidden,
         "evictable": has["evictable"] and evictable,
     }

@@ -3,7 +3,7 @@
 Invariants:
 - A pod that is not evictable, or that leaves already, is evicted for nobody.
 - Each pod on a node has one standing: its kind first, then its priority. It may be evicted for a preemptor that stands
-  above it: borrowers of any priority, and home pods of strictly lower priority.
+  above it: borrowers and surplus of any priority, and other home pods of strictly lower priority.
 - Among the potential victims, the pod of the lowest standing goes first; of one standing, the pod that started last.
 - As the cost of a row, borrowers count alike, whatever their priority: their owners have no claim on the room.
 
@@ -34,9 +34,11 @@ class Kind(IntEnum):
     """The kinds of pods on nodes, those that go first first."""
 
     BORROWER = 0
+    SURPLUS = 1
     HOME = 3
 
 
+SURPLUS_MIN: Final = Kind.SURPLUS << PRIORITY_BITS
 HOME_MIN: Final = Kind.HOME << PRIORITY_BITS
 """The standing of a home pod of the lowest priority."""
 
@@ -109,7 +111,8 @@ def gone_for(preemptor: Preemptor, pods: RunningTable) -> Mask:
 
 def standing_of(pods: RunningTable) -> Column:
     """Return the standing of each of these rows of the table of running pods."""
-    standing: Column = ~pods["borrower"] * HOME_MIN + (pods["priority"] - PRIORITY_MIN)
+    kind = np.where(pods["surplus"], SURPLUS_MIN, HOME_MIN)
+    standing: Column = ~pods["borrower"] * kind + (pods["priority"] - PRIORITY_MIN)
     return standing
 
 

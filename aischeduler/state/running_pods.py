@@ -28,7 +28,7 @@ from aischeduler.state.requests import requested
 Slots = npt.NDArray[np.intp]
 """The numbers of slots."""
 RunningTable = npt.NDArray[np.void]
-"""Running pods: their row, the number of their spec, and a field for each of `RunningFacts`."""
+"""Running pods: their row, the number of their spec, a field for each of `RunningFacts`, and whether it is surplus."""
 
 SLOTS_FIRST: Final = 64
 RESOURCES_MIN: Final = 32
@@ -65,6 +65,7 @@ _FIELDS: Final = np.dtype(
         ("row", np.int64),
         ("spec", np.int64),
         *((name, np.bool_ if kind is bool else np.int64) for name, kind in RunningFacts.__annotations__.items()),
+        ("surplus", np.bool_),
     ],
     align=True,
 )
@@ -73,12 +74,14 @@ _FIELDS: Final = np.dtype(
 class Spare(Struct, frozen=True):
     """How many pods of a unit on rows may leave before the others are of no use: in all, and of some roles.
 
-    `roles` has the role of each of its pods by uid, where there are `of_roles`.
+    `roles` has the role of each of its pods by uid, where there are `of_roles`. The pods of `surplus` (uids) go before
+    home pods of any priority.
     """
 
     pods: int = 0
     of_roles: tuple[tuple[str, int], ...] = ()
     roles: Mapping[str, str] = field(default_factory=dict)
+    surplus: frozenset[str] = frozenset()
 
 
 NONE_TO_SPARE: Final = Spare()
@@ -173,6 +176,8 @@ class RunningPods:
                 del self.spare[unit]
             else:
                 self.spare[unit] = spare
+            for slot in self._units[unit]:
+                self.table["surplus"][slot] = self._uids[slot] in spare.surplus
 
     def lost_with(self, slots: Iterable[int]) -> list[int]:
         """Return the slots of the other pods that are lost with these pods.
@@ -300,7 +305,8 @@ class RunningPods:
             self._leave_unit(slot)
             if facts.unit:
                 self._units.put(facts.unit, slot, None)
-        self.table[slot] = (row, number, *astuple(facts))
+        surplus = bool(facts.unit) and self._uids[slot] in self.spare_of(facts.unit).surplus
+        self.table[slot] = (row, number, *astuple(facts), surplus)
 
     def _widen(self) -> None:
         old = len(self.table)

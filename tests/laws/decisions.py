@@ -122,7 +122,8 @@ def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
     if not cluster.ours(victim.pod) or victim.pod.guarded or victim.pod.critical or victim.pod.terminating:
         yield "I7", f"{uid}: may not be evicted"
     borrower = victim.home != pool
-    if not borrower and _rank(victim) >= (_rank(owner) if owner is not None else asker.priority):
+    surplus = victim.unit is not None and uid in cluster.running.spare_of(victim.unit.number).surplus
+    if not (borrower or surplus) and _rank(victim) >= (_rank(owner) if owner is not None else asker.priority):
         yield "I7", f"{uid}: is evicted for {asker.uid}, which has no higher priority"
     if evict.cause is not (EvictionCause.RECLAIMED if borrower else EvictionCause.PREEMPTED):
         yield "I7", f"{uid}: is {evict.cause}, borrower {borrower}"
