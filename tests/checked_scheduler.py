@@ -10,14 +10,14 @@ from aischeduler.model.events import (
     BindRefused,
     Event,
     EvictRefused,
-    PodGone,
-    PodSeen,
-    PoolGone,
+    Gone,
     PoolRead,
-    PoolSeen,
     PoolsListed,
     Refreshed,
+    Seen,
 )
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
 from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
 from aischeduler.state.pod_records import PodRecord, PodState, Unit
@@ -52,7 +52,7 @@ class CheckedScheduler(Scheduler):
         )
         self.closely = closely
         self.often = often
-        self._held_back: dict[str, PoolSeen] = {}
+        self._held_back: dict[str, Seen] = {}
         """Pools by name -> an edit that is not in force yet."""
         self._bound: dict[str, str] = {}
         """Pods by uid -> node to which they were sent, while that was not refused."""
@@ -65,8 +65,8 @@ class CheckedScheduler(Scheduler):
         try:
             super().observe(event, now)
         finally:  # what the engine fails to take in counts all the same
-            if isinstance(event, PoolSeen) and event.pool.name in self._cluster.edits:
-                self._held_back[event.pool.name] = event
+            if isinstance(event, Seen) and isinstance(event.object, Pool) and event.object.name in self._cluster.edits:
+                self._held_back[event.object.name] = event
             else:
                 self.oracle.observe(self._as_counted(event))
             self._note(event)
@@ -76,13 +76,13 @@ class CheckedScheduler(Scheduler):
     def _note(self, event: Event) -> None:
         """Forget what the event ends."""
         match event:
-            case BindRefused(uid) | PodGone(uid):
+            case BindRefused(uid) | Gone("Pod", (uid,)):
                 self._bound.pop(uid, None)
-            case PodSeen(pod) if pod.finished:
+            case Seen(Pod() as pod) if pod.finished:
                 self._bound.pop(pod.uid, None)
             case EvictRefused(uid):
                 self._evicted.pop(uid, None)
-            case PoolGone(name):
+            case Gone("Pool", (name,)):
                 self._held_back.pop(name, None)
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
@@ -109,11 +109,12 @@ class CheckedScheduler(Scheduler):
     def _as_counted(self, event: Event) -> Event:
         """Return the event without the requests that the profile ignores, of which the oracle knows nothing."""
         rules = [rule for rule in self._cluster.profile.plugins.filters if isinstance(rule, ResourceIgnoring)]
-        if not isinstance(event, PodSeen) or not any(rule.ignores_any for rule in rules):
+        pod = event.object if isinstance(event, Seen) else None
+        if not isinstance(pod, Pod) or not any(rule.ignores_any for rule in rules):
             return event
-        request = event.pod.spec.request
+        request = pod.spec.request
         counted = {name: one for name, one in request.amounts.items() if not any(rule.ignores(name) for rule in rules)}
-        return PodSeen(replace(event.pod, spec=replace(event.pod.spec, request=replace(request, amounts=counted))))
+        return Seen(replace(pod, spec=replace(pod.spec, request=replace(request, amounts=counted))))
 
     def _not_in_line(self) -> set[str]:
         """Return the pods that may be overtaken, as "Home pool" in docs/concepts.md says.

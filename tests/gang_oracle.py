@@ -5,8 +5,8 @@ It sees the events of the scheduler, and none of its tables.
 
 from collections.abc import Callable, Mapping
 
-from aischeduler.model.events import Event, GangGone, GangSeen
-from aischeduler.model.gang import Gang, GangKey
+from aischeduler.model.events import Event, Gone, Seen
+from aischeduler.model.gang import Gang, GangKey, GangSource
 from aischeduler.model.pod import Pod
 
 
@@ -22,10 +22,10 @@ class GangOracle:
     def observe(self, event: Event) -> None:
         """Take note of what the scheduler is told, after its pods are noted."""
         match event:
-            case GangSeen(gang):
+            case Seen(Gang() as gang):
                 self._gangs[gang.key] = gang
-            case GangGone(key):
-                self._gangs.pop(key, None)
+            case Gone("Gang", (source, namespace, name)):
+                self._gangs.pop(GangKey(GangSource(source), namespace, name), None)
         for name in {self._unit_of(pod) for pod in self._pods.values() if pod.gang is not None}:
             shown = [pod for pod in self._pods.values() if pod.node_name and self._unit_of(pod) == name]
             if shown and 0 < self._least(name) <= len(shown):

@@ -16,18 +16,12 @@ from aischeduler.model.events import (
     BindRefused,
     Event,
     EvictRefused,
-    NamespaceGone,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    PoolGone,
-    PoolSeen,
+    Gone,
+    Seen,
 )
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
-from aischeduler.model.pool import GroupRule, Pool
+from aischeduler.model.pool import GroupRule, Namespace, Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.model.topology_spread import PodSelector
 from tests.affinity_oracle import AFFINITY, Reference
@@ -76,25 +70,25 @@ class Oracle:
     def observe(self, event: Event) -> None:
         """Take note of what the scheduler is told."""
         match event:
-            case PodSeen(pod):
+            case Seen(Pod() as pod):
                 self._pod_seen(pod)
-            case PodGone(uid):
+            case Gone("Pod", (uid,)):
                 self._forget(uid)
             case BindRefused(uid):
                 self._assumed.pop(uid, None)
             case EvictRefused(uid):
                 self._asked_to_leave.discard(uid)
-            case NodeSeen(node):
+            case Seen(Node() as node):
                 self._nodes[node.name] = node
-            case NodeGone(name):
+            case Gone("Node", (name,)):
                 self._nodes.pop(name, None)
-            case PoolSeen(pool):
+            case Seen(Pool() as pool):
                 self._pools[pool.name] = pool
-            case PoolGone(name):
+            case Gone("Pool", (name,)):
                 self._pools.pop(name, None)
-            case NamespaceSeen(name, labels):
+            case Seen(Namespace(name, labels)):
                 self._namespaces[name] = labels
-            case NamespaceGone(name):
+            case Gone("Namespace", (name,)):
                 self._namespaces.pop(name, None)
             case _:
                 pass

@@ -17,7 +17,7 @@ from aischeduler.kube.pod_set_resources import pod_set_resources
 from aischeduler.kube.storage_resources import storage_resources
 from aischeduler.model.actions import Bind, Evict, EvictionCause, ReportGang, ReportPool, ReportWaiting, Warn
 from aischeduler.model.event_reasons import ConditionReason, EventReason
-from aischeduler.model.events import GangSeen
+from aischeduler.model.events import Seen
 from aischeduler.model.gang import Gang, GangKey, GangPhase, GangSource, GangStatus
 from aischeduler.model.names import MACHINE_GROUP_KEY as GROUP
 from aischeduler.model.pod import CRITICAL_PRIORITY
@@ -77,7 +77,7 @@ def played() -> Session:
     )
     half = [member(a_pod(f"half-{turn}", cpu="64", priority=CRITICAL_PRIORITY), "half") for turn in (0, 1)]
     session.see(*half)
-    session.tell(GangSeen(a_gang("g", 2)), GangSeen(a_gang("half", 2)))
+    session.tell(Seen(a_gang("g", 2)), Seen(a_gang("half", 2)))
     session.decide(1)
     session.see(replace(half[0], node_name="m"))
     session.decide()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from aischeduler.model.actions import Bind, Evict, EvictionCause, Nominate
-from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.events import Seen
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import pod_affinity
 from aischeduler.model.pool import ReclaimPolicy
@@ -17,12 +17,12 @@ from tests.pool_rules_oracle import Oracle
 def game(*pods: Pod, a: dict[str, Any] | None = None, b: dict[str, Any] | None = None) -> Oracle:
     """Return an oracle with two pools of one node of four CPUs each, and these pods."""
     oracle = Oracle("ai-scheduler", preemption=True)
-    oracle.observe(PoolSeen(a_pool("default")))
+    oracle.observe(Seen(a_pool("default")))
     for name, spec in (("a", a or {}), ("b", b or {})):
-        oracle.observe(PoolSeen(a_pool(name, labels={"pool": name}, **spec)))
-        oracle.observe(NodeSeen(a_node(f"{name}1", cpu="4", labels={"pool": name})))
+        oracle.observe(Seen(a_pool(name, labels={"pool": name}, **spec)))
+        oracle.observe(Seen(a_node(f"{name}1", cpu="4", labels={"pool": name})))
     for pod in pods:
-        oracle.observe(PodSeen(pod))
+        oracle.observe(Seen(pod))
     return oracle
 
 
@@ -90,7 +90,7 @@ def test_pod_that_is_not_in_line_may_be_overtaken() -> None:
 def test_pod_may_take_the_room_that_was_made_for_it_and_no_other() -> None:
     high = a_pod("high", pool="a", cpu="2", priority=10)
     oracle = game(WAITS, high)
-    oracle.observe(NodeSeen(a_node("a2", cpu="4", labels={"pool": "a"})))
+    oracle.observe(Seen(a_node("a2", cpu="4", labels={"pool": "a"})))
     assert oracle.judge([Nominate(WAITS, "a1", "a", "d1")]) == []
     assert oracle.judge([bind(WAITS, "a2")]) == ["waits is bound to a2: ['high'] are like it and come first"]
     assert oracle.judge([Nominate(WAITS, "", "a", "d1"), bind(WAITS, "a1")]) != []

@@ -33,21 +33,16 @@ from aischeduler.model.actions import (
 )
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
-    BudgetSeen,
     Event,
     EvictRefusal,
     EvictRefused,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
+    Gone,
     PoolRead,
-    PoolSeen,
     PoolsListed,
     Refreshed,
-    VolumeClaimSeen,
-    VolumeSeen,
+    Seen,
     VolumesWritten,
+    gone,
 )
 from aischeduler.model.node import Node
 from aischeduler.model.pod import RUNNING, Pod
@@ -93,24 +88,24 @@ class ClusterCopy:
     def tell(self, event: Event) -> None:
         """Change the cluster, and let the engine observe it."""
         match event:
-            case PodSeen(pod):
+            case Seen(Pod() as pod):
                 self.pods[pod.uid] = pod
                 if pod.terminating:
                     self._leaving.setdefault(pod.uid, self.now + LEAVING_SECONDS)
-            case PodGone(uid):
+            case Gone("Pod", (uid,)):
                 self.pods.pop(uid, None)
                 self._leaving.pop(uid, None)
-            case NodeSeen(node):
+            case Seen(Node() as node):
                 self.nodes[node.name] = node
-            case NodeGone(name):
+            case Gone("Node", (name,)):
                 self.nodes.pop(name, None)
-            case PoolSeen(pool):
+            case Seen(Pool() as pool):
                 self.pools[pool.name] = pool
-            case VolumeClaimSeen(claim):
+            case Seen(VolumeClaim() as claim):
                 self._claims[claim.key] = claim
-            case VolumeSeen(volume):
+            case Seen(Volume() as volume):
                 self._volumes[volume.name] = volume
-            case BudgetSeen(budget):
+            case Seen(DisruptionBudget() as budget):
                 key = (budget.namespace, budget.name)
                 self._budgets[key], self._allowed[key] = budget, budget.disruptions_allowed
         self.scheduler.observe(event, self.now)
@@ -121,7 +116,7 @@ class ClusterCopy:
         for key, budget in sorted(self._budgets.items()):
             covered = sum(budget.covers(pod) for pod in lost)
             if covered:
-                self.tell(BudgetSeen(replace(budget, disruptions_allowed=max(self._allowed[key] - covered, 0))))
+                self.tell(Seen(replace(budget, disruptions_allowed=max(self._allowed[key] - covered, 0))))
 
     def settle(self, rounds_max: int = ROUNDS_MAX) -> bool:
         """Let time pass until nothing happens any more; return False where that has no end."""
@@ -161,12 +156,12 @@ class ClusterCopy:
         """Let the pods that are evicted terminate: an eviction takes more requests than an answer."""
         evicted, self._evicted = self._evicted, []
         for uid in [uid for uid in evicted if uid in self.pods]:
-            self.tell(PodSeen(replace(self.pods[uid], terminating=True)))
+            self.tell(Seen(replace(self.pods[uid], terminating=True)))
         return bool(evicted)
 
     def _leave(self) -> None:
         for uid in [uid for uid, due in self._leaving.items() if due <= self.now]:
-            self.tell(PodGone(uid))
+            self.tell(gone(Pod, uid))
 
     def _take(self, action: Action) -> None:
         """Carry out an action; the engine learns of it later."""
@@ -182,10 +177,10 @@ class ClusterCopy:
                 self._change(pod, nominated_node=node)
             case ReadPod(pod):
                 now = self.pods.get(pod.uid)
-                self._answers.append(PodGone(pod.uid) if now is None else PodSeen(now))
+                self._answers.append(gone(Pod, pod.uid) if now is None else Seen(now))
             case ReadPool(name):
                 if name in self.pools:
-                    self._answers.append(PoolSeen(self.pools[name]))
+                    self._answers.append(Seen(self.pools[name]))
                 self._answers.append(PoolRead(name, found=name in self.pools))
             case ListPools():
                 self._answers.append(PoolsListed())
@@ -193,7 +188,7 @@ class ClusterCopy:
                 self._answers.append(Refreshed(pool))
             case CreatePool(name) if name not in self.pools:
                 created = replace(self._default_pool, name=name, uid=f"new-{name}", generation=1)
-                self._answers.append(PoolSeen(created))
+                self._answers.append(Seen(created))
             case Warn() | LogLoanChange() | ReportInternalError():
                 self.happened.append(action)
             case _:
@@ -207,7 +202,7 @@ class ClusterCopy:
             volume = self._volumes.get(name) or Volume(name, storage_class=claim.storage_class)
             taken = dataclasses.replace(volume, claim=ClaimRef(*claim.key, claim.uid), available=False)
             bound = dataclasses.replace(claim, volume=name, bound=True, selected_node=choice.node)
-            self._answers += [VolumeSeen(taken), VolumeClaimSeen(bound)]
+            self._answers += [Seen(taken), Seen(bound)]
         versions = ("",) * len(action.writes)
         self._answers.append(VolumesWritten(action.pod.uid, action.decision, versions))
 
@@ -216,7 +211,7 @@ class ClusterCopy:
         now = self.pods.get(pod.uid)
         if now is not None:
             self.pods[pod.uid] = changed = replace(now, **fields)
-            self._answers.append(PodSeen(changed))
+            self._answers.append(Seen(changed))
 
     def _evict(self, action: Evict) -> None:
         victim = action.victim

@@ -8,44 +8,41 @@ Invariants:
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 from msgspec import Raw, Struct
 
+from aischeduler.engine.event_lines import as_line, read_event
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.events import (
-    BudgetSeen,
-    Event,
-    GangSeen,
-    NamespaceSeen,
-    NodeSeen,
-    PodSeen,
-    PodSetSeen,
-    PoolSeen,
-    StorageSeen,
-    VolumeClaimSeen,
-    VolumeSeen,
-)
+from aischeduler.model.disruption_budget import DisruptionBudget
+from aischeduler.model.events import Event, Object, Seen
+from aischeduler.model.gang import Gang
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.pod_set import PodSet
+from aischeduler.model.pool import Namespace, Pool
+from aischeduler.model.storage_objects import StorageObject
+from aischeduler.model.volumes import Volume, VolumeClaim
 
 FORMAT: Final = 1
 END: Final = "end"
 RUN: Final = "analysis"
 """The name of the run in the ids of decisions: none of them leaves the process."""
-SEEN: Final[tuple[type[Event], ...]] = (
-    NamespaceSeen,
-    PoolSeen,
-    NodeSeen,
-    BudgetSeen,
-    StorageSeen,
-    VolumeSeen,
-    VolumeClaimSeen,
-    GangSeen,
-    PodSetSeen,
-    PodSeen,
+KINDS: Final[tuple[type[Object], ...]] = (
+    Namespace,
+    Pool,
+    Node,
+    DisruptionBudget,
+    *get_args(StorageObject),
+    Volume,
+    VolumeClaim,
+    Gang,
+    PodSet,
+    Pod,
 )
-"""The events of a snapshot, in the order in which the engine observes them at the start of the daemon."""
+"""The kinds of objects of a snapshot, in the order in which the engine observes them at the start of the daemon."""
 
 
 class SnapshotError(ValueError):
@@ -98,7 +95,7 @@ def write_lines(snapshot: ClusterSnapshot) -> Iterator[bytes]:
     encode = msgspec.json.Encoder().encode
     yield encode(_Header(FORMAT, snapshot.taken_seconds, snapshot.gaps, snapshot.priority_classes))
     for event in snapshot.events:
-        yield encode((type(event).__name__, event))
+        yield encode(as_line(event))
     yield encode((END, len(snapshot.events)))
 
 
@@ -113,10 +110,18 @@ def read_lines(lines: Iterable[bytes]) -> ClusterSnapshot:
             if kind == END:
                 _check_end(msgspec.json.decode(rest), len(events))
                 return ClusterSnapshot(header.taken_seconds, tuple(events), header.priority_classes, header.gaps)
-            events.append(_EVENTS[kind].decode(rest))
+            events.append(_read(kind, rest))
         except (msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
             raise SnapshotError(f"line {number} is cut off or is no line of a snapshot: {error}") from error
     raise SnapshotError(f"it is cut off after {len(events)} objects: its last line is missing")
+
+
+def _read(name: str, line: Raw) -> Event:
+    """Return an event of a snapshot, which has objects that exist alone."""
+    event = read_event(name, line)
+    if not isinstance(event, Seen):
+        raise KeyError(name)
+    return event
 
 
 def _read_header(line: bytes) -> _Header:
@@ -137,5 +142,3 @@ def _check_end(count: object, found: int) -> None:
 
 
 _LINE: Final = msgspec.json.Decoder(tuple[str, Raw])
-_EVENTS: Final = {event.__name__: msgspec.json.Decoder(event) for event in SEEN}
-"""Name of an event -> its decoder."""

@@ -18,8 +18,10 @@ from msgspec.structs import replace
 from aischeduler.analysis.cluster_copy import ClusterCopy
 from aischeduler.analysis.explanation import full_name
 from aischeduler.model.actions import Bind, Evict, LogLoanChange, ReportInternalError, Warn
-from aischeduler.model.events import Event, NodeGone, PodGone, PodSeen, PoolSeen
+from aischeduler.model.events import Event, Seen, gone
+from aischeduler.model.node import Node
 from aischeduler.model.pod import PENDING, Pod
+from aischeduler.model.pool import Pool
 
 NODE: Final = "Node"
 UNIT: Final = "Unit"
@@ -151,7 +153,7 @@ def _apply(copy: ClusterCopy, change: Change) -> list[Unit]:
     units = _as_new([*drained, *change.units], int(copy.now))
     for unit in sorted(units, key=lambda unit: unit.kind != POD):
         for pod in unit.pods:
-            copy.tell(PodSeen(pod))
+            copy.tell(Seen(pod))
     return units
 
 
@@ -178,19 +180,21 @@ def _as_decided(copy: ClusterCopy, units: list[Unit]) -> list[Unit]:
 
 def _as_applied(copy: ClusterCopy, event: Event) -> Event:
     """Return the event of an object of a file; an existing Pool keeps its uid and gets the next generation."""
-    if not isinstance(event, PoolSeen) or event.pool.name not in copy.pools:
-        return event
-    before = copy.pools[event.pool.name]
-    return PoolSeen(replace(event.pool, uid=before.uid, generation=before.generation + 1))
+    match event:
+        case Seen(Pool() as pool) if pool.name in copy.pools:
+            before = copy.pools[pool.name]
+            return Seen(replace(pool, uid=before.uid, generation=before.generation + 1))
+        case _:
+            return event
 
 
 def _drain(copy: ClusterCopy, node: str) -> Unit:
     """Remove a node with its pods; return those that their controllers would make again for this scheduler."""
     there = [pod for pod in copy.pods.values() if pod.node_name == node]
     there.sort(key=lambda pod: (pod.namespace, pod.name, pod.uid))
-    copy.tell(NodeGone(node))
+    copy.tell(gone(Node, node))
     for pod in there:
-        copy.tell(PodGone(pod.uid))
+        copy.tell(gone(Pod, pod.uid))
     copy.count_lost(there)
     ours = copy.scheduler.cluster.ours
     again = [pod for pod in there if ours(pod) and not (pod.guarded or pod.terminating)]

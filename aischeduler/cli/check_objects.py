@@ -22,9 +22,10 @@ from aischeduler.kube.errors import decode_finding
 from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.meta_types import UNREADABLE
-from aischeduler.model.events import Event, GangSeen, NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.events import Event, Seen
 from aischeduler.model.gang import Gang
 from aischeduler.model.names import GROUP, VERSION
+from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.quantity import shorten
@@ -74,14 +75,14 @@ class Objects(Struct):
             self.findings += findings
             if event is not None and not findings:
                 self.events.append(event)
-                if isinstance(event, PoolSeen):
-                    self.pools[event.pool.name] = document, event.pool
+                if isinstance(event, Seen) and isinstance(event.object, Pool):
+                    self.pools[event.object.name] = document, event.object
         for template in templates(document):
             self.templates.append(template)
             event, findings = _decoded(document, pods, template.pod(), template.lead)
             self.findings += findings
-            if isinstance(event, PodSeen) and not findings:
-                self.pods.append((template, event.pod))
+            if isinstance(event, Seen) and isinstance(event.object, Pod) and not findings:
+                self.pods.append((template, event.object))
 
     def _defined(self, document: Document) -> str:
         """Return where an earlier document defines the same object, or nothing."""
@@ -154,13 +155,13 @@ def _decoded(
 
 def _invalid(event: Event | None) -> str:
     match event:
-        case PoolSeen(pool):
+        case Seen(Pool() as pool):
             return pool.invalid
-        case NodeSeen(node):
+        case Seen(Node() as node):
             return node.invalid
-        case PodSeen(pod):
+        case Seen(Pod() as pod):
             return pod.spec.invalid or (_of_gang(pod.gang.said) if pod.gang is not None else "")
-        case GangSeen(gang):
+        case Seen(Gang() as gang):
             return _of_gang(gang)
         case _:
             return ""

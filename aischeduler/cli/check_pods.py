@@ -20,14 +20,7 @@ from aischeduler.config.spelling import nearest
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Bind, ReportPool
-from aischeduler.model.events import (
-    Event,
-    NamespaceSeen,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    PoolSeen,
-)
+from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.gang import (
     GANG_KEY,
     GANG_MIN_KEY,
@@ -45,8 +38,9 @@ from aischeduler.model.names import (
     POOL_KEY,
     SCHEDULER_NAME,
 )
+from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
-from aischeduler.model.pool import Pool
+from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.quantity import shorten
 
 DEPTH_MAX: Final = 12
@@ -141,19 +135,19 @@ class EmptyCluster:
         if not self.nodes or pod.node_name or (by_namespace and pod.namespace not in self._namespaces):
             return ""
         spec = replace(pod.spec, volumes=None)  # the files do not show its volumes
-        self._scheduler.observe(PodSeen(msgspec.structs.replace(pod, spec=spec, gates=())), 0.0)
+        self._scheduler.observe(Seen(msgspec.structs.replace(pod, spec=spec, gates=())), 0.0)
         bound = any(isinstance(action, Bind) for action in decide_all(self._scheduler, 0.0))
         why = "" if bound else self._scheduler.why(pod.uid)
-        self._scheduler.observe(PodGone(pod.uid), 0.0)
+        self._scheduler.observe(gone(Pod, pod.uid), 0.0)
         return why
 
     def _take(self, event: Event) -> None:
         match event:
-            case NodeSeen():
+            case Seen(Node()):
                 self.nodes += 1
-            case PoolSeen(pool):
+            case Seen(Pool() as pool):
                 self.pools[pool.name] = pool
-            case NamespaceSeen(name):
+            case Seen(Namespace(name)):
                 self._namespaces.add(name)
             case _:
                 pass

@@ -31,7 +31,7 @@ from aischeduler.daemon.components import profile_of
 from aischeduler.engine.cluster import Cluster
 from aischeduler.kube.errors import ApiError, RefusedError, is_answer
 from aischeduler.kube.paths import object_path
-from aischeduler.model.events import PodSeen
+from aischeduler.model.events import objects_of
 from aischeduler.model.pod import FINISHED, Pod
 from aischeduler.state.pod_records import PodRecord
 
@@ -118,7 +118,7 @@ async def _document(options: ExplainOptions, name: str) -> Json:
 def _record(cluster: Cluster, snapshot: ClusterSnapshot, namespace: str, name: str) -> PodRecord:
     """Return the record of a pod of this scheduler that is not finished."""
     where = f"{namespace}/{name}"
-    seen = [event.pod for event in snapshot.events if isinstance(event, PodSeen)]
+    seen = objects_of(snapshot.events, Pod)
     pod = next((one for one in seen if (one.namespace, one.name) == (namespace, name)), None)
     if pod is None:
         raise NoExplanationError(Status.MISSING, f"there is no pod {where}, or it has finished")

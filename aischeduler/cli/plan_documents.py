@@ -22,9 +22,11 @@ from aischeduler.cli.check_objects import Objects, read_objects
 from aischeduler.cli.check_pods import Template
 from aischeduler.config.spelling import shown
 from aischeduler.kube.decode import NEVER
-from aischeduler.model.events import BudgetSeen, Event, GangSeen, NamespaceSeen, PodSeen
+from aischeduler.model.disruption_budget import DisruptionBudget
+from aischeduler.model.events import Event, Seen, objects_of
 from aischeduler.model.gang import Gang, GangClaim, GangSource
 from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Namespace
 from aischeduler.model.quantity import shorten
 
 PODS_MAX: Final = 20_000
@@ -84,10 +86,11 @@ def plan_input(documents: Sequence[Document]) -> PlanInput:
 
 def change_of(given: PlanInput, snapshot: ClusterSnapshot, variant: Variant, without: Sequence[str]) -> Change:
     """Return the change that the files bring to a cluster; raises FindingsError."""
-    events: list[Event] = [event for event in given.objects.events if not isinstance(event, BudgetSeen)]
+    objects = given.objects.events
+    events = [one for one in objects if not (isinstance(one, Seen) and isinstance(one.object, DisruptionBudget))]
     all_events, known = (*snapshot.events, *events), snapshot.priority_classes is not None
     classes = _priority_classes(given.documents, snapshot)
-    there = {(event.pod.namespace, event.pod.name) for event in snapshot.events if isinstance(event, PodSeen)}
+    there = {(pod.namespace, pod.name) for pod in objects_of(snapshot.events, Pod)}
     by_document: dict[str, list[tuple[Template, Pod]]] = {}
     for template, pod in given.objects.pods:
         if template.document.kind != DAEMON_SET:
@@ -122,7 +125,7 @@ class _Unit(Struct, frozen=True):
             roles += [_role(template)] * len(names)
             if not template.lead and (pod.namespace, names[0]) in there:
                 notes.append("a pod of this name is in the cluster already; the plan has both")
-        namespaces = {event.name for event in self.events if isinstance(event, NamespaceSeen)}
+        namespaces = {one.name for one in objects_of(self.events, Namespace)}
         if namespaces and document.namespace not in namespaces:
             notes.append(f"there is no namespace {shorten(document.namespace)}, so the API server refuses the pods")
         if not pods:
@@ -137,9 +140,9 @@ class _Unit(Struct, frozen=True):
 
     def _gangs(self) -> Iterator[Gang]:
         """Yield the gangs of the Jobs and JobSets, whose pods do not name them; in a file the uid is the place."""
-        for event in self.events:
-            if isinstance(event, GangSeen) and event.gang.key.source in (GangSource.JOB, GangSource.JOB_SET):
-                yield event.gang
+        for gang in objects_of(self.events, Gang):
+            if gang.key.source in (GangSource.JOB, GangSource.JOB_SET):
+                yield gang
 
     def _stored(self, template: Template, pod: Pod, notes: list[str]) -> Pod:
         """Return the pod as the API server stores it."""

@@ -23,7 +23,8 @@ from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, SnapshotError
 from aischeduler.kube.client import Client
 from aischeduler.kube.cluster_lister import list_cluster
 from aischeduler.kube.server_access import Server, connect
-from aischeduler.model.events import PodSeen
+from aischeduler.model.events import objects_of
+from aischeduler.model.pod import Pod
 from aischeduler.observability.logging import printable
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -73,7 +74,7 @@ async def connected(source: ClusterSource) -> AsyncIterator[tuple[Client, Server
 async def _list(source: ClusterSource, with_pod: str, *, cached: bool) -> ClusterSnapshot:
     async with connected(source) as (client, server):
         listed = await list_cluster(client, server.url, time.time(), cached=cached)
-        uids = {event.pod.uid for event in listed.events if isinstance(event, PodSeen)}
+        uids = {pod.uid for pod in objects_of(listed.events, Pod)}
         lags = cached and with_pod != "" and with_pod not in uids
         return await list_cluster(client, server.url, time.time()) if lags else listed
 

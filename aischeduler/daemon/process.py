@@ -35,6 +35,7 @@ from aischeduler.daemon.leadership import elected
 from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, Perform, PoolLoops, Spawn
 from aischeduler.daemon.shutdown import finish, newest_own_version, requests_in_flight
 from aischeduler.daemon.startup import check_server, wait_for_sync
+from aischeduler.engine.event_lines import as_line
 from aischeduler.engine.journal import JournaledScheduler
 from aischeduler.engine.plugin_errors import names_of, plugin_of
 from aischeduler.engine.scheduler import Scheduler
@@ -269,7 +270,7 @@ class Daemon:
         try:
             self.scheduler.observe(event, now)
         except Exception as error:  # noqa: BLE001 - an exception about one event must not stop the others
-            kind = type(event).__name__  # the engine has counted the error
+            kind = as_line(event)[0]  # the engine has counted the error
             left_out = self._sampler.sample((kind, type(error)))
             if left_out is not None:
                 plugin = plugin_of(self.scheduler.cluster.profile, error)

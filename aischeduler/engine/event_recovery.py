@@ -9,9 +9,11 @@ from contextlib import suppress
 from functools import partial
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.event_lines import as_line
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.freshness import go_on
 from aischeduler.engine.gangs import note_end
+from aischeduler.engine.object_events import object_changed
 from aischeduler.engine.pod_counting import book_again
 from aischeduler.engine.pool_events import forget_edits
 from aischeduler.engine.recovery import (
@@ -27,23 +29,26 @@ from aischeduler.engine.recovery import (
     stay,
     take_out,
 )
-from aischeduler.engine.rule_events import rule_changed
 from aischeduler.engine.unknown_pools import want_again
 from aischeduler.engine.volume_binding import volumes_answered
-from aischeduler.engine.volume_claims import storage_changed
 from aischeduler.model import events
 from aischeduler.model.actions import Action, Step
-from aischeduler.model.events import BindRefusal, Event
+from aischeduler.model.disruption_budget import DisruptionBudget
+from aischeduler.model.events import BindRefusal, Event, Gone, Seen
+from aischeduler.model.gang import Gang
 from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
+from aischeduler.model.pod_set import PodSet
+from aischeduler.model.pool import Namespace, Pool
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
 from aischeduler.state.transitions import Transition, change_state
 
 
 def event_failed(cluster: Cluster, event: Event, before: Mark, error: Exception) -> list[Action]:
     """Repair the state after an event whose handling failed; return the actions."""
-    name = type(event).__name__
-    pod = event.pod if isinstance(event, events.PodSeen) else None
+    name = as_line(event)[0]
+    pod = event.object if isinstance(event, Seen) and isinstance(event.object, Pod) else None
     told: list[Action] = [internal_error(cluster, Doing(Step.EVENT, f"handling {name}", pod=pod), error)]
     repairs = (partial(_believe, cluster, event), partial(mend, cluster, before), partial(find_lost, cluster))
     attempt_each(cluster, told, *repairs)
@@ -61,10 +66,12 @@ def refresh_all(cluster: Cluster) -> None:
 def _believe(cluster: Cluster, event: Event) -> None:
     """Apply the object of the event."""
     match event:
-        case events.PodSeen(pod):
+        case Seen(Pod() as pod):
             _place_anew(cluster, pod)
-        case events.PodGone(uid):
+        case Gone("Pod", (uid,)):
             _strike(cluster, uid)
+        case Seen() | Gone():
+            _store(cluster, event)
         case events.BindRefused(uid, _, refusal):
             _unbind(cluster, uid, refusal)
         case events.EvictRefused(uid):
@@ -75,62 +82,51 @@ def _believe(cluster: Cluster, event: Event) -> None:
         case events.PoolRead() | events.PoolUnread() | events.PoolsListed():
             want_again(cluster)
             _wake_held(cluster)
-        case events.NodeSeen() | events.NodeGone() | events.PoolSeen() | events.PoolGone():
-            _store(cluster, event)
-            _follow(cluster)
-        case events.BudgetSeen() | events.BudgetGone() | events.NamespaceSeen() | events.NamespaceGone():
-            _store_rule(cluster, event)
-            _follow(cluster)
-        case events.GangSeen() | events.GangGone() | events.PodSetSeen() | events.PodSetGone():
-            rule_changed(cluster, event)
-        case events.VolumesWritten() | events.VolumesRefused():
-            volumes_answered(cluster, event)
         case _:
-            _store_storage(cluster, event)
+            volumes_answered(cluster, event)
 
 
-def _store_storage(cluster: Cluster, event: events.StorageEvent) -> None:
-    storage_changed(cluster, event)
+def _store(cluster: Cluster, event: Seen | Gone) -> None:
+    match event:
+        case Seen(Gang() | PodSet()) | Gone("Gang" | "PodSet"):
+            object_changed(cluster, event, cluster.now)
+            return
+        case Seen(Node() as node):
+            cluster.unknown_pools.late.pop(node.name, None)
+            cluster.nodes.see(node)
+        case Gone("Node", (name,)):
+            cluster.unknown_pools.late.pop(name, None)
+            cluster.nodes.forget(name)
+        case Seen(Pool() as pool) if pool.name in cluster.edits:
+            cluster.edits[pool.name] = pool
+        case Seen(Pool() as pool):
+            cluster.pools.see(pool)
+        case Gone("Pool", (name,)):
+            _forget_pool(cluster, name)
+        case Seen(DisruptionBudget() as budget):
+            cluster.budgets.see(budget, cluster.victims)
+        case Gone("DisruptionBudget", (namespace, name)):
+            cluster.budgets.forget(namespace, name)
+        case Seen(Namespace(name, labels)):
+            cluster.nodes.pod_counts.namespaces[name] = labels
+            cluster.nodes.pod_counts.recount()
+        case Gone("Namespace", (name,)):
+            cluster.nodes.pod_counts.namespaces.pop(name, None)
+            cluster.nodes.pod_counts.recount()
+        case _:
+            object_changed(cluster, event, cluster.now)
     _follow(cluster)
 
 
-def _store(cluster: Cluster, event: events.NodeSeen | events.NodeGone | events.PoolSeen | events.PoolGone) -> None:
-    match event:
-        case events.NodeSeen(node):
-            cluster.unknown_pools.late.pop(node.name, None)
-            cluster.nodes.see(node)
-        case events.NodeGone(name):
-            cluster.unknown_pools.late.pop(name, None)
-            cluster.nodes.forget(name)
-        case events.PoolSeen(pool) if pool.name in cluster.edits:
-            cluster.edits[pool.name] = pool
-        case events.PoolSeen(pool):
-            cluster.pools.see(pool)
-        case events.PoolGone(name):
-            forget_edits(cluster, name)
-            if name == DEFAULT_POOL:
-                cluster.pools.see(cluster.profile.default_pool)
-            else:
-                if name in cluster.pools.pools:
-                    cluster.pools.forget(name)
-                cluster.queues.pop(name, None)
-                cluster.forget_pool(name)
-
-
-def _store_rule(
-    cluster: Cluster, event: events.BudgetSeen | events.BudgetGone | events.NamespaceSeen | events.NamespaceGone
-) -> None:
-    match event:
-        case events.BudgetSeen(budget):
-            cluster.budgets.see(budget, cluster.victims)
-        case events.BudgetGone(namespace, name):
-            cluster.budgets.forget(namespace, name)
-        case events.NamespaceSeen(name, labels):
-            cluster.nodes.pod_counts.namespaces[name] = labels
-        case events.NamespaceGone(name):
-            cluster.nodes.pod_counts.namespaces.pop(name, None)
-    if isinstance(event, events.NamespaceSeen | events.NamespaceGone):
-        cluster.nodes.pod_counts.recount()
+def _forget_pool(cluster: Cluster, name: str) -> None:
+    forget_edits(cluster, name)
+    if name == DEFAULT_POOL:
+        cluster.pools.see(cluster.profile.default_pool)
+        return
+    if name in cluster.pools.pools:
+        cluster.pools.forget(name)
+    cluster.queues.pop(name, None)
+    cluster.forget_pool(name)
 
 
 def _follow(cluster: Cluster) -> None:

@@ -10,13 +10,14 @@ Invariants:
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import zip_longest
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from aischeduler.config.profiles import ProfileConfig, ProfileError
+from aischeduler.engine.event_lines import as_line, read_event
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, ReportInternalError
@@ -99,7 +100,7 @@ class JournaledScheduler(Scheduler):
 
     def observe(self, event: Event, now: float) -> None:
         """Handle an event; it is written first, because the call may raise."""
-        self._write(_ENCODER.encode(("observe", now, type(event).__name__, event)))
+        self._write(_ENCODER.encode(("observe", now, *as_line(event))))
         super().observe(event, now)
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
@@ -155,7 +156,7 @@ def read_call(number: int, line: bytes) -> Call:
         at = _FLOAT.decode(now)
         match msgspec.json.decode(kind):
             case "observe":
-                return Observed(at, _EVENTS[msgspec.json.decode(rest[0])].decode(rest[1]))
+                return Observed(at, read_event(msgspec.json.decode(rest[0]), rest[1]))
             case "decide":
                 pool, limit, actions = rest
                 return Decided(at, msgspec.json.decode(pool), msgspec.json.decode(limit), _each(actions))
@@ -225,5 +226,3 @@ _SETTINGS: Final = Header.__struct_fields__[2:]
 _ENCODER: Final = msgspec.json.Encoder()
 _LINE: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _FLOAT: Final = msgspec.json.Decoder(float)
-_EVENTS: Final = {event.__name__: msgspec.json.Decoder(event) for event in get_args(Event)}
-"""Name of an event -> its decoder."""

@@ -18,7 +18,7 @@ from aischeduler.engine.pod_events import admit
 from aischeduler.engine.queueing_hints import rows_changed
 from aischeduler.engine.units import break_up, stop_waiting
 from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.model.pool import Pool
+from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.state.pod_records import NOWHERE
 
@@ -57,8 +57,9 @@ def end_windows(cluster: Cluster, now: float) -> None:
         cluster.edit_counts.pop(name, None)
 
 
-def namespace_seen(cluster: Cluster, name: str, labels: Labels) -> None:
+def namespace_seen(cluster: Cluster, namespace: Namespace) -> None:
     """Store a namespace as it is now; a pool may allow its pods now, or no longer."""
+    name, labels = namespace.name, namespace.labels
     before = cluster.namespaces.get(name)
     if before != labels:
         _count_namespace(cluster, name, labels)

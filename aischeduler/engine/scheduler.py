@@ -27,17 +27,17 @@ from aischeduler.engine.gangs import roll_back_some
 from aischeduler.engine.invariants import Violation
 from aischeduler.engine.lending import accounts_shrunk, leave_to_others, lend, seek_lenders
 from aischeduler.engine.message_updates import advance, look_again, reword
-from aischeduler.engine.node_events import node_gone, node_seen
+from aischeduler.engine.node_events import node_seen
+from aischeduler.engine.object_events import object_changed
 from aischeduler.engine.permits import ask_again
 from aischeduler.engine.pod_classes import take_classes
-from aischeduler.engine.pod_events import bind_refused, pod_gone, pod_seen
+from aischeduler.engine.pod_events import bind_refused
 from aischeduler.engine.pod_warnings import warn_pod
-from aischeduler.engine.pool_events import end_windows, pool_gone, pool_seen
+from aischeduler.engine.pool_events import end_windows, pool_seen
 from aischeduler.engine.pool_status import StatusReports
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.queueing_hints import find_affected, flush_queue, look_anew, wake_some
 from aischeduler.engine.recovery import Doing, attempt_failed, before_attempt, mark, mend_after, step_failed
-from aischeduler.engine.rule_events import rule_changed
 from aischeduler.engine.self_check import SelfCheck, digest
 from aischeduler.engine.summary import summarize
 from aischeduler.engine.units import form_some
@@ -47,43 +47,24 @@ from aischeduler.engine.unknown_pools import (
     pool_read,
     pool_unread,
     pools_listed,
-    put_off,
     stop_reads,
     view_refreshed,
     want_again,
 )
-from aischeduler.engine.volume_binding import storage_seen, volumes_answered
+from aischeduler.engine.volume_binding import volumes_answered
 from aischeduler.model.actions import Action, ReportInternalError, Step
 from aischeduler.model.events import (
     BindRefused,
-    BudgetGone,
-    BudgetSeen,
     Event,
     EvictRefused,
-    GangGone,
-    GangSeen,
-    NamespaceGone,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    PodSetGone,
-    PodSetSeen,
-    PoolGone,
+    Gone,
     PoolRead,
-    PoolSeen,
     PoolsListed,
     PoolUnread,
     ReadAnswer,
     Refreshed,
     RefreshFailed,
-    StorageGone,
-    StorageSeen,
-    VolumeClaimGone,
-    VolumeClaimSeen,
-    VolumeGone,
-    VolumeSeen,
+    Seen,
     VolumesRefused,
     VolumesWritten,
 )
@@ -140,22 +121,8 @@ class Scheduler:
     def _take(self, event: Event, now: float) -> None:
         cluster = self._cluster
         match event:
-            case PodSeen():
-                pod_seen(cluster, event.pod, now)
-            case PodGone(uid):
-                pod_gone(cluster, uid, now)
-            case NodeSeen() | NodeGone():
-                self._observe_node(event, now)
-            case PoolSeen(pool):
-                pool_seen(cluster, pool, now)
-            case PoolGone(name):
-                pool_gone(cluster, name, now)
-            case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
-                rule_changed(cluster, event)
-            case GangSeen() | GangGone() | PodSetSeen() | PodSetGone():
-                rule_changed(cluster, event)
-            case VolumeClaimSeen() | VolumeClaimGone() | VolumeSeen() | VolumeGone() | StorageSeen() | StorageGone():
-                storage_seen(cluster, event)
+            case Seen() | Gone():
+                object_changed(cluster, event, now)
             case VolumesWritten() | VolumesRefused():
                 volumes_answered(cluster, event)
             case BindRefused():
@@ -297,14 +264,6 @@ class Scheduler:
         found = self._cluster.records.get(uid)
         return found.message if found is not None and found.queue else ""
 
-    def _observe_node(self, event: NodeSeen | NodeGone, now: float) -> None:
-        cluster = self._cluster
-        if isinstance(event, NodeGone):
-            cluster.unknown_pools.late.pop(event.name, None)
-            node_gone(cluster, event.name, now)
-        elif not put_off(cluster, event.node, now):
-            node_seen(cluster, event.node, now)
-
     def _observe_reads(self, event: ReadAnswer, now: float) -> None:
         cluster = self._cluster
         match event:
@@ -415,7 +374,7 @@ class Scheduler:
             try:
                 pool_seen(cluster, pool, now)
             except Exception as error:  # noqa: BLE001 - a bug costs one edit, not the slice
-                actions += event_failed(cluster, PoolSeen(pool), before, error)
+                actions += event_failed(cluster, Seen(pool), before, error)
         due: list[Node] = []
         time(lambda: due.extend(due_nodes(cluster, now)))
         for node in due:
@@ -424,7 +383,7 @@ class Scheduler:
                 cluster.unknown_pools.late.pop(node.name, None)
                 node_seen(cluster, node, now)
             except Exception as error:  # noqa: BLE001 - a bug costs one node's wake-ups, not the slice
-                actions += event_failed(cluster, NodeSeen(node), before, error)
+                actions += event_failed(cluster, Seen(node), before, error)
         time(partial(look_again, cluster, now))
         time(partial(look_anew, cluster, now))
         if not time(partial(flush, cluster, now)):

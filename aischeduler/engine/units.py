@@ -18,8 +18,7 @@ from aischeduler.engine.queueing_hints import offer_ends
 from aischeduler.engine.recovery import forming_failed
 from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
 from aischeduler.model.actions import ReportWaiting
-from aischeduler.model.events import GangGone, GangSeen
-from aischeduler.model.gang import GangKey
+from aischeduler.model.gang import Gang, GangKey, GangSource
 from aischeduler.state.pod_records import WAITING, PodRecord, PodState, Unit
 
 FORMED_AT_ONCE: Final = 16
@@ -54,11 +53,18 @@ def form_some(cluster: Cluster) -> None:
             units.again.set(unit.name, cluster.now + AGAIN_SECONDS)
 
 
-def gang_changed(cluster: Cluster, event: GangSeen | GangGone) -> None:
-    """Store the gang of an object, or that the object is gone; its unit is formed again."""
-    key = event.gang.key if isinstance(event, GangSeen) else event.key
-    if cluster.gangs.see(event.gang) if isinstance(event, GangSeen) else cluster.gangs.forget(key):
-        gang_touched(cluster, key, at_once=True)
+def gang_seen(cluster: Cluster, gang: Gang) -> None:
+    """Store a gang as it is now; its unit is formed again."""
+    if cluster.gangs.see(gang):
+        gang_touched(cluster, gang.key, at_once=True)
+
+
+def gang_gone(cluster: Cluster, key: tuple[str, ...]) -> None:
+    """Note that the object of a gang is gone; its unit is formed again."""
+    source, namespace, name = key
+    found = GangKey(GangSource(source), namespace, name)
+    if cluster.gangs.forget(found):
+        gang_touched(cluster, found, at_once=True)
 
 
 def gang_touched(cluster: Cluster, key: GangKey, *, at_once: bool = False) -> None:

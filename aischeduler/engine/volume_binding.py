@@ -14,12 +14,14 @@ from typing import Final
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_later
 from aischeduler.engine.reservations import VolumeWork
-from aischeduler.engine.volume_claims import storage_changed
+from aischeduler.engine.volume_claims import storage_object_gone, storage_object_seen
 from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Action, Bind, BindVolumes
-from aischeduler.model.events import StorageEvent, VolumesRefused, VolumesWritten
-from aischeduler.model.volumes import VolumeChoice, VolumeWrite
+from aischeduler.model.events import VolumesRefused, VolumesWritten
+from aischeduler.model.storage_objects import StorageObject
+from aischeduler.model.volumes import Volume, VolumeChoice, VolumeClaim, VolumeWrite
 from aischeduler.state.class_volumes import affinity_of
+from aischeduler.state.pod_records import PodRecord
 
 LOOK_SECONDS: Final = 5.0
 """How often volumes are looked at without an event: a list may have shown an object that has not changed."""
@@ -79,9 +81,18 @@ def volumes_answered(cluster: Cluster, event: VolumesWritten | VolumesRefused) -
     cluster.reservations.asked_at.set(event.uid, cluster.now)
 
 
-def storage_seen(cluster: Cluster, event: StorageEvent) -> None:
-    """Store a changed object of storage; have the pods rechecked that it may help or hinder, and Bindings looked at."""
-    records = storage_changed(cluster, event)
+def storage_seen(cluster: Cluster, one: VolumeClaim | Volume | StorageObject) -> None:
+    """Store an object of storage as it is now; look again at the pods that it may help or hinder."""
+    _look_again(cluster, storage_object_seen(cluster, one))
+
+
+def storage_gone(cluster: Cluster, kind: type, key: tuple[str, ...]) -> None:
+    """Remove an object of storage; look again at the pods that it may help or hinder."""
+    _look_again(cluster, storage_object_gone(cluster, kind, key))
+
+
+def _look_again(cluster: Cluster, records: tuple[PodRecord, ...]) -> None:
+    """Have these pods rechecked, and their Bindings that wait for volumes."""
     recheck_later(cluster, records)
     for record in records:
         if record.pod.uid in cluster.reservations.volumes:

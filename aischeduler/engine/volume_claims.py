@@ -8,21 +8,11 @@ Source: PreFilter of kube-scheduler's VolumeRestrictions, VolumeBinding and Volu
 """
 
 from collections.abc import Callable
-from typing import assert_never
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.model.events import (
-    StorageEvent,
-    StorageGone,
-    StorageSeen,
-    VolumeClaimGone,
-    VolumeClaimSeen,
-    VolumeGone,
-    VolumeSeen,
-)
 from aischeduler.model.pod import Pod
-from aischeduler.model.storage_objects import CsiNode, VolumeAttachment
-from aischeduler.model.volumes import VolumeClaim, VolumeClaimUse
+from aischeduler.model.storage_objects import CsiNode, StorageObject, VolumeAttachment
+from aischeduler.model.volumes import Volume, VolumeClaim, VolumeClaimUse
 from aischeduler.plugins.volume_binding import VolumeBinding
 from aischeduler.state.pod_records import PodRecord
 from aischeduler.state.storage import Storage
@@ -49,30 +39,31 @@ def unusable_claim(cluster: Cluster, pod: Pod) -> str:
     return ""
 
 
-def storage_changed(cluster: Cluster, event: StorageEvent) -> tuple[PodRecord, ...]:
-    """Store a changed object of storage; return the pods that this may help or hinder."""
+def storage_object_seen(cluster: Cluster, one: VolumeClaim | Volume | StorageObject) -> tuple[PodRecord, ...]:
+    """Store an object of storage as it is now; return the pods that this may help or hinder."""
     storage = cluster.storage
-    match event:
-        case VolumeClaimSeen(claim):
-            return storage.see_claim(claim)
-        case VolumeClaimGone(namespace, name):
-            return storage.forget_claim((namespace, name))
-        case VolumeSeen(volume):
-            return storage.see_volume(volume)
-        case VolumeGone(name):
-            return storage.forget_volume(name)
-        case StorageSeen(one):
-            users = storage.see(one)
-            if isinstance(one, CsiNode | VolumeAttachment):
-                _offer(cluster, one.name if isinstance(one, CsiNode) else one.node)
-            return users
-        case StorageGone(kind, name, namespace):
-            node = storage.node_of(kind, name)
-            users = storage.forget(kind, namespace, name)
-            _offer(cluster, node)
-            return users
-        case _:
-            assert_never(event)
+    if isinstance(one, VolumeClaim):
+        return storage.see_claim(one)
+    if isinstance(one, Volume):
+        return storage.see_volume(one)
+    users = storage.see(one)
+    if isinstance(one, CsiNode | VolumeAttachment):
+        _offer(cluster, one.name if isinstance(one, CsiNode) else one.node)
+    return users
+
+
+def storage_object_gone(cluster: Cluster, kind: type, key: tuple[str, ...]) -> tuple[PodRecord, ...]:
+    """Remove an object of storage; return the pods that this may help or hinder."""
+    storage = cluster.storage
+    if kind is VolumeClaim:
+        return storage.forget_claim((key[0], key[1]))
+    if kind is Volume:
+        return storage.forget_volume(key[0])
+    namespace, name = key
+    node = storage.node_of(kind.__name__, name)
+    users = storage.forget(kind.__name__, namespace, name)
+    _offer(cluster, node)
+    return users
 
 
 def _offer(cluster: Cluster, node: str) -> None:

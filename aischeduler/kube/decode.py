@@ -33,10 +33,11 @@ from aischeduler.kube.errors import INVALID_LENGTH_MAX, decode_problem
 from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.kube.pod_writes import POD_SCHEDULED
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import NamespaceSeen
+from aischeduler.model.events import Seen
 from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, Pod
+from aischeduler.model.pool import Namespace
 from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import parse_resource_list
 from aischeduler.model.selectors import LabelSelector, SelectorError
@@ -146,9 +147,9 @@ def budget_problem(document: BudgetDocument) -> str:
     return ""
 
 
-def read_namespace(document: NamespaceDocument) -> NamespaceSeen:
+def read_namespace(document: NamespaceDocument) -> Seen:
     """Return the namespace with its labels."""
-    return NamespaceSeen(document.metadata.name, document.metadata.labels or {})
+    return Seen(Namespace(document.metadata.name, document.metadata.labels or {}))
 
 
 def _has_waiting_condition(conditions: Raw) -> bool:

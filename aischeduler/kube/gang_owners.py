@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from aischeduler.kube.gang_workloads import Workloads
-from aischeduler.model.events import Event, GangGone, GangSeen
+from aischeduler.model.events import Event, Gone, Seen, gone
 from aischeduler.model.gang import Gang, GangKey, GangSource
 
 UNSEEN_SECONDS_MAX: Final = 30.0
@@ -73,7 +74,7 @@ class GangOwners:
         self._awaited.setdefault(key, None)
         return True
 
-    def seen(self, gang: Gang, *, asks: bool) -> GangSeen | None:
+    def seen(self, gang: Gang, *, asks: bool) -> Seen | None:
         """Record an owner as it is now; return what the engine needs to know."""
         owners, owner = self._owner(gang.key, gang.uid)
         before = owners.get(owner)
@@ -87,12 +88,12 @@ class GangOwners:
         self.plain_jobs.discard(gang.uid)
         owners[owner] = Known(gang.uid, asks, told)
         if asks:
-            return GangSeen(gang)
+            return Seen(gang)
         if awaited or (before is not None and (before.asks or (before.told and before.uid != gang.uid))):
-            return GangSeen(Gang(gang.key, min_member=1, uid=gang.uid))
+            return Seen(Gang(gang.key, min_member=1, uid=gang.uid))
         return None
 
-    def gone(self, key: GangKey, uid: str) -> GangGone | None:
+    def gone(self, key: GangKey, uid: str) -> Gone | None:
         """Forget a deleted owner, unless another one of its name is known; return what the engine needs to know."""
         self.plain_jobs.discard(uid)
         owners, owner = self._owner(key, uid)
@@ -105,7 +106,7 @@ class GangOwners:
         self._ended[key] = None
         if len(self._ended) > RELEASED_MAX:
             self._ended.popitem(last=False)
-        return GangGone(key)
+        return gone(Gang, *astuple(key))
 
     def overdue(self, now: float) -> list[Event]:
         """Return what the engine needs to know of owners that did not turn up, and of Workloads.
@@ -119,9 +120,9 @@ class GangOwners:
             elif now - since >= UNSEEN_SECONDS_MAX:
                 del self._awaited[key]
                 self._released[key] = None
-                events.append(GangSeen(Gang(key, min_member=1)))
+                events.append(Seen(Gang(key, min_member=1)))
         while len(self._released) > RELEASED_MAX:
-            events.append(GangGone(self._released.popitem(last=False)[0]))
+            events.append(gone(Gang, *astuple(self._released.popitem(last=False)[0])))
         return events
 
     def _owner(self, key: GangKey, uid: str) -> tuple[dict[str, Known], str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import astuple
 
 from aischeduler.kube.decode_gang_objects import (
     JobDocument,
@@ -26,7 +27,7 @@ from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.gang_workloads import WorkloadDocument, Workloads
 from aischeduler.kube.meta_types import Page, WatchEvent
 from aischeduler.kube.watched_resources import WatchedResource
-from aischeduler.model.events import GangGone, GangSeen
+from aischeduler.model.events import Gone, Seen, gone
 from aischeduler.model.gang import Gang, GangKey, GangSource
 
 NATIVE_VERSIONS: Final = ("v1beta1", "v1alpha2")
@@ -60,8 +61,8 @@ def _pod_groups(
         watch_event_decoder=msgspec.json.Decoder(WatchEvent[PodGroupDocument]),
         page_decoder=msgspec.json.Decoder(Page[PodGroupDocument]),
         object_decoder=msgspec.json.Decoder(PodGroupDocument),
-        seen_event=lambda document: GangSeen(gang(document)),
-        gone_event=lambda namespace, name, _uid: GangGone(GangKey(source, namespace, name)),
+        seen_event=lambda document: Seen(gang(document)),
+        gone_event=lambda namespace, name, _uid: gone(Gang, *astuple(GangKey(source, namespace, name))),
         on_seen=on_seen,
         optional=True,
         needed=False,
@@ -117,10 +118,10 @@ def _job_sets(owners: GangOwners) -> WatchedResource[JobSetDocument]:
     )
 
 
-def _owner_seen(owners: GangOwners, read: tuple[Gang, bool]) -> GangSeen | None:
+def _owner_seen(owners: GangOwners, read: tuple[Gang, bool]) -> Seen | None:
     gang, asks = read
     return owners.seen(gang, asks=asks)
 
 
-def _owner_gone(owners: GangOwners, source: GangSource) -> Callable[[str, str, str], GangGone | None]:
+def _owner_gone(owners: GangOwners, source: GangSource) -> Callable[[str, str, str], Gone | None]:
     return lambda namespace, name, uid: owners.gone(GangKey(source, namespace, name), uid)

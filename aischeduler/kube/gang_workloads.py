@@ -11,10 +11,11 @@ from collections import OrderedDict
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from aischeduler.kube.gang_fields import FieldReader
 from aischeduler.kube.meta_types import Metadata
-from aischeduler.model.events import Event, GangGone, GangSeen
+from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.gang import GANG_SIZE_MAX, Gang, GangKey
 
 NAMED_MAX: Final = 10_000
@@ -42,7 +43,7 @@ class Workloads:
             self._named[key] = None
             self._tell(key)
             if len(self._named) > NAMED_MAX:
-                self._events.append(GangGone(self._named.popitem(last=False)[0]))
+                self._events.append(gone(Gang, *astuple(self._named.popitem(last=False)[0])))
 
     def seen(self, document: WorkloadDocument) -> None:
         """Record a Workload as it is now."""
@@ -55,7 +56,7 @@ class Workloads:
         document = self._known.get((namespace, name))
         if document is not None and document.metadata.uid == uid:
             del self._known[namespace, name]
-            self._events += [GangGone(key) for key in self._of(namespace, name)]
+            self._events += [gone(Gang, *astuple(key)) for key in self._of(namespace, name)]
 
     def take(self) -> list[Event]:
         """Return what the engine needs to know since the last call."""
@@ -69,7 +70,7 @@ class Workloads:
         workload, group, *_ = key.name.split("/")
         document = self._known.get((key.namespace, workload))
         if document is not None:
-            self._events.append(GangSeen(_gang(key, document, group)))
+            self._events.append(Seen(_gang(key, document, group)))
 
 
 def gang_name(workload: str, group: str, replica: str) -> str:

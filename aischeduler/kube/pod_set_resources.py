@@ -15,7 +15,7 @@ from aischeduler.kube.api_types import SelectorPart
 from aischeduler.kube.decode_pod_affinity import read_selector
 from aischeduler.kube.meta_types import ABSENT, UNREADABLE, Metadata, Page, WatchEvent
 from aischeduler.kube.watched_resources import WatchedResource
-from aischeduler.model.events import PodSetGone, PodSetSeen
+from aischeduler.model.events import Seen, gone
 from aischeduler.model.pod_set import CONTROLLERS, REPLICATION_CONTROLLER, SERVICE, PodSet
 from aischeduler.model.selectors import LabelSelector, SelectorError, label_selector
 
@@ -48,8 +48,8 @@ def _resource(kind: str, version: str) -> WatchedResource[PodSetDocument]:
         watch_event_decoder=msgspec.json.Decoder(WatchEvent[PodSetDocument]),
         page_decoder=msgspec.json.Decoder(Page[PodSetDocument]),
         object_decoder=msgspec.json.Decoder(PodSetDocument),
-        seen_event=lambda document: PodSetSeen(_pod_set(kind, document, read)),
-        gone_event=lambda namespace, name, _uid: PodSetGone(kind, namespace, name),
+        seen_event=lambda document: Seen(_pod_set(kind, document, read)),
+        gone_event=lambda namespace, name, _uid: gone(PodSet, kind, namespace, name),
         optional=True,
         needed=False,
         rarely_changes=True,

@@ -31,15 +31,7 @@ from aischeduler.kube.storage_types import (
     VolumeDocument,
 )
 from aischeduler.kube.watched_resources import ApiObject, WatchedResource
-from aischeduler.model.events import (
-    Event,
-    StorageGone,
-    StorageSeen,
-    VolumeClaimGone,
-    VolumeClaimSeen,
-    VolumeGone,
-    VolumeSeen,
-)
+from aischeduler.model.events import Event, Gone, Seen, gone
 from aischeduler.model.storage_objects import (
     CsiDriver,
     CsiNode,
@@ -48,6 +40,7 @@ from aischeduler.model.storage_objects import (
     StorageObject,
     VolumeAttachment,
 )
+from aischeduler.model.volumes import Volume, VolumeClaim
 
 D = TypeVar("D", bound=ApiObject)
 STORAGE: Final = "/apis/storage.k8s.io/v1"
@@ -74,8 +67,8 @@ def claims() -> WatchedResource[ClaimDocument]:
         watch_event_decoder=msgspec.json.Decoder(WatchEvent[ClaimDocument]),
         page_decoder=msgspec.json.Decoder(Page[ClaimDocument]),
         object_decoder=msgspec.json.Decoder(ClaimDocument),
-        seen_event=lambda document: VolumeClaimSeen(read_claim(document)),
-        gone_event=lambda namespace, name, _uid: VolumeClaimGone(namespace, name),
+        seen_event=lambda document: Seen(read_claim(document)),
+        gone_event=lambda namespace, name, _uid: gone(VolumeClaim, namespace, name),
         rarely_changes=True,
     )
 
@@ -88,8 +81,8 @@ def volumes() -> WatchedResource[VolumeDocument]:
         watch_event_decoder=msgspec.json.Decoder(WatchEvent[VolumeDocument]),
         page_decoder=msgspec.json.Decoder(Page[VolumeDocument]),
         object_decoder=msgspec.json.Decoder(VolumeDocument),
-        seen_event=lambda document: VolumeSeen(read_volume(document)),
-        gone_event=lambda _namespace, name, _uid: VolumeGone(name),
+        seen_event=lambda document: Seen(read_volume(document)),
+        gone_event=lambda _namespace, name, _uid: gone(Volume, name),
         rarely_changes=True,
     )
 
@@ -99,7 +92,7 @@ def _of_storage(
 ) -> WatchedResource[D]:
     def seen(one: D) -> Event | None:
         found = read(one)
-        return StorageSeen(found) if found is not None else None
+        return Seen(found) if found is not None else None
 
     return WatchedResource(
         kind=kind,
@@ -108,7 +101,7 @@ def _of_storage(
         page_decoder=msgspec.json.Decoder(Page[document]),  # type: ignore[valid-type]
         object_decoder=msgspec.json.Decoder(document),
         seen_event=seen,
-        gone_event=lambda namespace, name, _uid: StorageGone(model.__name__, name, namespace),
+        gone_event=lambda namespace, name, _uid: Gone(model.__name__, (namespace, name)),
         optional=True,
         needed=False,
         rarely_changes=True,

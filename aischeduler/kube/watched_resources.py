@@ -30,19 +30,16 @@ from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.decode_pool import read_pool
 from aischeduler.kube.errors import MalformedAnswerError, RefusedError, decode_problem
 from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page, RawWatchEvent, WatchEvent, read_status
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
-    BudgetGone,
-    BudgetSeen,
     Event,
-    NamespaceGone,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    PoolGone,
-    PoolSeen,
+    Seen,
+    gone,
 )
 from aischeduler.model.names import GROUP, VERSION
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Namespace, Pool
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods use no resources; the server leaves them out."""
@@ -164,8 +161,8 @@ def pods(specs: SpecCache) -> WatchedResource[PodDocument]:
         watch_event_decoder=msgspec.json.Decoder(WatchEvent[PodDocument]),
         page_decoder=msgspec.json.Decoder(Page[PodDocument]),
         object_decoder=msgspec.json.Decoder(PodDocument),
-        seen_event=lambda document: PodSeen(read_pod(document, specs)),
-        gone_event=lambda _namespace, _name, uid: PodGone(uid),
+        seen_event=lambda document: Seen(read_pod(document, specs)),
+        gone_event=lambda _namespace, _name, uid: gone(Pod, uid),
         field_selector=UNFINISHED,
     )
 
@@ -178,8 +175,8 @@ def nodes() -> WatchedResource[NodeDocument]:
         watch_event_decoder=msgspec.json.Decoder(WatchEvent[NodeDocument]),
         page_decoder=msgspec.json.Decoder(Page[NodeDocument]),
         object_decoder=msgspec.json.Decoder(NodeDocument),
-        seen_event=lambda document: NodeSeen(read_node(document)),
-        gone_event=lambda _namespace, name, _uid: NodeGone(name),
+        seen_event=lambda document: Seen(read_node(document)),
+        gone_event=lambda _namespace, name, _uid: gone(Node, name),
         often_unchanged=True,
     )
 
@@ -202,8 +199,8 @@ def pools(observer: PoolObserver | None = None) -> WatchedResource[PoolDocument]
         watch_event_decoder=msgspec.json.Decoder(WatchEvent[PoolDocument]),
         page_decoder=msgspec.json.Decoder(Page[PoolDocument]),
         object_decoder=msgspec.json.Decoder(PoolDocument),
-        seen_event=lambda document: PoolSeen(read_pool(document)),
-        gone_event=lambda _namespace, name, _uid: PoolGone(name),
+        seen_event=lambda document: Seen(read_pool(document)),
+        gone_event=lambda _namespace, name, _uid: gone(Pool, name),
         on_seen=observer.pool_seen if observer is not None else None,
         on_gone=(lambda _namespace, name: observer.pool_gone(name)) if observer is not None else None,
         optional=True,
@@ -219,8 +216,8 @@ def budgets() -> WatchedResource[BudgetDocument]:
         watch_event_decoder=msgspec.json.Decoder(WatchEvent[BudgetDocument]),
         page_decoder=msgspec.json.Decoder(Page[BudgetDocument]),
         object_decoder=msgspec.json.Decoder(BudgetDocument),
-        seen_event=lambda document: BudgetSeen(read_budget(document)),
-        gone_event=lambda namespace, name, _uid: BudgetGone(namespace, name),
+        seen_event=lambda document: Seen(read_budget(document)),
+        gone_event=lambda namespace, name, _uid: gone(DisruptionBudget, namespace, name),
         problem=budget_problem,
         rarely_changes=True,
     )
@@ -235,6 +232,6 @@ def namespaces() -> WatchedResource[NamespaceDocument]:
         page_decoder=msgspec.json.Decoder(Page[NamespaceDocument]),
         object_decoder=msgspec.json.Decoder(NamespaceDocument),
         seen_event=read_namespace,
-        gone_event=lambda _namespace, name, _uid: NamespaceGone(name),
+        gone_event=lambda _namespace, name, _uid: gone(Namespace, name),
         rarely_changes=True,
     )

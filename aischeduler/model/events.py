@@ -1,61 +1,59 @@
 """Events: everything that a shell tells the engine, as a closed union.
 
 Invariants:
-- `…Seen` carries an object as it is now, new or changed; the same object twice changes nothing.
-- `…Gone` ends the object of this name or uid; for an unknown object it changes nothing.
+- `Seen` carries an object as it is now, new or changed; the same object twice changes nothing.
+- `Gone` ends the object of this kind and key; for an unknown object it changes nothing.
 - A bind has one outcome, and a definite one: the shell keeps an unclear outcome until a read decides it. An accepted
-  bind is no event: the pod is assumed, and `PodSeen` shows it on its node.
+  bind is no event: the pod is assumed, and `Seen` shows it on its node.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
+from typing import TypeVar
 
 from msgspec import Struct
 
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.gang import Gang, GangKey
+from aischeduler.model.gang import Gang
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_set import PodSet
-from aischeduler.model.pool import Pool
-from aischeduler.model.selectors import Labels
+from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.storage_objects import StorageObject
 from aischeduler.model.volumes import Volume, VolumeClaim
 
-
-class PodSeen(Struct, frozen=True):
-    """A pod as it is now."""
-
-    pod: Pod
+Object = Pod | Node | Pool | DisruptionBudget | Namespace | VolumeClaim | Volume | StorageObject | Gang | PodSet
+"""An object of the API server as the engine knows it. A Job or a JobSet that asks for no gang is a gang of one."""
 
 
-class PodGone(Struct, frozen=True):
-    """The pod of this uid no longer exists."""
-
-    uid: str
+ObjectT = TypeVar("ObjectT", bound=Object)
 
 
-class NodeSeen(Struct, frozen=True):
-    """A node as it is now."""
+class Seen(Struct, frozen=True):
+    """An object as it is now."""
 
-    node: Node
-
-
-class NodeGone(Struct, frozen=True):
-    """No node of this name exists any more."""
-
-    name: str
+    object: Object
 
 
-class PoolSeen(Struct, frozen=True):
-    """A Pool as it is now."""
+class Gone(Struct, frozen=True):
+    """No object of this kind and key exists any more.
 
-    pool: Pool
+    `kind` is the name of its type here. The key is the uid of a pod; the name of a node, a Pool, a namespace or a
+    volume; for other kinds namespace and name, of a gang with its source before them, of a pod set with its own kind.
+    """
+
+    kind: str
+    key: tuple[str, ...]
 
 
-class PoolGone(Struct, frozen=True):
-    """No Pool of this name exists any more."""
+def gone(kind: type[Object], *key: str) -> Gone:
+    """Return the event of an object of this type that is gone."""
+    return Gone(kind.__name__, key)
 
-    name: str
+
+def objects_of(events: Iterable["Event"], kind: type[ObjectT]) -> list[ObjectT]:
+    """Return the objects of this type that were seen by these events, in their order."""
+    return [event.object for event in events if isinstance(event, Seen) and isinstance(event.object, kind)]
 
 
 class BindRefusal(StrEnum):
@@ -106,97 +104,6 @@ class VolumesRefused(Struct, frozen=True):
     message: str
 
 
-class BudgetSeen(Struct, frozen=True):
-    """A PodDisruptionBudget as it is now."""
-
-    budget: DisruptionBudget
-
-
-class BudgetGone(Struct, frozen=True):
-    """No PodDisruptionBudget of this name exists any more."""
-
-    namespace: str
-    name: str
-
-
-class NamespaceSeen(Struct, frozen=True):
-    """A namespace as it is now: a Pool may allow pods from some namespaces only, by their labels."""
-
-    name: str
-    labels: Labels
-
-
-class NamespaceGone(Struct, frozen=True):
-    """No namespace of this name exists any more."""
-
-    name: str
-
-
-class VolumeClaimSeen(Struct, frozen=True):
-    """A PersistentVolumeClaim as it is now."""
-
-    claim: VolumeClaim
-
-
-class VolumeClaimGone(Struct, frozen=True):
-    """No PersistentVolumeClaim of this name exists any more."""
-
-    namespace: str
-    name: str
-
-
-class VolumeSeen(Struct, frozen=True):
-    """A PersistentVolume as it is now."""
-
-    volume: Volume
-
-
-class VolumeGone(Struct, frozen=True):
-    """No PersistentVolume of this name exists any more."""
-
-    name: str
-
-
-class StorageSeen(Struct, frozen=True):
-    """An object of storage.k8s.io as it is now."""
-
-    object: StorageObject
-
-
-class StorageGone(Struct, frozen=True):
-    """No object of this kind and name exists any more; `kind` is the name of the type in `storage_objects`."""
-
-    kind: str
-    name: str
-    namespace: str = ""
-
-
-class GangSeen(Struct, frozen=True):
-    """The object of a gang as it is now; a Job or a JobSet that asks for no gang has the minimum 1."""
-
-    gang: Gang
-
-
-class GangGone(Struct, frozen=True):
-    """The object of a gang no longer exists."""
-
-    key: GangKey
-
-
-class PodSetSeen(Struct, frozen=True):
-    """A Service, or a controller that makes pods, as it is now, with the pods that it selects."""
-
-    pod_set: PodSet
-
-
-class PodSetGone(Struct, frozen=True):
-    """No Service, or controller of this kind, of this name exists any more."""
-
-    kind: str
-    namespace: str
-    name: str
-
-
 class EvictRefusal(StrEnum):
     """Why a victim was not evicted."""
 
@@ -221,7 +128,7 @@ class EvictRefused(Struct, frozen=True):
 
 
 class PoolRead(Struct, frozen=True):
-    """The Pool of this name was read. Where it was `found`, a `PoolSeen` came before."""
+    """The Pool of this name was read. Where it was `found`, a `Seen` came before."""
 
     name: str
     found: bool
@@ -235,7 +142,7 @@ class PoolUnread(Struct, frozen=True):
 
 
 class PoolsListed(Struct, frozen=True):
-    """A `PoolSeen` came for every Pool, no older than the request for the list."""
+    """A `Seen` came for every Pool, no older than the request for the list."""
 
 
 class Refreshed(Struct, frozen=True):
@@ -251,37 +158,5 @@ class RefreshFailed(Struct, frozen=True):
     message: str
 
 
-StorageEvent = VolumeClaimSeen | VolumeClaimGone | VolumeSeen | VolumeGone | StorageSeen | StorageGone
-RuleEvent = BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone | GangSeen | GangGone | PodSetSeen | PodSetGone
 ReadAnswer = PoolRead | PoolUnread | PoolsListed | Refreshed | RefreshFailed
-Event = (
-    PodSeen
-    | PodGone
-    | NodeSeen
-    | NodeGone
-    | PoolSeen
-    | PoolGone
-    | BudgetSeen
-    | BudgetGone
-    | NamespaceSeen
-    | NamespaceGone
-    | VolumeClaimSeen
-    | VolumeClaimGone
-    | VolumeSeen
-    | VolumeGone
-    | StorageSeen
-    | StorageGone
-    | GangSeen
-    | GangGone
-    | PodSetSeen
-    | PodSetGone
-    | BindRefused
-    | VolumesWritten
-    | VolumesRefused
-    | EvictRefused
-    | PoolRead
-    | PoolUnread
-    | PoolsListed
-    | Refreshed
-    | RefreshFailed
-)
+Event = Seen | Gone | BindRefused | VolumesWritten | VolumesRefused | EvictRefused | ReadAnswer

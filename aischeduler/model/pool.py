@@ -5,7 +5,14 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from aischeduler.model.resources import ResourceList
-from aischeduler.model.selectors import LabelSelector
+from aischeduler.model.selectors import Labels, LabelSelector
+
+
+class Namespace(Struct, frozen=True):
+    """A namespace: a Pool may allow pods from some namespaces only, by their labels."""
+
+    name: str
+    labels: Labels
 
 
 class PlacementStrategy(StrEnum):

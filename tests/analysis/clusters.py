@@ -18,8 +18,9 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import watched_resources
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.model.actions import Bind, Evict
-from aischeduler.model.events import Event, PodGone
+from aischeduler.model.events import Event, gone
 from aischeduler.model.names import POOL_KEY, SCHEDULER_NAME
+from aischeduler.model.pod import Pod
 from aischeduler.state.pod_records import PodRecord
 from tests.checked_scheduler import answers
 from tests.objects import Json, node_object, pod_object, pool_object
@@ -157,7 +158,7 @@ def _carry_out(documents: Documents, scheduler: Scheduler, action: object, now: 
             scheduler.observe(documents.event(bound), now)
         case Evict(victim):
             del documents.objects["Pod", "default", victim.name]
-            scheduler.observe(PodGone(victim.uid), now)
+            scheduler.observe(gone(Pod, victim.uid), now)
         case _:
             return False
     return True

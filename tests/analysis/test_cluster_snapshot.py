@@ -13,18 +13,9 @@ from aischeduler.analysis.cluster_snapshot import (
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Bind
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import (
-    BudgetSeen,
-    NamespaceSeen,
-    NodeSeen,
-    PodSeen,
-    PodSetSeen,
-    PoolSeen,
-    StorageSeen,
-    VolumeClaimSeen,
-    VolumeSeen,
-)
+from aischeduler.model.events import Seen
 from aischeduler.model.pod_set import PodSet
+from aischeduler.model.pool import Namespace
 from aischeduler.model.selectors import Operator, label_selector
 from aischeduler.model.storage_objects import StorageClass
 from aischeduler.model.volumes import Volume, VolumeClaim
@@ -33,15 +24,15 @@ from tests.build import a_node, a_pod, a_pool, a_taint, a_term, expression, tole
 SNAPSHOT = ClusterSnapshot(
     1_767_225_600,
     (
-        NamespaceSeen("team", {"team": "a"}),
-        PoolSeen(a_pool("a", labels={"pool": "a"}, lending_limit={"cpu": 1000}, allowed_namespaces={"team": "a"})),
-        NodeSeen(a_node("n1", cpu="4", labels={"pool": "a", "zone": "x"}, taints=(a_taint("closed"),))),
-        BudgetSeen(DisruptionBudget("team", "b", "uid-b", None, 2, frozenset(("x",)))),
-        StorageSeen(StorageClass("fast", "csi.example", waits=True)),
-        VolumeSeen(Volume("v", (a_term(expression("zone", Operator.IN, "x")),))),
-        VolumeClaimSeen(VolumeClaim("team", "c", "v", bound=True)),
-        PodSetSeen(PodSet("ReplicaSet", "team", "web-7", label_selector("spec.selector", {"app": "web"}, ()))),
-        PodSeen(
+        Seen(Namespace("team", {"team": "a"})),
+        Seen(a_pool("a", labels={"pool": "a"}, lending_limit={"cpu": 1000}, allowed_namespaces={"team": "a"})),
+        Seen(a_node("n1", cpu="4", labels={"pool": "a", "zone": "x"}, taints=(a_taint("closed"),))),
+        Seen(DisruptionBudget("team", "b", "uid-b", None, 2, frozenset(("x",)))),
+        Seen(StorageClass("fast", "csi.example", waits=True)),
+        Seen(Volume("v", (a_term(expression("zone", Operator.IN, "x")),))),
+        Seen(VolumeClaim("team", "c", "v", bound=True)),
+        Seen(PodSet("ReplicaSet", "team", "web-7", label_selector("spec.selector", {"app": "web"}, ()))),
+        Seen(
             a_pod(
                 "p1",
                 namespace="team",

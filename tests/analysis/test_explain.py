@@ -5,7 +5,7 @@ from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation, Loan, Start, Verdict
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.events import Seen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
@@ -18,11 +18,11 @@ def explained(name: str, *objects: Node | Pod | Pool, decided: bool = True) -> E
     for thing in objects:
         match thing:
             case Node():
-                scheduler.observe(NodeSeen(thing), 0.0)
+                scheduler.observe(Seen(thing), 0.0)
             case Pod():
-                scheduler.observe(PodSeen(thing), 0.0)
+                scheduler.observe(Seen(thing), 0.0)
             case Pool():
-                scheduler.observe(PoolSeen(thing), 0.0)
+                scheduler.observe(Seen(thing), 0.0)
     if decided:
         decide_all(scheduler, 0.0)
     cluster = scheduler.cluster

@@ -9,7 +9,7 @@ from aischeduler.analysis.cluster_snapshot import ClusterSnapshot
 from aischeduler.analysis.plan import Change, Plan, PlanError, Unit, UnitPlan, Verdict, plan
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import BudgetSeen, Event, NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.events import Event, Seen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.model.pool import Pool, ReclaimPolicy
@@ -26,13 +26,13 @@ def a_snapshot(*things: Pool | Node | Pod | DisruptionBudget) -> ClusterSnapshot
 def event_of(thing: Pool | Node | Pod | DisruptionBudget) -> Event:
     match thing:
         case Pool():
-            return PoolSeen(thing)
+            return Seen(thing)
         case Node():
-            return NodeSeen(thing)
+            return Seen(thing)
         case Pod():
-            return PodSeen(thing)
+            return Seen(thing)
         case DisruptionBudget():
-            return BudgetSeen(thing)
+            return Seen(thing)
 
 
 def a_unit(*pods: Pod, kind: str = "Job", name: str = "new") -> Unit:
@@ -151,7 +151,7 @@ def test_edit_of_a_pool_shows_who_is_evicted_and_who_starts() -> None:
     guest = a_pod("guest", cpu="2", pool="b", node="n1")
     home = a_pod("home", cpu="2", pool="a", created=5)
     snapshot = a_snapshot(replace(A, disable_preemption=True), B, node_of("a", "n1"), guest, home)
-    made = planned(snapshot, events=(PoolSeen(a_pool("a", labels={"pool": "a"}, generation=1)),))
+    made = planned(snapshot, events=(Seen(a_pool("a", labels={"pool": "a"}, generation=1)),))
     assert made.notes == ()
     assert [(one.victim.name, one.beneficiary and one.beneficiary.name) for one in made.other_evictions] == [
         ("guest", "home")
@@ -162,7 +162,7 @@ def test_edit_of_a_pool_shows_who_is_evicted_and_who_starts() -> None:
 def test_pool_that_stops_sharing_ends_its_loans_where_it_says_so() -> None:
     guest = a_pod("guest", pool="b", node="n1")
     closed = replace(A, disable_sharing=True, reclaim_policy=ReclaimPolicy.EVICT)
-    made = planned(a_snapshot(A, B, node_of("a", "n1"), guest), events=(PoolSeen(closed),))
+    made = planned(a_snapshot(A, B, node_of("a", "n1"), guest), events=(Seen(closed),))
     assert [(one.victim.name, one.beneficiary) for one in made.other_evictions] == [("guest", None)]
 
 
@@ -170,7 +170,7 @@ def test_new_pool_shows_the_nodes_and_the_running_pods_that_change_hands() -> No
     running = a_pod("running", pool="a", node="n1")
     snapshot = a_snapshot(A, replace(node_of("a", "n1"), labels={"pool": "a", "new": "yes"}), running)
     taken = replace(A, selector=label_selector("spec.nodeSelector", {"pool": "nothing"}, ()))
-    made = planned(snapshot, events=(PoolSeen(taken), PoolSeen(a_pool("c", labels={"new": "yes"}))))
+    made = planned(snapshot, events=(Seen(taken), Seen(a_pool("c", labels={"new": "yes"}))))
     assert made.pool_nodes == {"a": (1, 0), "c": (0, 1)}
     assert [(one.pool, one.home_pool) for one in made.loan_changes] == [("c", "a")]
 

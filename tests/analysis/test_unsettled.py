@@ -11,7 +11,8 @@ from aischeduler.analysis.what_if import requesting
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.invariants import check
 from aischeduler.engine.self_check import digest
-from aischeduler.model.events import PodGone, PoolSeen
+from aischeduler.model.events import Seen, gone
+from aischeduler.model.pod import Pod
 from aischeduler.state.pod_records import PodState
 from tests import seeds
 from tests.analysis.clusters import (
@@ -95,10 +96,10 @@ def _judge(documents: Documents, cluster: Cluster, found: Explanation, number: i
         case EditPool(name, patch) if set(patch) <= {"disableSharing", "disableBorrowing", "disablePreemption"}:
             flags = {"disableSharing": "disable_sharing", "disableBorrowing": "disable_borrowing"}
             fields = {flags.get(field, "disable_preemption"): value for field, value in patch.items()}
-            scheduler.observe(PoolSeen(replace(other.pools.pools[name], **fields)), 0.0)
+            scheduler.observe(Seen(replace(other.pools.pools[name], **fields)), 0.0)
         case EndPods(pods):
             for pod in pods:
-                scheduler.observe(PodGone(pod.uid), 0.0)
+                scheduler.observe(gone(Pod, pod.uid), 0.0)
         case LowerRequest(resource, amount):
             record = requesting(record, resource, amount)
         case _:

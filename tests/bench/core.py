@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind
-from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.events import Event, Seen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import RUNNING, Pod
 from tests.bench.arena import node_name, pool_name
@@ -68,13 +68,13 @@ def world(nodes: int, pools: int = 1, *, cpu: str = "64", gpu: int = 0) -> World
     """Return an engine with pools and nodes; the nodes belong to the pools in turn."""
     scheduler = Scheduler(default_profile(), "bench")
     for number in range(pools):
-        scheduler.observe(PoolSeen(a_pool(pool_name(number), labels={"team": f"team-{number}"})), 0.0)
+        scheduler.observe(Seen(a_pool(pool_name(number), labels={"team": f"team-{number}"})), 0.0)
     known = []
     for number in range(nodes):
         labels = {"team": f"team-{number % pools}", "zone": f"zone-{number % 3}"}
         node = a_node(node_name(number), cpu=cpu, memory="512Gi", gpu=gpu, pods=500, labels=labels)
         known.append(node)
-        scheduler.observe(NodeSeen(node), 0.0)
+        scheduler.observe(Seen(node), 0.0)
     return World(scheduler, known)
 
 
@@ -94,7 +94,7 @@ def tell(scheduler: Scheduler, events: Iterable[Event], now: float = 0.0) -> Non
 
 def see(scheduler: Scheduler, pods: Sequence[Pod]) -> None:
     """Pass pods to the engine."""
-    tell(scheduler, (PodSeen(pod) for pod in pods))
+    tell(scheduler, (Seen(pod) for pod in pods))
 
 
 def decide_all(scheduler: Scheduler, now: float = 0.0) -> list[Action]:

@@ -17,8 +17,9 @@ from aischeduler.cli.demo_cluster import cluster, create
 from aischeduler.cli.plan_json import VERSION
 from aischeduler.kube.client import Client
 from aischeduler.kube.server_access import connect
-from aischeduler.model.events import Event, NamespaceSeen, NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.events import Event, Seen
 from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Namespace
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.build import a_node, a_pod, a_pool
 from tests.gang_objects import indexed_job_object, job_set_object
@@ -44,7 +45,7 @@ class Planned:
         self._capsys = capsys
         nodes = [a_node(name, cpu="2", labels={"pool": name[0]}) for name in ("a1", "a2", "b1")]
         pools = [a_pool(name, labels={"pool": name}) for name in ("a", "b")]
-        self.snapshot(*(PoolSeen(pool) for pool in pools), *(NodeSeen(node) for node in nodes), PodSeen(self.low))
+        self.snapshot(*(Seen(pool) for pool in pools), *(Seen(node) for node in nodes), Seen(self.low))
 
     @property
     def low(self) -> Pod:
@@ -225,7 +226,7 @@ def test_standard_input_is_read(planned: Planned, monkeypatch: pytest.MonkeyPatc
 
 
 def test_gaps_of_the_snapshot_are_told_and_stand_in_the_json(planned: Planned) -> None:
-    planned.snapshot(NodeSeen(a_node("n")), gaps=("a gap",))
+    planned.snapshot(Seen(a_node("n")), gaps=("a gap",))
     out, err = planned.run("-f", planned.file(pod_object("p")), "-o", "json")
     assert (json.loads(out)["gaps"], err) == (["a gap"], "a gap\n")
 
@@ -239,7 +240,7 @@ def test_kinds_without_pods_are_named(planned: Planned) -> None:
 
 
 def test_namespace_that_does_not_exist_is_a_note(planned: Planned) -> None:
-    planned.snapshot(NodeSeen(a_node("n")), NamespaceSeen("default", {}))
+    planned.snapshot(Seen(a_node("n")), Seen(Namespace("default", {})))
     own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "own"}}
     pods = [pod_object(name, namespace=name) for name in ("default", "own", "nope")]
     found = planned(own, *pods)["units"]

@@ -9,7 +9,7 @@ from aischeduler.cli.run import open_journal
 from aischeduler.config.load import ConfigError
 from aischeduler.engine.journal import JournaledScheduler
 from aischeduler.engine.profile import default_profile
-from aischeduler.model.events import NodeSeen, PodSeen
+from aischeduler.model.events import Seen
 from aischeduler.model.names import CLUSTER
 from tests.build import a_node, a_pod
 
@@ -19,8 +19,8 @@ def lines() -> list[bytes]:
     """Return the journal of an engine that binds a pod."""
     found: list[bytes] = []
     scheduler = JournaledScheduler(default_profile(), "run", found.append)
-    scheduler.observe(NodeSeen(a_node("n")), 0.0)
-    scheduler.observe(PodSeen(a_pod("p")), 0.0)
+    scheduler.observe(Seen(a_node("n")), 0.0)
+    scheduler.observe(Seen(a_pod("p")), 0.0)
     for pool in ("default", CLUSTER, "default"):
         scheduler.decide(pool, 0.0, 1)
     return found

@@ -17,7 +17,10 @@ from aischeduler.cli.demo_cluster import cluster, create
 from aischeduler.cli.snapshot import ClusterSource, read_cluster
 from aischeduler.kube.client import Client
 from aischeduler.kube.server_access import connect
-from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.events import Seen, objects_of
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.kube.api_objects import listing, pod
 from tests.kube.kubeconfig_files import write
@@ -70,7 +73,7 @@ async def test_cluster_is_listed_from_etcd_where_the_cache_lacks_the_pod_that_wa
         path = write(tmp_path / "kubeconfig", {"server": server.url}, {})
         found = await read_cluster(ClusterSource(Path(path), None), cached=True, with_pod=uid)
     assert len(script.asked("get", "/api/v1/pods")) == times
-    assert len([event for event in found.events if isinstance(event, PodSeen)]) == times
+    assert len([event for event in found.events if isinstance(event, Seen) and isinstance(event.object, Pod)]) == times
 
 
 async def test_file_is_read_again_as_the_cluster_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,8 +83,7 @@ async def test_file_is_read_again_as_the_cluster_is(tmp_path: Path, capsys: pyte
         listed = await read_cluster(ClusterSource(kubeconfig, None))
     read = await read_cluster(ClusterSource(None, None, file))
     assert read.events == listed.events
-    kinds = [type(event) for event in read.events]
-    assert (kinds.count(PoolSeen), kinds.count(NodeSeen), kinds.count(PodSeen)) == (3, 20, 1)
+    assert [len(objects_of(read.events, kind)) for kind in (Pool, Node, Pod)] == [3, 20, 1]
     assert capsys.readouterr() == ("", f"{file}: {len(read.events)} objects\n")
 
 

@@ -20,7 +20,7 @@ from aischeduler.cli.explain_text import explanation_text, summary_table
 from aischeduler.cli.plan_documents import Variant, change_of, plan_input
 from aischeduler.cli.plan_json import plan_json
 from aischeduler.cli.plan_table import print_plans
-from aischeduler.model.events import Event, NodeSeen, PodSeen
+from aischeduler.model.events import Event, Seen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod, replace
@@ -98,7 +98,7 @@ def test_pods_that_wait_together_are_one_object_of_a_list(
 ) -> None:
     pods = [one_of("x", "x-0"), one_of("x", "x-1"), one_of("y", "y-0"), one_of("z", "z-0")]
     pods = [replace(pod, labels={**pod.labels, "job-name": "j"}) for pod in pods]
-    events: tuple[Event, ...] = (NodeSeen(a_node("n", cpu="3")), *(PodSeen(pod) for pod in pods))
+    events: tuple[Event, ...] = (Seen(a_node("n", cpu="3")), *(Seen(pod) for pod in pods))
     file = tmp_path / "cluster.jsonl"
     file.write_bytes(b"\n".join(write_lines(ClusterSnapshot(0, events, ()))))
     monkeypatch.setattr("aischeduler.cli.explain.profile_of", lambda _: pair_profile())
@@ -113,7 +113,7 @@ def test_pods_that_wait_together_are_one_object_of_a_list(
 
 
 def planned(variant: Variant, *objects: Json) -> Plan:
-    snapshot = ClusterSnapshot(0, (NodeSeen(a_node("n1", cpu="2")), NodeSeen(a_node("n2", cpu="2"))), ())
+    snapshot = ClusterSnapshot(0, (Seen(a_node("n1", cpu="2")), Seen(a_node("n2", cpu="2"))), ())
     documents = [Document("f.yaml", str(number), body) for number, body in enumerate(objects, 1)]
     change = change_of(plan_input(documents), snapshot, variant, ())
     return plan(ClusterCopy(pair_profile(), snapshot), change)

@@ -15,7 +15,7 @@ from aischeduler.config.schema import (
 from aischeduler.daemon.components import profile_of
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import CreatePool
-from aischeduler.model.events import PoolGone
+from aischeduler.model.events import gone
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import MakeRoom, Pool
 from aischeduler.state.pod_records import Backoff
@@ -100,6 +100,6 @@ def test_default_pool_that_was_deleted_has_the_switches_of_the_configuration_aga
     session = Session(a_pool(DEFAULT_POOL), profile=profile_of(Config(default_pool=DefaultPool(disable_sharing=True))))
     session.decide()
     assert [pool.sharing for pool in session.scheduler.summary()] == [True]
-    session.tell(PoolGone(DEFAULT_POOL))
+    session.tell(gone(Pool, DEFAULT_POOL))
     session.decide()
     assert [pool.sharing for pool in session.scheduler.summary()] == [False]

@@ -13,7 +13,7 @@ from aischeduler.daemon import journal_file
 from aischeduler.daemon.journal_file import JournalFile, JournalLimits
 from aischeduler.engine.journal import JournaledScheduler, replay
 from aischeduler.engine.profile import default_profile
-from aischeduler.model.events import NodeSeen, PodSeen
+from aischeduler.model.events import Seen
 from tests.build import a_node, a_pod
 from tests.kube.scripted_server import until
 
@@ -55,9 +55,9 @@ async def test_file_of_a_scheduler_is_replayed_without_a_difference(tmp_path: Pa
     file = journal(tmp_path / "new", Log())
     writer = asyncio.create_task(file.run())
     scheduler = JournaledScheduler(default_profile(), "run", file.write)
-    scheduler.observe(NodeSeen(a_node("n", cpu="2")), 0.0)
+    scheduler.observe(Seen(a_node("n", cpu="2")), 0.0)
     for number in range(5):
-        scheduler.observe(PodSeen(a_pod(f"p{number}", cpu="1")), 0.0)
+        scheduler.observe(Seen(a_pod(f"p{number}", cpu="1")), 0.0)
         written = file.path.stat().st_size
         scheduler.decide("default", 0.0, 1)
         await until(partial(larger, file.path, written))

@@ -21,7 +21,7 @@ from aischeduler.model.actions import (
     ReportWaiting,
     Warn,
 )
-from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.events import Event, Seen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
@@ -42,11 +42,11 @@ class Session:
         for thing in objects:
             match thing:
                 case Node():
-                    self.tell(NodeSeen(thing))
+                    self.tell(Seen(thing))
                 case Pod():
-                    self.tell(PodSeen(thing))
+                    self.tell(Seen(thing))
                 case Pool():
-                    self.tell(PoolSeen(thing))
+                    self.tell(Seen(thing))
 
     def tell(self, *events: Event) -> None:
         """Let the engine observe events."""

@@ -2,7 +2,8 @@
 
 import pytest
 
-from aischeduler.model.events import NodeGone, PodGone
+from aischeduler.model.events import gone
+from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool_summary import PoolSummary
 from tests.build import a_node, a_pod, a_pool
@@ -58,7 +59,7 @@ def test_resources_that_no_node_offers_leave_nothing_behind() -> None:
     session.scheduler.look()
     pending = summary_of(session, "a").pending
     assert {name: pending[name] for name in names} == dict.fromkeys(names, 1)
-    session.tell(*(PodGone(f"uid-p{number}") for number in range(MADE_UP)))
+    session.tell(*(gone(Pod, f"uid-p{number}") for number in range(MADE_UP)))
     session.decide(15)
     session.scheduler.look()
     assert nodes.columns == columns
@@ -103,7 +104,7 @@ def test_pods_bound_by_others_count_before_and_after_a_node_offers_their_resourc
     assert summary_of(session, "a").used[CARD] == 1
     session.see(a_node("n", extended={CARD: "1"}, labels=A))
     assert binds(session.decide(15)) == {}
-    session.tell(PodGone("uid-there"))
+    session.tell(gone(Pod, "uid-there"))
     assert binds(session.decide(15)) == {"p": "n"}
 
 
@@ -118,7 +119,7 @@ def test_a_resource_that_a_node_began_to_offer_can_be_preempted() -> None:
 
 def test_a_resource_whose_last_node_is_gone_fits_nowhere_until_another_comes() -> None:
     session = Session(a_pool("a", labels=A), a_node("n", labels=A), a_node("m", extended={CARD: "1"}, labels=A))
-    session.tell(NodeGone("m"))
+    session.tell(gone(Node, "m"))
     session.see(wants_card("p", pool="a"))
     assert reports(session.decide())["p"].startswith(f"0/1 nodes are available: 1 Insufficient {CARD}.")
     session.see(a_node("m", extended={CARD: "1"}, labels=A))

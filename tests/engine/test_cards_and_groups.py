@@ -4,12 +4,12 @@ from typing import Any
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import LogPoolEdit, ReportPool
-from aischeduler.model.events import NamespaceSeen
+from aischeduler.model.events import Seen
 from aischeduler.model.gang import GangSource
 from aischeduler.model.names import MACHINE_GROUP_KEY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
-from aischeduler.model.pool import ReclaimPolicy
+from aischeduler.model.pool import Namespace, ReclaimPolicy
 from aischeduler.model.pool_summary import CARD_TYPES_MAX, CardCount
 from aischeduler.state.pod_records import PodState
 from tests.build import a_node, a_pod, a_pool, group_rule, replace
@@ -136,7 +136,7 @@ def test_node_that_moves_to_a_pool_where_its_type_is_rare_is_closed() -> None:
 def test_only_the_pods_that_name_a_group_of_a_changed_rule_are_tried_again() -> None:
     pool = a_pool("a", labels=A, machine_groups=(group_rule("vision", team="vision"), group_rule("speech", team="x")))
     session = Session(pool, a_pool("b", labels=B), a_node("n", labels=VISION))
-    session.tell(NamespaceSeen("default", {}))
+    session.tell(Seen(Namespace("default", {})))
     session.see(
         a_pod("v", pool="b", machine_group="vision"),
         a_pod("s", pool="b", machine_group="speech"),
@@ -150,7 +150,7 @@ def test_only_the_pods_that_name_a_group_of_a_changed_rule_are_tried_again() -> 
     session.see(replace(pool, machine_groups=(pool.machine_groups[1],)))
     assert binds(session.decide(1.0)) == {"v": "n"}
     assert records["uid-s"].attempts == attempts["s"]
-    session.tell(NamespaceSeen("default", {"team": "x"}))
+    session.tell(Seen(Namespace("default", {"team": "x"})))
     session.decide(1.0)
     assert records["uid-s"].state is PodState.PARKED
 
@@ -159,7 +159,7 @@ def test_pod_of_an_unknown_namespace_may_not_name_a_restricted_group() -> None:
     profile = replace(default_profile(), machine_groups=(group_rule("vision"),))
     session = Session(a_node("n", labels=VISION), a_pod("p", machine_group="vision"), profile=profile)
     assert reports(session.decide())["p"].startswith("The pod may not name the machine group vision")
-    session.tell(NamespaceSeen("default", {}))
+    session.tell(Seen(Namespace("default", {})))
     assert binds(session.decide()) == {"p": "n"}
 
 
@@ -191,7 +191,7 @@ def test_pair_of_which_one_may_not_name_its_group_waits_whole_and_starts_whole()
     pool = a_pool("b", labels=B, machine_groups=(rule,))
     node = a_node("g", cpu="2", labels={**B, MACHINE_GROUP_KEY: "vision"})
     session = Session(pool, node, a_node("n", cpu="2", labels=B), profile=pair_profile())
-    session.tell(NamespaceSeen("default", {}))
+    session.tell(Seen(Namespace("default", {})))
     plain, grouped = pair()
     session.see(plain, replace(grouped, spec=a_pod(machine_group="vision").spec))
     said = reports(session.decide())

@@ -11,20 +11,10 @@ from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import (
-    BudgetSeen,
-    Event,
-    GangSeen,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    PoolGone,
-    PoolSeen,
-)
+from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, Pod, PodSpec
+from aischeduler.model.pool import Namespace, Pool
 from aischeduler.state.label_index import Mask
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds
@@ -99,8 +89,8 @@ def test_observe_searches_no_victims() -> None:
     edit = a_pool("a", labels=A, disable_borrowing=True, disable_sharing=True, generation=2)
     cordoned = replace(a_node("n", cpu="4", pods=1000, labels=A), unschedulable=True)
     more = a_pod("more", cpu="1", pool="a", node="n", priority=9)
-    events: list[Event] = [PodGone("uid-small"), PodSeen(more), BudgetSeen(budget), PoolSeen(edit), NodeSeen(cordoned)]
-    for event in [*events, PodGone("uid-owner"), PoolGone("b"), NodeGone("n"), PoolGone("a")]:
+    events: list[Event] = [gone(Pod, "uid-small"), Seen(more), Seen(budget), Seen(edit), Seen(cordoned)]
+    for event in [*events, gone(Pod, "uid-owner"), gone(Pool, "b"), gone(Node, "n"), gone(Pool, "a")]:
         before = counting.calls
         session.tell(event)
         assert counting.calls == before, event
@@ -110,7 +100,7 @@ def test_observe_searches_no_victims() -> None:
 def test_slice_does_a_limited_part_of_the_work_on_a_row() -> None:
     counting = Counting()
     session = behind_a_claim(counting, classes=200)
-    session.tell(PodGone("uid-small"))
+    session.tell(gone(Pod, "uid-small"))
     slices = []
     while "a" in session.scheduler._cluster.deferred.rows:
         before = counting.calls
@@ -126,7 +116,7 @@ def test_row_is_offered_to_the_class_after_the_last_one_that_was_checked() -> No
     session.see(*(a_pod(f"p{n}", cpu=f"{n + 1}m", pool="a", node_selector=refused) for n in range(3 * CHECKED_MAX)))
     session.see(a_pod("last", cpu="1", pool="a", created=5))
     session.decide()
-    session.tell(PodGone("uid-x"))
+    session.tell(gone(Pod, "uid-x"))
     assert binds(session.decide()) == {"last": "n"}
 
 
@@ -151,7 +141,7 @@ def test_ready_names_the_pool_whose_row_changed_and_no_other() -> None:
     session = unchecked(a_node("n", labels=A), a_pod("x", pool="a", node="n"), counting=Counting())
     settle(session)
     session.now += 0.1  # reports of Pools are not due
-    session.tell(PodGone("uid-x"))
+    session.tell(gone(Pod, "uid-x"))
     assert session.scheduler.ready(session.now) == ("a",)
 
 
@@ -159,7 +149,7 @@ def test_row_that_leaves_its_pool_before_the_work_on_it_is_offered_by_its_new_po
     session = unchecked(a_node("n", cpu="1", labels=A), a_pod("x", pool="a", node="n"), counting=Counting())
     session.see(a_pod("of-a", pool="a"), a_pod("of-b", pool="b"))
     session.decide()
-    session.tell(PodGone("uid-x"))
+    session.tell(gone(Pod, "uid-x"))
     session.see(a_node("n", cpu="1", labels=B))
     assert binds(session.decide()) == {"of-b": "n"}
 
@@ -171,7 +161,7 @@ def test_changed_namespace_wakes_no_pod_itself_and_each_decision_a_few() -> None
     session.see(*(a_pod(f"p{n}", cpu="1", pool="a") for n in range(count)))
     settle(session)
     assert session.scheduler.waiting()["a"] == {"held": count}
-    session.tell(NamespaceSeen("default", {"team": "a"}))
+    session.tell(Seen(Namespace("default", {"team": "a"})))
     assert session.scheduler.waiting()["a"] == {"held": count}
     session.scheduler.decide("a", session.now, 1)
     assert session.scheduler.waiting()["a"]["held"] == RECHECKED_AT_ONCE
@@ -186,11 +176,11 @@ def test_pods_of_a_pool_are_tried_while_its_waiting_gangs_are_checked() -> None:
     session.see(a_pod("gone", cpu="1", pool="a", node="n0"))
     port = (HostPort("TCP", 80),)
     for number in range(30):
-        session.tell(GangSeen(a_gang(f"g{number}", 4)))
+        session.tell(Seen(a_gang(f"g{number}", 4)))
         pods = (a_pod(f"g{number}-{turn}", cpu="1", pool="a", host_ports=port) for turn in range(4))
         session.see(*(member(pod, f"g{number}") for pod in pods))
     settle(session)
-    session.tell(PodGone("uid-gone"))
+    session.tell(gone(Pod, "uid-gone"))
     session.scheduler.decide("a", session.now, 1)
     assert "a" in session.scheduler._cluster.deferred.rows
     session.see(a_pod("single", cpu="1", pool="a"))

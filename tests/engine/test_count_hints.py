@@ -5,7 +5,7 @@ from types import FrameType
 
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind, Evict
-from aischeduler.model.events import GangSeen, PodGone, PodSeen
+from aischeduler.model.events import Seen, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.topology_spread import HOSTNAME
@@ -163,7 +163,7 @@ def test_room_of_a_pod_in_a_full_zone_is_taken_by_eviction_there_alone() -> None
     )
     evicts = [one for one in session.decide() if isinstance(one, Evict)]
     assert [one.victim.name for one in evicts] == ["low"]
-    session.tell(PodGone("uid-low"))
+    session.tell(gone(Pod, "uid-low"))
     assert nodes_of(session.decide()) == {"asker": "x1"}
 
 
@@ -177,7 +177,7 @@ def test_pod_does_not_count_on_one_that_has_only_a_claim() -> None:
     session.decide()
     session.see(web("second", cpu="1"))
     assert nodes_of(session.decide()) == {}
-    session.tell(PodGone("uid-low"))
+    session.tell(gone(Pod, "uid-low"))
     assert nodes_of(session.decide()) == {"asker": "x1", "second": "x1"}
 
 
@@ -186,10 +186,10 @@ def steps_of_a_count(*, gangs: int) -> int:
     session = a_session(*zones("x1", "y1"))
     session.scheduler.often = session.scheduler.closely = False
     for number in range(gangs):
-        session.tell(GangSeen(a_gang(f"g{number}", 3)))
+        session.tell(Seen(a_gang(f"g{number}", 3)))
         session.see(*members(f"g{number}", 3, cpu="9", pool="a"))
     session.see(*(member(web(f"w{number}", cpu="9"), "web") for number in range(3)))
-    session.tell(GangSeen(a_gang("web", 3)))
+    session.tell(Seen(a_gang("web", 3)))
     session.decide()
     calls = 0
 
@@ -199,7 +199,7 @@ def steps_of_a_count(*, gangs: int) -> int:
 
     sys.setprofile(count)
     try:
-        Scheduler.observe(session.scheduler, PodSeen(web("there", node="x1")), session.now)  # without the checks
+        Scheduler.observe(session.scheduler, Seen(web("there", node="x1")), session.now)  # without the checks
     finally:
         sys.setprofile(None)
     assert session.scheduler._cluster.deferred.counted == {"a": {b"unit " + str(a_key("web")).encode(): None}}

@@ -1,6 +1,7 @@
 from aischeduler.engine.counters import Counters, Result
 from aischeduler.model.actions import EvictionCause
-from aischeduler.model.events import PoolGone
+from aischeduler.model.events import gone
+from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import LenderRefusal
 from tests.build import a_pod, a_pool
 from tests.engine.session import Session
@@ -25,7 +26,7 @@ def test_a_pool_that_is_gone_has_no_counter() -> None:
 def test_saves_of_the_five_minute_flush_are_never_dropped() -> None:
     session = Session(a_pool("a"))
     session.scheduler.counters.net_saves["a"] += 1
-    session.tell(PoolGone("a"))
+    session.tell(gone(Pool, "a"))
     session.see(a_pool("a"))
     session.scheduler.counters.net_saves["a"] += 1
     assert session.scheduler.net_saves() == 2

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from aischeduler.engine.profile import default_profile
-from aischeduler.model.events import PodGone, PodSetGone, PodSetSeen
+from aischeduler.model.events import Seen, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_set import PodSet
@@ -17,12 +17,12 @@ from tests.engine.session import Session, binds
 WEB = {"app": "web"}
 
 
-def service(name: str = "web", **labels: str) -> PodSetSeen:
-    return PodSetSeen(PodSet("Service", "default", name, label_selector("spec.selector", labels or WEB, ())))
+def service(name: str = "web", **labels: str) -> Seen:
+    return Seen(PodSet("Service", "default", name, label_selector("spec.selector", labels or WEB, ())))
 
 
-def replica_set(name: str, **labels: str) -> PodSetSeen:
-    return PodSetSeen(PodSet("ReplicaSet", "default", name, label_selector("spec.selector.matchLabels", labels, ())))
+def replica_set(name: str, **labels: str) -> Seen:
+    return Seen(PodSet("ReplicaSet", "default", name, label_selector("spec.selector.matchLabels", labels, ())))
 
 
 def hosts(*names: str, cpu: str = "64", zone: str = "") -> list[Node]:
@@ -48,7 +48,7 @@ def test_pod_of_a_service_goes_to_the_node_with_the_fewest_pods_of_the_service()
     session.tell(service())
     session.see(small("p"), a_pod("stranger", cpu="10m", memory="1Mi", labels={"app": "db"}))
     assert binds(session.decide()) == {"p": "n2", "stranger": "n1"}
-    session.tell(PodSetGone("Service", "default", "web"))
+    session.tell(gone(PodSet, "Service", "default", "web"))
     session.see(small("after"))
     assert binds(session.decide()) == {"after": "n1"}
 
@@ -76,7 +76,7 @@ def test_pods_that_parked_before_their_service_was_seen_are_all_bound_once_there
     session = Session(*hosts("n1", cpu="1"), a_pod("old", cpu="1", node="n1", priority=9))
     session.see(*(a_pod(f"p-{number}", cpu="100m", labels=WEB) for number in range(6)))
     assert binds(session.decide()) == {}
-    session.tell(service(), PodGone("uid-old"))
+    session.tell(service(), gone(Pod, "uid-old"))
     assert len(binds(session.decide(10))) == 6
     assert session.scheduler.net_saves() == 0
 
@@ -92,7 +92,7 @@ def test_pods_of_one_set_form_one_class_and_one_count_and_others_keep_their_spec
     classes = {one.pod.spec.key for one in cluster.records.values() if one.pod.controller and not one.pod.node_name}
     assert (len(classes), len(cluster.nodes.pod_counts.all())) == (1, 1)
     assert cluster.records[stranger.uid].pod.spec is stranger.spec
-    session.tell(*(PodGone(f"uid-p-{number}") for number in range(50)))
+    session.tell(*(gone(Pod, f"uid-p-{number}") for number in range(50)))
     assert cluster.nodes.pod_counts.all() == ()
 
 
@@ -101,7 +101,7 @@ def test_gated_and_running_pods_survive_changes_of_their_service() -> None:
     session.tell(service())
     session.see(small("gated", gates=("wait",)), small("p"))
     session.decide()
-    session.tell(PodSetGone("Service", "default", "web"), service("other", app="web"))
+    session.tell(gone(PodSet, "Service", "default", "web"), service("other", app="web"))
     session.see(small("gated"))
     assert list(binds(session.decide())) == ["gated"]
 

@@ -2,9 +2,10 @@
 
 from aischeduler.engine.queueing_hints import FEW_ROWS, WOKEN_AT_ONCE
 from aischeduler.model.actions import Bind
-from aischeduler.model.events import PoolGone
+from aischeduler.model.events import gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds
 
@@ -69,7 +70,7 @@ def test_pods_that_are_to_be_tried_are_tried_after_their_pool_is_deleted() -> No
     session.decide()
     session.see(*nodes(1, cpu="500", team="b"))
     session.see(a_pool("b", labels={"team": "b"}, generation=2))
-    session.tell(PoolGone("b"))
+    session.tell(gone(Pool, "b"))
     assert len(binds(session.decide())) == WAITING
     assert session.scheduler.waiting() == {"default": {}}
 

@@ -9,22 +9,13 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.pool_events import EDITS_MAX, WINDOW_SECONDS
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
-    BudgetGone,
-    BudgetSeen,
     Event,
-    NamespaceGone,
-    NamespaceSeen,
-    PodGone,
-    PodSetGone,
-    PodSetSeen,
-    PoolGone,
-    VolumeClaimGone,
-    VolumeClaimSeen,
-    VolumeGone,
-    VolumeSeen,
+    Seen,
+    gone,
 )
-from aischeduler.model.pod import HostPort
+from aischeduler.model.pod import HostPort, Pod
 from aischeduler.model.pod_set import PodSet
+from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.selectors import label_selector
 from aischeduler.model.volumes import Volume, VolumeClaim
 from aischeduler.state.claims import Claim, Claims
@@ -50,16 +41,21 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, session: Session, step: str, event:
 @pytest.mark.parametrize(
     ("before", "event", "step", "known"),
     [
-        ((), NamespaceSeen("team", {"of": "a"}), "rule_changed", lambda c: c.namespaces == {"team": {"of": "a"}}),
-        ((NamespaceSeen("team", {}),), NamespaceGone("team"), "rule_changed", lambda c: c.namespaces == {}),
-        ((BudgetSeen(BUDGET),), BudgetGone("default", "b"), "rule_changed", lambda c: not c.budgets.protects("uid-p")),
-        ((), BudgetSeen(BUDGET), "rule_changed", lambda c: c.budgets.protects("uid-p")),
-        ((), PodSetSeen(SERVICE), "rule_changed", lambda c: bool(c.pod_sets.by_key)),
-        ((PodSetSeen(SERVICE),), PodSetGone(*SERVICE.key), "rule_changed", lambda c: not c.pod_sets.by_key),
-        ((), VolumeClaimSeen(CLAIM), "storage_seen", lambda c: list(c.storage.claims.values()) == [CLAIM]),
-        ((VolumeClaimSeen(CLAIM),), VolumeClaimGone(*CLAIM.key), "storage_seen", lambda c: not c.storage.claims),
-        ((), VolumeSeen(VOLUME), "storage_seen", lambda c: list(c.storage.volumes.values()) == [VOLUME]),
-        ((VolumeSeen(VOLUME),), VolumeGone("pv"), "storage_seen", lambda c: not c.storage.volumes),
+        ((), Seen(Namespace("team", {"of": "a"})), "rule_changed", lambda c: c.namespaces == {"team": {"of": "a"}}),
+        ((Seen(Namespace("team", {})),), gone(Namespace, "team"), "rule_changed", lambda c: c.namespaces == {}),
+        (
+            (Seen(BUDGET),),
+            gone(DisruptionBudget, "default", "b"),
+            "rule_changed",
+            lambda c: not c.budgets.protects("uid-p"),
+        ),
+        ((), Seen(BUDGET), "rule_changed", lambda c: c.budgets.protects("uid-p")),
+        ((), Seen(SERVICE), "rule_changed", lambda c: bool(c.pod_sets.by_key)),
+        ((Seen(SERVICE),), gone(PodSet, *SERVICE.key), "rule_changed", lambda c: not c.pod_sets.by_key),
+        ((), Seen(CLAIM), "storage_seen", lambda c: list(c.storage.claims.values()) == [CLAIM]),
+        ((Seen(CLAIM),), gone(VolumeClaim, *CLAIM.key), "storage_seen", lambda c: not c.storage.claims),
+        ((), Seen(VOLUME), "storage_seen", lambda c: list(c.storage.volumes.values()) == [VOLUME]),
+        ((Seen(VOLUME),), gone(Volume, "pv"), "storage_seen", lambda c: not c.storage.volumes),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Event) else "",
 )
@@ -90,7 +86,7 @@ def test_edit_that_is_kept_for_the_end_of_its_window_is_the_last_one(monkeypatch
 
 def test_default_pool_that_is_deleted_has_its_default_spec_again(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_pool("default", disable_sharing=True))
-    fail_at(monkeypatch, session, "pool_gone", PoolGone("default"))
+    fail_at(monkeypatch, session, "pool_gone", gone(Pool, "default"))
     assert not session.scheduler._cluster.pools.pools["default"].disable_sharing
 
 
@@ -118,7 +114,7 @@ def test_row_that_was_counted_incompletely_ends_the_claim_on_it_and_nothing_else
         counted(table, *args)
         raise ValueError(BUG)
 
-    session.tell(PodGone("uid-small"))
+    session.tell(gone(Pod, "uid-small"))
     monkeypatch.setattr(NodeTable, "count_tentatively", failing)
     session.scheduler.decide("a", session.now, 1)
     assert session.scheduler._cluster.claims.of("uid-owner") is None
@@ -138,5 +134,5 @@ def test_claim_that_ended_incompletely_no_longer_counts(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Claims, "forget", failing)
     with pytest.raises(ValueError, match=BUG):
-        session.tell(PodGone("uid-owner"))
+        session.tell(gone(Pod, "uid-owner"))
     session.scheduler.look()

@@ -3,7 +3,14 @@
 from itertools import permutations
 
 from aischeduler.model.actions import Bind, Evict
-from aischeduler.model.events import BindRefusal, BindRefused, EvictRefusal, EvictRefused, PodGone, PodSeen, PoolGone
+from aischeduler.model.events import (
+    BindRefusal,
+    BindRefused,
+    EvictRefusal,
+    EvictRefused,
+    Seen,
+    gone,
+)
 from aischeduler.model.names import CLUSTER, CPU
 from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.model.pool import Pool
@@ -39,7 +46,7 @@ def test_pod_seen_before_its_node_counts_there_when_the_node_comes() -> None:
 def test_pod_whose_bind_is_refused_after_its_pool_was_deleted_waits_in_the_default_pool_and_frees_its_room() -> None:
     session = Session(pool("a"), a_node("a1", cpu="4", labels={"pool": "a"}), a_pod("p", cpu="4", pool="a"))
     assert binds(session.decide()) == {"p": "a1"}
-    session.tell(PoolGone("a"))
+    session.tell(gone(Pool, "a"))
     session.tell(BindRefused("uid-p", "a1", BindRefusal.UNAVAILABLE, "no answer"))
     assert cpu_used(session) == {}
     assert binds(session.decide(20)) == {"p": "a1"}
@@ -49,7 +56,7 @@ def test_pod_whose_bind_is_refused_after_its_pool_was_deleted_waits_in_the_defau
 def test_pod_deleted_between_decision_and_answer_frees_its_room_although_its_pool_is_gone() -> None:
     session = Session(pool("a"), a_node("a1", cpu="4", labels={"pool": "a"}), a_pod("p", cpu="4", pool="a"))
     session.decide()
-    session.tell(PoolGone("a"), PodGone("uid-p"), BindRefused("uid-p", "a1", BindRefusal.GONE, "not found"))
+    session.tell(gone(Pool, "a"), gone(Pod, "uid-p"), BindRefused("uid-p", "a1", BindRefusal.GONE, "not found"))
     session.see(a_pod("q", cpu="4"))
     assert binds(session.decide()) == {"q": "a1"}
 
@@ -57,7 +64,7 @@ def test_pod_deleted_between_decision_and_answer_frees_its_room_although_its_poo
 def test_recreated_pool_has_one_queue_with_every_pod_once() -> None:
     session = Session(pool("a"), *(a_pod(f"p{number}", pool="a", created=number) for number in range(5)))
     session.decide()
-    session.tell(PoolGone("a"))
+    session.tell(gone(Pool, "a"))
     session.see(pool("a"))
     session.see(a_node("a1", cpu="5", labels={"pool": "a"}))
     said = session.decide(20)
@@ -98,11 +105,11 @@ def test_victim_that_could_not_be_evicted_causes_no_other_eviction_on_its_node()
     session.see(a_pod("home", cpu="4", pool="a"))
     victims = [action.victim for action in session.decide() if isinstance(action, Evict)]
     assert {victim.name for victim in victims} == {"b0", "b1"}
-    session.tell(PodGone(victims[0].uid))
+    session.tell(gone(Pod, victims[0].uid))
     session.tell(EvictRefused(victims[1].uid, EvictRefusal.UNAVAILABLE, "no answer"))
     again = [action.victim.name for action in session.decide(30) if isinstance(action, Evict)]
     assert again == [victims[1].name]
-    session.tell(PodGone(victims[1].uid))
+    session.tell(gone(Pod, victims[1].uid))
     assert binds(session.decide(20)) == {"home": "a1"}
 
 
@@ -113,11 +120,11 @@ def test_retries_within_the_grace_of_a_victim_evict_no_more() -> None:
         session.see(running(a_pod(f"b{number}", cpu="4", pool="b", priority=100), f"a{number}"))
     session.see(a_pod("home", cpu="4", pool="a"))
     (first,) = [action.victim for action in session.decide() if isinstance(action, Evict)]
-    session.tell(PodSeen(replace(first, node_name=first.node_name, terminating=True, grace_seconds=3600)))
+    session.tell(Seen(replace(first, node_name=first.node_name, terminating=True, grace_seconds=3600)))
     for number in range(10):
         session.see(a_pod("other", cpu="1", pool="b", priority=number))
         assert [action for action in session.decide(60) if isinstance(action, Evict)] == []
-    session.tell(PodGone(first.uid))
+    session.tell(gone(Pod, first.uid))
     assert binds(session.decide(20))["home"] == first.node_name
 
 
@@ -129,7 +136,7 @@ def test_room_freed_at_a_lender_is_used_within_the_backoff_and_not_by_a_flush() 
     session.see(running(a_pod("theirs", cpu="4", pool="b"), "b1"), a_pod("p", cpu="4", pool="a"))
     assert binds(session.decide()) == {}
     session.decide(60)
-    session.tell(PodGone("uid-theirs"))
+    session.tell(gone(Pod, "uid-theirs"))
     assert binds(session.decide()) == {"p": "b1"}
     assert session.scheduler.net_saves() == 0
 

@@ -1,6 +1,6 @@
 """The five-minute flush counts exactly the pods whose wake-up was lost."""
 
-from aischeduler.model.events import GangSeen, PodGone
+from aischeduler.model.events import Seen, gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.state.scheduling_queue import NET_SECONDS
@@ -44,7 +44,7 @@ def test_pod_whose_room_is_freed_after_the_net_caught_it_is_not_saved_by_it() ->
     session.see(a_pod("waits", cpu="2"))
     session.decide()
     net_is_cast(session, "default")
-    session.tell(PodGone("uid-big"))
+    session.tell(gone(Pod, "uid-big"))
     assert binds(session.decide()) == {"waits": "n"}
     assert session.scheduler.net_saves() == 0
 
@@ -55,7 +55,7 @@ def test_two_alike_whom_one_event_helps_while_the_net_holds_them_are_not_saved_b
     session.decide()
     net_is_cast(session, "default")
     session.scheduler.decide("default", session.now, 1)
-    session.tell(PodGone("uid-big"))
+    session.tell(gone(Pod, "uid-big"))
     assert binds(session.decide()) == {"first": "n", "second": "n"}
     assert session.scheduler.net_saves() == 0
 
@@ -66,7 +66,7 @@ def test_pod_that_gets_what_is_left_of_room_offered_to_another_is_not_saved_by_t
     session.decide()
     session.see(a_pod("urgent", cpu="2", priority=5, preempts=False))
     assert binds(session.decide(NET_SECONDS - 0.1)) == {}
-    session.tell(PodGone("uid-big"))
+    session.tell(gone(Pod, "uid-big"))
     session.see(a_pod("foreign", cpu="1", node="n", scheduler_name="other"))
     assert binds(session.decide(0.1)) == {"old": "n"}
     assert session.scheduler.net_saves() == 0
@@ -78,7 +78,7 @@ def test_borrower_whose_lenders_own_pod_has_just_gone_is_not_saved_by_the_net() 
     session.see(a_pod("guest", cpu="1", pool="a"))
     assert binds(session.scheduler.decide("a", session.now, 1)) == {}
     session.now = NET_SECONDS
-    session.tell(PodGone("uid-own"))
+    session.tell(gone(Pod, "uid-own"))
     assert binds(session.decide()) == {"guest": "n"}
     assert session.scheduler.net_saves() == 0
 
@@ -88,7 +88,7 @@ def test_gang_one_of_whose_nodes_is_freed_after_the_net_caught_it_is_not_saved_b
     session.see(a_node("free", cpu="2"), *members(a_gang("g", 2, GangSource.LABELS), 2))
     session.decide()
     net_is_cast(session, "default")
-    session.tell(PodGone("uid-big"))
+    session.tell(gone(Pod, "uid-big"))
     assert binds(session.decide()).keys() == {"g-0", "g-1"}
     assert session.scheduler.net_saves() == 0
 
@@ -97,7 +97,7 @@ def with_victim(*pods: Pod, cpu: str) -> Session:
     """Return a session in which half a gang, of 2 CPU, is evicted from the node at 61 s; these pods came at 0 s."""
     half, lost = members("g", 2)
     session = Session(a_node("n", cpu=cpu), half, replace(lost, spec=a_pod("large", cpu="64").spec))
-    session.tell(GangSeen(a_gang("g", 2)))
+    session.tell(Seen(a_gang("g", 2)))
     session.decide()
     session.see(replace(half, node_name="n"), *pods)
     session.decide()

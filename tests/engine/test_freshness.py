@@ -4,8 +4,9 @@ import pytest
 
 from aischeduler.engine.freshness import FRESH_SECONDS
 from aischeduler.model.actions import Action, Bind, Refresh
-from aischeduler.model.events import NodeSeen, PodGone, PoolGone, PoolSeen, PoolsListed, Refreshed, RefreshFailed
-from aischeduler.model.pool import GroupRule, ReclaimPolicy
+from aischeduler.model.events import PoolsListed, Refreshed, RefreshFailed, Seen, gone
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import GroupRule, Pool, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions, nominations, reports
@@ -33,7 +34,7 @@ def test_no_pod_is_evicted_before_the_refresh(session: Session) -> None:
 
 def test_room_that_the_refresh_shows_is_taken_instead_of_an_eviction(session: Session) -> None:
     said(session)
-    session.tell(NodeSeen(a_node("m", cpu="4")), Refreshed("default"))
+    session.tell(Seen(a_node("m", cpu="4")), Refreshed("default"))
     actions = said(session)
     assert evictions(actions) == {}
     assert binds(actions) == {"high": "m"}
@@ -41,7 +42,7 @@ def test_room_that_the_refresh_shows_is_taken_instead_of_an_eviction(session: Se
 
 def test_free_room_is_taken_while_the_refresh_is_under_way(session: Session) -> None:
     said(session)
-    session.tell(PodGone(a_pod("low").uid))
+    session.tell(gone(Pod, a_pod("low").uid))
     assert binds(said(session)) == {"high": "n"}
     session.tell(Refreshed("default"))
     assert said(session) == []
@@ -52,14 +53,14 @@ def test_attempt_that_waits_for_a_refresh_is_no_failed_one(session: Session) -> 
     for _ in range(5):
         session.tell(RefreshFailed("default", "the API server is away"))
         said(session)
-    session.tell(PodGone(a_pod("low").uid))
+    session.tell(gone(Pod, a_pod("low").uid))
     (bind,) = [action for action in said(session) if isinstance(action, Bind)]
     assert bind.attempts == 1
 
 
 def test_switch_that_the_refresh_shows_takes_effect(session: Session) -> None:
     said(session)
-    session.tell(PoolSeen(a_pool("default", disable_preemption=True)), Refreshed("default"))
+    session.tell(Seen(a_pool("default", disable_preemption=True)), Refreshed("default"))
     actions = said(session)
     assert evictions(actions) == {}
     assert "switched off for the pool default" in reports(actions)["high"]
@@ -142,7 +143,7 @@ def test_answer_for_a_pool_that_is_gone_changes_nothing() -> None:
     session = Session(a_pool("team", labels={"of": "team"}), a_node("n", cpu="4", labels={"of": "team"}), low)
     session.see(a_pod("high", cpu="4", pool="team", priority=100))
     assert refreshes(said(session)) == ["team"]
-    session.tell(PoolGone("team"), Refreshed("team"), RefreshFailed("team", "gone"))
+    session.tell(gone(Pool, "team"), Refreshed("team"), RefreshFailed("team", "gone"))
     assert evictions(said(session)) == {}
 
 
@@ -153,14 +154,14 @@ def two_wait() -> Session:
     high = [a_pod(name, cpu="4", priority=100) for name in ("first", "second")]
     session = Session(a_node("n", cpu="4"), top, *high)
     assert evictions(said(session)) == {}
-    session.tell(PodGone("uid-top"))
+    session.tell(gone(Pod, "uid-top"))
     session.see(a_pod("low", cpu="4", node="n"))
     assert refreshes(said(session)) == ["default"]
     return session
 
 
 def test_next_pod_of_the_class_evicts_where_the_one_that_waits_for_the_refresh_has_left(two_wait: Session) -> None:
-    two_wait.tell(PodGone("uid-first"), Refreshed("default"))
+    two_wait.tell(gone(Pod, "uid-first"), Refreshed("default"))
     actions = said(two_wait)
     assert (evictions(actions), nominations(actions)) == ({"low": "Preempted"}, {"second": "n"})
 

@@ -8,7 +8,7 @@ from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
 from aischeduler.model.actions import Action, Bind, ReportWaiting
-from aischeduler.model.events import Event, GangSeen, NodeSeen, PodGone, PodSeen
+from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.gang import Gang, GangSource
 from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.plugins.gangs import Gangs
@@ -84,29 +84,29 @@ def pods_of(gang: Gang | str, *, size: int = SIZE, cpu: str = "1") -> list[Pod]:
     return [member(a_pod(f"g-{turn}", cpu=cpu, memory="1Mi"), gang) for turn in range(size)]
 
 
-def room(cpu: int) -> NodeSeen:
-    return NodeSeen(a_node("n", cpu=str(cpu), pods=2 * SIZE))
+def room(cpu: int) -> Seen:
+    return Seen(a_node("n", cpu=str(cpu), pods=2 * SIZE))
 
 
 @pytest.fixture
 def sent() -> tuple[Stream, list[Pod]]:
     """Return a gang whose pods were all sent to a node in one decision."""
     pods = pods_of("g")
-    stream = Stream(room(SIZE), GangSeen(a_gang("g", SIZE)), *map(PodSeen, pods))
+    stream = Stream(room(SIZE), Seen(a_gang("g", SIZE)), *map(Seen, pods))
     assert len(stream.bound) == SIZE
     return stream, pods
 
 
-def on_nodes(pods: list[Pod], **more: object) -> list[PodSeen]:
-    return [PodSeen(replace(pod, node_name="n", **more)) for pod in pods]
+def on_nodes(pods: list[Pod], **more: object) -> list[Seen]:
+    return [Seen(replace(pod, node_name="n", **more)) for pod in pods]
 
 
 @pytest.mark.parametrize("by_labels", [False, True])
 def test_gang_that_gathers_reads_each_pod_a_few_times_and_starts_with_its_last_pod(*, by_labels: bool) -> None:
     gang = a_gang("g", SIZE, GangSource.LABELS) if by_labels else a_gang("g", SIZE)
     pods = pods_of(gang if by_labels else "g")
-    stream = Stream(room(SIZE), GangSeen(a_gang("g", SIZE)))
-    assert stream.cost(map(PodSeen, pods)) < EACH
+    stream = Stream(room(SIZE), Seen(a_gang("g", SIZE)))
+    assert stream.cost(map(Seen, pods)) < EACH
     assert len(stream.bound) == SIZE
     told = [action for action in stream.said if isinstance(action, ReportWaiting)]
     assert len(told) < EACH * SIZE
@@ -117,15 +117,15 @@ def test_gang_with_roles_starts_with_the_last_pod_of_the_role_that_lacks_one() -
     pods = [replace(pod, gang=replace(pod.gang, role="actor")) for pod in pods_of(gang, size=200)]
     learners = [replace(pod, gang=replace(pod.gang, role="learner")) for pod in (pods[10], pods[-1])]
     stream = Stream(room(SIZE))
-    assert stream.cost(map(PodSeen, [*pods[:10], learners[0], *pods[11:-1]])) < EACH
+    assert stream.cost(map(Seen, [*pods[:10], learners[0], *pods[11:-1]])) < EACH
     assert stream.bound == {}
-    stream.cost([PodSeen(learners[1])])
+    stream.cost([Seen(learners[1])])
     assert len(stream.bound) == 200
 
 
 def test_reason_of_a_gathering_gang_follows_its_size_after_a_while() -> None:
-    stream = Stream(GangSeen(a_gang("g", 200)), *map(PodSeen, pods_of("g", size=100)))
-    stream.cost(map(PodSeen, pods_of("g", size=150)[100:]))
+    stream = Stream(Seen(a_gang("g", 200)), *map(Seen, pods_of("g", size=100)))
+    stream.cost(map(Seen, pods_of("g", size=150)[100:]))
     stream.decide(seconds=1)
     assert "150 of at least 200 exist" in stream.scheduler.why("uid-g-0")
     assert "150 of at least 200 exist" in stream.scheduler.why("uid-g-149")
@@ -133,8 +133,8 @@ def test_reason_of_a_gathering_gang_follows_its_size_after_a_while() -> None:
 
 def test_pods_beyond_the_minimum_of_a_gang_that_waits_for_room_are_read_a_few_times() -> None:
     pods = pods_of("g", size=2 * SIZE)
-    stream = Stream(room(10), GangSeen(a_gang("g", SIZE)), *map(PodSeen, pods[:SIZE]))
-    assert stream.cost(map(PodSeen, pods[SIZE:])) < EACH
+    stream = Stream(room(10), Seen(a_gang("g", SIZE)), *map(Seen, pods[:SIZE]))
+    assert stream.cost(map(Seen, pods[SIZE:])) < EACH
 
 
 def test_gang_whose_bindings_are_shown_one_by_one_reads_each_pod_a_few_times(sent: tuple[Stream, list[Pod]]) -> None:
@@ -159,18 +159,18 @@ def test_gang_whose_pods_leave_their_node_one_by_one_reads_each_pod_a_few_times(
     for event in on_nodes(shown):
         stream.scheduler.observe(event, stream.now)
     stream.decide()
-    assert stream.cost(PodGone(pod.uid) for pod in shown) < EACH
+    assert stream.cost(gone(Pod, pod.uid) for pod in shown) < EACH
 
 
 def test_waiting_gang_whose_pods_are_deleted_one_by_one_reads_each_pod_a_few_times() -> None:
     pods = pods_of("g")
-    stream = Stream(room(10), GangSeen(a_gang("g", SIZE // 2)), *map(PodSeen, pods))
-    assert stream.cost(PodGone(pod.uid) for pod in pods) < EACH
+    stream = Stream(room(10), Seen(a_gang("g", SIZE // 2)), *map(Seen, pods))
+    assert stream.cost(gone(Pod, pod.uid) for pod in pods) < EACH
 
 
 def test_gang_that_loses_a_waiting_pod_is_tried_again_within_seconds() -> None:
     pods = pods_of("g")
-    stream = Stream(room(10), GangSeen(a_gang("g", SIZE // 2)), *map(PodSeen, pods))
-    stream.cost([PodGone(pods[0].uid), room(SIZE)])
+    stream = Stream(room(10), Seen(a_gang("g", SIZE // 2)), *map(Seen, pods))
+    stream.cost([gone(Pod, pods[0].uid), room(SIZE)])
     stream.decide(seconds=3)
     assert len(stream.bound) == SIZE - 1

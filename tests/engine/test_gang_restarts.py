@@ -3,7 +3,7 @@
 import pytest
 
 from aischeduler.model.actions import Action
-from aischeduler.model.events import BindRefusal, BindRefused, GangSeen, PodGone
+from aischeduler.model.events import BindRefusal, BindRefused, Seen, gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod, replace
@@ -37,7 +37,7 @@ def test_new_scheduler_finishes_the_half_of_a_gang_at_once_where_it_fits() -> No
 def test_new_scheduler_keeps_a_gang_of_an_object_that_lost_a_pod_after_its_start() -> None:
     first = member(a_pod("g-0", cpu="2", node="n0", created=10, started=20), "g")
     session = Session(*nodes(2), first, member(a_pod("g-1", cpu="64", created=500), "g"))
-    session.tell(GangSeen(a_gang("g", 2)))
+    session.tell(Seen(a_gang("g", 2)))
     session.decide()
     assert evictions(session.decide(seconds=61)) == {}
 
@@ -55,7 +55,7 @@ def sent_together(*, created: int = 0) -> tuple[Session, list[Pod]]:
     """Return a session in which the three pods of a gang are sent to nodes, and none is shown there yet."""
     pods = [replace(pod, created_seconds=created) for pod in members("g", 3)]
     session = Session(*nodes(3), *pods)
-    session.tell(GangSeen(a_gang("g", 3)))
+    session.tell(Seen(a_gang("g", 3)))
     assert len(binds(session.decide())) == 3
     return session, pods
 
@@ -73,12 +73,12 @@ def test_gang_is_kept_of_which_a_pod_finished_before_the_watch_showed_it_on_its_
 def test_gang_is_kept_of_which_a_pod_is_gone_before_the_watch_showed_it_on_its_node(*, first: bool) -> None:
     session, pods = sent_together()
     if first:
-        session.tell(PodGone("uid-g-0"))
+        session.tell(gone(Pod, "uid-g-0"))
         session.decide()
     shown(session, *pods[1:], started=5)
     session.decide()
     if not first:
-        session.tell(PodGone("uid-g-0"))
+        session.tell(gone(Pod, "uid-g-0"))
     session.decide()
     assert evictions(session.decide(seconds=600)) == {}
 
@@ -87,7 +87,7 @@ def test_gang_is_kept_of_which_a_pod_ended_before_the_watch_showed_the_others_on
     session, pods = sent_together()
     shown(session, pods[0])
     session.decide()
-    session.tell(PodGone("uid-g-0"))
+    session.tell(gone(Pod, "uid-g-0"))
     session.decide()
     shown(session, *pods[1:])
     session.decide()

@@ -6,9 +6,9 @@ from aischeduler.engine.freshness import FRESH_SECONDS
 from aischeduler.engine.gangs import WARNED_AT_MOST
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.model.actions import Bind, Evict, Refresh, Warn
-from aischeduler.model.events import BindRefusal, BindRefused, GangSeen, PodGone, Refreshed
+from aischeduler.model.events import BindRefusal, BindRefused, Refreshed, Seen, gone
 from aischeduler.model.gang import GangPhase
-from aischeduler.model.pod import CRITICAL_PRIORITY
+from aischeduler.model.pod import CRITICAL_PRIORITY, Pod
 from aischeduler.plugins.gangs import Gangs
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions, fail_once, warnings
@@ -30,7 +30,7 @@ def half_at_the_second_try() -> Session:
     """Return a session in which both Bindings of a gang were rejected; five minutes later one of them succeeded."""
     pods = members("g", 2)
     session = Session(*nodes(2), *pods)
-    session.tell(GangSeen(a_gang("g", 2)))
+    session.tell(Seen(a_gang("g", 2)))
     session.decide()
     refuse(session, "g-0", "g-1")
     session.decide()
@@ -46,7 +46,7 @@ def started() -> Session:
     """Return a session in which the watch shows both pods of a gang on their nodes, and nothing was decided since."""
     pods = members("g", 2)
     session = Session(*nodes(2), *pods)
-    session.tell(GangSeen(a_gang("g", 2)))
+    session.tell(Seen(a_gang("g", 2)))
     session.decide()
     shown(session, *pods)
     return session
@@ -61,7 +61,7 @@ def test_gang_that_is_half_after_its_second_try_has_a_minute_again_and_is_given_
 def test_gang_that_was_given_up_waits_whole_until_its_pod_comes_again() -> None:
     session = half_at_the_second_try()
     session.decide(seconds=61)
-    session.tell(PodGone("uid-g-0"))
+    session.tell(gone(Pod, "uid-g-0"))
     assert binds(session.decide(seconds=2 * RETRIED_SECONDS)) == {}
     status = gang_statuses(session.said)["g"]
     assert (status.phase, status.reason, status.placed) == (GangPhase.PENDING, "NotEnoughPods", 0)
@@ -72,7 +72,7 @@ def test_gang_that_was_given_up_waits_whole_until_its_pod_comes_again() -> None:
 def test_each_pod_of_a_gang_that_is_given_up_twice_is_evicted_once() -> None:
     session = half_at_the_second_try()
     session.decide(seconds=61)
-    session.tell(PodGone("uid-g-0"))
+    session.tell(gone(Pod, "uid-g-0"))
     again = member(a_pod("again", cpu="2", created=1), "g")
     session.see(again)
     session.decide(seconds=RETRIED_SECONDS)
@@ -90,7 +90,7 @@ def test_started_gang_is_kept_although_the_event_of_a_pod_that_ends_fails(monkey
     session = started()
     fail_once(monkeypatch, "scheduler", "pod_gone")
     with pytest.raises(ValueError, match="a bug in a step"):
-        session.tell(PodGone("uid-g-0"))
+        session.tell(gone(Pod, "uid-g-0"))
     session.decide()
     assert evictions(session.decide(seconds=61)) == {}
 
@@ -104,7 +104,7 @@ def test_pod_of_a_gang_is_gone_although_the_policy_of_gangs_fails(monkeypatch: p
 
     monkeypatch.setattr(Gangs, "gang_of", failing)
     with pytest.raises(ValueError, match="a bug in a policy"):
-        session.tell(PodGone("uid-g-0"))
+        session.tell(gone(Pod, "uid-g-0"))
     assert "uid-g-0" not in session.scheduler._cluster.records
 
 
@@ -113,7 +113,7 @@ def test_no_pod_of_a_gang_starts_alone_while_its_forming_fails(monkeypatch: pyte
     session.see(member(a_pod("late", cpu="2", created=1), "g"))
     assert binds(session.decide()) == {}
     fail_once(monkeypatch, "units", "note_start")
-    session.tell(PodGone("uid-g-0"), PodGone("uid-g-1"))
+    session.tell(gone(Pod, "uid-g-0"), gone(Pod, "uid-g-1"))
     assert binds(session.decide()) == {}
     assert binds(session.decide(seconds=5)) == {}
     session.see(member(a_pod("again", cpu="2", created=1), "g"))
@@ -123,11 +123,11 @@ def test_no_pod_of_a_gang_starts_alone_while_its_forming_fails(monkeypatch: pyte
 def test_started_gang_is_kept_whose_new_pod_the_api_server_rejects() -> None:
     pods = members("g", 3)
     session = Session(*nodes(3), *pods)
-    session.tell(GangSeen(a_gang("g", 3)))
+    session.tell(Seen(a_gang("g", 3)))
     session.decide()
     shown(session, *pods)
     session.decide()
-    session.tell(PodGone("uid-g-1"))
+    session.tell(gone(Pod, "uid-g-1"))
     session.see(member(a_pod("again", cpu="2", created=50), "g"))
     assert list(binds(session.decide())) == ["again"]
     refuse(session, "again")
@@ -146,7 +146,7 @@ def rolled_back_while_refreshes_take(seconds: dict[str, float]) -> dict[str, flo
     """
     session = Session(*(a_pool(pool, labels={"pool": pool}) for pool in seconds))
     session.see(*(a_node(f"n-{pool}", cpu="2", labels={"pool": pool}) for pool in seconds))
-    session.tell(GangSeen(a_gang("g", 3, span=True)))
+    session.tell(Seen(a_gang("g", 3, span=True)))
     pods = {pool: member(a_pod(f"g-{pool}", cpu="2", pool="a"), "g") for pool in seconds}
     session.see(*pods.values(), member(a_pod("g-2", cpu="64", pool="a"), "g"))
     session.decide()
@@ -183,7 +183,7 @@ def half_of_a_gang(profile: Profile, *, priority: int = 0) -> Session:
     """Return a session in which one pod of two is on a node, and the Binding of the other was rejected for good."""
     pods = members("g", 2, priority=priority)
     session = Session(*nodes(2), *pods, profile=profile)
-    session.tell(GangSeen(a_gang("g", 2)))
+    session.tell(Seen(a_gang("g", 2)))
     session.decide()
     refuse(session, "g-1")
     shown(session, pods[0])
@@ -215,7 +215,7 @@ def test_half_gang_that_may_not_be_given_up_keeps_its_room_with_a_warning_said_o
 def test_warning_about_a_large_half_gang_is_said_at_a_few_of_its_pods() -> None:
     pods = members("g", 40)
     session = Session(a_node("n", cpu="80", memory="640Gi"), *pods, profile=default_profile(preemption=False))
-    session.tell(GangSeen(a_gang("g", 40)))
+    session.tell(Seen(a_gang("g", 40)))
     session.decide()
     refuse(session, "g-1")
     shown(session, pods[0], *pods[2:])

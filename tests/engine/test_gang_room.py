@@ -1,6 +1,6 @@
 """Room for gangs: which gangs are lost for others, and loans of gangs from one lender or several."""
 
-from aischeduler.model.events import GangSeen, PodGone
+from aischeduler.model.events import Seen, gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
@@ -20,7 +20,7 @@ def running(name: str, *nodes: str, gpu: int = 0, started: int = 1, priority: in
 
 def a_session(*objects: Pod, nodes: int, gpu: int = 0, gangs: tuple[tuple[str, int], ...]) -> Session:
     session = Session(*(a_node(f"n{number}", cpu="2", gpu=gpu) for number in range(nodes)), *objects)
-    session.tell(*(GangSeen(a_gang(name, least)) for name, least in gangs))
+    session.tell(*(Seen(a_gang(name, least)) for name, least in gangs))
     session.decide()
     return session
 
@@ -52,7 +52,7 @@ def test_gang_that_worked_less_is_lost_first() -> None:
     nodes = [a_node(f"n{number}", cpu="2", gpu=4) for number in range(4)]
     old = [*running("long", "n0", "n1", gpu=4, started=10), *running("short", "n2", "n3", gpu=4, started=900)]
     session = Session(*nodes, *old)
-    session.tell(*(GangSeen(a_gang(name, 2)) for name in ("long", "short", "new")))
+    session.tell(*(Seen(a_gang(name, 2)) for name in ("long", "short", "new")))
     session.now = 1000
     session.see(*(member(a_pod(f"new-{n}", cpu="2", gpu=4, priority=5, created=1000), "new") for n in range(2)))
     assert sorted(evictions(session.decide())) == ["short-0", "short-1"]
@@ -62,7 +62,7 @@ def test_gang_of_fewer_cards_is_lost_first() -> None:
     nodes = [a_node(f"n{number}", cpu="2", gpu=8) for number in range(4)]
     old = [*running("eight", "n0", "n1", gpu=8), *running("one", "n2", "n3", gpu=1)]
     session = Session(*nodes, *old)
-    session.tell(*(GangSeen(a_gang(name, 2)) for name in ("eight", "one", "new")))
+    session.tell(*(Seen(a_gang(name, 2)) for name in ("eight", "one", "new")))
     session.now = 1000
     session.see(*(member(a_pod(f"new-{n}", cpu="2", gpu=8, priority=5, created=1000), "new") for n in range(2)))
     assert sorted(evictions(session.decide())) == ["one-0", "one-1"]
@@ -72,7 +72,7 @@ def test_work_counts_until_now_also_of_pods_that_started_after_the_gang_came() -
     nodes = [a_node(f"n{number}", cpu="2", gpu=8) for number in range(4)]
     old = [*running("eight", "n0", "n1", gpu=8, started=1010), *running("one", "n2", "n3", gpu=1, started=990)]
     session = Session(*nodes, *old)
-    session.tell(*(GangSeen(a_gang(name, 2)) for name in ("eight", "one", "new")))
+    session.tell(*(Seen(a_gang(name, 2)) for name in ("eight", "one", "new")))
     session.now = 37_000
     session.see(*(member(a_pod(f"new-{n}", cpu="2", gpu=8, priority=5, created=1000), "new") for n in range(2)))
     assert sorted(evictions(session.decide())) == ["one-0", "one-1"]
@@ -133,7 +133,7 @@ def test_node_that_a_home_pod_of_the_lender_waits_for_is_not_spanned() -> None:
     session.see(*(a_pod(f"busy-{n}", cpu="2", node=f"b{n}", pool="b") for n in (0, 1)))
     session.see(*spanning(3))
     session.decide()
-    session.tell(PodGone("uid-old-0"))
+    session.tell(gone(Pod, "uid-old-0"))
     assert pools_of(binds(session.decide())) == ["a", "a", "home"]
 
 
@@ -141,7 +141,7 @@ def test_room_at_a_lender_wakes_a_gang_that_may_span() -> None:
     session = three_pools(*(a_pod(f"busy-{n}", cpu="2", node=f"{n}", pool=n[:-1]) for n in ("a0", "a1", "b0", "b1")))
     session.see(*spanning(3))
     assert "preemption" in reports(session.decide())["g-0"]
-    session.tell(PodGone("uid-busy-b1"))
+    session.tell(gone(Pod, "uid-busy-b1"))
     assert pools_of(binds(session.decide())) == ["b", "home", "home"]
 
 
@@ -155,7 +155,7 @@ def test_gang_whose_pods_can_change_places_starts_before_its_last_victim_is_gone
     small, large = (a_pod(name, cpu=cpu, priority=5) for name, cpu in (("a-small", "500m"), ("b-large", "2")))
     session.see(member(small, gang), member(large, gang))
     assert sorted(evictions(session.decide())) == ["last", "old-0", "old-1"]
-    session.tell(PodGone("uid-old-0"))
+    session.tell(gone(Pod, "uid-old-0"))
     assert binds(session.decide()) == {"a-small": "n1", "b-large": "n0"}
 
 
@@ -180,7 +180,7 @@ def test_gang_that_may_span_pools_is_woken_when_its_pool_may_borrow_more() -> No
     gang = a_gang("g", 2, GangSource.LABELS, span=True)
     session.see(*(member(a_pod(f"g-{turn}", cpu="2", pool="h"), gang) for turn in range(2)))
     assert binds(session.decide()) == {}
-    session.tell(PodGone("uid-old"))
+    session.tell(gone(Pod, "uid-old"))
     assert sorted(binds(session.decide(seconds=1)).values()) == ["a1", "b1"]
 
 
@@ -191,5 +191,5 @@ def test_gang_that_may_span_pools_is_woken_by_room_at_home_beside_room_of_a_lend
     gang = a_gang("g", 2, GangSource.LABELS, span=True)
     session.see(*(member(a_pod(f"g-{turn}", cpu="2", pool="h"), gang) for turn in range(2)))
     assert binds(session.decide()) == {}
-    session.tell(PodGone("uid-old"))
+    session.tell(gone(Pod, "uid-old"))
     assert sorted(binds(session.decide(seconds=1)).values()) == ["a1", "h1"]

@@ -2,9 +2,10 @@
 
 import pytest
 
-from aischeduler.model.events import GangSeen, PodGone
+from aischeduler.model.events import Seen, gone
 from aischeduler.model.gang import TopologyLevel
 from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, errors, evictions, reports
 from tests.gangs import a_gang, member, members
@@ -29,7 +30,7 @@ def racks_of(found: dict[str, str]) -> list[str]:
 
 def a_session(*nodes: Node, levels: tuple[TopologyLevel, ...], pods: int, cpu: str = "2", priority: int = 0) -> Session:
     session = Session(*nodes, *members("g", pods, cpu=cpu, priority=priority))
-    session.tell(GangSeen(a_gang("g", pods, topology=levels)))
+    session.tell(Seen(a_gang("g", pods, topology=levels)))
     return session
 
 
@@ -79,7 +80,7 @@ def test_ranks_follow_each_other_from_node_to_node() -> None:
     session = Session(*racks(3, cpu="4"))
     pods = [member(a_pod(f"g-{rank}", cpu="2"), "g", index=rank) for rank in (5, 3, 1, 0, 2, 4)]
     session.see(*pods)
-    session.tell(GangSeen(a_gang("g", 6, topology=(RACK,))))
+    session.tell(Seen(a_gang("g", 6, topology=(RACK,))))
     found = binds(session.decide())
     assert [found[f"g-{rank}"] for rank in range(6)] == ["r0-0", "r0-0", "r0-1", "r0-1", "r0-2", "r0-2"]
 
@@ -88,11 +89,11 @@ def test_pod_that_comes_back_joins_the_rack_of_the_others() -> None:
     session = a_session(*racks(2, 4), levels=(RACK,), pods=2)
     first = binds(session.decide())
     assert racks_of(first) == ["r0"]
-    session.tell(PodGone("uid-g-1"))
+    session.tell(gone(Pod, "uid-g-1"))
     session.see(a_pod("other", cpu="2", node=first["g-1"]))
     session.see(member(a_pod("again", cpu="2"), "g"))
     assert binds(session.decide(seconds=1)) == {}
-    session.tell(PodGone("uid-other"))
+    session.tell(gone(Pod, "uid-other"))
     assert binds(session.decide(seconds=1)) == {"again": first["g-1"]}
 
 
@@ -113,14 +114,14 @@ def test_room_is_made_in_the_rack_where_the_least_work_is_lost() -> None:
     session.now = 100
     pods = [member(a_pod(f"g-{turn}", cpu="2", gpu=1, priority=5, created=100), "g") for turn in range(2)]
     session.see(*pods)
-    session.tell(GangSeen(a_gang("g", 2, topology=(RACK,))))
+    session.tell(Seen(a_gang("g", 2, topology=(RACK,))))
     assert sorted(evictions(session.decide())) == ["old-r1-0", "old-r1-1"]
 
 
 def test_gang_whose_topology_is_dropped_is_tried_at_once() -> None:
     session = a_session(*racks(2, 2), levels=(RACK,), pods=3)
     assert binds(session.decide()) == {}
-    session.tell(GangSeen(a_gang("g", 3)))
+    session.tell(Seen(a_gang("g", 3)))
     assert len(binds(session.decide())) == 3
 
 
@@ -129,7 +130,7 @@ def test_gang_with_a_topology_waits_in_a_pool_without_nodes_until_there_are_some
     levels: tuple[TopologyLevel, ...],
 ) -> None:
     session = Session(a_pool("empty", labels={"pool": "empty"}), *members("g", 2, pool="empty"))
-    session.tell(GangSeen(a_gang("g", 2, topology=levels)))
+    session.tell(Seen(a_gang("g", 2, topology=levels)))
     said = session.decide()
     assert errors(said) == []
     assert "no nodes available to schedule pods" in reports(said)["g-0"]

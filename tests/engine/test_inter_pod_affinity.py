@@ -2,10 +2,11 @@
 
 import pytest
 
-from aischeduler.model.events import NamespaceSeen, PodGone
+from aischeduler.model.events import Seen, gone
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
+from aischeduler.model.pool import Namespace
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement, label_selector
 from aischeduler.plugins.inter_pod_affinity import AFFINITY, ANTI_AFFINITY, EXISTING
 from tests.affinity_terms import chosen
@@ -44,7 +45,7 @@ def test_pod_that_a_pod_on_a_node_excludes_goes_to_another_domain_or_waits(sched
     session.see(a_pod("next", labels=DB))
     said = session.decide()
     assert (binds(said), EXISTING in reports(said)["next"]) == ({}, True)
-    session.tell(PodGone("uid-db-0"))
+    session.tell(gone(Pod, "uid-db-0"))
     assert binds(session.decide()) == {"next": "far"}
 
 
@@ -69,7 +70,7 @@ def test_pod_that_a_pod_on_a_node_excludes_goes_to_another_domain_or_waits(sched
 )
 def test_terms_exclude_the_pods_that_their_selectors_and_namespaces_match(one: PodAffinityTerm, waits: bool) -> None:
     session = hosts("far")
-    session.tell(NamespaceSeen("default", {"team": "a"}))
+    session.tell(Seen(Namespace("default", {"team": "a"})))
     session.see(guard("db-0", one), a_pod("p", labels=DB))
     assert (binds(session.decide()) == {}) == waits
 
@@ -78,9 +79,9 @@ def test_term_of_two_pods_excludes_until_both_are_gone() -> None:
     session = hosts("far")
     session.see(guard("db-0", term()), guard("db-1", term()), a_pod("p", labels=DB))
     session.decide()
-    session.tell(PodGone("uid-db-0"))
+    session.tell(gone(Pod, "uid-db-0"))
     assert binds(session.decide()) == {}
-    session.tell(PodGone("uid-db-1"))
+    session.tell(gone(Pod, "uid-db-1"))
     assert list(binds(session.decide())) == ["p"]
 
 
@@ -96,9 +97,9 @@ def test_pod_of_a_namespace_with_unknown_labels_keeps_away_until_they_are_known(
     session = hosts("far")
     session.see(guard("db-0", term(among=selector(team="b"))), a_pod("p", labels=DB))
     assert list(reports(session.decide())) == ["p"]
-    session.tell(NamespaceSeen("default", {"team": "b"}))
+    session.tell(Seen(Namespace("default", {"team": "b"})))
     assert binds(session.decide()) == {}
-    session.tell(NamespaceSeen("default", {"team": "a"}))
+    session.tell(Seen(Namespace("default", {"team": "a"})))
     assert list(binds(session.decide())) == ["p"]
 
 
@@ -108,7 +109,7 @@ def test_pods_of_one_spec_that_a_new_term_tells_apart_do_not_wait_for_each_other
     assert binds(session.decide()) == {}
     session.see(guard("db-0", term(), scheduler_name="other"))
     session.see(a_node("far", cpu="2", labels={HOST: "far"}))
-    session.tell(PodGone("uid-old"))
+    session.tell(gone(Pod, "uid-old"))
     assert binds(session.decide(10)) == {"two": "far"}
 
 
@@ -125,7 +126,7 @@ def test_a_term_on_the_name_of_a_job_divides_no_other_jobs_and_nothing_once_its_
     session.see(guard("g", term(matching=selector(**{"job-name": "default-j7"}))))
     assert len(jobs(session, 50)) == 2, "the Job that the term names, and the others"
     assert len(jobs(session, 50, "team")) == 1, "it selects no pods of this namespace"
-    session.tell(PodGone("uid-g"))
+    session.tell(gone(Pod, "uid-g"))
     assert len(jobs(session, 50, first=100)) == 1
     assert jobs(session, 1, first=200) == jobs(session, 1, "team", first=200)
 
@@ -141,7 +142,7 @@ def test_parked_pods_of_classes_that_became_one_are_all_tried() -> None:
     session.see(guard("g", term(matching=chosen("job-name"))), a_pod("full", node="far", priority=9))
     session.see(*(a_pod(f"p{number}", labels={"app": "x"}, created=1 + number) for number in range(3)))
     assert binds(session.decide()) == {}
-    session.tell(PodGone("uid-g"))
+    session.tell(gone(Pod, "uid-g"))
     session.see(a_pod("q", labels={"app": "x"}, created=9), a_node("far", cpu="99", labels={HOST: "far"}))
     assert sorted(binds(session.decide())) == ["p0", "p1", "p2", "q"]
 
@@ -173,9 +174,9 @@ def test_replicas_that_keep_apart_take_one_domain_each_and_the_next_waits() -> N
     said = session.decide()
     assert sorted(binds(said).values()) == ["n1", "n2", "n3"]
     assert any(ANTI_AFFINITY in text for text in reports(said).values())
-    gone = next(iter(binds(said)))
-    session.tell(PodGone(f"uid-{gone}"))
-    assert list(binds(session.decide(10)).values()) == [binds(said)[gone]]
+    ended = next(iter(binds(said)))
+    session.tell(gone(Pod, f"uid-{ended}"))
+    assert list(binds(session.decide(10)).values()) == [binds(said)[ended]]
 
 
 def test_only_the_pod_that_keeps_away_is_evicted() -> None:
@@ -226,7 +227,7 @@ def test_term_of_ten_thousand_pods_is_counted_once() -> None:
     session.see(a_pod("p", cpu="0", labels=DB), a_pod("q", cpu="0"))
     placed = binds(session.decide())
     assert placed["p"] == "near"
-    session.tell(*(PodGone(f"uid-db-{number}") for number in range(10_000)))
+    session.tell(*(gone(Pod, f"uid-db-{number}") for number in range(10_000)))
     assert (counts.all(), counts._index._found, counts.terms._index._found) == ((), {}, {})
 
 
@@ -251,7 +252,7 @@ def test_claim_follows_its_owner_into_another_class() -> None:
     cluster = session.scheduler._cluster
     cluster.queues[DEFAULT_POOL].wake_at_once(cluster.records["uid-high"], session.now)
     session.decide()
-    session.tell(PodGone("uid-low"))
+    session.tell(gone(Pod, "uid-low"))
     assert binds(session.decide()) == {"high": "n"}
 
 
@@ -286,9 +287,9 @@ def test_pod_preempts_once_the_namespace_of_the_pod_that_it_needs_has_the_labels
     session = Session(a_node("n", cpu="1", labels={"zone": "z"}), a_node("m", cpu="1", labels={"zone": "z"}))
     session.see(a_pod("db-0", node="m", labels=DB), a_pod("low", node="n"))
     session.see(a_pod("high", priority=10, pod_affinity=near))
-    session.tell(NamespaceSeen("default", {}))
+    session.tell(Seen(Namespace("default", {})))
     assert evictions(session.decide()) == {}
-    session.tell(NamespaceSeen("default", {"team": "a"}))
+    session.tell(Seen(Namespace("default", {"team": "a"})))
     assert list(evictions(session.decide())) == ["low"]
 
 
@@ -298,5 +299,5 @@ def test_nominated_pods_that_belong_together_take_room_elsewhere_although_they_c
     session.see(a_pod("low", cpu="2", node="n"), a_pod("other", cpu="2", node="m", priority=20))
     session.see(*(a_pod(f"p-{number}", priority=10, labels=DB, pod_affinity=near) for number in range(2)))
     assert nominations(session.decide()) == {"p-0": "n", "p-1": "n"}
-    session.tell(PodGone("uid-other"))
+    session.tell(gone(Pod, "uid-other"))
     assert binds(session.decide()) == {"p-0": "m", "p-1": "m"}

@@ -5,6 +5,7 @@ from typing import get_args
 
 import msgspec
 import pytest
+from msgspec.structs import astuple
 
 from aischeduler.engine.journal import JournaledScheduler, JournalError, Observed, read_call, replay
 from aischeduler.engine.profile import default_profile
@@ -12,43 +13,29 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
     BindRefusal,
     BindRefused,
-    BudgetGone,
-    BudgetSeen,
     Event,
     EvictRefusal,
     EvictRefused,
-    GangGone,
-    GangSeen,
-    NamespaceGone,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    PodSetGone,
-    PodSetSeen,
-    PoolGone,
+    Gone,
+    Object,
     PoolRead,
-    PoolSeen,
     PoolsListed,
     PoolUnread,
     Refreshed,
     RefreshFailed,
-    StorageGone,
-    StorageSeen,
-    VolumeClaimGone,
-    VolumeClaimSeen,
-    VolumeGone,
-    VolumeSeen,
+    Seen,
     VolumesRefused,
     VolumesWritten,
+    gone,
 )
 from aischeduler.model.gang import Gang, GangClaim, GangKey, GangSource, TopologyLevel
 from aischeduler.model.names import SCHEDULER_NAME
-from aischeduler.model.pod import HostPort
+from aischeduler.model.node import Node
+from aischeduler.model.pod import HostPort, Pod
 from aischeduler.model.pod_set import PodSet
+from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.selectors import NodeSelectorTerm, Operator, label_selector
-from aischeduler.model.storage_objects import StorageCapacity
+from aischeduler.model.storage_objects import StorageCapacity, StorageObject
 from aischeduler.model.volumes import Volume, VolumeClaim
 from tests.build import a_node, a_pod, a_pool, a_taint, expression, group_rule, tolerates
 
@@ -75,26 +62,26 @@ POD = a_pod(
 )
 CLAIM = GangClaim(GANG.key, "worker", 1, GANG, (GangKey(GangSource.JOB, "default", "j"),))
 EVENTS: list[Event] = [
-    PodSeen(msgspec.structs.replace(POD, gang=CLAIM)),
-    PodGone("uid-p"),
-    NodeSeen(a_node("n", cpu="4", labels={"pool": "a"}, taints=(a_taint("t"),))),
-    NodeGone("n"),
-    PoolSeen(a_pool("a", labels={"pool": "a"}, lending_limit={"cpu": 1000}, allowed_namespaces={"team": "a"})),
-    PoolGone("a"),
-    BudgetSeen(DisruptionBudget("default", "b", "uid-b", label_selector("spec.selector", {"app": "x"}, ()), 1)),
-    BudgetGone("default", "b"),
-    NamespaceSeen("default", {"team": "a"}),
-    NamespaceGone("default"),
-    VolumeClaimSeen(VolumeClaim("default", "c", "v", bound=True)),
-    VolumeClaimGone("default", "c"),
-    VolumeSeen(Volume("v", (NodeSelectorTerm((expression("zone", Operator.IN, "z1"),)),), {"a": "b"})),
-    VolumeGone("v"),
-    StorageSeen(StorageCapacity("team", "c", "fast", label_selector("topology", {"zone": "z1"}, ()), 5)),
-    StorageGone("CsiNode", "n"),
-    GangSeen(GANG),
-    GangGone(GANG.key),
-    PodSetSeen(PodSet("Service", "default", "web", label_selector("spec.selector", {"app": "x"}, ()))),
-    PodSetGone("Service", "default", "web"),
+    Seen(msgspec.structs.replace(POD, gang=CLAIM)),
+    gone(Pod, "uid-p"),
+    Seen(a_node("n", cpu="4", labels={"pool": "a"}, taints=(a_taint("t"),))),
+    gone(Node, "n"),
+    Seen(a_pool("a", labels={"pool": "a"}, lending_limit={"cpu": 1000}, allowed_namespaces={"team": "a"})),
+    gone(Pool, "a"),
+    Seen(DisruptionBudget("default", "b", "uid-b", label_selector("spec.selector", {"app": "x"}, ()), 1)),
+    gone(DisruptionBudget, "default", "b"),
+    Seen(Namespace("default", {"team": "a"})),
+    gone(Namespace, "default"),
+    Seen(VolumeClaim("default", "c", "v", bound=True)),
+    gone(VolumeClaim, "default", "c"),
+    Seen(Volume("v", (NodeSelectorTerm((expression("zone", Operator.IN, "z1"),)),), {"a": "b"})),
+    gone(Volume, "v"),
+    Seen(StorageCapacity("team", "c", "fast", label_selector("topology", {"zone": "z1"}, ()), 5)),
+    Gone("CsiNode", ("", "n")),
+    Seen(GANG),
+    gone(Gang, *astuple(GANG.key)),
+    Seen(PodSet("Service", "default", "web", label_selector("spec.selector", {"app": "x"}, ()))),
+    gone(PodSet, "Service", "default", "web"),
     BindRefused("uid-p", "n", BindRefusal.TAKEN, "no"),
     VolumesWritten("uid-p", "run-1", ("7",)),
     VolumesRefused("uid-p", "run-1", "no"),
@@ -111,9 +98,9 @@ def journal_of_a_session() -> list[bytes]:
     """Return the journal of an engine that binds two pods and parks one."""
     lines: list[bytes] = []
     scheduler = JournaledScheduler(default_profile(), "run", lines.append)
-    scheduler.observe(NodeSeen(a_node("n", cpu="2")), 0.0)
+    scheduler.observe(Seen(a_node("n", cpu="2")), 0.0)
     for name in ("p1", "p2", "p3"):
-        scheduler.observe(PodSeen(a_pod(name, cpu="1")), 0.0)
+        scheduler.observe(Seen(a_pod(name, cpu="1")), 0.0)
     while pools := scheduler.ready(0.0):
         for pool in pools:
             scheduler.decide(pool, 0.0, 1)
@@ -122,7 +109,14 @@ def journal_of_a_session() -> list[bytes]:
 
 
 def test_every_kind_of_event_has_an_example_here() -> None:
-    assert [type(event) for event in EVENTS] == list(get_args(Event))
+    assert {type(event) for event in EVENTS} == set(get_args(Event))
+    kinds = {kind.__name__ for kind in get_args(Object)}
+    of_storage = {kind.__name__ for kind in get_args(StorageObject)}
+    seen = {type(event.object).__name__ for event in EVENTS if isinstance(event, Seen)}
+    ended = {event.kind for event in EVENTS if isinstance(event, Gone)}
+    for told in (seen, ended):
+        assert told | of_storage == kinds
+        assert len(told & of_storage) == 1, "one stands for all of storage.k8s.io"
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
@@ -179,9 +173,9 @@ def test_journal_that_cannot_be_read_is_refused_by_line(change: Change, message:
 def test_profile_of_the_journal_decides() -> None:
     lines: list[bytes] = []
     scheduler = JournaledScheduler(default_profile(SCHEDULER_NAME, preemption=False), "run", lines.append)
-    scheduler.observe(NodeSeen(a_node("n", cpu="1")), 0.0)
-    scheduler.observe(PodSeen(a_pod("low", cpu="1", node="n")), 0.0)
-    scheduler.observe(PodSeen(a_pod("high", cpu="1", priority=9)), 0.0)
+    scheduler.observe(Seen(a_node("n", cpu="1")), 0.0)
+    scheduler.observe(Seen(a_pod("low", cpu="1", node="n")), 0.0)
+    scheduler.observe(Seen(a_pod("high", cpu="1", priority=9)), 0.0)
     actions = scheduler.decide("default", 0.0, 1)
     assert any("switched off for the whole scheduler" in str(action) for action in actions)
     assert replay(lines) is None
@@ -193,10 +187,10 @@ def test_rules_for_cards_and_groups_of_the_journal_decide() -> None:
     profile = msgspec.structs.replace(default_profile(gpu_type_labels=("card",)), **rules)
     scheduler = JournaledScheduler(profile, "run", lines.append)
     for event in (
-        NodeSeen(a_node("n", labels={"card": "NVIDIA-H200"})),
-        PodSeen(a_pod("plain")),
-        PodSeen(a_pod("named", gpu_types=("H200",))),
-        PodSeen(a_pod("grouped", machine_group="g")),
+        Seen(a_node("n", labels={"card": "NVIDIA-H200"})),
+        Seen(a_pod("plain")),
+        Seen(a_pod("named", gpu_types=("H200",))),
+        Seen(a_pod("grouped", machine_group="g")),
     ):
         scheduler.observe(event, 0.0)
     text = str([scheduler.decide("default", 0.0, 9) for _ in range(3)])

@@ -2,8 +2,10 @@
 
 import pytest
 
-from aischeduler.model.events import NamespaceSeen, NodeGone, PodGone, PoolGone
-from aischeduler.model.pool import Pool
+from aischeduler.model.events import Seen, gone
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Namespace, Pool
 from tests.build import a_node, a_pod, a_pool, a_taint, replace
 from tests.engine.session import Session, binds, evictions, reports
 
@@ -69,7 +71,7 @@ def test_limit_counts_only_what_it_names_and_is_free_again_when_a_loan_ends() ->
     session = session_of(pool("a"), pool("b", lending_limit={"cpu": 2000}), b1=("b", "8"))
     session.see(*(a_pod(f"p{i}", cpu="1", pool="a", created=i) for i in range(3)), a_pod("m", cpu="", pool="a"))
     assert set(binds(session.decide())) == {"p0", "p1", "m"}
-    session.tell(PodGone("uid-p0"))
+    session.tell(gone(Pod, "uid-p0"))
     assert set(binds(session.decide(11))) == {"p2"}
 
 
@@ -78,7 +80,7 @@ def test_freed_borrowing_limit_allows_every_lender() -> None:
     session.see(a_pod("p0", cpu="1", pool="a"), a_pod("p1", cpu="1", pool="a", created=1))
     assert binds(session.decide()) == {"p0": "b1"}
     session.see(a_pod("daemon", cpu="1", node="b1", scheduler_name="other"))
-    session.tell(PodGone("uid-p0"))
+    session.tell(gone(Pod, "uid-p0"))
     assert binds(session.decide(11)) == {"p1": "c1"}, "although the node that p0 left is full"
     assert session.scheduler.net_saves() == 0
 
@@ -96,7 +98,7 @@ def test_lender_that_may_not_evict_keeps_every_node_on_which_its_waiting_pods_co
     session.see(a_pod("own", cpu="2", pool="b", node="b1"), a_pod("home", cpu="4", pool="b"))
     session.see(a_pod("p", cpu="1", pool="a"), a_pod("q", cpu="2", pool="a"))
     assert binds(session.decide()) == {"p": "b2"}
-    session.tell(PodGone("uid-home"))
+    session.tell(gone(Pod, "uid-home"))
     assert binds(session.decide(11)) == {"q": "b1"}, "no pod of the lender waits for it any more"
     assert session.scheduler.net_saves() == 0
 
@@ -106,7 +108,7 @@ def test_borrower_is_woken_when_the_home_pods_that_blocked_the_loan_are_placed()
     session.see(a_pod("full", cpu="4", pool="b", node="b1", priority=9))
     session.see(a_pod("home", cpu="1", pool="b"), a_pod("p", cpu="3", pool="a"))
     assert binds(session.decide()) == {}
-    session.tell(PodGone("uid-full"))
+    session.tell(gone(Pod, "uid-full"))
     assert binds(session.decide(11)) == {"home": "b1", "p": "b1"}
     assert session.scheduler.net_saves() == 0
 
@@ -116,7 +118,7 @@ def test_freed_room_goes_to_borrowers_of_all_pools_by_their_order() -> None:
     session.see(a_pod("full", cpu="2", pool="b", node="b1", priority=9))
     session.see(a_pod("first-name", cpu="2", pool="a", priority=1), a_pod("urgent", cpu="2", pool="z", priority=5))
     session.decide()
-    session.tell(PodGone("uid-full"))
+    session.tell(gone(Pod, "uid-full"))
     assert binds(session.decide(11)) == {"urgent": "b1"}
 
 
@@ -126,7 +128,7 @@ def test_freed_room_wakes_as_many_pods_as_can_use_it_and_one_more() -> None:
     session.see(*(a_pod(f"p{i}", cpu="1", pool="a", created=i) for i in range(200)))
     session.decide()
     before = sum(session.scheduler.counters.attempts.values())
-    session.tell(PodGone("uid-full"))
+    session.tell(gone(Pod, "uid-full"))
     assert set(binds(session.decide(11))) == {f"p{i}" for i in range(10)}
     assert sum(session.scheduler.counters.attempts.values()) - before <= 25
 
@@ -143,7 +145,7 @@ def test_trip_visits_each_lender_once_and_ends_at_home() -> None:
 def test_pod_abroad_goes_to_the_default_pool_when_its_home_is_deleted() -> None:
     session = session_of(pool("a"), pool("b"), b1=("b", "2"), d1=("", "2"))
     session.see(a_pod("p", cpu="2", pool="a"))
-    session.tell(PoolGone("a"))
+    session.tell(gone(Pool, "a"))
     assert binds(session.decide()) == {"p": "d1"}
 
 
@@ -166,7 +168,7 @@ def test_pods_of_a_new_pool_on_nodes_of_the_default_pool_become_loans() -> None:
     session.see(pool("new"))
     assert session.scheduler.loans() == {("default", "new"): 1}
     assert evictions(session.decide(11)) == {"p": "Reclaimed"}
-    session.tell(PoolGone("new"))
+    session.tell(gone(Pool, "new"))
     assert session.scheduler.loans() == {}
 
 
@@ -174,9 +176,9 @@ def test_pod_from_a_namespace_that_its_pool_does_not_allow_waits_until_it_does()
     session = Session(a_pool("a", labels={"pool": "a"}, allowed_namespaces={"team": "a"}))
     session.see(a_node("n", labels={"pool": "a"}), a_pod("p", namespace="x", pool="a"))
     assert "allowedNamespaces" in reports(session.decide())["p"]
-    session.tell(NamespaceSeen("x", {"team": "b"}))
+    session.tell(Seen(Namespace("x", {"team": "b"})))
     assert binds(session.decide()) == {}
-    session.tell(NamespaceSeen("x", {"team": "a"}))
+    session.tell(Seen(Namespace("x", {"team": "a"})))
     assert binds(session.decide()) == {"p": "n"}
 
 
@@ -227,7 +229,7 @@ def test_deleted_node_with_a_loan_frees_the_limit_for_the_next_borrower() -> Non
     session = session_of(pool("a"), pool("b", lending_limit={"pods": 1}), b1=("b", "4"), b2=("b", "4"))
     session.see(a_pod("guest", cpu="1", pool="a", node="b1"), a_pod("next", cpu="1", pool="a"))
     assert binds(session.decide()) == {}
-    session.tell(NodeGone("b1"))
+    session.tell(gone(Node, "b1"))
     assert binds(session.decide(11)) == {"next": "b2"}
 
 

@@ -3,8 +3,9 @@
 from aischeduler.analysis.what_if import question_of
 from aischeduler.engine.propose import propose
 from aischeduler.model.actions import Action, BindVolumes
-from aischeduler.model.events import Event, GangSeen, PodGone, StorageSeen, VolumeClaimSeen, VolumeSeen
+from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.gang import GangSource
+from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import pod_affinity
 from aischeduler.model.proposal import Wait
 from aischeduler.model.storage_objects import StorageClass
@@ -64,7 +65,7 @@ def test_explanation_of_a_nominated_gang_takes_no_claim_out_of_the_counts() -> N
 
 def test_room_that_a_nominated_gang_can_use_beside_its_claim_is_not_lent() -> None:
     session = nominated_gang()
-    session.tell(PodGone("uid-old-n1"), PodGone("uid-old-n2"))
+    session.tell(gone(Pod, "uid-old-n1"), gone(Pod, "uid-old-n2"))
     session.see(a_node("n4", cpu="2", labels=on_host("n4")), a_pod("guest", cpu="1", pool="b"))
     cluster = session.scheduler._cluster
     found = propose(cluster, cluster.records["uid-guest"], "b", session.now)
@@ -78,9 +79,9 @@ CLOUD = StorageClass("cloud", "csi.example", "csi.example", waits=True)
 PAIR = a_gang("pair", 2, GangSource.LABELS)
 
 
-def a_claim(name: str, of: StorageClass) -> VolumeClaimSeen:
+def a_claim(name: str, of: StorageClass) -> Seen:
     claim = VolumeClaim("default", name, uid=f"uid-{name}", storage_class=of.name, request_bytes=5, version="1")
-    return VolumeClaimSeen(claim)
+    return Seen(claim)
 
 
 def using(claim: str) -> tuple[VolumeClaimUse, ...]:
@@ -96,7 +97,7 @@ def chosen(said: list[Action]) -> dict[str, tuple[str, str, str]]:
 def two_nodes(*events: Event) -> Session:
     """Return two nodes that hold one pod each."""
     session = Session(*(a_node(name, cpu="1", labels={HOST: name}) for name in ("n1", "n2")))
-    session.tell(StorageSeen(LOCAL), StorageSeen(CLOUD), *events)
+    session.tell(Seen(LOCAL), Seen(CLOUD), *events)
     return session
 
 
@@ -111,10 +112,10 @@ def test_gang_that_shares_a_claim_gets_one_node_for_it() -> None:
 
 def test_volume_that_was_chosen_in_a_look_is_free_after_it() -> None:
     free = Volume("disk", storage_class="local", capacity_bytes=5, available=True, version="1")
-    session = two_nodes(VolumeSeen(free), *(a_claim(f"data-{n}", LOCAL) for n in (0, 1)))
+    session = two_nodes(Seen(free), *(a_claim(f"data-{n}", LOCAL) for n in (0, 1)))
     gang = a_gang("pair", 2)
-    session.tell(GangSeen(gang))
+    session.tell(Seen(gang))
     session.see(*(member(a_pod(f"pair-{n}", claims=using(f"data-{n}")), gang) for n in (0, 1)))
     assert chosen(session.decide()) == {}
-    session.tell(PodGone("uid-pair-0"), GangSeen(a_gang("pair", 1)))
+    session.tell(gone(Pod, "uid-pair-0"), Seen(a_gang("pair", 1)))
     assert chosen(session.decide(10)) == {"pair-1": ("n1", "disk", "")}

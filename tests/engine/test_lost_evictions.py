@@ -2,7 +2,8 @@
 
 from aischeduler.engine.evictions import UNHEARD_SECONDS
 from aischeduler.model.actions import ReadPod
-from aischeduler.model.events import EvictRefusal, EvictRefused, PodGone
+from aischeduler.model.events import EvictRefusal, EvictRefused, gone
+from aischeduler.model.pod import Pod
 from aischeduler.model.pool import ReclaimPolicy
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions
@@ -53,7 +54,7 @@ def test_owner_evicts_again_once_a_read_shows_that_the_victim_stays() -> None:
     assert reads(session, UNHEARD_SECONDS) == [("guest", "n1", True)]
     lost(session)
     assert evictions(session.decide()) == {"guest": "Reclaimed"}
-    session.tell(PodGone("uid-guest"))
+    session.tell(gone(Pod, "uid-guest"))
     assert binds(session.decide()) == {"owner": "n1"}
 
 
@@ -74,7 +75,7 @@ def test_read_that_shows_the_victim_terminating_or_gone_keeps_the_claim() -> Non
     lost(session)  # older than the events
     assert evictions(session.decide(5)) == {}
     assert reads(session, UNHEARD_SECONDS) == []
-    session.tell(PodGone("uid-guest"))
+    session.tell(gone(Pod, "uid-guest"))
     assert binds(session.decide()) == {"owner": "n1"}
 
 
@@ -92,9 +93,9 @@ def test_loan_that_takes_long_to_end_ends_no_other() -> None:
     session = asked()
     old = a_pod("old", cpu="2", pool="b", node="n2", started=1)
     new = a_pod("new", cpu="2", pool="b", node="n2", started=2, grace=30)
-    session.tell(PodGone("uid-owner"))
+    session.tell(gone(Pod, "uid-owner"))
     session.see(a_node("n2", cpu="4", labels=A), old, new)
-    session.tell(PodGone("uid-guest"))
+    session.tell(gone(Pod, "uid-guest"))
     session.see(a_pool("a", labels=A, lending_limit={"cpu": 2000}, reclaim_policy=ReclaimPolicy.EVICT))
     assert evictions(session.decide()) == {"new": "LoanEnded"}
     session.see(replace(new, terminating=True))

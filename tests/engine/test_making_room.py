@@ -5,7 +5,8 @@ import pytest
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Evict
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefusal, EvictRefused, NodeGone, PodGone
+from aischeduler.model.events import EvictRefusal, EvictRefused, Seen, gone
+from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import MakeRoom, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
@@ -38,7 +39,7 @@ def test_owner_reclaims_lent_room_and_is_bound_when_the_borrower_is_gone() -> No
     assert (evictions(said), nominations(said)) == ({"guest": "Reclaimed"}, {"owner": "n"})
     leave(session, victims(said)[0])
     assert session.decide(25) == []
-    session.tell(PodGone("uid-guest"))
+    session.tell(gone(Pod, "uid-guest"))
     assert binds(session.decide()) == {"owner": "n"}
     assert session.scheduler.net_saves() == 0
 
@@ -51,7 +52,7 @@ def test_eight_home_pods_of_one_gpu_reclaim_one_borrower_of_eight() -> None:
     said = session.decide()
     assert len(evictions(said)) == 1
     assert len(nominations(said)) == 8
-    session.tell(PodGone(victims(said)[0].uid))
+    session.tell(gone(Pod, victims(said)[0].uid))
     assert len(binds(session.decide())) == 8
 
 
@@ -81,11 +82,11 @@ def test_claimed_room_is_kept_from_pods_behind_the_owner() -> None:
     session.see(a_pod("g1", cpu="2", pool="b", node="n"), a_pod("g2", cpu="2", pool="b", node="n"))
     session.see(a_pod("owner", cpu="4", pool="a", priority=5))
     assert set(evictions(session.decide())) == {"g1", "g2"}
-    session.tell(PodGone("uid-g1"))
+    session.tell(gone(Pod, "uid-g1"))
     session.see(a_pod("other", cpu="1", pool="a", priority=1), a_pod("guest", cpu="1", pool="b", priority=100))
     said = session.decide(5)
     assert (binds(said), evictions(said)) == ({}, {})
-    session.tell(PodGone("uid-g2"))
+    session.tell(gone(Pod, "uid-g2"))
     assert binds(session.decide()) == {"owner": "n"}
 
 
@@ -100,7 +101,7 @@ def test_pod_ahead_of_the_owner_takes_the_claimed_room_and_the_owner_is_tried_ag
     said = session.decide(5)
     assert nominations(said)["urgent"] == first[0].node_name
     assert [victim.name for victim in victims(said)] == [name for name in ("g1", "g2") if name != first[0].name]
-    session.tell(PodGone("uid-g1"), PodGone("uid-g2"))
+    session.tell(gone(Pod, "uid-g1"), gone(Pod, "uid-g2"))
     assert set(binds(session.decide())) == {"owner", "urgent"}
 
 
@@ -109,8 +110,8 @@ def test_claim_of_a_deleted_owner_ends_at_once() -> None:
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n"))
     session.see(a_pod("owner", cpu="4", pool="a", priority=5), a_pod("next", cpu="4", pool="a"))
     session.decide()
-    session.tell(PodGone("uid-guest"))
-    session.tell(PodGone("uid-owner"))
+    session.tell(gone(Pod, "uid-guest"))
+    session.tell(gone(Pod, "uid-owner"))
     assert binds(session.decide(20)) == {"next": "n"}
 
 
@@ -120,7 +121,7 @@ def test_room_of_a_claim_that_ends_goes_to_the_owner_of_another_on_the_same_node
     leave(session, victims(session.said)[0])
     session.see(a_pod("small", cpu="1", created=9))
     assert nominations(session.decide()) == {"small": "n"}
-    session.tell(PodGone("uid-large"))
+    session.tell(gone(Pod, "uid-large"))
     assert binds(session.decide()) == {"small": "n"}
 
 
@@ -130,9 +131,9 @@ def test_owner_of_a_claim_takes_other_room_that_is_free_earlier() -> None:
     session.see(a_pod("guest", cpu="4", pool="b", node="n1"), a_pod("peer", cpu="4", pool="a", node="n2", priority=9))
     session.see(a_pod("owner", cpu="4", pool="a", priority=5), a_pod("next", cpu="4", pool="a"))
     leave(session, victims(session.decide())[0])
-    session.tell(PodGone("uid-peer"))
+    session.tell(gone(Pod, "uid-peer"))
     assert binds(session.decide()) == {"owner": "n2"}
-    session.tell(PodGone("uid-guest"))
+    session.tell(gone(Pod, "uid-guest"))
     assert binds(session.decide(20)) == {"next": "n1"}
 
 
@@ -143,7 +144,7 @@ def test_claim_on_a_node_that_is_gone_ends_and_the_owner_is_tried_again() -> Non
     session.see(a_pod("owner", cpu="4", pool="a"))
     (first,) = victims(session.decide())
     leave(session, first)
-    session.tell(NodeGone(first.node_name))
+    session.tell(gone(Node, first.node_name))
     assert len(victims(session.decide(5))) == 1
 
 
@@ -171,7 +172,7 @@ def test_next_candidate_is_evicted_where_a_budget_spares_the_victim() -> None:
     session.tell(EvictRefused(second.uid, EvictRefusal.BUDGET, "the budget"))
     assert victims(session.decide(2)) == []
     selector = label_selector("spec.selector", {"app": second.name}, ())
-    session.tell(BudgetSeen(DisruptionBudget("default", "b", "u", selector, disruptions_allowed=1)))
+    session.tell(Seen(DisruptionBudget("default", "b", "u", selector, disruptions_allowed=1)))
     assert [victim.name for victim in victims(session.decide(11))] == [second.name]
     assert session.scheduler.net_saves() == 0
 
@@ -205,7 +206,7 @@ def test_pod_that_never_preempts_waits_but_ahead_of_lower_ones() -> None:
     said = session.decide()
     assert evictions(said) == {"guest": "Reclaimed"}, "the borrower is evicted for the pod of low priority"
     assert "preemptionPolicy=Never" in reports(said)["patient"]
-    session.tell(PodGone("uid-guest"))
+    session.tell(gone(Pod, "uid-guest"))
     assert binds(session.decide(20)) == {"patient": "n"}, "ahead of the owner of the claim"
 
 
@@ -227,7 +228,7 @@ def test_preemptor_is_woken_when_a_pod_it_may_not_evict_leaves() -> None:
     session.see(a_pod("peer", cpu="2", pool="a", node="n", priority=9), a_pod("guest", cpu="2", pool="b", node="n"))
     session.see(a_pod("large", cpu="4", pool="a", priority=5))
     assert evictions(session.decide()) == {}
-    session.tell(PodGone("uid-peer"))
+    session.tell(gone(Pod, "uid-peer"))
     assert evictions(session.decide(20)) == {"guest": "Reclaimed"}
     assert session.scheduler.net_saves() == 0
 
@@ -308,13 +309,13 @@ def test_guarded_critical_and_foreign_pods_are_no_victims() -> None:
 def test_victim_spared_by_a_budget_that_is_deleted_is_tried_again_at_once() -> None:
     session = two_pools()
     selector = label_selector("spec.selector", {"app": "guest"}, ())
-    session.tell(BudgetSeen(DisruptionBudget("default", "b", "u", selector, disruptions_allowed=0)))
+    session.tell(Seen(DisruptionBudget("default", "b", "u", selector, disruptions_allowed=0)))
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", labels={"app": "guest"}))
     session.see(a_pod("owner", cpu="4", pool="a"))
     session.decide()
     session.tell(EvictRefused("uid-guest", EvictRefusal.BUDGET, "x"))
     assert evictions(session.decide(10)) == {}
-    session.tell(BudgetGone("default", "b"))
+    session.tell(gone(DisruptionBudget, "default", "b"))
     assert evictions(session.decide(1)) == {"guest": "Reclaimed"}
 
 
@@ -324,7 +325,7 @@ def test_pod_that_never_preempts_does_not_decide_for_a_pod_of_its_class_that_may
     session.see(a_pod("peer", cpu="2", pool="a", node="n", priority=9), a_pod("guest", cpu="2", pool="b", node="n"))
     session.see(a_pod("patient", cpu="4", pool="a", priority=6, preempts=False), a_pod("p", cpu="4", pool="a"))
     assert evictions(session.decide()) == {}
-    session.tell(PodGone("uid-peer"))
+    session.tell(gone(Pod, "uid-peer"))
     assert evictions(session.decide(20)) == {"guest": "Reclaimed"}
     assert session.scheduler.net_saves() == 0
 
@@ -339,7 +340,7 @@ def test_rest_of_the_room_of_a_claim_that_ended_for_a_pod_ahead_is_offered() -> 
     session.decide()
     session.see(a_pod("first", cpu="2", pool="a", priority=9))
     session.decide()
-    session.tell(PodGone("uid-g1"), PodGone("uid-g2"))
+    session.tell(gone(Pod, "uid-g1"), gone(Pod, "uid-g2"))
     assert set(binds(session.decide(20))) == {"first", "small"}
     assert session.scheduler.net_saves() == 0
 
@@ -347,7 +348,7 @@ def test_rest_of_the_room_of_a_claim_that_ended_for_a_pod_ahead_is_offered() -> 
 def test_pod_that_waits_for_a_budget_has_that_reason_and_is_not_tried_every_few_seconds() -> None:
     session = two_pools()
     selector = label_selector("spec.selector", {"app": "guest"}, ())
-    session.tell(BudgetSeen(DisruptionBudget("default", "b", "u", selector, disruptions_allowed=0)))
+    session.tell(Seen(DisruptionBudget("default", "b", "u", selector, disruptions_allowed=0)))
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", labels={"app": "guest"}))
     session.see(a_pod("owner", cpu="4", pool="a"))
     session.decide()
@@ -363,7 +364,7 @@ def test_room_that_grows_after_it_was_offered_goes_to_the_higher_pod() -> None:
     )
     session.see(a_pod("large", cpu="4", pool="a", priority=5), a_pod("small", cpu="1", pool="a"))
     assert binds(session.decide()) == {}
-    session.tell(PodGone("uid-x"), PodGone("uid-y"))  # after the first only the small one fits, then the large one
+    session.tell(gone(Pod, "uid-x"), gone(Pod, "uid-y"))  # after the first only the small one fits, then the large one
     assert binds(session.decide(seconds=15)) == {"large": "n"}
 
 
@@ -374,7 +375,7 @@ def test_room_that_a_displaced_claim_leaves_is_lent() -> None:
     assert evictions(session.decide()) == {"guest": "Reclaimed"}
     session.see(a_pod("first", cpu="1", gpu=1, pool="b", priority=10, preempts=False), a_pod("borrower", cpu="2"))
     assert binds(session.decide()) == {}
-    session.tell(PodGone("uid-guest"))
+    session.tell(gone(Pod, "uid-guest"))
     assert binds(session.decide(seconds=15)) == {"first": "n", "borrower": "n"}
 
 

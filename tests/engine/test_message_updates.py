@@ -2,7 +2,10 @@
 
 from aischeduler.engine.deferred_work import REST_SECONDS, UNREST_SECONDS_MAX
 from aischeduler.engine.message_updates import REWORDED_AT_ONCE
-from aischeduler.model.events import EvictRefusal, EvictRefused, NodeGone, PodGone, PoolGone
+from aischeduler.model.events import EvictRefusal, EvictRefused, gone
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, reports
 
@@ -15,7 +18,7 @@ def test_reason_no_longer_names_a_limit_that_is_free_again() -> None:
     session.see(a_pod("p", cpu="1", pool="a"))
     assert "borrowing limit of cpu" in reports(session.decide())["p"]
     session.see(a_pod("own", cpu="1", pool="b", node="n"))
-    session.tell(PodGone("uid-loan"))
+    session.tell(gone(Pod, "uid-loan"))
     session.decide()
     assert "borrowing: no node fits: b, default" in reports(session.decide(REST_SECONDS))["p"]
 
@@ -26,7 +29,7 @@ def test_reason_no_longer_names_room_that_the_lender_has_taken_itself() -> None:
     session.see(a_pod("in-the-way", cpu="1", node="n", scheduler_name="other"), a_pod("own", cpu="4", pool="b"))
     session.see(a_pod("p", cpu="2", pool="a"))
     assert "own pods wait for that room: b" in reports(session.decide())["p"]
-    session.tell(PodGone("uid-in-the-way"))
+    session.tell(gone(Pod, "uid-in-the-way"))
     session.decide()
     assert "borrowing: no node fits: b, default" in reports(session.decide(REST_SECONDS))["p"]
 
@@ -37,7 +40,7 @@ def test_reason_follows_a_pool_that_comes_and_goes() -> None:
     )
     session.see(a_pod("p", cpu="9", pool="a"))
     assert "not sharing: b" in reports(session.decide())["p"]
-    session.tell(PoolGone("b"))
+    session.tell(gone(Pool, "b"))
     assert reports(session.decide())["p"].endswith("borrowing: no node fits: default.")
     session.see(a_pool("b", labels=B))
     assert reports(session.decide())["p"].endswith("borrowing: no node fits: b, default.")
@@ -60,7 +63,7 @@ def test_reason_equals_that_of_a_new_engine_and_classes_are_updated_in_turn() ->
     session = Session(*pools, node, a_pod("loan", cpu="1", pool="a", node="n"), *waiting)
     before = reports(session.decide())
     session.see(own)
-    session.tell(PodGone("uid-loan"))
+    session.tell(gone(Pod, "uid-loan"))
     session.decide()
     session.decide(REST_SECONDS)
     new = Session(*pools, node, own, *waiting)
@@ -104,7 +107,7 @@ def test_reasons_are_updated_although_changes_never_pause() -> None:
     session = Session(a_pool("a", labels=A), a_node("n", cpu="1", labels=A))
     session.see(a_pod("own", cpu="1", pool="a", node="n"), a_pod("p", cpu="1", gpu=1, pool="a"))
     assert "1 Insufficient cpu, 1 Insufficient nvidia.com/gpu" in reports(session.decide())["p"]
-    session.tell(PodGone("uid-own"))
+    session.tell(gone(Pod, "uid-own"))
     told_after: list[float] = []
     for seconds in range(1, int(UNREST_SECONDS_MAX) + 1):
         session.see(a_pod(f"other{seconds}", cpu="9", pool="a"))
@@ -134,7 +137,7 @@ def test_reading_which_pools_are_ready_changes_no_later_report() -> None:
         session.see(a_pod("p", cpu="1", pool="a"))
         session.decide()
         session.see(a_pod("own", cpu="1", pool="b", node="n"))
-        session.tell(PodGone("uid-loan"))
+        session.tell(gone(Pod, "uid-loan"))
         session.now += 3
         if read_often:
             session.scheduler.ready(session.now)
@@ -149,7 +152,7 @@ def test_update_is_due_by_the_last_event_without_a_further_call() -> None:
     session = Session(a_node("n"), a_node("m"))
     session.decide(UNREST_SECONDS_MAX)
     engine, now = session.scheduler, 2 * UNREST_SECONDS_MAX
-    engine.observe(NodeGone("n"), now)
+    engine.observe(gone(Node, "n"), now)
     assert engine.cluster.deferred.unrest.until is None, "nothing is compared per event"
     engine.next_wakeup()
     assert engine.cluster.deferred.unrest.until == now + REST_SECONDS
@@ -162,7 +165,7 @@ def test_changes_count_from_their_own_time_however_often_the_engine_is_asked() -
         session.decide(UNREST_SECONDS_MAX)
         engine = session.scheduler
         for name, seconds in (("n", 0.0), ("m", UNREST_SECONDS_MAX - 1)):
-            engine.observe(NodeGone(name), now + seconds)
+            engine.observe(gone(Node, name), now + seconds)
             if asked:
                 engine.next_wakeup()
         engine.next_wakeup()

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from aischeduler.engine.profile import Profile, default_profile
-from aischeduler.model.events import PodGone
+from aischeduler.model.events import gone
 from aischeduler.model.node import PREFER_NO_SCHEDULE, Taint
-from aischeduler.model.pod import HostPort, Toleration
+from aischeduler.model.pod import HostPort, Pod, Toleration
 from aischeduler.model.selectors import NAME_FIELD, NodeSelectorTerm, Operator, PreferredSchedulingTerm
 from aischeduler.plugins.node_affinity import ENFORCED_REASON, REASON, NodeAffinity
 from aischeduler.plugins.node_ports import REASON as NO_PORTS
@@ -84,7 +84,7 @@ def test_n11_host_port_is_for_one_pod_per_address_and_protocol(first: HostPort, 
     said = session.decide()
     assert binds(said) == ({"b": "n"} if runs else {})
     assert (f"1 {NO_PORTS}" in reports(said).get("b", "")) is not runs
-    session.tell(PodGone("uid-a"))
+    session.tell(gone(Pod, "uid-a"))
     assert ("b" in binds(session.decide(10))) is not runs
 
 

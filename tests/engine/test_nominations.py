@@ -1,9 +1,11 @@
 """Nominated nodes end with the claims: a waiting pod without claimed room shows none."""
 
 import pytest
+from msgspec.structs import astuple
 
-from aischeduler.model.events import BindRefusal, BindRefused, GangGone, GangSeen, NodeGone, PodGone
-from aischeduler.model.gang import GangSource
+from aischeduler.model.events import BindRefusal, BindRefused, Seen, gone
+from aischeduler.model.gang import Gang, GangSource
+from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod, replace
 from tests.engine.session import Session, binds, nominations
@@ -23,7 +25,7 @@ def nominated_gang(*, least: int = 3) -> tuple[Session, list[Pod]]:
     """Return a session in which a gang of three is nominated, and the watch shows it."""
     pods = members("g", 3, priority=9)
     session = Session(*(a_node(f"n{turn}", cpu="2") for turn in range(3)), *OLD, *pods)
-    session.tell(GangSeen(a_gang("g", least)))
+    session.tell(Seen(a_gang("g", least)))
     assert sorted(nominations(session.decide()).values()) == ["n0", "n1", "n2"][:least]
     show_nominations(session, pods)
     assert nominations(session.decide()) == {}
@@ -32,19 +34,19 @@ def nominated_gang(*, least: int = 3) -> tuple[Session, list[Pod]]:
 
 def test_nominations_of_a_gang_end_when_it_loses_a_pod() -> None:
     session, _ = nominated_gang()
-    session.tell(PodGone("uid-g-2"))
+    session.tell(gone(Pod, "uid-g-2"))
     assert nominations(session.decide()) == {"g-0": "", "g-1": ""}
 
 
 def test_nominations_of_a_gang_end_when_its_object_is_deleted() -> None:
     session, _ = nominated_gang()
-    session.tell(GangGone(a_key("g")))
+    session.tell(gone(Gang, *astuple(a_key("g"))))
     assert nominations(session.decide()) == CLEARED
 
 
 def test_nominations_of_a_gang_end_when_its_minimum_is_raised() -> None:
     session, _ = nominated_gang()
-    session.tell(GangSeen(a_gang("g", 4)))
+    session.tell(Seen(a_gang("g", 4)))
     assert nominations(session.decide()) == CLEARED
 
 
@@ -62,7 +64,7 @@ def test_nomination_of_a_pod_ends_when_it_joins_a_gang_that_is_not_complete() ->
 def test_nominations_that_a_new_scheduler_finds_at_an_incomplete_gang_end() -> None:
     pods = [replace(pod, nominated_node=f"n{turn}") for turn, pod in enumerate(members("g", 2))]
     session = Session(a_node("n0", cpu="2"), *pods)
-    session.tell(GangSeen(a_gang("g", 3)))
+    session.tell(Seen(a_gang("g", 3)))
     assert nominations(session.decide()) == {"g-0": "", "g-1": ""}
 
 
@@ -82,7 +84,7 @@ def test_nomination_ends_when_the_binding_is_refused_for_good() -> None:
     session = Session(a_node("n0", cpu="2"), OLD[0], pod)
     session.decide()
     session.see(replace(pod, nominated_node="n0"))
-    session.tell(PodGone("uid-old-0"))
+    session.tell(gone(Pod, "uid-old-0"))
     assert binds(session.decide()) == {"single": "n0"}
     session.tell(BindRefused("uid-single", "n0", BindRefusal.INVALID, "no"))
     assert nominations(session.decide()) == {"single": ""}
@@ -90,5 +92,5 @@ def test_nomination_ends_when_the_binding_is_refused_for_good() -> None:
 
 def test_nominations_end_for_pods_that_wait_for_themselves_and_find_no_room() -> None:
     session, _ = nominated_gang()
-    session.tell(*(NodeGone(f"n{turn}") for turn in range(3)), GangSeen(a_gang("g", 1)))
+    session.tell(*(gone(Node, f"n{turn}") for turn in range(3)), Seen(a_gang("g", 1)))
     assert nominations(session.decide(seconds=20)) == CLEARED

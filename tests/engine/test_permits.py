@@ -6,7 +6,7 @@ from msgspec.structs import replace as with_fields
 from aischeduler.engine.profile import default_profile
 from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Bind, Evict, ReportWaiting
-from aischeduler.model.events import BindRefusal, BindRefused, PodGone
+from aischeduler.model.events import BindRefusal, BindRefused, gone
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import ReclaimPolicy
 from tests.build import a_node, a_pod, a_pool, replace
@@ -60,7 +60,7 @@ def test_rules_reserve_in_order_and_release_in_the_opposite_order_when_the_pod_i
     log: list[str] = []
     session = a_session(log, Doorman(None))
     assert binds(session) == ["p"]
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     assert log == [
         "first reserves n for p",
         "second reserves n for p",
@@ -74,7 +74,7 @@ def test_refused_binding_releases_once() -> None:
     session = a_session(log, Doorman(None))
     binds(session)
     session.tell(BindRefused("uid-p", "n", BindRefusal.TAKEN, "taken"))
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     assert log[2:] == ["second releases n for p", "first releases n for p"]
 
 
@@ -152,7 +152,7 @@ def test_pod_that_ends_or_is_bound_while_its_binding_is_delayed_is_never_bound(h
     binds(session)
     pod = a_pod("p", pool="a")
     if how == "gone":
-        session.tell(PodGone("uid-p"))
+        session.tell(gone(Pod, "uid-p"))
     else:
         session.see(replace(pod, phase="Failed") if how == "finished" else replace(pod, node_name="n"))
     door.answer = None

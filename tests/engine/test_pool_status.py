@@ -5,8 +5,9 @@ import pytest
 from aischeduler.engine.pool_status import LENDERS_MAX, NODES_MISSING, SPEC_REFUSED
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.events import NodeGone, NodeSeen, PoolSeen
+from aischeduler.model.events import Seen, gone
 from aischeduler.model.names import CLUSTER
+from aischeduler.model.node import Node
 from aischeduler.model.pool import Pool
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, conditions, reports
@@ -77,7 +78,7 @@ def test_pool_whose_selector_matches_no_node_has_a_condition_until_one_matches()
     session.see(a_node("n", labels={"pool": "a", "zone": "b"}))
     session.decide(5)
     assert conditions(session.said, "a")[NODES_MISSING] == (False, "Nodes match spec.nodeSelector.")
-    session.tell(NodeGone("n"))
+    session.tell(gone(Node, "n"))
     session.decide(5)
     assert conditions(session.said, "a")[NODES_MISSING] == missing
 
@@ -91,8 +92,8 @@ def test_pool_whose_nodes_another_pool_selects_too_misses_no_nodes() -> None:
 def test_pool_that_selects_a_node_that_is_kept_back_misses_no_nodes() -> None:
     scheduler = Scheduler(default_profile(), "run")
     scheduler.decide(CLUSTER, 0.0, 1)
-    scheduler.observe(NodeSeen(a_node("n", labels=A)), 1.0)
-    scheduler.observe(PoolSeen(a_pool("a", labels=A)), 1.0)
+    scheduler.observe(Seen(a_node("n", labels=A)), 1.0)
+    scheduler.observe(Seen(a_pool("a", labels=A)), 1.0)
     assert not scheduler.has_node("n")
     scheduler.decide(CLUSTER, 2.0, 1)
     told = conditions(scheduler.decide("a", 2.0, 1), "a")

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from aischeduler.engine.summary import _running
-from aischeduler.model.events import PodGone, PoolGone
+from aischeduler.model.events import gone
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
 from aischeduler.state.node_table import NodeTable
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds
@@ -36,7 +38,7 @@ def come_and_go(session: Session, number: int) -> None:
     """Create a pool with a node, a pod on loan and a waiting pod, and delete all of them."""
     name = f"pool-{number}"
     session.see(a_pool(name, labels=ON_NODE), a_pod(name, pool=name, cpu="9"))
-    session.tell(PoolGone(name), PodGone(f"uid-{name}"))
+    session.tell(gone(Pool, name), gone(Pod, f"uid-{name}"))
 
 
 @pytest.mark.parametrize("times", [2_000, pytest.param(10_000, marks=pytest.mark.soak)])
@@ -52,7 +54,7 @@ def test_thousands_of_pools_that_came_and_went_leave_nothing_behind(times: int) 
         if number in (times // 10 - 1, times - 1):
             session.see(a_pool("last", labels=ON_NODE))
             sums = _running(cluster)
-            session.tell(PoolGone("last"))
+            session.tell(gone(Pool, "last"))
             session.decide(1.0)
             state = [cluster, session.scheduler._readiness, session.scheduler._status]
             sizes.append((kept(state) - kept_histories(cluster), *map(len, sums)))
@@ -78,7 +80,7 @@ def test_number_of_a_pool_that_is_gone_is_used_again_and_mixes_nothing_up() -> N
     session.see(a_pod("own", pool="old", node="n", started=1), a_pod("lent", pool="old", node="nb", started=1))
     session.decide()
     pools, number = session.scheduler._cluster.pools, session.scheduler._cluster.pools.id("old")
-    session.tell(PoolGone("old"))
+    session.tell(gone(Pool, "old"))
     session.see(a_pool("new", labels=ON_NODE))
     assert pools.id("new") == number
     session.decide(1.0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import BudgetSeen, Event, NodeGone, PodGone, PodSeen
+from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import CRITICAL_PRIORITY, Pod
 from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
@@ -33,9 +33,9 @@ def pod(name: str, size: int, priority: int, on: str = "", started: int = 1, **g
     return replace(made, started_seconds=started if on else 0)
 
 
-def budget(name: str, allowed: int, disrupted: frozenset[str] = frozenset(), **labels: str) -> BudgetSeen:
+def budget(name: str, allowed: int, disrupted: frozenset[str] = frozenset(), **labels: str) -> Seen:
     selector = label_selector("selector", labels, ())
-    return BudgetSeen(DisruptionBudget("default", name, f"uid-{name}", selector, allowed, disrupted))
+    return Seen(DisruptionBudget("default", name, f"uid-{name}", selector, allowed, disrupted))
 
 
 def pairs(**starts: tuple[int, int]) -> tuple[Pod, ...]:
@@ -56,7 +56,7 @@ class Case:
     asker: Pod
     victims: set[str]
     on: str
-    budgets: tuple[BudgetSeen, ...] = ()
+    budgets: tuple[Seen, ...] = ()
 
 
 ASKER = pod("asker", WHOLE, HIGH)
@@ -192,7 +192,7 @@ def test_victims_and_node_are_those_of_kube_scheduler(case: Case) -> None:
     session.see(case.asker)
     said = session.decide()
     assert (set(evictions(said)), nominations(said), binds(said)) == (case.victims, {"asker": case.on}, {})
-    session.tell(*(PodGone(f"uid-{name}") for name in case.victims))
+    session.tell(*(gone(Pod, f"uid-{name}") for name in case.victims))
     assert binds(session.decide()) == {"asker": case.on}
 
 
@@ -229,7 +229,7 @@ def test_pod_that_may_not_preempt_waits_ahead_of_lower_ones() -> None:
     said = session.decide()
     assert (evictions(said), "preemptionPolicy=Never" in reports(said)["asker"]) == ({}, True)
     session.see(pod("later", WHOLE, MID, preempts=False))
-    session.tell(PodGone("uid-low"))
+    session.tell(gone(Pod, "uid-low"))
     assert list(binds(session.decide(20))) == ["asker"]
 
 
@@ -273,13 +273,13 @@ def test_claimed_room_is_closed_to_lower_pods_and_open_to_higher_ones() -> None:
     session.see(replace(low, terminating=True, grace_seconds=30))
     assert binds(session.decide()) == {}
     session.see(pod("higher", WHOLE, HIGHER))
-    session.tell(PodGone("uid-low"))
+    session.tell(gone(Pod, "uid-low"))
     said = session.decide(20)
     assert binds(said) == {"higher": "n1"}
     assert nominations(said)["asker"] == ""
 
 
-@pytest.mark.parametrize("event", [NodeGone("n1"), PodSeen(pod("taker", WHOLE, HIGHER, "n1"))])
+@pytest.mark.parametrize("event", [gone(Node, "n1"), Seen(pod("taker", WHOLE, HIGHER, "n1"))])
 def test_nomination_is_cleared_when_its_node_is_lost(event: Event) -> None:
     """P24."""
     session = Session(node("n1"), pod("low", WHOLE, LOW, "n1"), ASKER)

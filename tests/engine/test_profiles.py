@@ -13,12 +13,13 @@ from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.framework.plugin import Delayed, Plugins, Vetoed
 from aischeduler.model.actions import Bind, Evict
-from aischeduler.model.events import Event, NodeSeen, PodSeen, PodSetSeen, PoolGone, PoolSeen
+from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.node import NO_SCHEDULE, Taint
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_set import PodSet
+from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import label_selector
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, conditions, evictions, reports
@@ -106,7 +107,7 @@ def test_waiting_pods_lose_the_profile_of_a_pool_that_is_gone() -> None:
     session.see(replace(a_pool("b", labels={"pool": "b"}), profile="blind"))
     session.see(a_node("n", cpu="4", taints=(Taint("k", "v", NO_SCHEDULE),)), a_pod("p", pool="b", cpu="8"))
     session.decide()
-    session.tell(PoolGone("b"))
+    session.tell(gone(Pool, "b"))
     assert "1 node(s) had untolerated taint(s)" in reports(session.decide(1.0))["p"]
 
 
@@ -186,8 +187,8 @@ def test_gates_reservations_and_permits_are_those_of_the_profile() -> None:
 def test_journal_replays_with_the_profiles_of_its_header() -> None:
     lines: list[bytes] = []
     scheduler = JournaledScheduler(profile_of(TAINTS), "run", lines.append)
-    scheduler.observe(NodeSeen(a_node("n", cpu="4", taints=(Taint("k", "v", NO_SCHEDULE),))), 1.0)
-    scheduler.observe(PodSeen(a_pod("p", scheduler_name="blind")), 1.0)
+    scheduler.observe(Seen(a_node("n", cpu="4", taints=(Taint("k", "v", NO_SCHEDULE),))), 1.0)
+    scheduler.observe(Seen(a_pod("p", scheduler_name="blind")), 1.0)
     assert [one.node for one in scheduler.decide("default", 1.0, 8) if isinstance(one, Bind)] == ["n"]
     assert replay(lines) is None
     header = msgspec.json.decode(lines[0]) | {"profiles": []}
@@ -214,7 +215,7 @@ def test_default_constraints_of_the_profile_keep_pods_of_a_service_waiting() -> 
     args = f"{{defaultingType: List, defaultConstraints: [{rule}]}}"
     profile = profile_of(f"schedulerName: even, pluginConfig: [{{name: PodTopologySpread, args: {args}}}]")
     session = Session(profile=profile)
-    session.tell(PodSetSeen(PodSet("Service", "default", "web", label_selector("selector", {"app": "web"}, ()))))
+    session.tell(Seen(PodSet("Service", "default", "web", label_selector("selector", {"app": "web"}, ()))))
     session.see(a_node("n1", cpu="9", labels={"zone": "a"}), a_node("n2", cpu="0", labels={"zone": "b"}))
     session.see(*(a_pod(f"own-{number}", labels={"app": "web"}) for number in (1, 2)))
     assert len(binds(session.decide())) == 2
@@ -295,11 +296,11 @@ def test_resources_are_ignored_for_the_pods_of_the_profile_alone() -> None:
         return found
 
     pods = a_pod("lax", extended=device, scheduler_name="lax"), a_pod("own", extended=device)
-    assert bound(0.0, NodeSeen(a_node("n", cpu="8")), *map(PodSeen, pods)) == {"lax"}
+    assert bound(0.0, Seen(a_node("n", cpu="8")), *map(Seen, pods)) == {"lax"}
     assert "Insufficient example.com/device" in scheduler.why("uid-own")
-    assert bound(2.0, PoolSeen(replace(a_pool("default"), profile="lax"))) == {"own"}
-    third = PodSeen(a_pod("third", extended=device))
-    own = PoolSeen(replace(a_pool("default"), profile=SCHEDULER_NAME))
+    assert bound(2.0, Seen(replace(a_pool("default"), profile="lax"))) == {"own"}
+    third = Seen(a_pod("third", extended=device))
+    own = Seen(replace(a_pool("default"), profile=SCHEDULER_NAME))
     assert bound(4.0, third, own) == set(), "the request counts again, as it was read"
 
 

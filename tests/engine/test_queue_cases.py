@@ -6,8 +6,8 @@ nodes are tried, and in which order) have no counterpart: every node is tried.
 
 import pytest
 
-from aischeduler.model.events import BindRefusal, BindRefused, Event, GangSeen, NodeGone, NodeSeen, PodGone, PodSeen
-from aischeduler.model.node import NO_SCHEDULE, Taint
+from aischeduler.model.events import BindRefusal, BindRefused, Event, Seen, gone
+from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
 from aischeduler.model.selectors import label_selector
@@ -45,7 +45,7 @@ def test_event_while_a_pod_is_being_bound_is_not_lost() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p"))
     assert binds(session.decide()) == {"p": "n"}
     session.see(a_node("m", cpu="1"))
-    session.tell(NodeGone("n"), BindRefused("uid-p", "n", BindRefusal.STALE, "gone"))
+    session.tell(gone(Node, "n"), BindRefused("uid-p", "n", BindRefusal.STALE, "gone"))
     assert binds(session.decide(20)) == {"p": "m"}
 
 
@@ -66,16 +66,16 @@ def near_db(name: str = "p") -> Pod:
 @pytest.mark.parametrize(
     ("given", "pod", "event"),
     [
-        ((a_node("n", cpu="1"),), a_pod("p", cpu="4"), NodeSeen(a_node("m", cpu="4"))),
-        ((a_node("n", taints=CLOSED),), a_pod("p"), NodeSeen(a_node("n"))),
-        ((a_node("n", pods=1), a_pod("old", node="n", priority=9)), a_pod("p"), PodGone("uid-old")),
-        ((a_node("n", labels={HOST: "n"}),), near_db(), PodSeen(a_pod("db", labels=DB, node="n"))),
+        ((a_node("n", cpu="1"),), a_pod("p", cpu="4"), Seen(a_node("m", cpu="4"))),
+        ((a_node("n", taints=CLOSED),), a_pod("p"), Seen(a_node("n"))),
+        ((a_node("n", pods=1), a_pod("old", node="n", priority=9)), a_pod("p"), gone(Pod, "uid-old")),
+        ((a_node("n", labels={HOST: "n"}),), near_db(), Seen(a_pod("db", labels=DB, node="n"))),
         (
             (a_node("n", labels={HOST: "n"}), a_pod("web", node="n")),
             near_db(),
-            PodSeen(a_pod("web", labels=DB, node="n")),
+            Seen(a_pod("web", labels=DB, node="n")),
         ),
-        ((a_node("n"),), a_pod("p", node_selector={"disk": "ssd"}), NodeSeen(a_node("n", labels={"disk": "ssd"}))),
+        ((a_node("n"),), a_pod("p", node_selector={"disk": "ssd"}), Seen(a_node("n", labels={"disk": "ssd"}))),
     ],
     ids=["node added", "taint removed", "pod gone", "affinity target added", "target relabelled", "label added"],
 )
@@ -91,7 +91,7 @@ def test_room_of_an_assumed_pod_that_is_deleted_is_free_at_once() -> None:
     """C1 and C2: the late answer of its Binding changes nothing."""
     session = Session(a_node("n", cpu="1"), a_pod("p"))
     session.decide()
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     session.see(a_pod("next"))
     assert binds(session.decide()) == {"next": "n"}
     session.tell(BindRefused("uid-p", "n", BindRefusal.TAKEN, "late"))
@@ -109,7 +109,7 @@ def test_pod_that_the_watch_shows_elsewhere_counts_there() -> None:
 def test_node_that_comes_again_with_another_size_has_that_size() -> None:
     """C3."""
     session = Session(a_node("n", cpu="4"), a_pod("p", node="n"))
-    session.tell(NodeGone("n"))
+    session.tell(gone(Node, "n"))
     session.see(a_node("n", cpu="2"), a_pod("two", cpu="2"), a_pod("one"))
     assert binds(session.decide()) == {"one": "n"}
 
@@ -142,10 +142,10 @@ def test_cluster_without_nodes_says_so() -> None:
     assert "no nodes available to schedule pods" in reports(Session(a_pod("p")).decide())["p"]
 
 
-def gang(name: str, size: int, least: int) -> tuple[GangSeen, list[Pod]]:
+def gang(name: str, size: int, least: int) -> tuple[Seen, list[Pod]]:
     """Return a gang of which `least` pods start together, and its pods."""
     group = a_gang(name, least)
-    return GangSeen(group), members(group, size, cpu="1")
+    return Seen(group), members(group, size, cpu="1")
 
 
 def test_gang_waits_for_its_minimum_and_then_starts_whole() -> None:

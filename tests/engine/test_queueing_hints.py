@@ -5,9 +5,9 @@ import pytest
 from aischeduler.engine.lending import JUDGED_MAX
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.queueing_hints import OFFERED_MAX, WOKEN_MAX
-from aischeduler.model.events import BindRefusal, BindRefused, NamespaceSeen, PodGone
+from aischeduler.model.events import BindRefusal, BindRefused, Seen, gone
 from aischeduler.model.pod import Pod
-from aischeduler.model.pool import PlacementStrategy
+from aischeduler.model.pool import Namespace, PlacementStrategy
 from aischeduler.model.selectors import LabelSelector, Operator
 from tests.build import a_node, a_pod, a_pool, expression, replace
 from tests.engine.session import Session, binds, evictions, nominations
@@ -35,7 +35,7 @@ def test_pod_that_leaves_before_its_pool_looks_does_not_take_the_wake_up_with_it
     session.see(*(a_pod(f"p{n}", cpu="1", pool="a", created=n) for n in (1, 2)))
     assert binds(session.decide()) == {}
     session.see(a_pool("a", labels={"pool": "a"}, generation=2))
-    session.tell(PodGone("uid-p1"))
+    session.tell(gone(Pod, "uid-p1"))
     assert binds(session.decide(15)) == {"p2": "n1"}
 
 
@@ -44,7 +44,7 @@ def test_pod_that_is_woken_for_a_row_meanwhile_does_not_end_the_chain() -> None:
     session.see(*(a_pod(f"p{n}", cpu="1", pool="a", created=n) for n in (1, 2, 3)))
     assert binds(session.decide()) == {}
     session.see(a_pool("a", labels={"pool": "a"}, generation=2))
-    session.tell(PodGone("uid-running"))
+    session.tell(gone(Pod, "uid-running"))
     assert binds(session.decide(15)) == {"p1": "n0", "p2": "n1", "p3": "n1"}
 
 
@@ -63,7 +63,7 @@ def test_many_rows_and_a_freed_one_wake_all_who_can_use_them() -> None:
     session.see(*(a_pod(f"p{n}", cpu="1", pool="a", created=n + 1) for n in range(4)))
     assert binds(session.decide()) == {}
     session.see(many)
-    session.tell(PodGone("uid-leaves"))
+    session.tell(gone(Pod, "uid-leaves"))
     assert set(binds(session.decide(15))) == {"p0", "p1", "p2", "p3"}
 
 
@@ -77,7 +77,7 @@ def test_who_was_refused_first_is_not_forgotten_for_who_is_refused_next() -> Non
     session.decide()
     session.see(a_pod("first", cpu="1", pool="a", node_selector={"disk": "hdd"}))
     assert binds(session.decide()) == {}
-    session.tell(PodGone("uid-home-hdd"))
+    session.tell(gone(Pod, "uid-home-hdd"))
     session.see(a_pod("next", cpu="1", pool="a", node_selector={"disk": "ssd"}))
     assert binds(session.decide(15)) == {"first": "hdd"}
 
@@ -118,7 +118,7 @@ def test_room_is_not_lent_while_a_pod_of_its_own_is_on_its_way_to_a_lender() -> 
     session = a_pod_on_its_way_to_a_lender()
     assert session.scheduler.waiting()["c"] == {"active": 1}
     session.see(a_pod("owner", cpu="2", pool="c"))
-    session.tell(PodGone("uid-own"))
+    session.tell(gone(Pod, "uid-own"))
     said = session.decide(15)
     assert evictions(said) == {}
     assert binds(said) == {"owner": "nc", "away": "nb"}
@@ -126,7 +126,7 @@ def test_room_is_not_lent_while_a_pod_of_its_own_is_on_its_way_to_a_lender() -> 
 
 def test_room_is_lent_once_the_pod_that_could_have_used_it_got_room_abroad() -> None:
     session = a_pod_on_its_way_to_a_lender()
-    session.tell(PodGone("uid-own"))
+    session.tell(gone(Pod, "uid-own"))
     assert binds(session.decide(15)) == {"away": "nc", "stranger": "nb"}
 
 
@@ -158,7 +158,7 @@ def test_freed_borrowing_limit_reaches_the_classes_that_one_decision_did_not_jud
     )
     session.see(a_pod("last", cpu="1", pool="a"))
     assert binds(session.decide()) == {}
-    session.tell(PodGone("uid-loan"))
+    session.tell(gone(Pod, "uid-loan"))
     assert binds(session.decide(15)) == {"last": "n"}
 
 
@@ -171,7 +171,7 @@ def test_pod_that_was_sent_for_a_freed_limit_and_takes_nothing_leaves_the_limit_
     )
     session.see(*(a_pod(f"for-{n}", cpu="1", pool="a", node_selector={"disk": n}) for n in ("n1", "n2")))
     assert binds(session.decide()) == {}
-    session.tell(PodGone("uid-loan"))
+    session.tell(gone(Pod, "uid-loan"))
     session.scheduler.decide("a", session.now, 1)  # sends the first to b, and the limit has no room for the other
     session.see(a_node("n1", cpu="1", labels={"pool": "b", "disk": "n1"}, unschedulable=True))
     assert binds(session.decide(15)) == {"for-n2": "n2"}
@@ -186,18 +186,18 @@ def test_however_many_classes_wait_only_who_can_use_the_room_is_tried() -> None:
     session.see(a_pod("important", cpu="9", priority=9))
     session.decide()
     tried = session.scheduler.counters.attempts.total()
-    session.tell(PodGone("uid-first"))
+    session.tell(gone(Pod, "uid-first"))
     assert binds(session.decide(15)) == {"p000": "n"}
     assert session.scheduler.counters.attempts.total() == tried + 1
 
 
 def test_label_of_a_namespace_that_decides_nothing_wakes_nobody() -> None:
     session = Session(a_pool("a", labels={"pool": "a"}, allowed_namespaces={"team": "a"}))
-    session.tell(NamespaceSeen("default", {"team": "a"}))
+    session.tell(Seen(Namespace("default", {"team": "a"})))
     session.see(a_pod("p", cpu="1", pool="a"))
     session.decide()
     tried = session.scheduler.counters.attempts.total()
-    session.tell(NamespaceSeen("default", {"team": "a", "owner": "somebody"}))
+    session.tell(Seen(Namespace("default", {"team": "a", "owner": "somebody"})))
     session.decide(15)
     assert session.scheduler.counters.attempts.total() == tried
 
@@ -211,9 +211,9 @@ def test_owner_of_a_claim_leaves_room_elsewhere_to_a_parked_pod_that_comes_first
     session.see(a_pod("low", cpu="4", pool="a", priority=5))
     assert evictions(session.decide()) == {"victim": "Preempted"}
     session.decide(20)
-    session.tell(PodGone("uid-stays"))
+    session.tell(gone(Pod, "uid-stays"))
     assert binds(session.decide()) == {"patient": "m"}, "low has a claim on n"
-    session.tell(PodGone("uid-victim"))
+    session.tell(gone(Pod, "uid-victim"))
     assert binds(session.decide()) == {"low": "n"}
 
 
@@ -226,7 +226,7 @@ def test_owner_of_a_claim_takes_room_before_a_later_pod_that_was_woken_while_it_
     assert evictions(session.decide()) == {"victim": "Preempted"}
     session.decide(20)
     session.see(a_pod("leaver", cpu="4", pool="a", priority=20, node="m", terminating=True))
-    session.tell(PodGone("uid-leaver"))
+    session.tell(gone(Pod, "uid-leaver"))
     assert binds(session.decide()) == {"high": "m"}
 
 
@@ -235,15 +235,15 @@ def test_pod_in_backoff_for_which_room_comes_takes_it_before_a_newcomer_of_lower
     session.see(a_pod("running", cpu="1", pool="a", priority=20, node="n"))
     session.see(*(a_pod(name, cpu="1", pool="a", priority=9) for name in ("first", "second")))
     session.decide()
-    session.tell(PodGone("uid-running"))
+    session.tell(gone(Pod, "uid-running"))
     session.see(a_pod("foreign", cpu="1", node="n", scheduler_name="other"))
     session.decide(5)  # the first finds the room taken, and backs off for two seconds
     session.see(a_pod("newcomer", cpu="1", pool="a"))
-    session.tell(PodGone("uid-foreign"))
+    session.tell(gone(Pod, "uid-foreign"))
     said = session.decide(0.5)
     assert (binds(said), evictions(said)) == ({"first": "n"}, {})
     for name in ("first", "second"):
-        session.tell(PodGone(f"uid-{name}"))
+        session.tell(gone(Pod, f"uid-{name}"))
         session.decide(5)
     assert list(binds(session.said)) == ["first", "second", "newcomer"]
 
@@ -259,7 +259,7 @@ def test_owner_of_a_claim_leaves_room_offered_to_a_borrower_to_a_parked_pod_that
     session.see(a_pod("low", cpu="2", pool="h", priority=5), a_pod("guest", cpu="1", pool="a"))
     assert evictions(session.decide()) == {"victim": "Preempted"}
     session.decide(seconds)
-    session.tell(PodGone("uid-stays11"), PodGone("uid-stays12"))
+    session.tell(gone(Pod, "uid-stays11"), gone(Pod, "uid-stays12"))
     assert binds(session.decide()) == {"patient": "m"}, "low has a claim on n"
 
 

@@ -15,11 +15,12 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.actions import Bind, ReportInternalError, Step
-from aischeduler.model.events import NamespaceSeen, NodeSeen, PodGone, PodSeen, Refreshed
+from aischeduler.model.events import Gone, Refreshed, Seen, gone
 from aischeduler.model.names import CLUSTER
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pod_affinity import pod_affinity
+from aischeduler.model.pool import Namespace
 from aischeduler.state.label_index import Mask
 from aischeduler.state.pod_records import PodRecord, PodState
 from aischeduler.state.scheduling_queue import PoolQueue
@@ -98,9 +99,9 @@ def test_attempts_and_events_that_raise_read_no_other_pods() -> None:
     away = pod_affinity(anti_required=(term("zone", "app=x"),))
     for number in range(9):
         on = a_pod(f"on-{number}", node="n", labels={"app": "x"}, pod_affinity=away)
-        scheduler.observe(PodSeen(on), 0.0)
-    scheduler.observe(NodeSeen(a_node("n", cpu="9", labels={"zone": "a"})), 0.0)
-    scheduler.observe(PodSeen(poisoned("bad")), 0.0)
+        scheduler.observe(Seen(on), 0.0)
+    scheduler.observe(Seen(a_node("n", cpu="9", labels={"zone": "a"})), 0.0)
+    scheduler.observe(Seen(poisoned("bad")), 0.0)
     cluster, read = scheduler.cluster, list[str]()
     begun = cluster.nodes.pod_counts.begun
     cluster.records = Unread(cluster.records)
@@ -116,7 +117,7 @@ def test_attempts_and_events_that_raise_read_no_other_pods() -> None:
         ] == [Step.ATTEMPT]
     poison.by_gate = True
     with pytest.raises(ZeroDivisionError):
-        scheduler.observe(PodSeen(poisoned("worse")), 4.0)
+        scheduler.observe(Seen(poisoned("worse")), 4.0)
     assert read == []
     assert cluster.nodes.pod_counts.begun == begun
     assert [cluster.records[uid].queue for uid in ("uid-bad", "uid-worse")] == ["default", "default"]
@@ -158,8 +159,8 @@ def test_pod_is_placed_once_the_exceptions_stop() -> None:
     assert binds(session.decide(1.0)) == {"bad": "n"}
 
 
-@pytest.mark.parametrize("end", [PodGone("uid-bad"), PodSeen(a_pod("bad", phase="Succeeded"))])
-def test_pod_whose_attempt_failed_can_be_deleted(end: PodGone | PodSeen) -> None:
+@pytest.mark.parametrize("end", [gone(Pod, "uid-bad"), Seen(a_pod("bad", phase="Succeeded"))])
+def test_pod_whose_attempt_failed_can_be_deleted(end: Gone | Seen) -> None:
     session = Session(a_node("n"), poisoned("bad"), profile=profile(Poison()))
     session.decide()
     session.tell(end)
@@ -258,7 +259,7 @@ def test_pod_with_a_claim_keeps_it_when_its_attempt_fails() -> None:
     assert nominations(session.decide()) == {}
     assert cluster.claims.of("uid-owner") is claim
     poison.broken = False
-    session.tell(PodGone("uid-guest"))
+    session.tell(gone(Pod, "uid-guest"))
     assert binds(session.decide(60.0)) == {"owner": "n"}
 
 
@@ -267,10 +268,10 @@ def test_attempt_that_failed_as_it_began_leaves_no_offer_to_a_pod_that_is_gone(
 ) -> None:
     session = Session(a_node("n", cpu="1"), a_pod("running", cpu="1", node="n", phase="Running"), a_pod("p", cpu="1"))
     assert binds(session.decide()) == {}
-    session.tell(PodGone("uid-running"))
+    session.tell(gone(Pod, "uid-running"))
     fail_once(monkeypatch, "scheduler", "attempt")
     assert len(errors(session.scheduler.decide("default", session.now, 512))) == 1
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     assert session.scheduler._cluster.offers == {}
 
 
@@ -358,7 +359,7 @@ def test_exception_of_an_event_is_raised_and_its_object_counts(monkeypatch: pyte
     session.scheduler.look()
     record = session.scheduler._cluster.records["uid-p"]
     assert (record.state, record.queue) == (PodState.BOUND, "")
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     assert session.scheduler._cluster.records == {}
 
 
@@ -393,7 +394,7 @@ def test_long_traceback_is_cut_and_ends_with_the_exception(monkeypatch: pytest.M
 
 def test_held_pod_that_a_failed_step_did_not_wake_is_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_pool("a", labels=A, allowed_namespaces={"team": "x"}), a_node("n", labels=A))
-    session.tell(NamespaceSeen("default", {}))
+    session.tell(Seen(Namespace("default", {})))
     session.see(a_pod("p", pool="a"))
     assert binds(session.decide()) == {}
     original = PoolQueue.wake_at_once
@@ -403,6 +404,6 @@ def test_held_pod_that_a_failed_step_did_not_wake_is_tried_later(monkeypatch: py
         raise ValueError("a bug in a step")
 
     monkeypatch.setattr(PoolQueue, "wake_at_once", failing)
-    session.tell(NamespaceSeen("default", {"team": "x"}))
+    session.tell(Seen(Namespace("default", {"team": "x"})))
     assert len(errors(session.decide())) == 1
     assert binds(session.decide(10.0)) == {"p": "n"}

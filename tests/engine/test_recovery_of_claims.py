@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from aischeduler.engine.nominator import without
-from aischeduler.model.events import PodGone
+from aischeduler.model.events import gone
+from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
 from aischeduler.model.selectors import label_selector
 from aischeduler.state.assigned_pod import AssignedPod
@@ -36,7 +37,7 @@ def test_claim_that_an_attempt_failed_to_renew_ends(monkeypatch: pytest.MonkeyPa
     assert len(errors(session.decide())) == 1
     session.scheduler.look()
     assert cluster.claims.of("uid-owner") is None
-    session.tell(PodGone("uid-guest"))
+    session.tell(gone(Pod, "uid-guest"))
     assert binds(session.decide(60.0)) == {"owner": "n"}
 
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace as replace_dataclass
 
 from aischeduler.engine.profile import Profile, default_profile
-from aischeduler.model.events import PodGone
+from aischeduler.model.events import gone
 from aischeduler.model.names import GPU_DEFAULT
 from aischeduler.model.pod import Pod
 from aischeduler.plugins.node_resources_fit import NodeResourcesFit
@@ -44,7 +44,7 @@ def test_ignored_resource_keeps_no_pod_waiting_and_wakes_it_no_less() -> None:
     session = Session(a_node("n", cpu="1"), profile=ignoring(UNKNOWN))
     session.see(a_pod("old", node="n", priority=9), asking(), asking("next"))
     assert binds(session.decide()) == {}
-    session.tell(PodGone("uid-old"))
+    session.tell(gone(Pod, "uid-old"))
     first = binds(session.decide(10))
     assert (len(first), set(first.values())) == (1, {"n"})
 
@@ -114,7 +114,7 @@ def test_pod_that_grows_ends_the_claim_whose_room_it_takes() -> None:
     session.see(a_pod("high", cpu="2", priority=5))
     assert nominations(session.decide()) == {"high": "n"}
     session.see(a_pod("top", cpu="4", node="n", priority=9))
-    session.tell(PodGone("uid-low"))
+    session.tell(gone(Pod, "uid-low"))
     assert (binds(session.decide(10)), nominations(session.said)["high"]) == ({}, "")
 
 

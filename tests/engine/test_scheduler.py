@@ -2,8 +2,10 @@ import pytest
 
 from aischeduler.engine.evictions import SETTLE_SECONDS
 from aischeduler.model.actions import Bind, CreatePool, Evict, ReadPod
-from aischeduler.model.events import BindRefusal, BindRefused, NodeGone, PodGone, PoolGone
+from aischeduler.model.events import BindRefusal, BindRefused, gone
+from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
 from aischeduler.state.scheduling_queue import NET_SECONDS, PoolQueue
 from tests.build import a_node, a_pod, a_pool, a_taint, replace
 from tests.engine.session import Session, binds, conditions, reports, warnings
@@ -45,7 +47,7 @@ def test_a_freed_node_wakes_as_many_pods_as_can_use_it_and_one_more() -> None:
     session.see(*(a_pod(f"p{i}", cpu="2", created=i) for i in range(10)))
     session.decide()
     session.now += 20
-    session.tell(PodGone("uid-big"))
+    session.tell(gone(Pod, "uid-big"))
     assert binds(session.decide()) == {"p0": "n", "p1": "n"}
     waiting = session.scheduler.waiting()["default"]
     assert waiting == {"parked": 8}
@@ -56,11 +58,11 @@ def test_the_five_minute_flush_saves_no_pod_when_room_is_freed_in_any_order() ->
     session = Session(a_node("n", cpu="4"), a_pod("x", cpu="3", node="n"), a_pod("y", cpu="1", node="n"))
     session.see(a_pod("large", cpu="4"), a_pod("small", cpu="1"))
     session.decide()
-    session.tell(PodGone("uid-y"))
+    session.tell(gone(Pod, "uid-y"))
     assert binds(session.decide(2)) == {"small": "n"}
-    session.tell(PodGone("uid-x"))
+    session.tell(gone(Pod, "uid-x"))
     assert binds(session.decide(2)) == {}
-    session.tell(PodGone("uid-small"))
+    session.tell(gone(Pod, "uid-small"))
     assert binds(session.decide(20)) == {"large": "n"}
     assert session.scheduler.net_saves() == 0
 
@@ -79,7 +81,7 @@ def test_a_pod_is_woken_by_the_end_of_its_second_refusal() -> None:
 def test_a_woken_pod_that_is_deleted_wakes_the_next() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("r", cpu="1", node="n"), a_pod("a", created=1), a_pod("b", created=2))
     session.decide()
-    session.tell(PodGone("uid-r"), PodGone("uid-a"))
+    session.tell(gone(Pod, "uid-r"), gone(Pod, "uid-a"))
     assert binds(session.decide(20)) == {"b": "n"}
 
 
@@ -121,11 +123,11 @@ def test_pods_of_a_deleted_pool_wait_in_the_default_pool() -> None:
     )
     session.see(a_pod("p", cpu="1", pool="a"))
     session.decide()
-    session.tell(PoolGone("a"))
+    session.tell(gone(Pool, "a"))
     assert session.scheduler.pools() == ("default",)
     session.decide(20)
     assert session.scheduler.waiting()["default"] == {"parked": 1}
-    session.tell(PodGone("uid-r"))
+    session.tell(gone(Pod, "uid-r"))
     assert binds(session.decide(20)) == {"p": "n"}
     assert session.scheduler.net_saves() == 0
 
@@ -142,7 +144,7 @@ def test_a_node_that_two_pools_select_is_in_the_default_pool_and_both_have_a_con
         assert status
         assert message == f"Pool {other} also selects nodes, which belong to the pool default: n."
     assert [name for name, reason in warnings(session.said) if reason == "NodesClaimedTwice"] == ["a", "b"]
-    session.tell(PoolGone("b"))
+    session.tell(gone(Pool, "b"))
     session.decide(1)
     assert conditions(session.said, "a")["Conflict"][0] is False
 
@@ -221,7 +223,7 @@ def test_refused_binding_is_tried_again_with_growing_backoff_and_its_reason_is_t
 def test_same_refusal_for_another_node_is_no_other_reason() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"))
     session.decide()
-    session.tell(BindRefused("uid-p", "n", BindRefusal.INVALID, "no"), NodeGone("n"))
+    session.tell(BindRefused("uid-p", "n", BindRefusal.INVALID, "no"), gone(Node, "n"))
     first = reports(session.decide())
     session.see(a_node("m", cpu="1"))
     assert binds(session.decide(2)) == {"p": "m"}
@@ -252,7 +254,7 @@ def test_room_of_a_pool_is_lent_while_a_home_pod_that_could_use_it_is_rejected()
 def test_pod_whose_stale_bind_was_not_sent_is_decided_again_at_once() -> None:
     session = Session(a_node("n", cpu="1"), a_node("m", cpu="1"), a_pod("p", cpu="1"))
     (node,) = binds(session.decide()).values()
-    session.tell(NodeGone(node), BindRefused("uid-p", node, BindRefusal.STALE, "the node is gone"))
+    session.tell(gone(Node, node), BindRefused("uid-p", node, BindRefusal.STALE, "the node is gone"))
     again = session.decide()
     assert binds(again) == {"p": {"n": "m", "m": "n"}[node]}
     assert reports(again) == {}
@@ -265,7 +267,7 @@ def test_still_assumed_and_has_node_answer_for_the_binder() -> None:
     assert scheduler.still_assumed("uid-p", bind.decision)
     assert not scheduler.still_assumed("uid-p", "another decision")
     assert (scheduler.assumed(), scheduler.has_node("n"), scheduler.has_node("m")) == (1, True, False)
-    session.tell(NodeGone("n"))
+    session.tell(gone(Node, "n"))
     assert (scheduler.still_assumed("uid-p", bind.decision), scheduler.has_node("n")) == (True, False)
     session.see(on(a_pod("p", cpu="1"), "n"))
     assert (scheduler.still_assumed("uid-p", bind.decision), scheduler.assumed()) == (False, 0)
@@ -289,7 +291,7 @@ def test_an_outcome_older_than_the_watch_changes_nothing() -> None:
     session.see(on(a_pod("p", cpu="1"), "n"))
     session.tell(BindRefused("uid-p", "n", BindRefusal.UNAVAILABLE, "timeout"))
     assert binds(session.decide(20)) == {}
-    session.tell(PodGone("uid-p"), BindRefused("uid-p", "n", BindRefusal.GONE, ""))
+    session.tell(gone(Pod, "uid-p"), BindRefused("uid-p", "n", BindRefusal.GONE, ""))
     assert binds(session.decide(20)) == {"q": "n"}
 
 
@@ -313,7 +315,7 @@ def test_a_pod_bound_by_another_client_leaves_the_queue_and_counts() -> None:
 def test_an_assumed_pod_that_is_deleted_frees_its_room_at_once() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"), a_pod("q", cpu="1"))
     session.decide()
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     assert binds(session.decide(20)) == {"q": "n"}
 
 
@@ -328,7 +330,7 @@ def test_an_assumed_pod_without_confirmation_is_read_and_never_expires() -> None
 def test_a_node_deleted_while_its_pod_is_assumed_takes_no_other_pod() -> None:
     session = Session(a_node("n", cpu="2"), a_pod("p", cpu="1"))
     session.decide()
-    session.tell(NodeGone("n"))
+    session.tell(gone(Node, "n"))
     session.see(a_pod("q", cpu="1"))
     assert reports(session.decide()) == {"q": "no nodes available to schedule pods"}
     session.tell(BindRefused("uid-p", "n", BindRefusal.UNAVAILABLE, "x"))
@@ -402,7 +404,7 @@ def test_the_default_pool_is_created_while_it_has_no_object_and_at_once_when_it_
     assert [asked(seconds) for seconds in (0, 1, 29, 1)] == [1, 0, 1, 0]
     session.see(a_pool("default"))
     assert asked(100) == 0
-    session.tell(PoolGone("default"))
+    session.tell(gone(Pool, "default"))
     assert asked(0) == 1
 
 
@@ -412,7 +414,7 @@ def test_pod_created_in_the_future_comes_last_and_waits_by_the_engines_clock() -
     session.see(a_pod("ahead", cpu="1", created=2_000_000_000), a_pod("right", cpu="1", created=1_800_000_000))
     assert binds(session.decide()) == {"right": "n"}
     session.now += 20
-    session.tell(PodGone("uid-right"))
+    session.tell(gone(Pod, "uid-right"))
     bind = next(action for action in session.decide() if isinstance(action, Bind))
     assert (bind.pod.name, bind.waited_seconds) == ("ahead", 20.0)
     assert session.scheduler.net_saves() == 0

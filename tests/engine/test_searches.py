@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.searches import find_unit_victims, find_victims
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import BudgetSeen, EvictRefusal, EvictRefused, GangSeen, PodGone
+from aischeduler.model.events import EvictRefusal, EvictRefused, Seen, gone
 from aischeduler.model.names import CLUSTER
+from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import label_selector
 from aischeduler.policies.preemption import Candidate, choose_victims
 from aischeduler.policies.unit_preemption import UnitCandidate
@@ -55,7 +56,7 @@ def happen(session: Session, what: str, number: int) -> None:
     name = running[number % len(running)] if running else "r0"
     match what:
         case "gone":
-            session.tell(PodGone(f"uid-{name}"))
+            session.tell(gone(Pod, f"uid-{name}"))
         case "new":
             node = f"n{number % NODES}"
             session.see(a_pod(f"x{number}", cpu="1", node=node, priority=number % 5, started=number))
@@ -66,7 +67,7 @@ def happen(session: Session, what: str, number: int) -> None:
             session.tell(EvictRefused(f"uid-{name}", EvictRefusal.UNAVAILABLE, "x"))
         case "budget":
             session.tell(
-                BudgetSeen(DisruptionBudget("default", "b", "uid-b", label_selector("b", {"app": "x"}, ()), number % 3))
+                Seen(DisruptionBudget("default", "b", "uid-b", label_selector("b", {"app": "x"}, ()), number % 3))
             )
         case "labels":
             session.see(a_node(f"n{number % NODES}", cpu=str(PLACES + number % 2), labels={"a": str(number % 3)}))
@@ -101,7 +102,7 @@ def test_one_changed_row_causes_no_full_search() -> None:
     made = cluster.searches.made
     assert made
     assert isinstance(first, Candidate)
-    session.tell(PodGone(f"uid-{cluster.records[first.victims[0]].pod.name}"))
+    session.tell(gone(Pod, f"uid-{cluster.records[first.victims[0]].pod.name}"))
     assert agree(cluster, asker)
     assert cluster.searches.made == made
 
@@ -115,7 +116,7 @@ def test_victims_of_a_gang_that_were_found_earlier_are_not_those_of_now() -> Non
         for n in range(2)
     ]
     session = Session(*nodes, *old)
-    session.tell(*(GangSeen(a_gang(name, 2)) for name in ("eight", "one", "new")))
+    session.tell(*(Seen(a_gang(name, 2)) for name in ("eight", "one", "new")))
     session.now = 1000
     session.see(*asks)
     session.scheduler.decide(CLUSTER, session.now, 1)

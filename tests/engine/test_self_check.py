@@ -9,7 +9,7 @@ import pytest
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.invariants import check
 from aischeduler.engine.self_check import POSTPONED_MAX_SECONDS, SELF_CHECK_SECONDS, SMALL_MAX
-from aischeduler.model.events import PodSeen
+from aischeduler.model.events import Seen
 from aischeduler.model.gang import GangSource
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort
@@ -117,7 +117,7 @@ def test_check_waits_while_there_is_something_to_decide() -> None:
     session.scheduler._cluster.nodes.used[0, 0] += 1
     assert session.scheduler.self_check(session.now) != ()
     session.scheduler.closely = False
-    session.scheduler.observe(PodSeen(a_pod("new")), session.now)
+    session.scheduler.observe(Seen(a_pod("new")), session.now)
     assert session.scheduler.self_check(session.now + SELF_CHECK_SECONDS) == ()
     assert session.scheduler.self_check(session.now + POSTPONED_MAX_SECONDS) != ()
 

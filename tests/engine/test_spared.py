@@ -4,7 +4,8 @@ import pytest
 
 from aischeduler.model.actions import Evict
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefusal, EvictRefused, PodGone
+from aischeduler.model.events import EvictRefusal, EvictRefused, Seen, gone
+from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import Operator, label_selector
 from tests.build import a_node, a_pod, a_pool, expression, replace
 from tests.engine.session import Session, evictions
@@ -57,12 +58,12 @@ def test_spared_pod_stays_spared_when_another_field_changes() -> None:
     assert evictions(session.decide(9)) == {}, "the pod was resized in place and is counted again"
 
 
-def a_budget(name: str, app: str, allowed: int, disrupted: frozenset[str] = frozenset()) -> BudgetSeen:
+def a_budget(name: str, app: str, allowed: int, disrupted: frozenset[str] = frozenset()) -> Seen:
     """Return the event of a budget over the pods with this label."""
-    return BudgetSeen(DisruptionBudget("default", name, "u", label_selector("s", {app: "yes"}, ()), allowed, disrupted))
+    return Seen(DisruptionBudget("default", name, "u", label_selector("s", {app: "yes"}, ()), allowed, disrupted))
 
 
-def a_guest_is_refused(why: EvictRefusal, *labels: str, budgets: tuple[BudgetSeen, ...]) -> Session:
+def a_guest_is_refused(why: EvictRefusal, *labels: str, budgets: tuple[Seen, ...]) -> Session:
     """Return pool a, whose pod `owner` requested the eviction of a borrower with these labels and was refused."""
     session = two_pools()
     session.tell(*budgets)
@@ -81,7 +82,7 @@ def test_pod_spared_for_another_reason_than_a_budget_stays_spared_after_a_new_st
     session = a_guest_is_refused(why, "g", budgets=(a_budget("b", "g", 3),))
     session.tell(a_budget("b", "g", 2))
     assert evictions(session.decide(1)) == {}
-    session.tell(BudgetGone("default", "b"))
+    session.tell(gone(DisruptionBudget, "default", "b"))
     assert evictions(session.decide(1)) == {}
     assert evictions(session.decide(28)) == {"guest": "Reclaimed"}
 
@@ -100,7 +101,7 @@ def test_pod_spared_by_its_budget_stays_spared_when_another_budget_covers_it_too
     )
     session.tell(a_budget("lax", "t", 4))
     assert evictions(session.decide(1)) == {}
-    session.tell(BudgetGone("default", "lax"))
+    session.tell(gone(DisruptionBudget, "default", "lax"))
     assert evictions(session.decide(1)) == {}, "the strict budget still covers it"
 
 
@@ -111,12 +112,12 @@ def test_pod_of_two_budgets_is_tried_again_once_it_has_one_that_allows_it() -> N
     )
     session.tell(a_budget("one", "g", 2))
     assert evictions(session.decide(1)) == {}
-    session.tell(BudgetGone("default", "two"))
+    session.tell(gone(DisruptionBudget, "default", "two"))
     assert evictions(session.decide(1)) == {"guest": "Reclaimed"}
 
 
 def test_pod_spared_by_a_budget_is_evicted_when_the_budget_allows_it_or_no_longer_covers_it() -> None:
-    for news in (a_budget("b", "g", 1), a_budget("b", "other", 0), BudgetGone("default", "b")):
+    for news in (a_budget("b", "g", 1), a_budget("b", "other", 0), gone(DisruptionBudget, "default", "b")):
         session = a_guest_is_refused(EvictRefusal.BUDGET, "g", budgets=(a_budget("b", "g", 0),))
         session.tell(a_budget("b", "g", 0))
         assert evictions(session.decide(1)) == {}
@@ -152,7 +153,7 @@ def test_eviction_under_way_counts_against_a_budget_that_is_new_or_has_a_new_sel
         selector = label_selector("s", {}, (expression("g", Operator.EXISTS),))
         if name == "new":
             selector = label_selector("s", {}, (expression("t", Operator.DOES_NOT_EXIST),))
-        session.tell(BudgetSeen(DisruptionBudget("default", name, "u", selector, 1)))
+        session.tell(Seen(DisruptionBudget("default", name, "u", selector, 1)))
         assert session.scheduler._cluster.budgets.left(("default", name)) == 0
 
 
@@ -161,7 +162,7 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     budgets, records = session.scheduler._cluster.budgets, session.scheduler._cluster.records
     assert [len(budgets.covering(records[f"uid-g{i}"].pod)) for i in (1, 2, 3)] == [1, 1, 0]
     assert set(budgets._covered["default"]) == {"uid-g1", "uid-g2", "uid-g3"}
-    session.tell(PodGone("uid-g1"), PodGone("uid-g2"))
+    session.tell(gone(Pod, "uid-g1"), gone(Pod, "uid-g2"))
     assert set(budgets._covered["default"]) == {"uid-g3"}
 
 
@@ -210,5 +211,5 @@ def test_claim_whose_eviction_is_refused_costs_no_other_pod_and_its_owner_waits_
 def test_owner_of_a_claim_that_a_pod_left_for_is_tried_at_once_after_a_refusal() -> None:
     session = owner_of_two_nodes_with_two_guests()
     assert evictions(session.decide()) == {"g1": "Reclaimed", "g2": "Reclaimed"}
-    session.tell(PodGone("uid-g1"), EvictRefused("uid-g2", EvictRefusal.UNAVAILABLE, "x"))
+    session.tell(gone(Pod, "uid-g1"), EvictRefused("uid-g2", EvictRefusal.UNAVAILABLE, "x"))
     assert evictions(session.decide()) == {"h1": "Reclaimed", "h2": "Reclaimed"}

@@ -3,7 +3,7 @@
 import pytest
 
 from aischeduler.model.actions import Bind, Evict
-from aischeduler.model.events import BindRefusal, BindRefused, NodeGone, PodGone
+from aischeduler.model.events import BindRefusal, BindRefused, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool, ReclaimPolicy
@@ -59,7 +59,7 @@ def test_two_half_pairs_do_not_block_each_other() -> None:
     pods = [one_of(pair, f"{pair}-{index}") for index in (0, 1) for pair in ("x", "y")]
     session = a_session(a_node("n", cpu="4"), *pods)
     assert sorted(binds(session.decide())) == ["x-0", "x-1"]
-    session.tell(PodGone("uid-x-0"), PodGone("uid-x-1"))
+    session.tell(gone(Pod, "uid-x-0"), gone(Pod, "uid-x-1"))
     assert sorted(binds(session.decide(seconds=60))) == ["y-0", "y-1"]
 
 
@@ -80,7 +80,7 @@ def test_pair_finds_the_nodes_of_pods_that_fit_in_one_way_only() -> None:
 def test_deleted_partner_leaves_the_other_gated() -> None:
     session = a_session(a_node("n", cpu="2"), one_of("x", "x-0"), one_of("x", "x-1"))
     session.decide()
-    session.tell(PodGone("uid-x-0"))
+    session.tell(gone(Pod, "uid-x-0"))
     assert reports(session.decide()) == {"x-1": "waits for 1 more pod of its pair"}
     session.see(a_node("m", cpu="4"))
     assert binds(session.decide()) == {}
@@ -93,9 +93,9 @@ def test_pair_claims_room_on_two_nodes_and_takes_it_when_both_victims_are_gone()
     said = session.decide()
     assert evictions(said) == {"old-n1": "Preempted", "old-n2": "Preempted"}
     assert sorted(nominations(said).values()) == ["n1", "n2"]
-    session.tell(PodGone("uid-old-n1"))
+    session.tell(gone(Pod, "uid-old-n1"))
     assert session.decide() == []
-    session.tell(PodGone("uid-old-n2"))
+    session.tell(gone(Pod, "uid-old-n2"))
     assert sorted(binds(session.decide()).values()) == ["n1", "n2"]
 
 
@@ -111,7 +111,7 @@ def test_deleted_partner_ends_the_claim_on_both_nodes() -> None:
     pair = [one_of("x", f"x-{index}", priority=9) for index in (0, 1)]
     session = a_session(a_node("n1", cpu="2"), a_node("n2", cpu="2"), *old, *pair)
     session.decide()
-    session.tell(PodGone("uid-x-1"), PodGone("uid-old-n1"), PodGone("uid-old-n2"))
+    session.tell(gone(Pod, "uid-x-1"), gone(Pod, "uid-old-n1"), gone(Pod, "uid-old-n2"))
     session.see(a_pod("single", cpu="2"))
     assert list(binds(session.decide())) == ["single"]
 
@@ -121,11 +121,11 @@ def test_pod_ahead_takes_room_that_a_pair_claims_and_the_pair_goes_on() -> None:
     pair = [one_of("x", f"x-{index}", priority=9) for index in (0, 1)]
     session = a_session(a_node("n1", cpu="2"), a_node("n2", cpu="2"), *old, *pair)
     session.decide()
-    session.tell(PodGone("uid-old-n1"))
+    session.tell(gone(Pod, "uid-old-n1"))
     session.see(a_pod("first", cpu="2", priority=10))
     assert binds(session.decide()) == {"first": "n1"}
     session.see(a_node("n3", cpu="2"))
-    session.tell(PodGone("uid-old-n2"))
+    session.tell(gone(Pod, "uid-old-n2"))
     assert sorted(binds(session.decide()).values()) == ["n2", "n3"]
 
 
@@ -257,7 +257,7 @@ def test_node_that_goes_ends_the_claim_of_the_pair() -> None:
     pair = [one_of("x", f"x-{index}", priority=9) for index in (0, 1)]
     session = a_session(a_node("n1", cpu="2"), a_node("n2", cpu="2"), *old, *pair)
     session.decide()
-    session.tell(NodeGone("n2"), PodGone("uid-old-n1"), PodGone("uid-old-n2"))
+    session.tell(gone(Node, "n2"), gone(Pod, "uid-old-n1"), gone(Pod, "uid-old-n2"))
     assert binds(session.decide(seconds=60)) == {}
     session.see(a_node("n3", cpu="2"))
     assert sorted(binds(session.decide()).values()) == ["n1", "n3"]

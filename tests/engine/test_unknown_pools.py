@@ -5,16 +5,16 @@ import pytest
 from aischeduler.engine.unknown_pools import LATE_SECONDS_MAX
 from aischeduler.model.actions import Action, Bind, Evict, ListPools, ReadPool, Refresh, ReportWaiting
 from aischeduler.model.events import (
-    NodeGone,
-    PodGone,
-    PodSeen,
-    PoolGone,
     PoolRead,
-    PoolSeen,
     PoolsListed,
     PoolUnread,
     Refreshed,
+    Seen,
+    gone,
 )
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, reports, warnings
 
@@ -39,7 +39,7 @@ def test_pod_of_an_unseen_pool_is_not_bound_and_evicts_no_pod_before_the_answer(
     assert reads(actions) == ["new"]
     assert [action for action in actions if isinstance(action, Evict)] == []
     assert binds(actions) == {}
-    session.tell(PoolSeen(a_pool("new", labels={"team": "new"})), PoolRead("new", found=True))
+    session.tell(Seen(a_pool("new", labels={"team": "new"})), PoolRead("new", found=True))
     assert [action for action in said(session) if isinstance(action, Evict)] == []
     session.see(a_node("m", cpu="4", labels={"team": "new"}))
     assert binds(said(session)) == {"high": "m"}
@@ -96,10 +96,10 @@ def test_a_pool_is_read_once_for_all_pods_that_waited_and_again_for_those_that_c
 
 
 def test_answer_ignores_a_pod_that_was_deleted_or_names_another_pool_now() -> None:
-    gone, moved = a_pod("gone", pool="new"), a_pod("moved", pool="new")
-    session = Session(a_node("n"), a_pool("b", labels={"no": "node"}), gone, moved)
+    ended, moved = a_pod("gone", pool="new"), a_pod("moved", pool="new")
+    session = Session(a_node("n"), a_pool("b", labels={"no": "node"}), ended, moved)
     assert reads(session.scheduler.decide("default", 0.0, 10)) == ["new"]
-    session.tell(PodGone(gone.uid), PodSeen(replace(moved, pool="b")), PoolRead("new", found=False))
+    session.tell(gone(Pod, ended.uid), Seen(replace(moved, pool="b")), PoolRead("new", found=False))
     assert binds(said(session)) == {"moved": "n"}, "borrowed by b"
 
 
@@ -120,7 +120,7 @@ def test_pods_of_a_deleted_pool_wait_until_a_read_confirms_it() -> None:
     session = Session(a_node("n"), a_pool("team", labels={"no": "node"}, disable_borrowing=True))
     session.see(a_pod("p", pool="team"))
     said(session)
-    session.tell(PoolGone("team"))
+    session.tell(gone(Pool, "team"))
     assert reads(said(session)) == ["team"]
     session.tell(PoolRead("team", found=False))
     assert binds(said(session)) == {"p": "n"}
@@ -137,7 +137,7 @@ def test_pool_of_a_pod_that_waited_is_read_again_before_the_pod_is_bound() -> No
     session.tell(PoolsListed())
     actions = said(session)
     assert (reads(actions), binds(actions)) == (["late"], {}), "its Pool may exist now, and the watch may lag"
-    session.tell(PoolSeen(a_pool("late", labels={"team": "late"})), PoolRead("late", found=True))
+    session.tell(Seen(a_pool("late", labels={"team": "late"})), PoolRead("late", found=True))
     (bind,) = [action for action in said(session) if isinstance(action, Bind)]
     assert (bind.home_pool, bind.node) == ("late", "n")
 
@@ -151,7 +151,7 @@ def test_pod_of_a_missing_pool_keeps_its_claim() -> None:
     session.tell(Refreshed("default"))
     assert any(isinstance(action, Evict) for action in said(session))
     session.now += 30.0
-    session.tell(PodGone(low.uid))
+    session.tell(gone(Pod, low.uid))
     assert binds(said(session)) == {"high": "n"}
 
 
@@ -189,7 +189,7 @@ def test_new_node_that_no_pool_selects_is_not_lent_before_the_pools_were_listed(
     session.see(a_node("x1", cpu="1", labels={"team": "x"}))
     actions = said(session)
     assert (lists(actions), binds(actions)) == (1, {})
-    session.tell(PoolSeen(a_pool("x", labels={"team": "x"})), PoolsListed())
+    session.tell(Seen(a_pool("x", labels={"team": "x"})), PoolsListed())
     session.see(a_pod("owner", pool="x"))
     assert binds(said(session)) == {"owner": "x1"}
 
@@ -199,7 +199,7 @@ def test_new_node_takes_no_pod_of_the_default_pool_before_the_pools_were_listed(
     said(session)
     session.see(a_node("x1", cpu="1", labels={"team": "x"}), a_pod("owner", pool="x"))
     assert binds(said(session)) == {}
-    session.tell(PoolSeen(a_pool("x", labels={"team": "x"})), PoolRead("x", found=True), PoolsListed())
+    session.tell(Seen(a_pool("x", labels={"team": "x"})), PoolRead("x", found=True), PoolsListed())
     assert binds(said(session)) == {"owner": "x1"}
 
 
@@ -251,7 +251,7 @@ def test_new_node_that_is_deleted_before_the_answer_is_dropped_and_a_changed_one
     session = a_borrower_that_waits()
     session.see(a_node("gone", cpu="8"), a_node("small", cpu="8"), a_node("small", cpu="1"), a_pod("second", pool="a"))
     said(session)
-    session.tell(NodeGone("gone"), PoolsListed())
+    session.tell(gone(Node, "gone"), PoolsListed())
     assert list(binds(said(session)).values()) == ["small"]
     assert not session.scheduler.has_node("gone")
 
@@ -272,5 +272,5 @@ def test_standby_keeps_no_node_back_and_reads_no_pool() -> None:
     assert session.scheduler.has_node("late")
     session.see(a_node("n"))
     assert session.scheduler.has_node("n")
-    session.tell(PodGone(a_pod("p").uid))
+    session.tell(gone(Pod, a_pod("p").uid))
     assert reads(said(session)) == []

@@ -8,7 +8,7 @@ import pytest
 from aischeduler.engine.evictions import PROTECTED_SECONDS
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefusal, EvictRefused, GangSeen, PodGone
+from aischeduler.model.events import EvictRefusal, EvictRefused, Seen, gone, objects_of
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import ReclaimPolicy
 from aischeduler.model.selectors import label_selector
@@ -26,9 +26,9 @@ def guest(name: str, *labels: str, cpu: str = "2", node: str = "n", **fields: An
     return replace(pod, **fields)
 
 
-def a_budget(name: str, label: str, allowed: int, **fields: Any) -> BudgetSeen:
+def a_budget(name: str, label: str, allowed: int, **fields: Any) -> Seen:
     selector = label_selector("s", {label: "yes"}, ())
-    return BudgetSeen(replace(DisruptionBudget("default", name, "u", selector, allowed), **fields))
+    return Seen(replace(DisruptionBudget("default", name, "u", selector, allowed), **fields))
 
 
 def a_session(*pods: Pod, nodes: tuple[str, ...] = ("n",), obeys: bool = True) -> Session:
@@ -48,14 +48,14 @@ def terminating(pod: Pod) -> Pod:
 
 
 @pytest.mark.parametrize("budgets", [(a_budget("b", "g", 0),), (a_budget("b", "g", 9), a_budget("c", "g", 9))])
-def test_pod_that_its_budgets_forbid_to_evict_costs_no_other_pod(budgets: tuple[BudgetSeen, ...]) -> None:
+def test_pod_that_its_budgets_forbid_to_evict_costs_no_other_pod(budgets: tuple[Seen, ...]) -> None:
     session = a_session(guest("free"), guest("kept", "g"))
     session.tell(*budgets)
     session.see(owner())
     actions = session.decide()
     assert evictions(actions) == {}
     assert "Disruption budgets forbid the eviction of 1 pod now." in reports(actions)["owner"]
-    session.tell(*(BudgetGone("default", one.budget.name) for one in budgets))
+    session.tell(*(gone(DisruptionBudget, "default", one.name) for one in objects_of(budgets, DisruptionBudget)))
     assert evictions(session.decide()) == {"free": "Reclaimed", "kept": "Reclaimed"}
 
 
@@ -63,19 +63,19 @@ def test_pod_that_a_budget_forbids_to_evict_costs_nothing_on_another_node() -> N
     session = a_session(guest("free", node="n", cpu="4"), guest("kept", "g", node="m", cpu="4"), nodes=("n", "m"))
     session.tell(a_budget("b", "g", 0))
     session.see(*members("new", 2, cpu="4", pool="a"))
-    session.tell(GangSeen(a_gang("new", 2)))
+    session.tell(Seen(a_gang("new", 2)))
     assert evictions(session.decide()) == {}
 
 
 def test_gang_one_pod_of_which_a_budget_forbids_to_evict_stays_whole() -> None:
     pods = [member(guest("v0", cpu="4", node="n"), "v"), member(guest("v1", "g", cpu="4", node="m"), "v")]
     session = a_session(*pods, nodes=("n", "m"))
-    session.tell(GangSeen(a_gang("v", 2)), a_budget("b", "g", 0))
+    session.tell(Seen(a_gang("v", 2)), a_budget("b", "g", 0))
     session.see(owner())
     assert evictions(session.decide()) == {}
     session.tell(a_budget("b", "g", 1))
     assert evictions(session.decide()) == {"v1": "Reclaimed"}, "the pod that may be refused is asked first"
-    session.tell(PodGone("uid-v1"))
+    session.tell(gone(Pod, "uid-v1"))
     actions = session.decide()
     assert (evictions(actions), binds(actions)) == ({"v0": "Reclaimed"}, {"owner": "m"}), "v0 is of no use alone"
 
@@ -83,7 +83,7 @@ def test_gang_one_pod_of_which_a_budget_forbids_to_evict_stays_whole() -> None:
 def test_gang_goes_only_where_its_budget_allows_the_eviction_of_all_its_pods() -> None:
     pods = [member(guest(f"v{i}", "g", cpu="4", node=node), "v") for i, node in enumerate(("n", "m"))]
     session = a_session(*pods, nodes=("n", "m"))
-    session.tell(GangSeen(a_gang("v", 2)), a_budget("b", "g", 1))
+    session.tell(Seen(a_gang("v", 2)), a_budget("b", "g", 1))
     session.see(owner())
     assert evictions(session.decide()) == {}
     session.tell(a_budget("b", "g", 2))
@@ -93,9 +93,9 @@ def test_gang_goes_only_where_its_budget_allows_the_eviction_of_all_its_pods() -
 def test_gang_takes_the_room_of_a_gang_only_where_its_budget_allows_the_eviction_of_all_its_pods() -> None:
     pods = [member(guest(f"v{number}", "g", cpu="4", node=node), "v") for number, node in enumerate("nm")]
     session = a_session(*pods, nodes=("n", "m"))
-    session.tell(GangSeen(a_gang("v", 2)), a_budget("b", "g", 1))
+    session.tell(Seen(a_gang("v", 2)), a_budget("b", "g", 1))
     session.see(*members("new", 2, cpu="4", pool="a"))
-    session.tell(GangSeen(a_gang("new", 2)))
+    session.tell(Seen(a_gang("new", 2)))
     assert evictions(session.decide()) == {}
     session.tell(a_budget("b", "g", 2))
     assert evictions(session.decide()) == {"v0": "Reclaimed", "v1": "Reclaimed"}
@@ -104,7 +104,7 @@ def test_gang_takes_the_room_of_a_gang_only_where_its_budget_allows_the_eviction
 def test_surplus_of_a_gang_goes_although_another_of_its_pods_is_kept() -> None:
     pods = [member(guest(f"v{i}", *labels, cpu="4", node=f"n{i}"), "v") for i, labels in enumerate(((), ("g",), ()))]
     session = a_session(*pods, nodes=("n0", "n1", "n2"))
-    session.tell(GangSeen(a_gang("v", 2)), a_budget("b", "g", 0))
+    session.tell(Seen(a_gang("v", 2)), a_budget("b", "g", 0))
     session.see(owner())
     assert len(evictions(session.decide())) == 1
 
@@ -122,7 +122,7 @@ def test_room_of_the_first_victim_stays_the_owners_until_the_budget_allows_the_n
     session = two_of_one_budget()
     first = next(iter(evictions(session.said)))
     second = "g1" if first == "g2" else "g2"
-    session.tell(a_budget("b", "g", 0, disrupted=frozenset((first,))), PodGone(f"uid-{first}"))
+    session.tell(a_budget("b", "g", 0, disrupted=frozenset((first,))), gone(Pod, f"uid-{first}"))
     session.see(a_pod("successor", cpu="2", pool="b", labels={"g": "yes"}))
     actions = session.decide(5)
     assert (evictions(actions), binds(actions)) == ({}, {}), "no successor takes the room"
@@ -130,14 +130,14 @@ def test_room_of_the_first_victim_stays_the_owners_until_the_budget_allows_the_n
     assert binds(session.decide(5)) == {"successor": "m"}
     session.tell(a_budget("b", "g", 1))
     assert evictions(session.decide()) == {second: "Reclaimed"}
-    session.tell(PodGone(f"uid-{second}"))
+    session.tell(gone(Pod, f"uid-{second}"))
     assert binds(session.decide()) == {"owner": "n"}
 
 
 def test_claim_ends_whose_budget_does_not_allow_the_next_eviction_in_time_and_is_not_made_again_soon() -> None:
     session = two_of_one_budget()
     first = next(iter(evictions(session.said)))
-    session.tell(a_budget("b", "g", 0, disrupted=frozenset((first,))), PodGone(f"uid-{first}"))
+    session.tell(a_budget("b", "g", 0, disrupted=frozenset((first,))), gone(Pod, f"uid-{first}"))
     session.see(a_pod("successor", cpu="2", pool="b", labels={"g": "yes"}))
     session.decide()
     assert binds(session.decide(PROTECTED_SECONDS - 1)) == {}
@@ -159,12 +159,12 @@ def test_pods_of_a_budget_that_allows_too_little_are_asked_before_those_of_anoth
     session.see(owner())
     (first,) = evictions(session.decide())
     assert first in {"s1", "s2"}
-    session.tell(a_budget("scarce", "s", 0, disrupted=frozenset((first,))), PodGone(f"uid-{first}"))
+    session.tell(a_budget("scarce", "s", 0, disrupted=frozenset((first,))), gone(Pod, f"uid-{first}"))
     assert evictions(session.decide(1)) == {}
     session.tell(a_budget("scarce", "s", 1))
     second = "s1" if first == "s2" else "s2"
     assert sorted(evictions(session.decide())) == sorted((second, "lax"))
-    session.tell(PodGone(f"uid-{second}"), PodGone("uid-lax"))
+    session.tell(gone(Pod, f"uid-{second}"), gone(Pod, "uid-lax"))
     assert evictions(session.decide()) == {"plain": "Reclaimed"}
 
 
@@ -186,7 +186,7 @@ def test_other_victims_go_once_the_one_that_is_asked_first_is_terminating() -> N
     assert evictions(session.decide()) == {"kept": "Reclaimed"}
     session.see(terminating(guest("kept", "g")))
     assert evictions(session.decide(5)) == {"free": "Reclaimed"}, "after a refresh, because time has passed"
-    session.tell(PodGone("uid-free"), PodGone("uid-kept"))
+    session.tell(gone(Pod, "uid-free"), gone(Pod, "uid-kept"))
     assert binds(session.decide()) == {"owner": "n"}
 
 
@@ -195,7 +195,7 @@ def test_victim_that_is_only_planned_stays_where_its_claim_ends() -> None:
     session.tell(a_budget("b", "g", 1))
     session.see(owner())
     session.decide()
-    session.tell(PodGone("uid-owner"))
+    session.tell(gone(Pod, "uid-owner"))
     session.see(terminating(guest("kept", "g")))
     assert evictions(session.decide(5)) == {}
     session.see(owner("2", "small"))
@@ -210,7 +210,7 @@ def test_victim_that_moves_or_goes_by_itself_while_it_is_planned_is_planned_no_m
     assert evictions(session.decide()) == {"kept": "Reclaimed"}
     session.see(guest("free-1", cpu="1", node="m"))
     assert set(session.scheduler.cluster.claims.planned) == {"uid-free-2"}
-    session.tell(PodGone("uid-kept"))
+    session.tell(gone(Pod, "uid-kept"))
     assert evictions(session.decide()) == {"free-2": "Reclaimed"}
 
 
@@ -218,7 +218,7 @@ def test_policy_that_refuses_an_eviction_costs_another_pod_at_most_once() -> Non
     session = a_session(guest("free-0"), guest("kept"), obeys=False)
     session.see(owner())
     assert sorted(evictions(session.decide())) == ["free-0", "kept"]
-    session.tell(EvictRefused("uid-kept", EvictRefusal.FORBIDDEN, "a policy"), PodGone("uid-free-0"))
+    session.tell(EvictRefused("uid-kept", EvictRefusal.FORBIDDEN, "a policy"), gone(Pod, "uid-free-0"))
     session.see(guest("free-1"))
     asked: list[float] = []
     for _ in range(40):
@@ -269,11 +269,11 @@ def test_loans_end_no_more_at_once_than_their_budget_allows_and_no_gang_in_part(
     session.see(*(a_node(name, cpu="4", labels=A) for name in ("n", "m")))
     session.see(guest("g1", "g"), guest("g2", "g"))
     session.see(member(guest("v0", node="m"), "v"), member(guest("v1", "k", node="m"), "v"))
-    session.tell(GangSeen(a_gang("v", 2)), a_budget("b", "g", 1), a_budget("c", "k", 0))
+    session.tell(Seen(a_gang("v", 2)), a_budget("b", "g", 1), a_budget("c", "k", 0))
     session.decide()
     session.see(replace(lender, disable_sharing=True))
     (first,) = evictions(session.decide())
-    session.tell(a_budget("b", "g", 0, disrupted=frozenset((first,))), PodGone(f"uid-{first}"))
+    session.tell(a_budget("b", "g", 0, disrupted=frozenset((first,))), gone(Pod, f"uid-{first}"))
     assert evictions(session.decide(5)) == {}
     session.tell(a_budget("b", "g", 1), a_budget("c", "k", 1))
     assert sorted(evictions(session.decide())) == sorted(({"g1", "g2"} - {first}) | {"v0", "v1"})

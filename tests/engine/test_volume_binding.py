@@ -3,17 +3,9 @@
 import pytest
 
 from aischeduler.model.actions import Action, BindVolumes
-from aischeduler.model.events import (
-    PodGone,
-    StorageSeen,
-    VolumeClaimGone,
-    VolumeClaimSeen,
-    VolumeGone,
-    VolumeSeen,
-    VolumesRefused,
-    VolumesWritten,
-)
+from aischeduler.model.events import Seen, VolumesRefused, VolumesWritten, gone
 from aischeduler.model.gang import GangSource
+from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import NodeSelectorTerm, Operator, label_selector
 from aischeduler.model.storage_objects import CsiDriver, StorageCapacity, StorageClass
 from aischeduler.model.volumes import ClaimRef, Volume, VolumeChoice, VolumeClaim, VolumeClaimUse
@@ -45,7 +37,7 @@ def a_volume(name: str, *, node: str = "", size: int = 5, of: str = "local", **f
 
 def a_session(*nodes: str, cpu: str = "4") -> Session:
     session = Session(*(a_node(name, cpu=cpu, labels={"host": name}) for name in nodes))
-    session.tell(StorageSeen(LOCAL), StorageSeen(CLOUD))
+    session.tell(Seen(LOCAL), Seen(CLOUD))
     return session
 
 
@@ -69,14 +61,14 @@ def written(session: Session, pod: str = "p", version: str = "2") -> None:
 def bound(session: Session, claim: VolumeClaim, volume: Volume) -> None:
     """Show a claim and its volume as the volume controller leaves them."""
     taken = replace(volume, claim=ClaimRef("default", claim.name, claim.uid), available=False, version="3")
-    session.tell(VolumeSeen(taken), VolumeClaimSeen(replace(claim, volume=volume.name, bound=True, version="3")))
+    session.tell(Seen(taken), Seen(replace(claim, volume=volume.name, bound=True, version="3")))
 
 
 def test_pod_goes_where_a_free_volume_is_and_is_bound_once_its_claim_is() -> None:
     """Case V2 of kube-scheduler."""
     session = a_session("a", "b", "c")
     claim, disk = a_claim(), a_volume("disk", node="b")
-    session.tell(VolumeSeen(disk), VolumeClaimSeen(claim))
+    session.tell(Seen(disk), Seen(claim))
     session.see(a_pod("p", claims=(use("data"),)))
     said = session.decide()
     assert (asked(said), binds(said), reports(said)) == ({"p": ("b", ["disk"])}, {}, {})
@@ -92,7 +84,7 @@ def test_pod_goes_where_a_free_volume_is_and_is_bound_once_its_claim_is() -> Non
 def test_reasons_tell_nodes_without_a_free_volume_from_a_full_node_that_has_one() -> None:
     """Case V2 of kube-scheduler, where the node of the volume is full."""
     session = a_session("a", "b", "c")
-    session.tell(VolumeSeen(a_volume("disk", node="b")), VolumeClaimSeen(a_claim()))
+    session.tell(Seen(a_volume("disk", node="b")), Seen(a_claim()))
     session.see(a_pod("full", cpu="4", node="b"), a_pod("p", claims=(use("data"),)))
     said = session.decide()
     assert asked(said) == {}
@@ -102,7 +94,7 @@ def test_reasons_tell_nodes_without_a_free_volume_from_a_full_node_that_has_one(
 def test_claim_that_is_bound_before_the_answer_comes_binds_nothing_until_then() -> None:
     session = a_session("a")
     claim, disk = a_claim(), a_volume("disk")
-    session.tell(VolumeSeen(disk), VolumeClaimSeen(claim))
+    session.tell(Seen(disk), Seen(claim))
     session.see(a_pod("p", claims=(use("data"),)))
     session.decide()
     bound(session, claim, disk)
@@ -115,16 +107,16 @@ def test_smallest_free_volume_that_fits_is_chosen() -> None:
     session = a_session("a")
     other = ClaimRef("default", "other", "uid-other")
     session.tell(
-        VolumeSeen(a_volume("too-small", size=4)),
-        VolumeSeen(a_volume("large", size=9)),
-        VolumeSeen(a_volume("fits", size=6)),
-        VolumeSeen(a_volume("taken", claim=other)),
-        VolumeSeen(a_volume("leaving", terminating=True)),
-        VolumeSeen(a_volume("released", available=False)),
-        VolumeSeen(a_volume("of-blocks", block=True)),
-        VolumeSeen(a_volume("of-another-class", of="cloud")),
-        VolumeSeen(a_volume("gold", attributes_class="gold")),
-        VolumeClaimSeen(a_claim()),
+        Seen(a_volume("too-small", size=4)),
+        Seen(a_volume("large", size=9)),
+        Seen(a_volume("fits", size=6)),
+        Seen(a_volume("taken", claim=other)),
+        Seen(a_volume("leaving", terminating=True)),
+        Seen(a_volume("released", available=False)),
+        Seen(a_volume("of-blocks", block=True)),
+        Seen(a_volume("of-another-class", of="cloud")),
+        Seen(a_volume("gold", attributes_class="gold")),
+        Seen(a_claim()),
     )
     session.see(a_pod("p", claims=(use("data"),)))
     assert asked(session.decide()) == {"p": ("a", ["fits"])}
@@ -134,10 +126,10 @@ def test_modes_and_labels_of_the_volume_must_be_those_of_the_claim() -> None:
     session = a_session("a")
     ssd = label_selector("selector", {"disk": "ssd"}, ())
     session.tell(
-        VolumeSeen(a_volume("plain", access_modes=("ReadWriteOnce",), labels={"disk": "ssd"})),
-        VolumeSeen(a_volume("shared", access_modes=("ReadWriteMany", "ReadWriteOnce"))),
-        VolumeSeen(a_volume("x", access_modes=("ReadWriteMany", "ReadWriteOnce"), labels={"disk": "ssd"}, size=7)),
-        VolumeClaimSeen(a_claim(access_modes=("ReadWriteMany",), selector=ssd)),
+        Seen(a_volume("plain", access_modes=("ReadWriteOnce",), labels={"disk": "ssd"})),
+        Seen(a_volume("shared", access_modes=("ReadWriteMany", "ReadWriteOnce"))),
+        Seen(a_volume("x", access_modes=("ReadWriteMany", "ReadWriteOnce"), labels={"disk": "ssd"}, size=7)),
+        Seen(a_claim(access_modes=("ReadWriteMany",), selector=ssd)),
     )
     session.see(a_pod("p", claims=(use("data"),)))
     assert asked(session.decide()) == {"p": ("a", ["x"])}
@@ -146,7 +138,7 @@ def test_modes_and_labels_of_the_volume_must_be_those_of_the_claim() -> None:
 def test_volume_that_the_user_gave_to_the_claim_is_taken_whatever_else_is_free() -> None:
     session = a_session("a", "b")
     given = a_volume("given", node="b", size=50, claim=ClaimRef("default", "data"))
-    session.tell(VolumeSeen(a_volume("free", node="a")), VolumeSeen(given), VolumeClaimSeen(a_claim()))
+    session.tell(Seen(a_volume("free", node="a")), Seen(given), Seen(a_claim()))
     session.see(a_pod("p", claims=(use("data"),)))
     assert asked(session.decide()) == {"p": ("b", ["given"])}
     assert writes(session).writes[0].prebound
@@ -155,10 +147,10 @@ def test_volume_that_the_user_gave_to_the_claim_is_taken_whatever_else_is_free()
 def test_two_claims_of_a_pod_get_two_volumes_of_one_node() -> None:
     session = a_session("a", "b")
     session.tell(
-        *(VolumeSeen(a_volume(f"disk-{n}", node=n)) for n in "ab"),
-        VolumeSeen(a_volume("more", node="b", size=9)),
-        VolumeClaimSeen(a_claim("large", size=9)),
-        VolumeClaimSeen(a_claim("small", size=5)),
+        *(Seen(a_volume(f"disk-{n}", node=n)) for n in "ab"),
+        Seen(a_volume("more", node="b", size=9)),
+        Seen(a_claim("large", size=9)),
+        Seen(a_claim("small", size=5)),
     )
     session.see(a_pod("p", claims=(use("large"), use("small", 1))))
     said = session.decide()
@@ -168,47 +160,47 @@ def test_two_claims_of_a_pod_get_two_volumes_of_one_node() -> None:
 
 def test_two_claims_of_one_kind_do_not_get_one_volume() -> None:
     session = a_session("a", "b")
-    session.tell(VolumeSeen(a_volume("one", node="a")), *(VolumeClaimSeen(a_claim(name)) for name in ("x", "y")))
+    session.tell(Seen(a_volume("one", node="a")), *(Seen(a_claim(name)) for name in ("x", "y")))
     session.see(a_pod("p", claims=(use("x"), use("y", 1))))
     (reason,) = reports(session.decide()).values()
     assert reason.startswith(f"0/2 nodes are available: 2 {NO_VOLUME}.")
-    session.tell(VolumeSeen(a_volume("everywhere")))
+    session.tell(Seen(a_volume("everywhere")))
     assert asked(session.decide()) == {"p": ("a", ["everywhere", "one"])}
 
 
 def test_second_pod_waits_for_the_only_volume_and_gets_it_once_the_first_is_gone() -> None:
     session = a_session("a")
-    session.tell(VolumeSeen(a_volume("disk")), *(VolumeClaimSeen(a_claim(name)) for name in ("x", "y")))
+    session.tell(Seen(a_volume("disk")), *(Seen(a_claim(name)) for name in ("x", "y")))
     session.see(a_pod("p", claims=(use("x"),)), a_pod("q", claims=(use("y"),)))
     said = session.decide()
     assert asked(said) == {"p": ("a", ["disk"])}
     assert reports(said)["q"].startswith(f"0/1 nodes are available: 1 {NO_VOLUME}.")
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     assert asked(session.decide()) == {"q": ("a", ["disk"])}
 
 
 def test_pod_without_a_volume_runs_once_there_is_one_of_its_class() -> None:
     session = a_session("a")
-    session.tell(VolumeClaimSeen(a_claim()))
+    session.tell(Seen(a_claim()))
     session.see(a_pod("p", claims=(use("data"),)))
     session.decide()
     attempts = sum(session.scheduler.counters.attempts.values())
-    session.tell(VolumeSeen(a_volume("other", of="cloud")))
+    session.tell(Seen(a_volume("other", of="cloud")))
     session.decide()
     assert sum(session.scheduler.counters.attempts.values()) == attempts, "it is of no use to the pod"
-    session.tell(VolumeSeen(a_volume("disk")))
+    session.tell(Seen(a_volume("disk")))
     assert asked(session.decide()) == {"p": ("a", ["disk"])}
 
 
 def test_new_volume_is_created_for_the_node_that_is_chosen() -> None:
     session = a_session("a", "b")
     claim = a_claim(of="cloud")
-    session.tell(VolumeClaimSeen(claim))
+    session.tell(Seen(claim))
     session.see(a_pod("p", claims=(use("data"),), node_selector={"host": "b"}))
     assert asked(session.decide()) == {"p": ("b", [""])}
     assert writes(session).writes[0].choice == VolumeChoice(("default", "data"), "uid-data", "", "b")
     written(session)
-    session.tell(VolumeClaimSeen(replace(claim, selected_node="b", version="2")))
+    session.tell(Seen(replace(claim, selected_node="b", version="2")))
     assert binds(session.decide()) == {}
     bound(session, replace(claim, selected_node="b"), a_volume("new", of="cloud"))
     assert binds(session.decide()) == {"p": "b"}
@@ -217,7 +209,7 @@ def test_new_volume_is_created_for_the_node_that_is_chosen() -> None:
 def test_pods_of_one_claim_follow_the_first_to_its_node_and_are_bound_with_it() -> None:
     session = a_session("a", "b", cpu="2")
     claim = a_claim(of="cloud")
-    session.tell(VolumeClaimSeen(claim))
+    session.tell(Seen(claim))
     session.see(*(a_pod(name, claims=(use("data"),)) for name in ("p", "q", "r")))
     said = session.decide()
     assert asked(said) == {"p": ("a", [""]), "q": ("a", [""])}
@@ -230,19 +222,19 @@ def test_pods_of_one_claim_follow_the_first_to_its_node_and_are_bound_with_it() 
 
 def test_claim_for_which_a_node_is_selected_keeps_it() -> None:
     session = a_session("a", "b")
-    session.tell(VolumeClaimSeen(a_claim(of="cloud", selected_node="b")), VolumeSeen(a_volume("free", of="cloud")))
+    session.tell(Seen(a_claim(of="cloud", selected_node="b")), Seen(a_volume("free", of="cloud")))
     session.see(a_pod("p", claims=(use("data"),)))
     assert asked(session.decide()) == {"p": ("b", [""])}
 
 
 def test_new_volume_is_created_only_where_its_class_allows_it() -> None:
     session = a_session("a", "b")
-    session.tell(StorageSeen(StorageClass("cloud", "csi.example", "csi.example", True, (on_host("c"),))))
-    session.tell(VolumeClaimSeen(a_claim(of="cloud")))
+    session.tell(Seen(StorageClass("cloud", "csi.example", "csi.example", True, (on_host("c"),))))
+    session.tell(Seen(a_claim(of="cloud")))
     session.see(a_pod("p", claims=(use("data"),)))
     (reason,) = reports(session.decide()).values()
     assert reason.startswith(f"0/2 nodes are available: 2 {NO_VOLUME}.")
-    session.tell(StorageSeen(StorageClass("cloud", "csi.example", "csi.example", True, (on_host("b", "c"),))))
+    session.tell(Seen(StorageClass("cloud", "csi.example", "csi.example", True, (on_host("b", "c"),))))
     assert asked(session.decide()) == {"p": ("b", [""])}
 
 
@@ -250,16 +242,16 @@ def on_host(*names: str) -> NodeSelectorTerm:
     return a_term(expression("host", Operator.IN, *names))
 
 
-def capacity(limit: int | None, *hosts: str, name: str = "c", of: str = "cloud") -> StorageSeen:
+def capacity(limit: int | None, *hosts: str, name: str = "c", of: str = "cloud") -> Seen:
     where = label_selector("topology", {}, (expression("host", Operator.IN, *hosts),))
-    return StorageSeen(StorageCapacity("driver", name, of, where, limit))
+    return Seen(StorageCapacity("driver", name, of, where, limit))
 
 
 def test_new_volume_is_created_only_where_its_driver_has_enough_storage() -> None:
     session = a_session("a", "b")
-    session.tell(StorageSeen(CsiDriver("csi.example", tracks_capacity=True)))
+    session.tell(Seen(CsiDriver("csi.example", tracks_capacity=True)))
     session.tell(capacity(4, "a", name="c1"), capacity(9, "a", name="c2", of="local"), capacity(None, "b", name="c3"))
-    session.tell(VolumeClaimSeen(a_claim(of="cloud")))
+    session.tell(Seen(a_claim(of="cloud")))
     session.see(a_pod("p", claims=(use("data"),)))
     (reason,) = reports(session.decide()).values()
     assert reason.startswith("0/2 nodes are available: 2 node(s) did not have enough free storage.")
@@ -271,16 +263,16 @@ def test_new_volume_is_created_only_where_its_driver_has_enough_storage() -> Non
 
 def test_driver_that_stops_to_count_its_storage_lets_pods_run() -> None:
     session = a_session("a")
-    session.tell(StorageSeen(CsiDriver("csi.example", tracks_capacity=True)), VolumeClaimSeen(a_claim(of="cloud")))
+    session.tell(Seen(CsiDriver("csi.example", tracks_capacity=True)), Seen(a_claim(of="cloud")))
     session.see(a_pod("p", claims=(use("data"),)))
     session.decide()
-    session.tell(StorageSeen(CsiDriver("csi.example")))
+    session.tell(Seen(CsiDriver("csi.example")))
     assert asked(session.decide()) == {"p": ("a", [""])}
 
 
 def test_refused_write_takes_the_pod_back_and_it_is_tried_again() -> None:
     session = a_session("a")
-    session.tell(VolumeSeen(a_volume("disk")), VolumeClaimSeen(a_claim()))
+    session.tell(Seen(a_volume("disk")), Seen(a_claim()))
     session.see(a_pod("p", claims=(use("data"),)))
     session.decide()
     first = writes(session)
@@ -294,19 +286,19 @@ def test_refused_write_takes_the_pod_back_and_it_is_tried_again() -> None:
 @pytest.mark.parametrize(
     ("event", "why"),
     [
-        (VolumeClaimGone("default", "data"), 'persistentvolumeclaim "data" not found'),
-        (VolumeClaimSeen(a_claim(uid="uid-of-another")), 'persistentvolumeclaim "data" not found'),
-        (VolumeGone("disk"), 'persistentvolume "disk" not found'),
-        (VolumeSeen(a_volume("disk", version="4")), 'ClaimRef got reset for pv "disk"'),
+        (gone(VolumeClaim, "default", "data"), 'persistentvolumeclaim "data" not found'),
+        (Seen(a_claim(uid="uid-of-another")), 'persistentvolumeclaim "data" not found'),
+        (gone(Volume, "disk"), 'persistentvolume "disk" not found'),
+        (Seen(a_volume("disk", version="4")), 'ClaimRef got reset for pv "disk"'),
         (
-            VolumeSeen(a_volume("disk", node="b", claim=ClaimRef("default", "data", "uid-data"), version="4")),
+            Seen(a_volume("disk", node="b", claim=ClaimRef("default", "data", "uid-data"), version="4")),
             'pv "disk" node affinity doesn\'t match node "a": no matching NodeSelectorTerms',
         ),
     ],
 )
-def test_claim_or_volume_that_changes_in_flight_takes_the_pod_back(event: VolumeSeen, why: str) -> None:
+def test_claim_or_volume_that_changes_in_flight_takes_the_pod_back(event: Seen, why: str) -> None:
     session = a_session("a")
-    session.tell(VolumeSeen(a_volume("disk")), VolumeClaimSeen(a_claim()))
+    session.tell(Seen(a_volume("disk")), Seen(a_claim()))
     session.see(a_pod("p", claims=(use("data"),)))
     session.decide()
     written(session)
@@ -319,13 +311,13 @@ def test_claim_or_volume_that_changes_in_flight_takes_the_pod_back(event: Volume
 def test_provisioner_that_gives_up_has_another_node_chosen() -> None:
     session = a_session("a", "b")
     claim = a_claim(of="cloud")
-    session.tell(VolumeClaimSeen(claim))
+    session.tell(Seen(claim))
     session.see(a_pod("p", claims=(use("data"),)))
     session.decide()
     written(session)
-    session.tell(VolumeClaimSeen(replace(claim, selected_node="a", version="2")))
+    session.tell(Seen(replace(claim, selected_node="a", version="2")))
     session.decide()
-    session.tell(VolumeClaimSeen(replace(claim, version="3")))
+    session.tell(Seen(replace(claim, version="3")))
     assert reports(session.decide()) == {"p": f'{FAILED}binding volumes: provisioning failed for PVC "data"'}
     session.see(a_node("a", labels={"host": "a"}, unschedulable=True))
     assert asked(session.decide(5)) == {"p": ("b", [""])}
@@ -333,28 +325,28 @@ def test_provisioner_that_gives_up_has_another_node_chosen() -> None:
 
 def test_claim_that_is_shown_as_it_was_before_the_write_is_no_failure() -> None:
     session = a_session("a")
-    session.tell(VolumeClaimSeen(a_claim(of="cloud")))
+    session.tell(Seen(a_claim(of="cloud")))
     session.see(a_pod("p", claims=(use("data"),)))
     session.decide()
     written(session, version="5")
-    session.tell(VolumeClaimSeen(a_claim(of="cloud", version="4", access_modes=("ReadWriteOnce",))))
+    session.tell(Seen(a_claim(of="cloud", version="4", access_modes=("ReadWriteOnce",))))
     assert session.decide(6) == []
 
 
 def test_provisioner_that_never_answers_costs_the_pod_ten_minutes_and_its_node_is_withdrawn() -> None:
     session = a_session("a", "b")
     claim = a_claim(of="cloud")
-    session.tell(VolumeClaimSeen(claim))
+    session.tell(Seen(claim))
     session.see(a_pod("p", claims=(use("data"),)))
     session.decide()
     written(session)
-    session.tell(VolumeClaimSeen(replace(claim, selected_node="a", version="2")))
+    session.tell(Seen(replace(claim, selected_node="a", version="2")))
     assert session.decide(599) == []
     said = session.decide(6)
     (withdrawn,) = [one for one in said if isinstance(one, BindVolumes)]
     assert (withdrawn.withdraw, withdrawn.node) == (True, "a")
     assert "context deadline exceeded" in reports(said)["p"]
-    session.tell(VolumeClaimSeen(replace(claim, version="3")))
+    session.tell(Seen(replace(claim, version="3")))
     session.see(a_node("a", labels={"host": "a"}, unschedulable=True))
     assert asked(session.decide(5)) == {"p": ("b", [""])}
 
@@ -362,8 +354,8 @@ def test_provisioner_that_never_answers_costs_the_pod_ten_minutes_and_its_node_i
 def test_pods_of_a_gang_get_volumes_of_their_own() -> None:
     session = a_session("a", "b")
     session.tell(
-        *(VolumeSeen(a_volume(f"disk-{n}", node=n)) for n in "ab"),
-        *(VolumeClaimSeen(a_claim(f"data-{n}")) for n in (0, 1)),
+        *(Seen(a_volume(f"disk-{n}", node=n)) for n in "ab"),
+        *(Seen(a_claim(f"data-{n}")) for n in (0, 1)),
     )
     session.see(*(member(a_pod(f"g-{n}", claims=(use(f"data-{n}"),)), GANG) for n in (0, 1)))
     assert asked(session.decide()) == {"g-0": ("a", ["disk-a"]), "g-1": ("b", ["disk-b"])}
@@ -371,12 +363,12 @@ def test_pods_of_a_gang_get_volumes_of_their_own() -> None:
 
 def test_gang_waits_whole_where_one_of_its_pods_has_no_volume() -> None:
     session = a_session("a", "b")
-    session.tell(VolumeSeen(a_volume("disk-a", node="a")), *(VolumeClaimSeen(a_claim(f"data-{n}")) for n in (0, 1)))
+    session.tell(Seen(a_volume("disk-a", node="a")), *(Seen(a_claim(f"data-{n}")) for n in (0, 1)))
     session.see(*(member(a_pod(f"g-{n}", claims=(use(f"data-{n}"),)), GANG) for n in (0, 1)))
     said = session.decide()
     assert asked(said) == {}
     assert NO_VOLUME in reports(said)["g-0"]
-    session.tell(VolumeSeen(a_volume("disk-b", node="b")))
+    session.tell(Seen(a_volume("disk-b", node="b")))
     assert asked(session.decide()) == {"g-0": ("a", ["disk-a"]), "g-1": ("b", ["disk-b"])}
 
 
@@ -384,7 +376,7 @@ def a_gang_with_volumes(*, pods: int = 2) -> tuple[Session, list[VolumeClaim], l
     """Return a gang of 2 whose volumes are chosen on the nodes a and b; a third pod would need none."""
     session = a_session("a", "b")
     claims, disks = [a_claim(f"data-{n}") for n in (0, 1)], [a_volume(f"disk-{n}", node=n) for n in "ab"]
-    session.tell(*map(VolumeSeen, disks), *map(VolumeClaimSeen, claims))
+    session.tell(*map(Seen, disks), *map(Seen, claims))
     uses = [(use("data-0"),), (use("data-1"),), ()]
     session.see(*(member(a_pod(f"g-{n}", claims=uses[n]), GANG) for n in range(pods)))
     assert asked(session.decide()).keys() == {"g-0", "g-1"}
@@ -414,7 +406,7 @@ def test_no_pod_of_a_gang_is_bound_where_the_volume_of_another_fails() -> None:
 
 def test_gang_whose_pod_is_gone_while_volumes_are_written_does_not_start() -> None:
     session, claims, disks = a_gang_with_volumes()
-    session.tell(PodGone("uid-g-1"))
+    session.tell(gone(Pod, "uid-g-1"))
     written(session, "g-0")
     bound(session, claims[0], disks[0])
     said = session.decide(10)
@@ -434,7 +426,7 @@ def test_surplus_pod_of_a_gang_whose_volume_fails_stops_no_other() -> None:
 def test_borrower_takes_the_volume_of_a_lender_and_home_pods_get_the_room_back() -> None:
     session = a_session("a", cpu="1")
     session.see(a_pool("lender", labels={"host": "a"}), a_pool("home"))
-    session.tell(VolumeSeen(a_volume("disk", node="a")), VolumeClaimSeen(a_claim()))
+    session.tell(Seen(a_volume("disk", node="a")), Seen(a_claim()))
     session.see(a_pod("guest", pool="home", claims=(use("data"),)))
     assert asked(session.decide()) == {"guest": ("a", ["disk"])}
     session.see(a_pod("own", pool="lender"))
@@ -446,6 +438,6 @@ def test_borrower_takes_the_volume_of_a_lender_and_home_pods_get_the_room_back()
 def test_no_pod_is_evicted_where_no_volume_can_be_found() -> None:
     session = a_session("a", "b", cpu="1")
     session.see(a_pod("low-a", node="a"), a_pod("low-b", node="b"))
-    session.tell(VolumeSeen(a_volume("disk", node="b")), VolumeClaimSeen(a_claim()))
+    session.tell(Seen(a_volume("disk", node="b")), Seen(a_claim()))
     session.see(a_pod("high", priority=9, claims=(use("data"),)))
     assert nominations(session.decide()) == {"high": "b"}

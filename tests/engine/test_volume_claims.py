@@ -4,15 +4,8 @@ import pytest
 
 from aischeduler.engine.constraints import RECHECKED_AT_ONCE
 from aischeduler.engine.profile import default_profile
-from aischeduler.model.events import (
-    Event,
-    PodGone,
-    StorageSeen,
-    VolumeClaimGone,
-    VolumeClaimSeen,
-    VolumeGone,
-    VolumeSeen,
-)
+from aischeduler.model.events import Event, Seen, gone
+from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import Operator
 from aischeduler.model.storage_objects import StorageClass
 from aischeduler.model.unsupported_constraints import ConstraintKind
@@ -28,8 +21,8 @@ LEAD = f'{FIELD}: persistentvolumeclaim "data"'
 UNBOUND = f"{FIELD}: pod has unbound immediate PersistentVolumeClaims"
 
 
-def claim(**fields: object) -> VolumeClaimSeen:
-    return VolumeClaimSeen(replace(VolumeClaim("default", "data"), **fields))
+def claim(**fields: object) -> Seen:
+    return Seen(replace(VolumeClaim("default", "data"), **fields))
 
 
 @pytest.mark.parametrize(
@@ -37,13 +30,13 @@ def claim(**fields: object) -> VolumeClaimSeen:
     [
         ((), f"{LEAD} not found"),
         ((claim(),), UNBOUND),
-        ((claim(volume="pv"), VolumeSeen(VOLUME)), UNBOUND),
+        ((claim(volume="pv"), Seen(VOLUME)), UNBOUND),
         ((claim(storage_class="unknown"),), UNBOUND),
-        ((claim(storage_class="now"), StorageSeen(StorageClass("now", "csi.example"))), UNBOUND),
+        ((claim(storage_class="now"), Seen(StorageClass("now", "csi.example"))), UNBOUND),
         ((claim(lost=True, volume="pv"),), f'{LEAD} bound to non-existent persistentvolume "pv"'),
-        ((VolumeClaimSeen(replace(BOUND, terminating=True)), VolumeSeen(VOLUME)), f"{LEAD} is being deleted"),
-        ((VolumeClaimSeen(BOUND),), f'{FIELD}: persistentvolume "pv" not found'),
-        ((VolumeClaimSeen(replace(BOUND, namespace="other")), VolumeSeen(VOLUME)), f"{LEAD} not found"),
+        ((Seen(replace(BOUND, terminating=True)), Seen(VOLUME)), f"{LEAD} is being deleted"),
+        ((Seen(BOUND),), f'{FIELD}: persistentvolume "pv" not found'),
+        ((Seen(replace(BOUND, namespace="other")), Seen(VOLUME)), f"{LEAD} not found"),
     ],
 )
 def test_pod_with_a_claim_that_allows_no_node_waits_and_names_the_claim(told: tuple[Event, ...], why: str) -> None:
@@ -57,22 +50,22 @@ def test_pod_with_a_claim_that_allows_no_node_waits_and_names_the_claim(told: tu
     assert session.scheduler.held() == {("default", ConstraintKind.VOLUME_CLAIM): 1}
 
 
-def tied_to(*values: str, key: str = "zone") -> VolumeSeen:
+def tied_to(*values: str, key: str = "zone") -> Seen:
     """Return the volume with a node affinity."""
-    return VolumeSeen(replace(VOLUME, affinity=(a_term(expression(key, Operator.IN, *values)),)))
+    return Seen(replace(VOLUME, affinity=(a_term(expression(key, Operator.IN, *values)),)))
 
 
 def test_pod_runs_where_its_volume_is() -> None:
     zones = [a_node(name, labels={"zone": name}) for name in ("a", "b", "c")]
     session = Session(*zones)
-    session.tell(VolumeClaimSeen(BOUND), tied_to("b"))
+    session.tell(Seen(BOUND), tied_to("b"))
     session.see(a_pod("p", claims=(DATA,)), a_pod("q", claims=(DATA,)))
     assert binds(session.decide()) == {"p": "b", "q": "b"}
 
 
 def test_pod_whose_volume_is_on_no_node_waits_and_runs_once_a_node_has_its_label() -> None:
     session = Session(a_node("a", labels={"zone": "a"}), a_node("n"))
-    session.tell(VolumeClaimSeen(BOUND), tied_to("b"))
+    session.tell(Seen(BOUND), tied_to("b"))
     session.see(a_pod("p", claims=(DATA,)))
     (reason,) = reports(session.decide()).values()
     conflict = "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity."
@@ -83,7 +76,7 @@ def test_pod_whose_volume_is_on_no_node_waits_and_runs_once_a_node_has_its_label
 
 def test_pod_that_waits_for_its_volume_runs_once_the_volume_is_elsewhere() -> None:
     session = Session(a_node("a", labels={"zone": "a"}))
-    session.tell(VolumeClaimSeen(BOUND), tied_to("b"))
+    session.tell(Seen(BOUND), tied_to("b"))
     session.see(a_pod("p", claims=(DATA,)))
     session.decide()
     session.tell(tied_to("a"))
@@ -93,7 +86,7 @@ def test_pod_that_waits_for_its_volume_runs_once_the_volume_is_elsewhere() -> No
 def test_pod_runs_in_the_zone_that_the_labels_of_its_volume_name() -> None:
     key, older = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
     session = Session(a_node("a", labels={key: "a"}), a_node("b", labels={key: "b"}))
-    session.tell(VolumeClaimSeen(BOUND), VolumeSeen(replace(VOLUME, labels={older: "b__c"})))
+    session.tell(Seen(BOUND), Seen(replace(VOLUME, labels={older: "b__c"})))
     session.see(a_pod("p", cpu="1", claims=(DATA,)), a_pod("q", cpu="4", claims=(DATA,)))
     said = session.decide()
     assert binds(said) == {"p": "b"}
@@ -106,7 +99,7 @@ def test_pods_are_not_evicted_where_the_volume_cannot_be_used() -> None:
     pool = a_pool("a", labels={"team": "a"})
     nodes = [a_node(name, cpu="1", labels={"team": "a", "zone": name}) for name in ("y", "z")]
     session = Session(pool, *nodes, a_pod("low-y", pool="a", node="y"), a_pod("low-z", pool="a", node="z"))
-    session.tell(VolumeClaimSeen(BOUND), tied_to("z"))
+    session.tell(Seen(BOUND), tied_to("z"))
     session.see(a_pod("high", pool="a", priority=10, claims=(DATA,)))
     said = session.decide()
     assert (nominations(said), list(evictions(said))) == ({"high": "z"}, ["low-z"])
@@ -114,7 +107,7 @@ def test_pods_are_not_evicted_where_the_volume_cannot_be_used() -> None:
 
 def test_pod_whose_claim_is_bound_to_a_volume_for_all_nodes_is_placed() -> None:
     session = Session(a_node("n"))
-    session.tell(VolumeClaimSeen(BOUND), VolumeSeen(VOLUME))
+    session.tell(Seen(BOUND), Seen(VOLUME))
     session.see(a_pod("p", claims=(DATA,)))
     said = session.decide()
     assert (binds(said), reports(said)) == ({"p": "n"}, {})
@@ -123,10 +116,10 @@ def test_pod_whose_claim_is_bound_to_a_volume_for_all_nodes_is_placed() -> None:
 def test_pod_is_placed_as_soon_as_its_claim_is_created_bound_and_has_its_volume() -> None:
     session = Session(a_node("n"), a_pod("p", claims=(DATA,)))
     reasons = [*reports(session.decide()).values()]
-    for event in (claim(), VolumeClaimSeen(BOUND)):
+    for event in (claim(), Seen(BOUND)):
         session.tell(event)
         reasons += reports(session.decide()).values()
-    session.tell(VolumeSeen(VOLUME))
+    session.tell(Seen(VOLUME))
     assert binds(session.decide()) == {"p": "n"}
     said = [f"{LEAD} not found", UNBOUND, f'{FIELD}: persistentvolume "pv" not found']
     assert reasons == [f"{one}; the pod is held." for one in said]
@@ -136,9 +129,9 @@ def test_claim_that_is_deleted_while_the_pod_waits_changes_the_reason() -> None:
     session = Session(a_node("n"), a_pod("p", claims=(DATA,)))
     session.tell(claim())
     session.decide()
-    session.tell(VolumeClaimGone("default", "data"))
+    session.tell(gone(VolumeClaim, "default", "data"))
     assert reports(session.decide()) == {"p": f"{LEAD} not found; the pod is held."}
-    session.tell(VolumeClaimSeen(BOUND), VolumeSeen(VOLUME))
+    session.tell(Seen(BOUND), Seen(VOLUME))
     assert binds(session.decide()) == {"p": "n"}
 
 
@@ -157,7 +150,7 @@ def test_change_of_a_claim_with_many_waiting_pods_wakes_a_part_per_decision() ->
     session = Session(a_node("n", cpu="1k", memory="1Ti", pods=1000))
     session.see(*(a_pod(f"p{number}", claims=(DATA,)) for number in range(count)))
     session.decide()
-    session.tell(VolumeClaimSeen(BOUND), VolumeSeen(VOLUME))
+    session.tell(Seen(BOUND), Seen(VOLUME))
     session.scheduler.decide("default", session.now, 1)
     assert session.scheduler.waiting()["default"]["held"] == count - RECHECKED_AT_ONCE
     assert len(binds(session.decide())) == count - 1
@@ -167,58 +160,58 @@ def test_claim_of_an_ephemeral_volume_must_belong_to_the_pod() -> None:
     use = VolumeClaimUse("spec.volumes[0].ephemeral", "p-scratch", owned=True)
     session = Session(a_node("n"), a_pod("p", claims=(use,)))
     scratch = replace(BOUND, name="p-scratch")
-    session.tell(VolumeClaimSeen(replace(scratch, controller="uid-of-another")), VolumeSeen(VOLUME))
+    session.tell(Seen(replace(scratch, controller="uid-of-another")), Seen(VOLUME))
     (reason,) = reports(session.decide()).values()
     whose = "PVC default/p-scratch was not created for pod default/p (pod is not owner)"
     assert reason == f"{use.field}: {whose}; the pod is held."
-    session.tell(VolumeClaimSeen(replace(scratch, controller="uid-p")))
+    session.tell(Seen(replace(scratch, controller="uid-p")))
     assert binds(session.decide()) == {"p": "n"}
 
 
 def test_every_claim_of_a_pod_has_to_be_usable() -> None:
     second = VolumeClaimUse("spec.volumes[3].persistentVolumeClaim", "more")
     session = Session(a_node("n"))
-    session.tell(VolumeClaimSeen(BOUND), VolumeSeen(VOLUME))
+    session.tell(Seen(BOUND), Seen(VOLUME))
     session.see(a_pod("p", claims=(DATA, second)))
     (reason,) = reports(session.decide()).values()
     assert reason.startswith(f'{second.field}: persistentvolumeclaim "more" not found')
 
 
-@pytest.mark.parametrize("event", [VolumeClaimGone("default", "data"), VolumeGone("pv")])
+@pytest.mark.parametrize("event", [gone(VolumeClaim, "default", "data"), gone(Volume, "pv")])
 def test_nominated_pod_loses_its_room_once_its_volume_claim_holds_it(event: Event) -> None:
     pool = a_pool("a", labels={"team": "a"})
     session = Session(pool, a_node("n", cpu="1", labels={"team": "a"}), a_pod("low", pool="a", node="n"))
-    session.tell(VolumeClaimSeen(BOUND), VolumeSeen(VOLUME))
+    session.tell(Seen(BOUND), Seen(VOLUME))
     session.see(a_pod("high", pool="a", priority=10, claims=(DATA,)))
     assert nominations(session.decide()) == {"high": "n"}
     session.tell(event)
     said = session.decide()
     assert (nominations(said), list(reports(said))) == ({"high": ""}, ["high"])
     session.see(a_pod("other", pool="a", priority=1))
-    session.tell(PodGone("uid-low"))
+    session.tell(gone(Pod, "uid-low"))
     assert binds(session.decide(30)) == {"other": "n"}
 
 
 def test_parked_pod_whose_volume_claim_is_deleted_is_held_and_blocks_no_loan() -> None:
     lender = a_pool("lender", labels={"team": "lender"}, disable_preemption=True, disable_borrowing=True)
     session = Session(lender, a_pool("home"), a_node("n", cpu="1", labels={"team": "lender"}))
-    session.tell(VolumeClaimSeen(BOUND), VolumeSeen(VOLUME))
+    session.tell(Seen(BOUND), Seen(VOLUME))
     session.see(a_pod("own", pool="lender", node="n"), a_pod("parked", pool="lender", claims=(DATA,)))
     session.see(a_pod("guest", pool="home"))
     session.decide()
     assert session.scheduler.waiting()["lender"] == {"parked": 1}
-    session.tell(VolumeClaimGone("default", "data"))
+    session.tell(gone(VolumeClaim, "default", "data"))
     session.decide()
-    session.tell(PodGone("uid-own"))
+    session.tell(gone(Pod, "uid-own"))
     assert binds(session.decide(60)) == {"guest": "n"}
 
 
 def test_deleted_pods_leave_nothing_behind_at_their_volume_claims() -> None:
     session = Session(a_node("n"), a_pod("p", claims=(DATA,)), a_pod("q", claims=(DATA,)))
     session.decide()
-    session.tell(PodGone("uid-p"), claim())
+    session.tell(gone(Pod, "uid-p"), claim())
     assert list(reports(session.decide())) == ["q"]
-    session.tell(PodGone("uid-q"), VolumeClaimSeen(BOUND))
+    session.tell(gone(Pod, "uid-q"), Seen(BOUND))
     assert session.decide() == []
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from aischeduler.model.events import PodGone, StorageGone, StorageSeen, VolumeClaimSeen, VolumeSeen
+from aischeduler.model.events import Gone, Seen, gone
 from aischeduler.model.gang import GangSource
-from aischeduler.model.pod import HostPort
+from aischeduler.model.pod import HostPort, Pod
 from aischeduler.model.storage_objects import CsiNode, StorageClass, VolumeAttachment
 from aischeduler.model.volumes import ONE_POD, Disk, DiskKind, DriverVolume, Volume, VolumeClaim, VolumeClaimUse
 from tests.build import a_node, a_pod, a_pool, replace
@@ -24,18 +24,18 @@ def use(name: str, number: int = 0) -> VolumeClaimUse:
     return VolumeClaimUse(f"spec.volumes[{number}].persistentVolumeClaim", name)
 
 
-def bound(*names: str, mode: str = "ReadWriteOnce") -> list[VolumeClaimSeen | VolumeSeen]:
+def bound(*names: str, mode: str = "ReadWriteOnce") -> list[Seen]:
     """Return bound claims of these names, each with its volume of the CSI driver."""
-    told: list[VolumeClaimSeen | VolumeSeen] = []
+    told: list[Seen] = []
     for name in names:
         claim = VolumeClaim("default", name, f"pv-{name}", bound=True, uid=f"uid-{name}", access_modes=(mode,))
-        told += [VolumeSeen(Volume(f"pv-{name}", driver=DriverVolume(DRIVER, name))), VolumeClaimSeen(claim)]
+        told += [Seen(Volume(f"pv-{name}", driver=DriverVolume(DRIVER, name))), Seen(claim)]
     return told
 
 
-def limits(**counts: int) -> list[StorageSeen]:
+def limits(**counts: int) -> list[Seen]:
     """Return the CSINodes of these nodes, with their most volumes of the driver."""
-    return [StorageSeen(CsiNode(node, {DRIVER: count})) for node, count in counts.items()]
+    return [Seen(CsiNode(node, {DRIVER: count})) for node, count in counts.items()]
 
 
 def test_claim_for_one_pod_is_used_by_one_pod_and_freed_with_it() -> None:
@@ -46,7 +46,7 @@ def test_claim_for_one_pod_is_used_by_one_pod_and_freed_with_it() -> None:
     session.see(a_pod("q", claims=(use("data"),)))
     (reason,) = reports(session.decide()).values()
     assert reason == f"0/2 nodes are available: 2 {IN_USE}. preemption: 0/2 nodes are available: 2 {NO_HELP}."
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     assert binds(session.decide()) == {"q": "a"}
 
 
@@ -57,7 +57,7 @@ def test_claim_for_one_pod_is_in_use_by_a_pod_of_another_scheduler_and_free_in_a
     session.see(a_pod("p", claims=(use("data"),)))
     assert binds(session.decide()) == {"p": "a"}
     session.see(a_pod("same", claims=(use("data"),), node="a", scheduler_name="default-scheduler"))
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     session.see(a_pod("q", claims=(use("data"),)))
     assert list(reports(session.decide())) == ["q"]
 
@@ -70,7 +70,7 @@ def test_pod_of_higher_priority_evicts_the_user_of_its_claim_for_one_pod_and_no_
     session.see(a_pod("high", priority=9, claims=(use("data"),)))
     said = session.decide()
     assert (nominations(said), evictions(said)) == ({"high": "b"}, {"user": "Preempted"})
-    session.tell(PodGone("uid-user"))
+    session.tell(gone(Pod, "uid-user"))
     assert list(binds(session.decide())) == ["high"]
 
 
@@ -132,7 +132,7 @@ def test_pods_with_one_disk_share_a_node_only_where_both_may(first: Disk, second
 def test_pod_waits_for_its_disk_and_gets_it_once_the_other_pod_leaves() -> None:
     session = Session(a_node("a"), a_pod("p", disks=(EBS,), node="a"), a_pod("q", disks=(EBS,)))
     session.decide()
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     assert binds(session.decide()) == {"q": "a"}
 
 
@@ -154,13 +154,13 @@ def test_node_takes_as_many_volumes_of_a_driver_as_its_csi_node_says_and_a_share
     said = session.decide()
     assert binds(said) == {"again": "a"}
     assert reports(said)["r"].startswith(f"0/2 nodes are available: 1 Insufficient cpu, 1 {TOO_MANY}.")
-    session.tell(PodGone("uid-q"))
+    session.tell(gone(Pod, "uid-q"))
     assert binds(session.decide()) == {"r": "a"}
 
 
 def test_node_without_a_csi_node_or_without_a_limit_takes_all_volumes() -> None:
     session = Session(a_node("a", cpu="9"))
-    session.tell(StorageSeen(CsiNode("a", {"another.driver": 0})), *bound("x", "y"))
+    session.tell(Seen(CsiNode("a", {"another.driver": 0})), *bound("x", "y"))
     session.see(a_pod("p", claims=(use("x"), use("y", 1))))
     assert binds(session.decide()) == {"p": "a"}
 
@@ -175,12 +175,12 @@ def test_two_volumes_of_a_pod_count_twice() -> None:
 def test_attached_volume_counts_until_it_is_detached_and_its_pod_counts_it_once() -> None:
     session = Session(a_node("a"))
     session.tell(*limits(a=2), *bound("x", "y", "left"))
-    session.tell(StorageSeen(VolumeAttachment("va-left", DRIVER, "a", "pv-left")))
-    session.tell(StorageSeen(VolumeAttachment("va-x", DRIVER, "a", "pv-x")))
+    session.tell(Seen(VolumeAttachment("va-left", DRIVER, "a", "pv-left")))
+    session.tell(Seen(VolumeAttachment("va-x", DRIVER, "a", "pv-x")))
     session.see(a_pod("on", claims=(use("x"),), node="a"), a_pod("p", claims=(use("y"),)))
     (reason,) = reports(session.decide()).values()
     assert reason.startswith(f"0/1 nodes are available: 1 {TOO_MANY}.")
-    session.tell(StorageGone("VolumeAttachment", "va-left"))
+    session.tell(Gone("VolumeAttachment", ("", "va-left")))
     assert binds(session.decide()) == {"p": "a"}
 
 
@@ -203,7 +203,7 @@ def test_limit_that_is_known_before_its_node_counts() -> None:
 def test_volume_to_come_counts_and_counts_once_when_it_has_come() -> None:
     session = Session(a_node("a", cpu="9"))
     claim = VolumeClaim("default", "new", uid="uid-new", storage_class="cloud", request_bytes=1)
-    session.tell(StorageSeen(StorageClass("cloud", DRIVER, DRIVER, waits=True)), *limits(a=2), VolumeClaimSeen(claim))
+    session.tell(Seen(StorageClass("cloud", DRIVER, DRIVER, waits=True)), *limits(a=2), Seen(claim))
     session.tell(*bound("x", "y"))
     session.see(a_pod("p", claims=(use("new"),)), a_pod("q", claims=(use("x"),)))
     session.decide()
@@ -212,14 +212,14 @@ def test_volume_to_come_counts_and_counts_once_when_it_has_come() -> None:
     session.tell(*bound("new"))
     session.see(a_pod("p", claims=(use("new"),), node="a"))
     session.decide()
-    session.tell(PodGone("uid-q"))
+    session.tell(gone(Pod, "uid-q"))
     assert binds(session.decide()) == {"r": "a"}
 
 
 def test_disk_of_an_in_tree_plugin_counts_for_the_driver_that_replaced_it() -> None:
     disk = replace(EBS, driver=DriverVolume("ebs.csi.aws.com", "v"))
     session = Session(a_node("a"))
-    session.tell(StorageSeen(CsiNode("a", {"ebs.csi.aws.com": 1})))
+    session.tell(Seen(CsiNode("a", {"ebs.csi.aws.com": 1})))
     session.see(a_pod("p", disks=(disk,)))
     assert binds(session.decide()) == {"p": "a"}
     session.see(a_pod("q", disks=(Disk(DiskKind.EBS, "w", driver=DriverVolume("ebs.csi.aws.com", "w")),)))
@@ -238,7 +238,7 @@ def test_volumes_of_victims_make_room_for_a_pod_of_higher_priority() -> None:
     session.see(a_pod("high", pool="a", priority=9, claims=(use("z"),)))
     said = session.decide()
     assert (nominations(said), list(evictions(said))) == ({"high": "a"}, ["p"])
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     assert binds(session.decide()) == {"high": "a"}
 
 

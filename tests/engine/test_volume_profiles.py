@@ -2,7 +2,7 @@
 
 import pytest
 
-from aischeduler.model.events import StorageSeen, VolumeClaimSeen
+from aischeduler.model.events import Seen
 from tests.build import a_node, a_pod
 from tests.engine.session import Session, binds, reports
 from tests.engine.test_profiles import profile_of
@@ -12,7 +12,7 @@ from tests.engine.test_volume_binding import CLOUD, a_claim, asked, use, written
 def test_profile_says_how_long_a_binding_waits_for_volumes() -> None:
     session = Session(profile=profile_of("pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: 5}}]"))
     session.see(a_node("n1"))
-    session.tell(StorageSeen(CLOUD), VolumeClaimSeen(a_claim(of="cloud")))
+    session.tell(Seen(CLOUD), Seen(a_claim(of="cloud")))
     session.see(a_pod("p", claims=(use("data"),)))
     session.decide()
     written(session)

@@ -12,7 +12,10 @@ from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import ApiError
 from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.watched_resources import UnreadableObject
-from aischeduler.model.events import Event, NodeGone, NodeSeen, PodGone, PodSeen, PoolGone, PoolSeen
+from aischeduler.model.events import Event, Gone, Seen
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
 from tests.kube.scripted_server import Script, Waits, serving, until
 
 
@@ -47,17 +50,17 @@ class World:
 
 def word(event: Event) -> str:
     match event:
-        case PodSeen(seen):
+        case Seen(Pod() as seen):
             return f"+{seen.name}:{seen.uid}" + (f"@{seen.node_name}" if seen.node_name else "")
-        case PodGone(uid):
+        case Gone("Pod", (uid,)):
             return f"-{uid}"
-        case NodeSeen(seen):
+        case Seen(Node() as seen):
             return f"+{seen.name}"
-        case NodeGone(name):
+        case Gone("Node", (name,)):
             return f"-{name}"
-        case PoolSeen(seen):
+        case Seen(Pool() as seen):
             return f"+{seen.name}"
-        case PoolGone(name):
+        case Gone("Pool", (name,)):
             return f"-{name}"
         case _:
             return repr(event)

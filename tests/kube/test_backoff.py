@@ -4,7 +4,8 @@ import pytest
 
 from aischeduler.kube.backoff import ExponentialBackoff, RateLimiter, Throttle, Timing, unix_clock
 from aischeduler.kube.event_queue import EventQueue
-from aischeduler.model.events import PodGone
+from aischeduler.model.events import gone
+from aischeduler.model.pod import Pod
 from tests.kube.scripted_server import Waits, until
 
 
@@ -53,17 +54,17 @@ async def test_rate_limit_allows_a_burst_and_then_one_at_a_time() -> None:
 async def test_event_queue_keeps_order_and_blocks_watches_when_full() -> None:
     event_queue = EventQueue(limit=2)
     await event_queue.wait_empty()
-    event_queue.put(PodGone("a"))
+    event_queue.put(gone(Pod, "a"))
     await event_queue.wait_for_room()
-    event_queue.put(PodGone("b"))
+    event_queue.put(gone(Pod, "b"))
     await event_queue.wait_not_empty()
     blocked = asyncio.create_task(event_queue.wait_for_room())
     await asyncio.sleep(0)
     assert not blocked.done()
-    assert event_queue.take() == PodGone("a")
+    assert event_queue.take() == gone(Pod, "a")
     await blocked
     assert len(event_queue) == 1
-    assert event_queue.take() == PodGone("b")
+    assert event_queue.take() == gone(Pod, "b")
     assert event_queue.take() is None
     await event_queue.wait_empty()
 

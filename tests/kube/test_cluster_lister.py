@@ -7,8 +7,11 @@ from aischeduler.kube import http_connection
 from aischeduler.kube.client import Client
 from aischeduler.kube.cluster_lister import PRIORITY_CLASSES, WITHOUT, ListError, list_cluster
 from aischeduler.kube.watched_resources import UNFINISHED
-from aischeduler.model.events import GangSeen, NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.events import Seen
 from aischeduler.model.gang import GANG_KEY, Gang, GangClaim, GangKey, GangSource
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
 from tests.kube.scripted_server import Answer, Script, reply, serving, slam, status
 
 NODES, PODS, POOLS = "/api/v1/nodes", "/api/v1/pods", "/apis/resource.aibee.cn/v1alpha1/pools"
@@ -85,7 +88,7 @@ async def test_cached_list_that_is_too_large_is_listed_in_pages_from_etcd(monkey
     script.on("get", PODS, page)
     script.waiting["get", PODS].appendleft(reply(200, b"x" * 10_001))
     snapshot = await listed(script, cached=True)
-    assert [type(event) for event in snapshot.events] == [PoolSeen, NodeSeen, PodSeen]
+    assert [type(event.object) for event in snapshot.events if isinstance(event, Seen)] == [Pool, Node, Pod]
     assert [request.query.get("resourceVersion") for request in script.asked("get", PODS)] == ["0", None]
 
 
@@ -94,7 +97,7 @@ async def test_every_kind_is_listed_once_in_the_order_of_the_daemon() -> None:
     snapshot = await listed(script)
     assert [request.path for request in script.requests] == list(PATHS.values())
     assert {request.method for request in script.requests} == {"GET"}
-    assert [type(event) for event in snapshot.events] == [PoolSeen, NodeSeen, PodSeen]
+    assert [type(event.object) for event in snapshot.events if isinstance(event, Seen)] == [Pool, Node, Pod]
     assert (snapshot.taken_seconds, snapshot.gaps) == (5, ())
 
 
@@ -108,8 +111,8 @@ async def test_gangs_come_before_the_pods_and_kinds_that_are_not_served_leave_no
     absent = {kind: missing for kind in PATHS if kind in ("JobSet", "Workload") or kind.startswith("PodGroup")}
     snapshot = await listed(a_cluster(Job=items(job, plain), Pod=items(*pods), **absent))
     *_, gang, first, second = snapshot.events
-    assert (gang, snapshot.gaps) == (GangSeen(Gang(KEY, min_member=1, uid="u")), ())
-    claims = [one.pod.gang for one in (first, second) if isinstance(one, PodSeen)]
+    assert (gang, snapshot.gaps) == (Seen(Gang(KEY, min_member=1, uid="u")), ())
+    claims = [one.object.gang for one in (first, second) if isinstance(one, Seen) and isinstance(one.object, Pod)]
     assert claims == [GangClaim(KEY), None]
 
 
@@ -158,7 +161,9 @@ async def test_objects_that_cannot_be_read_are_a_gap_and_the_others_count() -> N
     (gap,) = snapshot.gaps
     problem = "Pod team/w: spec.containers: must be a list, not a whole number (and 1 more)"
     assert gap == f"{problem}: the answer leaves the object out"
-    assert [event.pod.name for event in snapshot.events if isinstance(event, PodSeen)] == ["p"]
+    assert [
+        event.object.name for event in snapshot.events if isinstance(event, Seen) and isinstance(event.object, Pod)
+    ] == ["p"]
 
 
 async def test_priority_classes_are_sorted_by_name() -> None:

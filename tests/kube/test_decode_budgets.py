@@ -7,8 +7,9 @@ import pytest
 from aischeduler.kube.api_types import BudgetDocument, NamespaceDocument
 from aischeduler.kube.decode import budget_problem, read_budget, read_namespace
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import NamespaceSeen
+from aischeduler.model.events import Seen
 from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Namespace
 from tests.build import a_pod, replace
 
 IDENTITY = {"name": "b", "namespace": "team-a", "uid": "u-b", "resourceVersion": "1"}
@@ -84,11 +85,11 @@ def test_budget_whose_selector_cannot_be_read_covers_nothing_and_has_a_problem(s
 
 
 def test_namespace_is_read_with_its_labels() -> None:
-    def read(metadata: Any) -> NamespaceSeen:
+    def read(metadata: Any) -> Seen:
         return read_namespace(msgspec.json.decode(json.dumps({"metadata": metadata}), type=NamespaceDocument))
 
-    assert read({"name": "team-a", "labels": {"team": "a"}}) == NamespaceSeen("team-a", {"team": "a"})
-    assert read({"name": "team-a"}) == NamespaceSeen("team-a", {})
+    assert read({"name": "team-a", "labels": {"team": "a"}}) == Seen(Namespace("team-a", {"team": "a"}))
+    assert read({"name": "team-a"}) == Seen(Namespace("team-a", {}))
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,7 @@ import pytest
 from aischeduler.kube import storage_resources
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.watched_resources import WatchedResource
-from aischeduler.model.events import (
-    Event,
-    StorageGone,
-    StorageSeen,
-    VolumeClaimGone,
-    VolumeClaimSeen,
-    VolumeGone,
-    VolumeSeen,
-)
+from aischeduler.model.events import Event, Gone, Seen, gone
 from aischeduler.model.selectors import NodeSelectorTerm, Operator, Requirement, label_selector
 from aischeduler.model.storage_objects import (
     CsiDriver,
@@ -66,8 +58,9 @@ def read(resource: WatchedResource[Any], document: dict[str, Any]) -> Event:
 
 def read_volume(**spec: Any) -> Volume:
     event = read(storage_resources.volumes(), volume(spec=spec))
-    assert isinstance(event, VolumeSeen)
-    return event.volume
+    assert isinstance(event, Seen)
+    assert isinstance(event.object, Volume)
+    return event.object
 
 
 def of_kind(kind: str) -> WatchedResource[Any]:
@@ -96,12 +89,12 @@ async def test_claim_is_observed_as_it_is_created_bound_deleted_and_gone() -> No
     async with world.running(storage_resources.claims()):
         await until(lambda: len(world.events) == 6)
     assert world.events == [
-        VolumeClaimSeen(CLAIM),
-        VolumeClaimSeen(VolumeClaim("team", "data", volume="disk", uid="u-data")),
-        VolumeClaimSeen(VolumeClaim("team", "data", volume="disk", bound=True, uid="u-data")),
-        VolumeClaimSeen(VolumeClaim("team", "data", volume="disk", bound=True, terminating=True, uid="u-data")),
-        VolumeClaimSeen(VolumeClaim("team", "data", volume="disk", lost=True, uid="u-data")),
-        VolumeClaimGone("team", "data"),
+        Seen(CLAIM),
+        Seen(VolumeClaim("team", "data", volume="disk", uid="u-data")),
+        Seen(VolumeClaim("team", "data", volume="disk", bound=True, uid="u-data")),
+        Seen(VolumeClaim("team", "data", volume="disk", bound=True, terminating=True, uid="u-data")),
+        Seen(VolumeClaim("team", "data", volume="disk", lost=True, uid="u-data")),
+        gone(VolumeClaim, "team", "data"),
     ]
 
 
@@ -119,9 +112,9 @@ async def test_volume_is_observed_as_it_is_available_taken_and_gone() -> None:
     async with world.running(storage_resources.volumes()):
         await until(lambda: len(world.events) == 3)
     assert world.events == [
-        VolumeSeen(Volume("disk", available=True)),
-        VolumeSeen(Volume("disk", claim=ClaimRef("team", "data", "u-data"))),
-        VolumeGone("disk"),
+        Seen(Volume("disk", available=True)),
+        Seen(Volume("disk", claim=ClaimRef("team", "data", "u-data"))),
+        gone(Volume, "disk"),
     ]
 
 
@@ -136,7 +129,7 @@ def test_claim_has_what_decides_which_volumes_fit() -> None:
     }
     chosen = {"volume.kubernetes.io/selected-node": "n"}
     event = read(storage_resources.claims(), claim(spec=spec, annotations=chosen))
-    assert event == VolumeClaimSeen(
+    assert event == Seen(
         VolumeClaim(
             "team",
             "data",
@@ -155,14 +148,15 @@ def test_claim_has_what_decides_which_volumes_fit() -> None:
 def test_class_of_an_old_claim_is_that_of_its_annotation() -> None:
     old: dict[str, Any] = {"annotations": {"volume.beta.kubernetes.io/storage-class": ""}}
     event = read(storage_resources.claims(), claim(spec={"storageClassName": "fast"}, **old))
-    assert event == VolumeClaimSeen(CLAIM)
+    assert event == Seen(CLAIM)
 
 
 def test_claim_with_a_selector_that_cannot_be_read_takes_no_volume() -> None:
     event = read(storage_resources.claims(), claim(spec={"selector": {"matchLabels": {"bad key": "x"}}}))
-    assert isinstance(event, VolumeClaimSeen)
-    assert event.claim.selector is not None
-    assert not event.claim.selector.matches({"bad key": "x"})
+    assert isinstance(event, Seen)
+    assert isinstance(event.object, VolumeClaim)
+    assert event.object.selector is not None
+    assert not event.object.selector.matches({"bad key": "x"})
 
 
 def test_volume_has_its_node_affinity_class_size_and_modes() -> None:
@@ -213,8 +207,9 @@ def test_disk_of_an_in_tree_plugin_is_known_as_its_driver_knows_it(
     source: Any, labels: dict[str, str], driver: str | None
 ) -> None:
     event = read(storage_resources.volumes(), volume(spec=source, labels=labels))
-    assert isinstance(event, VolumeSeen)
-    assert (event.volume.driver.handle if event.volume.driver is not None else None) == driver
+    assert isinstance(event, Seen)
+    assert isinstance(event.object, Volume)
+    assert (event.object.driver.handle if event.object.driver is not None else None) == driver
 
 
 def test_zone_of_an_in_tree_volume_is_that_of_its_driver_where_that_is_installed() -> None:
@@ -224,15 +219,16 @@ def test_zone_of_an_in_tree_volume_is_that_of_its_driver_where_that_is_installed
     zone = "topology.ebs.csi.aws.com/zone"
     assert (found.plugin, found.migrated) == ("kubernetes.io/aws-ebs", (NodeSelectorTerm((one_of(zone, "z1"),)),))
     labelled = read(storage_resources.volumes(), volume(spec={"cinder": {"volumeID": "v"}}, labels={ZONE: "z2__z1"}))
-    assert isinstance(labelled, VolumeSeen)
+    assert isinstance(labelled, Seen)
+    assert isinstance(labelled.object, Volume)
     term = NodeSelectorTerm((one_of("topology.cinder.csi.openstack.org/zone", "z1", "z2"),))
-    assert (labelled.volume.affinity, labelled.volume.migrated) == (None, (term,))
+    assert (labelled.object.affinity, labelled.object.migrated) == (None, (term,))
 
 
 def test_claim_of_an_ephemeral_volume_has_the_uid_of_its_pod() -> None:
     owners = [{"kind": "Pod", "uid": "u-other"}, {"kind": "Pod", "uid": "u-pod", "controller": True}]
     event = read(storage_resources.claims(), claim(ownerReferences=owners))
-    assert event == VolumeClaimSeen(VolumeClaim("team", "data", controller="u-pod", uid="u-data"))
+    assert event == Seen(VolumeClaim("team", "data", controller="u-pod", uid="u-data"))
 
 
 @pytest.mark.parametrize(
@@ -295,8 +291,8 @@ def test_claim_of_an_ephemeral_volume_has_the_uid_of_its_pod() -> None:
 )
 def test_object_of_storage_is_observed(kind: str, document: dict[str, Any], found: Any) -> None:
     resource = of_kind(kind)
-    assert read(resource, document) == StorageSeen(found)
-    assert resource.gone_event("ns", "x", "u") == StorageGone(type(found).__name__, "x", "ns")
+    assert read(resource, document) == Seen(found)
+    assert resource.gone_event("ns", "x", "u") == Gone(type(found).__name__, ("ns", "x"))
 
 
 def test_attachment_of_a_volume_without_an_object_tells_nothing() -> None:

@@ -1,7 +1,8 @@
 import asyncio
 
 from aischeduler.kube.event_queue import EventQueue
-from aischeduler.model.events import PodGone
+from aischeduler.model.events import gone
+from aischeduler.model.pod import Pod
 
 
 async def is_at_once(waiting: "asyncio.Future[None]") -> bool:
@@ -17,9 +18,9 @@ async def test_flags_follow_the_length_of_the_queue() -> None:
     found = []
     for change in ("put", "put", "put", "take", "take", "take", "put"):
         if change == "put":
-            queue.put(PodGone("p"))
+            queue.put(gone(Pod, "p"))
         else:
-            assert queue.take() == PodGone("p")
+            assert queue.take() == gone(Pod, "p")
         waits = (queue.wait_not_empty(), queue.wait_empty(), queue.wait_for_room())
         found.append((len(queue), *[await is_at_once(asyncio.ensure_future(wait)) for wait in waits]))
     # length, not empty, empty, has room

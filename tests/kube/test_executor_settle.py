@@ -8,12 +8,8 @@ from aischeduler.model.actions import (
     Bind,
     ReadPod,
 )
-from aischeduler.model.events import (
-    BindRefusal,
-    BindRefused,
-    PodGone,
-    PodSeen,
-)
+from aischeduler.model.events import BindRefusal, BindRefused, Seen, gone
+from aischeduler.model.pod import Pod
 from tests.kube import api_objects
 from tests.kube.executor_world import BIND, PATH, POD, World
 from tests.kube.scripted_server import Counted, reply, settled, status, until
@@ -26,8 +22,9 @@ async def test_settle_reads_the_pod_and_emits_its_state() -> None:
         executor.perform([ReadPod(POD, "n1", "d-1")])
         await until(lambda: world.events)
     (event,) = world.events
-    assert isinstance(event, PodSeen)
-    assert event.pod.node_name == "n1"
+    assert isinstance(event, Seen)
+    assert isinstance(event.object, Pod)
+    assert event.object.node_name == "n1"
 
 
 async def test_settle_of_a_pod_whose_binding_was_lost_frees_its_room() -> None:
@@ -48,7 +45,7 @@ async def test_settle_of_a_pod_that_the_engine_no_longer_assumes_emits_only_its_
         executor.perform([ReadPod(POD, "n1", "d-1")])
         await until(lambda: world.events)
         await settled()
-    assert [type(event) for event in world.events] == [PodSeen]
+    assert [type(event.object) for event in world.events if isinstance(event, Seen)] == [Pod]
 
 
 async def test_pod_is_not_read_while_its_binding_is_in_progress() -> None:
@@ -107,7 +104,7 @@ async def test_settle_of_a_pod_that_is_gone_emits_that_it_is_gone() -> None:
         await until(lambda: world.events)
         executor.perform([ReadPod(POD, "n1", "d-1")])
         await until(lambda: len(world.events) == 2)
-    assert world.events[1] == PodGone("uid-p")
+    assert world.events[1] == gone(Pod, "uid-p")
 
 
 async def test_settle_that_fails_is_logged_and_changes_nothing() -> None:

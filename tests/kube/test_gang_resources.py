@@ -8,7 +8,7 @@ import pytest
 from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.reflector import NOT_NEEDED_POLL_SECONDS
-from aischeduler.model.events import GangGone, GangSeen
+from aischeduler.model.events import Seen, gone
 from aischeduler.model.gang import GANG_KEY, Gang, GangKey, GangSource
 from tests.kube.api_objects import line, listing, trouble
 from tests.kube.reflector_world import World
@@ -33,12 +33,16 @@ def job(version: int, *, asks: bool, ready: int = 0) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"parallelism": 4}, "status": {"ready": ready}}
 
 
-def seen(member: int, **fields: Any) -> GangSeen:
-    return GangSeen(Gang(GangKey(GangSource.COSCHEDULING, "default", "g"), member, uid="u", **fields))
+GONE = gone(Gang, GangSource.COSCHEDULING, "default", "g")
+JOB_GONE = gone(Gang, GangSource.JOB, "default", "j")
 
 
-def job_seen(member: int = 4, **fields: Any) -> GangSeen:
-    return GangSeen(Gang(GangKey(GangSource.JOB, "default", "j"), member, uid="u", **fields))
+def seen(member: int, **fields: Any) -> Seen:
+    return Seen(Gang(GangKey(GangSource.COSCHEDULING, "default", "g"), member, uid="u", **fields))
+
+
+def job_seen(member: int = 4, **fields: Any) -> Seen:
+    return Seen(Gang(GangKey(GangSource.JOB, "default", "j"), member, uid="u", **fields))
 
 
 def test_kinds_have_unique_names_and_none_is_needed() -> None:
@@ -91,7 +95,7 @@ async def test_removed_definition_ends_its_gangs() -> None:
     world.script.on("watch", PATH, stream(trouble(410, "Expired")))
     async with world.running(RESOURCES[POD_GROUP]):
         await until(lambda: len(world.events) == 2)
-    assert world.events == [seen(2), GangGone(seen(2).gang.key)]
+    assert world.events == [seen(2), GONE]
 
 
 async def test_engine_hears_of_a_change_and_not_of_a_status_that_changes_nothing() -> None:
@@ -114,7 +118,7 @@ async def test_engine_hears_only_of_jobs_that_ask_for_a_gang() -> None:
     async with world.running(RESOURCES["Job"]) as reflector:
         await until(lambda: reflector.counts.events == len(changes))
         await settled()
-    expected = [job_seen(), job_seen(started=True), job_seen(1), GangGone(job_seen().gang.key)]
+    expected = [job_seen(), job_seen(started=True), job_seen(1), JOB_GONE]
     assert world.events == expected
 
 
@@ -122,5 +126,6 @@ async def test_engine_hears_only_of_jobs_that_ask_for_a_gang() -> None:
 def test_object_of_each_kind_without_spec_and_status_is_read(kind: str) -> None:
     metadata = {"name": "x", "namespace": "default", "uid": "u", "annotations": {GANG_KEY: "true"}}
     (event,) = RESOURCES[kind].read(json.dumps({"metadata": metadata}).encode())
-    assert isinstance(event, GangSeen)
-    assert (event.gang.key.name, event.gang.uid) == ("x", "u")
+    assert isinstance(event, Seen)
+    assert isinstance(event.object, Gang)
+    assert (event.object.key.name, event.object.uid) == ("x", "u")

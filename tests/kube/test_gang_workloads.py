@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import astuple
 
 from aischeduler.kube import gang_workloads
 from aischeduler.kube.api_types import PodDocument
@@ -14,7 +15,7 @@ from aischeduler.kube.decode import read_pod
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.gang_writes import object_paths
-from aischeduler.model.events import Event, GangGone, GangSeen
+from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.gang import Gang, GangClaim, GangKey, GangSource
 from tests.kube.api_objects import pod
 from tests.kube.scripted_server import serving
@@ -53,8 +54,8 @@ class Shell:
         return self.specs.owners.overdue(0.0)
 
 
-def gang(name: str, minimum: int, **fields: Any) -> GangSeen:
-    return GangSeen(Gang(key(name), minimum, uid="u", **fields))
+def gang(name: str, minimum: int, **fields: Any) -> Seen:
+    return Seen(Gang(key(name), minimum, uid="u", **fields))
 
 
 def test_engine_hears_of_the_gangs_that_pods_name_whichever_is_seen_first() -> None:
@@ -78,7 +79,7 @@ def test_deleted_workload_ends_its_gangs_and_a_new_one_begins_them_again() -> No
     shell.gone("another")
     assert shell.told() == []
     shell.gone()
-    assert shell.told() == [GangGone(key("w/workers"))]
+    assert shell.told() == [gone(Gang, *astuple(key("w/workers")))]
     shell.seen(workload())
     assert shell.told() == [gang("w/workers", 4)]
 
@@ -100,8 +101,9 @@ def test_malformed_workload_makes_the_gang_invalid(groups: Any, problem: str) ->
     shell.pod("workers")
     shell.seen(workload(groups=groups))
     (event,) = shell.told()
-    assert isinstance(event, GangSeen)
-    assert event.gang.invalid == f"Workload default/w: {problem}"
+    assert isinstance(event, Seen)
+    assert isinstance(event.object, Gang)
+    assert event.object.invalid == f"Workload default/w: {problem}"
 
 
 def test_gangs_that_pods_named_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +111,7 @@ def test_gangs_that_pods_named_long_ago_are_forgotten(monkeypatch: pytest.Monkey
     shell = Shell()
     shell.pod("workers", "0")
     shell.pod("workers", "1")
-    assert shell.told() == [GangGone(key("w/workers/0"))]
+    assert shell.told() == [gone(Gang, *astuple(key("w/workers/0")))]
 
 
 def test_workload_has_no_status_to_write() -> None:

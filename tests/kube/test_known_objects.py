@@ -14,7 +14,9 @@ from aischeduler.kube.cluster_lister import resources
 from aischeduler.kube.known_objects import KnownObjects
 from aischeduler.kube.meta_types import Metadata
 from aischeduler.kube.watched_resources import ReflectorCounts, WatchedResource
-from aischeduler.model.events import Event, NodeSeen, PoolGone, PoolSeen
+from aischeduler.model.events import Event, Seen, gone
+from aischeduler.model.node import Node
+from aischeduler.model.pool import Pool
 from tests.build import replace
 from tests.kube.api_objects import line, listing, node, trouble
 from tests.kube.reflector_world import World, told
@@ -35,7 +37,11 @@ async def test_heartbeat_of_a_node_emits_no_event_and_every_change_does() -> Non
     )
     async with world.running(watched_resources.nodes()) as reflector:
         await told(world, "+n1", "+n1", "+n1", "-n1", "+n1")
-        assert [event.node.unschedulable for event in world.events[:3] if isinstance(event, NodeSeen)] == [
+        assert [
+            event.object.unschedulable
+            for event in world.events[:3]
+            if isinstance(event, Seen) and isinstance(event.object, Node)
+        ] == [
             False,
             True,
             False,
@@ -135,7 +141,7 @@ def test_object_made_again_whose_conversion_fails_is_not_known_and_the_older_one
     watched.show("old", 1)
     watched.fail_at = "new"
     events = iter(watched.known.upsert(document(watched.resource, "new", 2)))
-    assert next(events) == PoolGone("x")
+    assert next(events) == gone(Pool, "x")
     with pytest.raises(ZeroDivisionError):
         next(events)
     assert len(watched.known) == 0
@@ -230,6 +236,6 @@ def test_engine_and_observer_know_what_exists_once_the_watch_has_shown_it(
         _watch(truth, watched)
     uid = truth.now[0] if truth.now is not None else ""
     last = watched.told[-1] if watched.told else None
-    assert (last.pool.uid if isinstance(last, PoolSeen) else "") == uid
+    assert (last.object.uid if isinstance(last, Seen) and isinstance(last.object, Pool) else "") == uid
     observed = [call for call in watched.calls if call.startswith(("seen", "gone"))]
     assert (observed[-1].removeprefix("seen ") if observed and observed[-1].startswith("seen") else "") == uid

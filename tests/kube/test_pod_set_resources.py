@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from aischeduler.kube.pod_set_resources import pod_set_resources
-from aischeduler.model.events import PodSetGone, PodSetSeen
+from aischeduler.model.events import Gone, Seen, gone
 from aischeduler.model.pod_set import PodSet
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement, label_selector
 from tests.kube import api_objects
@@ -31,7 +31,7 @@ async def heard(kind: str, *selectors: Any) -> list[Any]:
     changes = [line("MODIFIED", one) for one in others]
     world.script.on("watch", path, stream(*changes, line("DELETED", an_object(None, version=99))))
     async with world.running(RESOURCES[kind]):
-        await until(lambda: any(isinstance(one, PodSetGone) for one in world.events))
+        await until(lambda: any(isinstance(one, Gone) and one.kind == "PodSet" for one in world.events))
     return world.events
 
 
@@ -50,9 +50,9 @@ async def test_selector_is_observed_once_as_it_changes(kind: str, path: str) -> 
     assert RESOURCES[kind].path == path
     broken = {"app": 7} if by_labels else {"matchLabels": {"app": 7}}
     assert await heard(kind, selector, selector, None, broken) == [
-        PodSetSeen(PodSet(kind, "team", "web", WEB)),
-        PodSetSeen(PodSet(kind, "team", "web", None)),
-        PodSetGone(kind, "team", "web"),
+        Seen(PodSet(kind, "team", "web", WEB)),
+        Seen(PodSet(kind, "team", "web", None)),
+        gone(PodSet, kind, "team", "web"),
     ]
 
 

@@ -18,17 +18,18 @@ from aischeduler.kube.refresher import LARGE_CLUSTER_PODS, Reflectors, Refresher
 from aischeduler.model.actions import ListPools, ReadPool, Refresh
 from aischeduler.model.events import (
     Event,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
+    Gone,
     PoolRead,
-    PoolSeen,
     PoolsListed,
     PoolUnread,
     Refreshed,
     RefreshFailed,
+    Seen,
+    gone,
 )
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement
 from tests.kube.api_objects import bookmark, line, listing, pod
 from tests.kube.scripted_server import Answer, Script, Waits, broken, reply, serving, status, stream, until
@@ -105,13 +106,9 @@ async def test_pods_that_the_watch_has_not_shown_are_emitted_before_the_answer_a
         scene.script.on("get", PODS, listed(9, pod("new", version=7)))
         refresher.submit(REFRESH)
         await scene.comes(Refreshed("a"))
-    events = [event for event in scene.events if isinstance(event, PodSeen | PodGone | Refreshed)]
-    assert [getattr(event, "uid", None) or type(event).__name__ for event in events] == [
-        "PodSeen",
-        "PodSeen",
-        "uid-old",
-        "Refreshed",
-    ]
+    events = [event for event in scene.events if isinstance(event, Seen | Gone | Refreshed)]
+    assert [type(event) for event in events] == [Seen, Seen, Gone, Refreshed]
+    assert events[2] == gone(Pod, "uid-old")
     assert {request.method for request in scene.script.requests} == {"GET"}
     assert not scene.script.asked("get", NAMESPACES), "the pool takes pods from all namespaces"
 
@@ -190,7 +187,9 @@ async def test_nodes_that_the_watch_has_not_shown_are_emitted_before_the_answer(
         scene.script.on("get", NODES, listed(8, named("n1", "6"), new))
         refresher.submit(REFRESH)
         await scene.comes(Refreshed("a"))
-        assert [event.node.name for event in scene.events if isinstance(event, NodeSeen)] == ["n1", "n2"]
+        assert [
+            event.object.name for event in scene.events if isinstance(event, Seen) and isinstance(event.object, Node)
+        ] == ["n1", "n2"]
         assert isinstance(scene.events[-1], Refreshed)
         assert scene.script.asked("get", NODES)[-1].query["labelSelector"] == "team in (a)"
 
@@ -202,7 +201,7 @@ async def test_node_that_has_left_the_pool_makes_all_nodes_be_read() -> None:
         scene.script.on("get", NODES, listed(8), listed(9, named("n3", "6")))
         refresher.submit(REFRESH)
         await scene.comes(Refreshed("a"))
-        assert NodeGone("n1") in scene.events
+        assert gone(Node, "n1") in scene.events
         assert "labelSelector" not in scene.script.asked("get", NODES)[-1].query
 
 
@@ -222,7 +221,9 @@ async def test_pool_that_was_read_is_emitted_before_the_answer() -> None:
     async with scene.running() as refresher:
         refresher.submit(ReadPool("new"))
         await scene.comes(PoolRead("new", found=True))
-        assert [event.pool.name for event in scene.events if isinstance(event, PoolSeen)] == ["new"]
+        assert [
+            event.object.name for event in scene.events if isinstance(event, Seen) and isinstance(event.object, Pool)
+        ] == ["new"]
 
 
 async def test_pool_is_missing_only_by_the_answer_of_an_api_server_that_serves_pools() -> None:
@@ -272,8 +273,9 @@ async def test_list_of_pools_is_retried_until_it_succeeds_and_emits_them_before_
         scene.script.on("get", POOLS, *down, listed(9, named("new", "9", spec={})))
         refresher.submit(ListPools())
         await scene.comes(PoolsListed())
-        new = next(event for event in scene.events if isinstance(event, PoolSeen))
-        assert new.pool.name == "new"
+        new = next(event for event in scene.events if isinstance(event, Seen) and isinstance(event.object, Pool))
+        assert isinstance(new.object, Pool)
+        assert new.object.name == "new"
         assert scene.events.index(new) < scene.events.index(PoolsListed())
     assert [call.kwargs["event"] for call in scene.lines.calls] == ["pools not listed"]
 

@@ -3,7 +3,9 @@
 from typing import Any
 
 from aischeduler.kube import watched_resources
-from aischeduler.model.events import BudgetGone, BudgetSeen, NamespaceGone, NamespaceSeen
+from aischeduler.model.disruption_budget import DisruptionBudget
+from aischeduler.model.events import Seen, gone
+from aischeduler.model.pool import Namespace
 from tests.kube.api_objects import line, listing
 from tests.kube.reflector_world import World
 from tests.kube.scripted_server import reply, stream, until
@@ -28,9 +30,13 @@ async def test_budgets_of_one_name_in_two_namespaces_are_two_objects() -> None:
     world.script.on("watch", BUDGETS, stream(line("DELETED", budget("b", "team-b", version=11))))
     async with world.running(watched_resources.budgets()):
         await until(lambda: len(world.events) == 3)
-    seen = [event.budget.namespace for event in world.events if isinstance(event, BudgetSeen)]
+    seen = [
+        event.object.namespace
+        for event in world.events
+        if isinstance(event, Seen) and isinstance(event.object, DisruptionBudget)
+    ]
     assert seen == ["team-a", "team-b"]
-    assert world.events[2] == BudgetGone("team-b", "b")
+    assert world.events[2] == gone(DisruptionBudget, "team-b", "b")
 
 
 async def test_budget_that_a_later_list_lacks_is_gone_by_namespace_and_name() -> None:
@@ -39,7 +45,7 @@ async def test_budget_that_a_later_list_lacks_is_gone_by_namespace_and_name() ->
     world.script.on("watch", BUDGETS, *[stream(end="clean")] * 3)
     async with world.running(watched_resources.budgets()):
         await until(lambda: len(world.events) == 2)
-    assert world.events[1] == BudgetGone("team-a", "b")
+    assert world.events[1] == gone(DisruptionBudget, "team-a", "b")
 
 
 async def test_budget_with_an_invalid_selector_covers_nothing_and_is_reported() -> None:
@@ -50,8 +56,9 @@ async def test_budget_with_an_invalid_selector_covers_nothing_and_is_reported() 
         await until(lambda: len(world.events) == 2)
         assert reflector.counts.unreadable_objects == 1
     event = world.events[0]
-    assert isinstance(event, BudgetSeen)
-    assert event.budget.selector is None
+    assert isinstance(event, Seen)
+    assert isinstance(event.object, DisruptionBudget)
+    assert event.object.selector is None
     (told,) = world.unreadable
     assert (told.kind, told.namespace, told.name) == ("PodDisruptionBudget", "team-a", "bad")
     assert told.message == "spec.selector.matchExpressions[0].values: In needs at least one value"
@@ -71,7 +78,7 @@ async def test_namespaces_come_change_their_labels_and_go() -> None:
     async with world.running(watched_resources.namespaces()):
         await until(lambda: len(world.events) == 3)
     assert world.events == [
-        NamespaceSeen("team-a", {"team": "a"}),
-        NamespaceSeen("team-a", {"team": "b"}),
-        NamespaceGone("team-a"),
+        Seen(Namespace("team-a", {"team": "a"})),
+        Seen(Namespace("team-a", {"team": "b"})),
+        gone(Namespace, "team-a"),
     ]

@@ -15,7 +15,7 @@ from aischeduler.config.profiles import ProfileConfig, with_names
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.engine.recovery import PLUGIN_ERROR
 from aischeduler.model.actions import ReportInternalError
-from aischeduler.model.events import BindRefusal, BindRefused, PodGone
+from aischeduler.model.events import BindRefusal, BindRefused, gone
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod
@@ -259,7 +259,7 @@ def play(session: Session, tell: Any, cpu: str = "4") -> dict[str, str]:
     tell(lambda: session.see(a_node("new-right", cpu="16")))
     for _ in range(4):
         decide(15.0)
-    tell(lambda: session.tell(PodGone("uid-small")))
+    tell(lambda: session.tell(gone(Pod, "uid-small")))
     decide(15.0)
     decide(400.0)
     return found
@@ -330,7 +330,7 @@ def test_exception_of_one_plugin_that_releases_does_not_keep_the_others_from_rel
     session.decide()
     log.clear()
     with pytest.raises(ZeroDivisionError):
-        session.tell(PodGone("uid-p"))
+        session.tell(gone(Pod, "uid-p"))
     assert log == ["c releases p", "b releases p", "a releases p"]
     assert session.scheduler.counters.plugin_errors == {"b": 1}
 
@@ -372,7 +372,7 @@ def test_reserve_is_called_when_a_pod_is_placed_and_release_when_it_is_not_bound
     session.decide()
     session.tell(BindRefused("uid-p", "n", BindRefusal.UNAVAILABLE, "no"))
     session.decide(15.0)
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     assert module.told == ["reserve p on n", "release p on n"] * 2
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from aischeduler.engine.profile import Profile, default_profile
-from aischeduler.model.events import PodGone
+from aischeduler.model.events import gone
+from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod
 from tests.engine.session import Session, binds, evictions, reports
 
@@ -80,7 +81,7 @@ def test_pod_is_woken_when_what_is_counted_for_it_leaves() -> None:
     session = Session(a_node("a"), profile=one_per_node())
     session.see(a_pod("p", cpu="1", labels=TIER), a_pod("r", cpu="1", created=1, labels=TIER))
     assert binds(session.decide()) == {"p": "a"}
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     assert binds(session.decide(seconds=10)) == {"r": "a"}
 
 

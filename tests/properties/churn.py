@@ -7,6 +7,8 @@ from collections.abc import Callable
 from random import Random  # noqa: TID251 - the generator is made from the seed
 from typing import Any, Final
 
+from msgspec.structs import astuple
+
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import (
@@ -25,36 +27,19 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
     BindRefusal,
     BindRefused,
-    BudgetGone,
-    BudgetSeen,
     Event,
     EvictRefusal,
     EvictRefused,
-    GangGone,
-    GangSeen,
-    NamespaceGone,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    PodSetGone,
-    PodSetSeen,
-    PoolGone,
+    Gone,
     PoolRead,
-    PoolSeen,
     PoolsListed,
     PoolUnread,
     Refreshed,
     RefreshFailed,
-    StorageGone,
-    StorageSeen,
-    VolumeClaimGone,
-    VolumeClaimSeen,
-    VolumeGone,
-    VolumeSeen,
+    Seen,
     VolumesRefused,
     VolumesWritten,
+    gone,
 )
 from aischeduler.model.gang import Gang, GangSource
 from aischeduler.model.images import NodeImage, image_id
@@ -62,7 +47,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, Pod
 from aischeduler.model.pod_affinity import pod_affinity
 from aischeduler.model.pod_set import PodSet
-from aischeduler.model.pool import Pool
+from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.selectors import label_selector
 from aischeduler.model.storage_objects import CsiDriver, CsiNode, StorageCapacity, StorageClass, VolumeAttachment
 from aischeduler.model.volumes import ClaimRef, Volume, VolumeClaim, VolumeClaimUse
@@ -132,12 +117,12 @@ class Churn:
 
     def _begin(self) -> None:
         """Let objects come that stay: terms, constraints, a gang, a budget, a Service and a pod that waits."""
-        self.base += (NamespaceSeen(name, {"team": "yes"}) for name in ("default", "team"))
-        self.base += (PoolSeen(a_pool(name, labels={"pool": name})) for name in ("a", "b"))
-        self.base.append(PoolSeen(a_pool("default")))
+        self.base += (Seen(Namespace(name, {"team": "yes"})) for name in ("default", "team"))
+        self.base += (Seen(a_pool(name, labels={"pool": name})) for name in ("a", "b"))
+        self.base.append(Seen(a_pool("default")))
         for number in range(6):
             labels = {"zone": "xyz"[number % 3], "pool": "ab"[number % 2], "kubernetes.io/hostname": f"stay-{number}"}
-            self.base.append(NodeSeen(a_node(f"stay-{number}", cpu="16", memory="64Gi", gpu=4, labels=labels)))
+            self.base.append(Seen(a_node(f"stay-{number}", cpu="16", memory="64Gi", gpu=4, labels=labels)))
         fields: SpecFields = {
             "pod_affinity": pod_affinity(
                 anti_required=(term("zone", "app=z"),), preferred=((5, term("zone", "app=x")),)
@@ -145,15 +130,15 @@ class Churn:
             "topology_spread": (spread("zone", app="x", skew=9),),
         }
         every_x = label_selector("selector", {"app": "x"}, ())
-        self.base.append(StorageSeen(StorageClass("local", waits=True)))
-        self.base.append(BudgetSeen(DisruptionBudget("default", "stay", "uid", every_x, 9)))
-        self.base.append(PodSetSeen(PodSet("Service", "default", "stay", every_x)))
-        self.base.append(GangSeen(a_gang("stay", 2)))
+        self.base.append(Seen(StorageClass("local", waits=True)))
+        self.base.append(Seen(DisruptionBudget("default", "stay", "uid", every_x, 9)))
+        self.base.append(Seen(PodSet("Service", "default", "stay", every_x)))
+        self.base.append(Seen(a_gang("stay", 2)))
         for number in range(4):
             pod = a_pod(f"stay-{number}", labels={"app": "x"}, node=f"stay-{number}", cpu="1", priority=9, **fields)
             self.stay[pod.uid] = member(pod, "stay") if number < 2 else pod
         self.stay["uid-waits"] = a_pod("waits", cpu="99", labels={"app": "y"}, pool="a", **fields)
-        self._tell(*self.base, *map(PodSeen, self.stay.values()))
+        self._tell(*self.base, *map(Seen, self.stay.values()))
         self._decide()
 
     # What happens.
@@ -172,17 +157,17 @@ class Churn:
             new = replace(old, labels={**old.labels, f"change-{self._made}": "x"}, gates=(), pool=new.pool)
         if isinstance(old, Node) and self.chance.random() < 0.5:
             new = replace(old, labels={**old.labels, "time": str(self._made)})
-        if gone(old) != gone(new):
-            self._tell(gone(old))
+        if ended(old) != ended(new):
+            self._tell(ended(old))
         self.live[kind][name] = new
         self._tell(seen(new))
 
     def _end(self, kind: str, name: str) -> None:
         one = self.live[kind].pop(name)
         if isinstance(one, Pod) and one.node_name and self.chance.random() < 0.5:
-            self._tell(PodSeen(replace(one, terminating=True, grace_seconds=30)))
+            self._tell(Seen(replace(one, terminating=True, grace_seconds=30)))
         finished = isinstance(one, Pod) and self.chance.random() < 0.3
-        self._tell(PodSeen(replace(one, phase="Succeeded")) if finished else gone(one))
+        self._tell(Seen(replace(one, phase="Succeeded")) if finished else ended(one))
 
     def _tell(self, *events: Event) -> None:
         for event in events:
@@ -211,7 +196,7 @@ class Churn:
                 self._tell(EvictRefused(victim.uid, self.chance.choice([*EvictRefusal]), "no"))
             case ReadPod(pod):
                 known = self.known(pod.uid)
-                self._tell(PodGone(pod.uid) if known is None else PodSeen(known))
+                self._tell(gone(Pod, pod.uid) if known is None else Seen(known))
             case ReadPool(name):
                 self._tell(*() if lucky else (PoolUnread(name, "away"),), PoolRead(name, found=False))
             case ListPools():
@@ -219,7 +204,7 @@ class Churn:
             case Refresh(pool):
                 self._tell(Refreshed(pool) if lucky else RefreshFailed(pool, "away"))
             case CreatePool(name):
-                self._tell(PoolSeen(a_pool(name)))
+                self._tell(Seen(a_pool(name)))
             case Nominate(pod, node):
                 known = self.known(pod.uid)
                 if known is not None:
@@ -245,7 +230,7 @@ class Churn:
     def _put(self, pod: Pod) -> None:
         kept = self.stay if pod.uid in self.stay else self.live["pod"]
         kept[pod.uid if kept is self.stay else pod.name] = pod
-        self._tell(PodSeen(pod))
+        self._tell(Seen(pod))
 
     def known(self, uid: str) -> Pod | None:
         """Return the pod of this uid; None where there is none any more."""
@@ -418,47 +403,47 @@ def seen(one: Any) -> Event:
     """Return the event of an object as it is now."""
     match one:
         case Pod():
-            return PodSeen(one)
+            return Seen(one)
         case Node():
-            return NodeSeen(one)
+            return Seen(one)
         case Pool():
-            return PoolSeen(one)
+            return Seen(one)
         case Gang():
-            return GangSeen(one)
+            return Seen(one)
         case DisruptionBudget():
-            return BudgetSeen(one)
+            return Seen(one)
         case PodSet():
-            return PodSetSeen(one)
+            return Seen(one)
         case VolumeClaim():
-            return VolumeClaimSeen(one)
+            return Seen(one)
         case Volume():
-            return VolumeSeen(one)
+            return Seen(one)
         case (name, labels):
-            return NamespaceSeen(name, labels)
+            return Seen(Namespace(name, labels))
         case _:
-            return StorageSeen(one)
+            return Seen(one)
 
 
-def gone(one: Any) -> Event:
+def ended(one: Any) -> Event:
     """Return the event of an object that is gone."""
     match one:
         case Pod():
-            return PodGone(one.uid)
+            return gone(Pod, one.uid)
         case Node():
-            return NodeGone(one.name)
+            return gone(Node, one.name)
         case Pool():
-            return PoolGone(one.name)
+            return gone(Pool, one.name)
         case Gang():
-            return GangGone(one.key)
+            return gone(Gang, *astuple(one.key))
         case DisruptionBudget():
-            return BudgetGone(one.namespace, one.name)
+            return gone(DisruptionBudget, one.namespace, one.name)
         case PodSet():
-            return PodSetGone(one.kind, one.namespace, one.name)
+            return gone(PodSet, one.kind, one.namespace, one.name)
         case VolumeClaim():
-            return VolumeClaimGone(one.namespace, one.name)
+            return gone(VolumeClaim, one.namespace, one.name)
         case Volume():
-            return VolumeGone(one.name)
+            return gone(Volume, one.name)
         case (name, _):
-            return NamespaceGone(name)
+            return gone(Namespace, name)
         case _:
-            return StorageGone(type(one).__name__, one.name, getattr(one, "namespace", ""))
+            return Gone(type(one).__name__, (getattr(one, "namespace", ""), one.name))

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
+from msgspec.structs import astuple
 
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind, Evict
-from aischeduler.model.events import BindRefusal, Event, GangGone, GangSeen, PodSeen
+from aischeduler.model.events import BindRefusal, Event, Seen, gone
 from aischeduler.model.gang import Gang, GangKey, GangSource, TopologyLevel
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
@@ -75,12 +76,12 @@ class GangWorld(World):
     def put_gang(self, gang: Gang) -> None:
         """Create or change the object of a gang."""
         self.gangs[gang.key] = gang
-        self._happens(GangSeen(gang))
+        self._happens(Seen(gang))
 
     def end_gang(self, key: GangKey) -> None:
         """Delete the object of a gang."""
         if self.gangs.pop(key, None) is not None:
-            self._happens(GangGone(key))
+            self._happens(gone(Gang, *astuple(key)))
 
     def gang_of(self, pod: Pod) -> Gang | None:
         """Return the gang of a pod as it is declared now."""
@@ -95,11 +96,11 @@ class GangWorld(World):
         return found
 
     def _everything(self) -> list[Event]:
-        return [*(GangSeen(gang) for _, gang in sorted(self.gangs.items())), *super()._everything()]
+        return [*(Seen(gang) for _, gang in sorted(self.gangs.items())), *super()._everything()]
 
     def _happens(self, event: Event) -> None:
         super()._happens(event)
-        if isinstance(event, PodSeen):
+        if isinstance(event, Seen) and isinstance(event.object, Pod):
             self._follow()
 
     def _follow(self) -> None:

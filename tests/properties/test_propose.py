@@ -12,7 +12,7 @@ from hypothesis.stateful import invariant, rule
 
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.what_if import question_of
-from aischeduler.model.events import StorageSeen
+from aischeduler.model.events import Seen
 from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import pod_affinity
@@ -59,7 +59,7 @@ class LookedAtWorld(VolumeWorld):
         scheduler = super()._start()
         self._looks.begin(scheduler._cluster)
         for one in (LOCAL, CLOUD):
-            scheduler.observe(StorageSeen(one), self.now)
+            scheduler.observe(Seen(one), self.now)
         return scheduler
 
 

@@ -14,12 +14,12 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.invariants import check
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.events import PodGone, PodSeen
+from aischeduler.model.events import Seen, gone
 from aischeduler.model.pod import Pod
 from aischeduler.model.storage_objects import CsiNode
 from tests import seeds
 from tests.build import a_spec, replace
-from tests.properties.churn import KINDS, MAKERS, Churn, gone, seen
+from tests.properties.churn import KINDS, MAKERS, Churn, ended, seen
 
 NAMES = 3
 """The names of each kind."""
@@ -56,10 +56,10 @@ class Replacing(Churn):
         if old is None:
             self._tell(seen(new))
         elif isinstance(old, Pod):  # pods are told apart by their uids
-            told = [PodGone(old.uid), PodSeen(new)]
+            told = [gone(Pod, old.uid), Seen(new)]
             self._tell(*(reversed(told) if self.chance.random() < 0.5 else told))
-        elif gone(old) != gone(new) or self.chance.random() < 0.3:
-            self._tell(gone(old), seen(new))
+        elif ended(old) != ended(new) or self.chance.random() < 0.3:
+            self._tell(ended(old), seen(new))
         else:
             self._tell(seen(new))
 
@@ -77,7 +77,7 @@ class Replacing(Churn):
         scheduler = Scheduler(default_profile(), "fresh")
         kinds = [*ORDER, *(kind for kind in KINDS if kind not in ORDER), "pod"]
         objects = [seen(one) for kind in kinds for one in self.live.get(kind, {}).values()]
-        for event in (*self.base, *objects, *map(PodSeen, self.stay.values())):
+        for event in (*self.base, *objects, *map(Seen, self.stay.values())):
             scheduler.observe(event, self.now)
         return scheduler
 

@@ -3,16 +3,7 @@
 from typing import Final
 
 from aischeduler.model.actions import Action, BindVolumes
-from aischeduler.model.events import (
-    Event,
-    StorageSeen,
-    VolumeClaimGone,
-    VolumeClaimSeen,
-    VolumeGone,
-    VolumeSeen,
-    VolumesRefused,
-    VolumesWritten,
-)
+from aischeduler.model.events import Event, Seen, VolumesRefused, VolumesWritten, gone
 from aischeduler.model.storage_objects import StorageClass
 from aischeduler.model.volumes import ClaimRef, Volume, VolumeClaim, VolumeClaimUse
 from tests.build import a_term, expression, replace
@@ -47,13 +38,13 @@ class VolumeWorld(GangWorld):
             uid = f"uid-{name}-{self._made}"
             claim = VolumeClaim("default", name, uid=uid, storage_class=of, request_bytes=5, version=str(self._made))
             self.claims[name] = replace(claim, access_modes=(mode,))
-            self._happens(VolumeClaimSeen(self.claims[name]))
+            self._happens(Seen(self.claims[name]))
 
     def end_claim(self, name: str) -> None:
         """Delete a claim, and free its volume."""
         claim = self.claims.pop(name, None)
         if claim is not None:
-            self._happens(VolumeClaimGone("default", name))
+            self._happens(gone(VolumeClaim, "default", name))
             for volume in [one for one in self.volumes.values() if one.claim is not None and one.claim.name == name]:
                 if volume.storage_class == LOCAL.name:
                     self._see(replace(volume, claim=None, available=True))
@@ -70,18 +61,18 @@ class VolumeWorld(GangWorld):
     def end_volume(self, name: str) -> None:
         """Delete a volume."""
         if self.volumes.pop(name, None) is not None:
-            self._happens(VolumeGone(name))
+            self._happens(gone(Volume, name))
 
     def _see(self, volume: Volume) -> None:
         self._made += 1
         self.volumes[volume.name] = replace(volume, version=str(self._made))
-        self._happens(VolumeSeen(self.volumes[volume.name]))
+        self._happens(Seen(self.volumes[volume.name]))
 
     def _everything(self) -> list[Event]:
         return [
-            *(StorageSeen(one) for one in (LOCAL, CLOUD)),
-            *(VolumeSeen(one) for _, one in sorted(self.volumes.items())),
-            *(VolumeClaimSeen(one) for _, one in sorted(self.claims.items())),
+            *(Seen(one) for one in (LOCAL, CLOUD)),
+            *(Seen(one) for _, one in sorted(self.volumes.items())),
+            *(Seen(one) for _, one in sorted(self.claims.items())),
             *super()._everything(),
         ]
 
@@ -107,4 +98,4 @@ class VolumeWorld(GangWorld):
                 self._see(replace(volume, claim=ClaimRef("default", claim.name, claim.uid), available=False))
                 bound = replace(claim, volume=name, bound=True, version=str(self._made))
                 self.claims[claim.name] = bound
-                self._happens(VolumeClaimSeen(bound))
+                self._happens(Seen(bound))

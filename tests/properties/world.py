@@ -13,26 +13,18 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
     BindRefusal,
     BindRefused,
-    BudgetGone,
-    BudgetSeen,
     Event,
     EvictRefusal,
     EvictRefused,
-    NamespaceGone,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    PoolGone,
     PoolRead,
-    PoolSeen,
     PoolsListed,
     Refreshed,
+    Seen,
+    gone,
 )
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
-from aischeduler.model.pool import Pool
+from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.selectors import Labels, label_selector, node_requirement
 from tests.build import replace
 from tests.checked_scheduler import CheckedScheduler, answers
@@ -91,21 +83,21 @@ class World:
         match thing:
             case Pod():
                 self.pods[thing.uid] = thing
-                self._happens(PodSeen(thing))
+                self._happens(Seen(thing))
             case Node():
                 self.nodes[thing.name] = thing
-                self._happens(NodeSeen(thing))
+                self._happens(Seen(thing))
             case Pool():
                 self.pools[thing.name] = thing
-                self._happens(PoolSeen(thing))
+                self._happens(Seen(thing))
             case DisruptionBudget():
                 self.budgets[thing.name] = thing
-                self._happens(BudgetSeen(thing))
+                self._happens(Seen(thing))
 
     def label_namespace(self, name: str, labels: Labels) -> None:
         """Create or change a namespace."""
         self.namespaces[name] = labels
-        self._happens(NamespaceSeen(name, labels))
+        self._happens(Seen(Namespace(name, labels)))
 
     def next_pod_name(self) -> str:
         """Return a name that no pod had yet."""
@@ -115,7 +107,7 @@ class World:
     def end_pod(self, uid: str, *, finished: bool = False) -> None:
         """Remove a pod, or let it finish, which is final too."""
         pod = self.pods.pop(uid)
-        self._happens(PodSeen(replace(pod, phase="Succeeded")) if finished else PodGone(uid))
+        self._happens(Seen(replace(pod, phase="Succeeded")) if finished else gone(Pod, uid))
 
     def delete_pod(self, uid: str, grace_seconds: int) -> None:
         """Delete a pod as a user does: a pod on a node has a grace period."""
@@ -128,24 +120,24 @@ class World:
     def end_node(self, name: str) -> None:
         """Delete a node; its pods stay until they are deleted."""
         if self.nodes.pop(name, None) is not None:
-            self._happens(NodeGone(name))
+            self._happens(gone(Node, name))
 
     def end_pool(self, name: str) -> None:
         """Delete a Pool."""
         if self.pools.pop(name, None) is not None:
-            self._happens(PoolGone(name))
+            self._happens(gone(Pool, name))
 
     def end_budget(self, name: str) -> None:
         """Delete a budget."""
         budget = self.budgets.pop(name, None)
         if budget is not None:
-            self._happens(BudgetGone(budget.namespace, budget.name))
+            self._happens(gone(DisruptionBudget, budget.namespace, budget.name))
 
     def end_namespace(self, name: str) -> None:
         """Delete a namespace without pods."""
         if name in self.namespaces and all(pod.namespace != name for pod in self.pods.values()):
             del self.namespaces[name]
-            self._happens(NamespaceGone(name))
+            self._happens(gone(Namespace, name))
 
     # Events for the engine.
 
@@ -172,16 +164,16 @@ class World:
         pod = self.pods[uid]
         if not self._unheard:
             if old:
-                self._tell(PodSeen(replace(pod, node_name="", terminating=False)))
-            self._tell(PodSeen(pod))
+                self._tell(Seen(replace(pod, node_name="", terminating=False)))
+            self._tell(Seen(pod))
 
     def _everything(self) -> list[Event]:
         return [
-            *(NamespaceSeen(name, labels) for name, labels in sorted(self.namespaces.items())),
-            *(PoolSeen(pool) for _, pool in sorted(self.pools.items())),
-            *(NodeSeen(node) for _, node in sorted(self.nodes.items())),
-            *(BudgetSeen(budget) for _, budget in sorted(self.budgets.items())),
-            *(PodSeen(pod) for _, pod in sorted(self.pods.items())),
+            *(Seen(Namespace(name, labels)) for name, labels in sorted(self.namespaces.items())),
+            *(Seen(pool) for _, pool in sorted(self.pools.items())),
+            *(Seen(node) for _, node in sorted(self.nodes.items())),
+            *(Seen(budget) for _, budget in sorted(self.budgets.items())),
+            *(Seen(pod) for _, pod in sorted(self.pods.items())),
         ]
 
     def _tell(self, event: Event) -> None:
@@ -228,7 +220,7 @@ class World:
         match action:
             case ReadPool(name):
                 if name in self.pools:
-                    self._tell(PoolSeen(self.pools[name]))
+                    self._tell(Seen(self.pools[name]))
                 self._tell(PoolRead(name, found=name in self.pools))
             case ListPools():
                 self.hear()
@@ -247,7 +239,7 @@ class World:
     def _read(self, uid: str) -> None:
         """Read a pod beside the watch."""
         pod = self.pods.get(uid)
-        self._tell(PodGone(uid) if pod is None else PodSeen(pod))
+        self._tell(gone(Pod, uid) if pod is None else Seen(pod))
 
     def conclude(self, number: int, wish: BindRefusal | None) -> None:
         """Conclude a bind in flight; `wish` is a refusal, if the state of the world allows it."""
@@ -336,8 +328,8 @@ class World:
             "spec.selector", {}, (node_requirement("key", "nobody-has-this", "DoesNotExist", ()),)
         )
         for namespace in sorted({pod.namespace for pod in self.pods.values()}):
-            self._tell(BudgetSeen(DisruptionBudget(namespace, "calm", "uid-calm", every_pod, disruptions_allowed=1000)))
-            self._tell(BudgetGone(namespace, "calm"))
+            self._tell(Seen(DisruptionBudget(namespace, "calm", "uid-calm", every_pod, disruptions_allowed=1000)))
+            self._tell(gone(DisruptionBudget, namespace, "calm"))
 
     def settle(self) -> None:
         """Let every part of the world act until nothing changes."""

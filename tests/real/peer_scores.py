@@ -12,8 +12,9 @@ from typing import Final
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.cluster_lister import resources
-from aischeduler.model.events import PodGone, PodSeen
+from aischeduler.model.events import Seen, gone
 from aischeduler.model.names import DEFAULT_POOL, SCHEDULER_NAME
+from aischeduler.model.pod import Pod
 from tests.controlplane.plane import ControlPlane
 from tests.objects import Json
 
@@ -40,16 +41,17 @@ class OurScores:
         """Return node -> total for each node on which this pod, as the API server returned it, fits."""
         assert self._pods is not None, "pods are observed"
         (seen,) = self._pods.read(json.dumps(pod).encode())
-        assert isinstance(seen, PodSeen)
+        assert isinstance(seen, Seen)
+        assert isinstance(seen.object, Pod)
         self._engine.observe(seen, NOW)
         cluster = self._engine.cluster
         rows = cluster.nodes.rows_of_pool(cluster.pools.id(DEFAULT_POOL))
-        spec = cluster.records[seen.pod.uid].pod.spec  # with the labels that terms of other pods read
+        spec = cluster.records[seen.object.uid].pod.spec  # with the labels that terms of other pods read
         ask = cluster.ask(spec, DEFAULT_POOL, DEFAULT_POOL)
         ranked = cluster.runner.ranked(ask, rows)
         chosen = {
             cluster.runner.best(ask, rows) for _ in range(3)
         }  # the results of a class are kept from the second on
         assert chosen == {(ranked[0][0], len(ranked))}, f"{chosen} is not the best of {ranked}"
-        self._engine.observe(PodGone(seen.pod.uid), NOW)
+        self._engine.observe(gone(Pod, seen.object.uid), NOW)
         return {cluster.nodes.names[row]: total for row, total in ranked}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import structlog
+from msgspec.structs import astuple
 
 from aischeduler.kube import watched_resources
 from aischeduler.kube.backoff import Timing
@@ -24,8 +25,9 @@ from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.reporter import EventSource, Reporter
 from aischeduler.kube.server_access import from_kubeconfig
 from aischeduler.model.actions import ReportGang
-from aischeduler.model.events import Event, GangGone, GangSeen, PodSeen
+from aischeduler.model.events import Event, Gone, Seen, gone
 from aischeduler.model.gang import Gang, GangClaim, GangKey, GangPhase, GangSource, GangStatus
+from aischeduler.model.pod import Pod
 from tests.controlplane.plane import ControlPlane
 from tests.gang_objects import (
     coscheduling_crd,
@@ -80,10 +82,14 @@ class Observed:
         assert holds(), f"not seen: {what}; events: {self.events}, failures: {self.failures}"
 
     def gangs(self) -> list[Event]:
-        return [event for event in self.events if isinstance(event, GangSeen | GangGone)]
+        return [event for event in self.events if isinstance(event, Seen | Gone)]
 
     def claims(self) -> dict[str, GangClaim | None]:
-        return {event.pod.name: event.pod.gang for event in self.events if isinstance(event, PodSeen)}
+        return {
+            event.object.name: event.object.gang
+            for event in self.events
+            if isinstance(event, Seen) and isinstance(event.object, Pod)
+        }
 
 
 @asynccontextmanager
@@ -160,16 +166,17 @@ async def test_pod_groups_are_seen_once_their_definition_is_installed_and_end_wi
         await seen.until(lambda: bool(seen.gangs()), "the PodGroup")
         (event,) = seen.gangs()
         key = GangKey(GangSource.COSCHEDULING, namespace, "group")
-        assert isinstance(event, GangSeen)
-        assert (event.gang.key, event.gang.min_member, event.gang.uid) == (key, 4, stored["metadata"]["uid"])
+        assert isinstance(event, Seen)
+        assert isinstance(event.object, Gang)
+        assert (event.object.key, event.object.min_member, event.object.uid) == (key, 4, stored["metadata"]["uid"])
         deleted = await asyncio.to_thread(
             control_plane.kubectl, "delete", "crd", coscheduling_crd()["metadata"]["name"]
         )
         assert deleted.returncode == 0, deleted.stderr
-        await seen.until(lambda: seen.gangs()[-1] == GangGone(key), "the end of the PodGroup")
+        await seen.until(lambda: seen.gangs()[-1] == gone(Gang, *astuple(key)), "the end of the PodGroup")
         await apply(control_plane, coscheduling_crd())
         await apply(control_plane, pod_group_object(namespace=namespace, min_member=3))
-        await seen.until(lambda: isinstance(seen.gangs()[-1], GangSeen), "the PodGroup of the new definition")
+        await seen.until(lambda: isinstance(seen.gangs()[-1], Seen), "the PodGroup of the new definition")
 
 
 async def test_pods_of_an_annotated_job_claim_its_gang_and_those_of_another_job_claim_none(
@@ -182,7 +189,7 @@ async def test_pods_of_an_annotated_job_claim_its_gang_and_those_of_another_job_
         key = GangKey(GangSource.JOB, namespace, "gang")
         claims = sorted((claim.index, claim) for claim in seen.claims().values() if claim is not None)
         assert claims == [(index, GangClaim(key, index=index)) for index in range(3)]
-        told = [event.gang for event in seen.gangs() if isinstance(event, GangSeen)]
+        told = [event.object for event in seen.gangs() if isinstance(event, Seen) and isinstance(event.object, Gang)]
         assert {(one.key, one.min_member) for one in told} - {(GangKey(GangSource.JOB, namespace, "plain"), 1)} == {
             (key, 3)
         }
@@ -286,8 +293,9 @@ async def test_pod_group_of_the_server_itself_is_read_and_its_condition_written(
             await seen.until(lambda: bool(seen.gangs() and seen.claims()), "the PodGroup and its pod")
             key = GangKey(GangSource.NATIVE, "default", "group")
             (event,) = seen.gangs()
-            assert isinstance(event, GangSeen)
-            assert (event.gang.key, event.gang.min_member, len(event.gang.topology)) == (key, 4, 1)
+            assert isinstance(event, Seen)
+            assert isinstance(event.object, Gang)
+            assert (event.object.key, event.object.min_member, len(event.object.topology)) == (key, 4, 1)
             assert seen.claims() == {"p": GangClaim(key)}
             await writer.write(report(GangSource.NATIVE, "default", uid, GangPhase.SCHEDULED), lambda _: True)
             await seen.until(lambda: len(seen.gangs()) == 2, "the written condition")

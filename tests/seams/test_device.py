@@ -2,7 +2,7 @@
 
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.model.actions import Action, Bind
-from aischeduler.model.events import PodGone
+from aischeduler.model.events import gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
@@ -60,7 +60,7 @@ def test_claim_has_the_half_of_the_victim_until_the_pod_gets_it() -> None:
     cluster = session.scheduler._cluster
     claim = cluster.claims.all()[0]
     assert [one.allocation.part(HALF) for one in claim.assigned] == [("right",)]
-    session.tell(PodGone("uid-low"))
+    session.tell(gone(Pod, "uid-low"))
     assert halves(session.decide()) == {"p": ("n", ("right",))}
 
 

@@ -1,7 +1,7 @@
 """A quota is a plugin that names accounts and limits: no line of the engine knows of it."""
 
 from aischeduler.engine.profile import Profile, default_profile
-from aischeduler.model.events import PodGone
+from aischeduler.model.events import gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.unsupported_constraints import ConstraintKind
@@ -45,9 +45,9 @@ def test_held_pods_are_tried_in_their_order_as_the_account_shrinks_and_no_more_t
     session.decide()
     session.see(*(pod(f"q{number}", priority=number) for number in range(4)))
     assert binds(session.decide()) == {}
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     assert binds(session.decide()) == {"q3": "n", "q2": "n"}
-    session.tell(PodGone("uid-q3"))
+    session.tell(gone(Pod, "uid-q3"))
     assert binds(session.decide()) == {"q1": "n"}
 
 
@@ -68,9 +68,9 @@ def test_claim_counts_for_the_account_of_its_owner_until_it_ends() -> None:
     assert (evictions(said), nominations(said)) == ({"low": "Preempted"}, {"p": "n"})
     session.see(pod("q"))
     assert binds(session.decide()) == {}
-    session.tell(PodGone("uid-low"))
+    session.tell(gone(Pod, "uid-low"))
     assert binds(session.decide()) == {"p": "n"}
-    session.tell(PodGone("uid-p"))
+    session.tell(gone(Pod, "uid-p"))
     assert set(binds(session.decide())) == {"q"}
 
 

@@ -1,7 +1,7 @@
 """A job that shrinks is a plugin that says which of its pods are surplus: no line of the engine knows of it."""
 
 from aischeduler.engine.profile import Profile, default_profile
-from aischeduler.model.events import PodGone
+from aischeduler.model.events import gone
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod, replace
 from tests.engine.session import Session, evictions
@@ -40,7 +40,7 @@ def test_the_job_keeps_its_minimum_and_then_the_lowest_priority_goes() -> None:
     session = session_with(least=2, pods=3)
     session.see(a_pod("p", cpu="2", priority=5))
     assert evictions(session.decide()) == {"job-2": "Preempted"}
-    session.tell(PodGone("uid-job-2"))
+    session.tell(gone(Pod, "uid-job-2"))
     session.decide()
     session.see(a_pod("q", cpu="2", priority=5))
     assert evictions(session.decide()) == {"low": "Preempted"}
@@ -55,7 +55,7 @@ def test_a_gang_that_needs_more_than_the_surplus_shrinks_the_job_first() -> None
 
 def test_a_pod_is_surplus_no_longer_once_the_job_is_at_its_minimum() -> None:
     session = session_with(least=2, pods=3)
-    session.tell(PodGone("uid-job-0"))
+    session.tell(gone(Pod, "uid-job-0"))
     session.decide()
     session.see(a_pod("filler", cpu="2", priority=99), a_pod("p", cpu="2", priority=5))
     assert evictions(session.decide()) == {"low": "Preempted"}

@@ -4,7 +4,8 @@ from typing import Any
 from aischeduler.kube.api_types import NodeDocument
 from aischeduler.kube.meta_types import Metadata
 from aischeduler.kube.watched_resources import nodes
-from aischeduler.model.events import Event, NodeGone, NodeSeen
+from aischeduler.model.events import Event, Gone, objects_of
+from aischeduler.model.node import Node
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.request import Response, request
 from aischeduler.sim.in_process_reflector import InProcessReflector
@@ -29,11 +30,11 @@ def a_reflector(*names: str) -> tuple[ApiServer, InProcessReflector[NodeDocument
 
 
 def seen(events: list[Event]) -> list[str]:
-    return [event.node.name for event in events if isinstance(event, NodeSeen)]
+    return [node.name for node in objects_of(events, Node)]
 
 
-def gone(events: list[Event]) -> list[str]:
-    return [event.name for event in events if isinstance(event, NodeGone)]
+def ended(events: list[Event]) -> list[str]:
+    return [event.key[0] for event in events if isinstance(event, Gone) and event.kind == "Node"]
 
 
 def test_first_read_returns_all_objects_and_later_reads_the_changes() -> None:
@@ -43,7 +44,7 @@ def test_first_read_returns_all_objects_and_later_reads_the_changes() -> None:
     send(server, "POST", NODES, node_object("c"))
     send(server, "DELETE", f"{NODES}/a")
     events = reflector.read(0.0)
-    assert (seen(events), gone(events)) == (["c"], ["a"])
+    assert (seen(events), ended(events)) == (["c"], ["a"])
 
 
 def test_watch_that_timed_out_goes_on_without_a_list() -> None:
@@ -63,7 +64,7 @@ def test_list_after_a_restart_returns_only_the_differences() -> None:
     send(server, "POST", NODES, node_object("d"))
     server.restart()
     events = reflector.read(0.0)
-    assert (seen(events), gone(events)) == (["d"], ["a"])
+    assert (seen(events), ended(events)) == (["d"], ["a"])
     assert reflector.counts.lists == 2
 
 
@@ -93,5 +94,5 @@ def test_object_that_a_get_request_did_not_find_is_gone_once() -> None:
     server, reflector = a_reflector("a")
     reflector.read(0.0)
     send(server, "DELETE", f"{NODES}/a")
-    assert gone(list(reflector.gone(Metadata(name="a")))) == ["a"]
+    assert ended(list(reflector.gone(Metadata(name="a")))) == ["a"]
     assert reflector.read(0.0) == []

@@ -3,14 +3,17 @@
 import json
 from typing import Any
 
+from msgspec.structs import astuple
+
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import watched_resources
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.model.actions import Action, ReportGang
-from aischeduler.model.events import Event, GangGone, GangSeen, PodSeen
+from aischeduler.model.events import Event, Gone, Seen, gone
 from aischeduler.model.gang import Gang, GangClaim, GangKey, GangPhase, GangSource, GangStatus
+from aischeduler.model.pod import Pod
 from aischeduler.sim.in_process_reflector import InProcessReflector
 from aischeduler.sim.virtual_cluster import VirtualCluster
 from aischeduler.sim.virtual_daemon import Network
@@ -54,7 +57,7 @@ class Recording(Scheduler):
 
     @property
     def gangs(self) -> list[Event]:
-        return [event for event in self.observed if isinstance(event, GangSeen | GangGone)]
+        return [event for event in self.observed if isinstance(event, Seen | Gone)]
 
 
 def a_cluster() -> tuple[VirtualCluster, Recording]:
@@ -83,11 +86,12 @@ def test_pod_groups_are_seen_from_the_definition_of_their_kind_on_and_end_with_i
     uid = post(cluster, GROUPS, pod_group_object(min_member=4))["metadata"]["uid"]
     cluster.run(1.0)
     (event,) = scheduler.gangs
-    assert isinstance(event, GangSeen)
-    assert (event.gang.min_member, event.gang.uid) == (4, uid)
+    assert isinstance(event, Seen)
+    assert isinstance(event.object, Gang)
+    assert (event.object.min_member, event.object.uid) == (4, uid)
     cluster.request("DELETE", f"{DEFINITIONS}/podgroups.scheduling.x-k8s.io")
     cluster.run(1.0)
-    assert scheduler.gangs[1:] == [GangGone(event.gang.key)]
+    assert scheduler.gangs[1:] == [gone(Gang, *astuple(event.object.key))]
 
 
 def test_gang_of_a_job_is_seen_before_its_pods() -> None:
@@ -97,14 +101,15 @@ def test_gang_of_a_job_is_seen_before_its_pods() -> None:
     cluster.run(5.0)
     key = GangKey(GangSource.JOB, "default", "gang")
     (event,) = scheduler.gangs
-    assert isinstance(event, GangSeen)
-    assert (event.gang.key, event.gang.min_member) == (key, 3)
-    pods = [one.pod for one in scheduler.observed if isinstance(one, PodSeen)]
+    assert isinstance(event, Seen)
+    assert isinstance(event.object, Gang)
+    assert (event.object.key, event.object.min_member) == (key, 3)
+    pods = [one.object for one in scheduler.observed if isinstance(one, Seen) and isinstance(one.object, Pod)]
     assert {pod.gang for pod in pods if pod.name.startswith("gang")} == {
         GangClaim(key, index=index) for index in range(3)
     }
     assert {pod.gang for pod in pods if pod.name.startswith("plain")} == {None}
-    first = next(one for one in scheduler.observed if isinstance(one, PodSeen))
+    first = next(one for one in scheduler.observed if isinstance(one, Seen) and isinstance(one.object, Pod))
     assert scheduler.observed.index(event) < scheduler.observed.index(first)
 
 
@@ -118,9 +123,17 @@ def test_pods_whose_job_is_seen_later_wait_for_it() -> None:
     asking = post(cluster, JOBS, indexed_job_object("gang", pods=1))["metadata"]
     cluster.run(5.0)
     keys = {name: GangKey(GangSource.JOB, "default", name) for name in ("gang", "plain")}
-    claims = {event.pod.gang for event in pods.read(cluster.now) if isinstance(event, PodSeen)}
+    claims = {
+        event.object.gang
+        for event in pods.read(cluster.now)
+        if isinstance(event, Seen) and isinstance(event.object, Pod)
+    }
     assert claims == {GangClaim(key, index=0) for key in keys.values()}
-    found = {event.gang.key.name: event.gang for event in late.read(cluster.now) if isinstance(event, GangSeen)}
+    found = {
+        event.object.key.name: event.object
+        for event in late.read(cluster.now)
+        if isinstance(event, Seen) and isinstance(event.object, Gang)
+    }
     assert found["plain"] == Gang(keys["plain"], min_member=1, uid=uid)
     assert (found["gang"].key, found["gang"].uid) == (keys["gang"], asking["uid"])
 
@@ -131,8 +144,9 @@ def test_annotated_job_set_is_a_gang() -> None:
     post(cluster, JOB_SETS, job_set_object(jobs={"driver": (1, 1), "workers": (2, 4)}))
     cluster.run(1.0)
     (event,) = scheduler.gangs
-    assert isinstance(event, GangSeen)
-    assert (event.gang.min_member, event.gang.roles) == (9, (("driver", 1), ("workers", 8)))
+    assert isinstance(event, Seen)
+    assert isinstance(event.object, Gang)
+    assert (event.object.min_member, event.object.roles) == (9, (("driver", 1), ("workers", 8)))
 
 
 def test_status_and_event_are_written_as_in_production() -> None:
@@ -152,5 +166,5 @@ def test_status_and_event_are_written_as_in_production() -> None:
     assert get(cluster, f"{VOLCANO_GROUPS}/group")["status"]["phase"] == "Running"
     events = get(cluster, "/apis/events.k8s.io/v1/namespaces/default/events")["items"]
     assert {(one["reason"], one["regarding"]["uid"]) for one in events} == {("Scheduled", uid) for uid in uids.values()}
-    seen = [event.gang for event in scheduler.gangs if isinstance(event, GangSeen)]
+    seen = [event.object for event in scheduler.gangs if isinstance(event, Seen) and isinstance(event.object, Gang)]
     assert {gang.key.source for gang in seen if gang.started} == set(uids)

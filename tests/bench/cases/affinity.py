@@ -10,7 +10,7 @@ from functools import partial
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action
-from aischeduler.model.events import NodeSeen, PoolSeen
+from aischeduler.model.events import Seen
 from aischeduler.model.gang import GangSource
 from aischeduler.model.pod_affinity import NO_POD_AFFINITY, PodAffinity, pod_affinity
 from tests.affinity_terms import term
@@ -78,13 +78,13 @@ def against_plain(nodes: int, pods: int, terms: PodAffinity, gang: int) -> Measu
 def deciding(nodes: int, pods: int, terms: PodAffinity, gang: int) -> tuple[float, Measured]:
     """Return the CPU seconds of the decisions about pods with these terms, in gangs of `gang` if that is not 0."""
     scheduler = Scheduler(default_profile(), "bench")
-    scheduler.observe(PoolSeen(a_pool(pool_name(0), labels={"team": "team-0"})), 0.0)
+    scheduler.observe(Seen(a_pool(pool_name(0), labels={"team": "team-0"})), 0.0)
     known = []
     for number in range(nodes):
         name = node_name(number)
         labels = {"team": "team-0", ZONE: f"zone-{number % ZONES}", HOST: name}
         known.append(a_node(name, cpu="64", memory="512Gi", pods=500, labels=labels))
-        scheduler.observe(NodeSeen(known[-1]), 0.0)
+        scheduler.observe(Seen(known[-1]), 0.0)
     one = a_pod(cpu="100m", memory="64Mi", pool=pool_name(0), labels=WEB, pod_affinity=terms)
     old = a_pod(cpu="100m", memory="64Mi", pool=pool_name(0), labels=WEB, pod_affinity=KEPT_AWAY)
     of_running = old if terms.anti_required else one

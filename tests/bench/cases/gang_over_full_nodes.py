@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from aischeduler.model.actions import Action, Evict
-from aischeduler.model.events import Event, PodGone, PodSeen
+from aischeduler.model.events import Event, Gone, Seen, gone
 from aischeduler.model.pod import Pod
 from tests.bench.apart import apart
 from tests.bench.arena import pool_name
@@ -56,7 +56,7 @@ def over_full_nodes(nodes: int, pods: int, shapes: int) -> Measured:
     there, calls, said = _calls(nodes, pods, shapes, priority=5)
     figures[WITH] = max(calls)
     victims = {action.victim.uid for action in said if isinstance(action, Evict)}
-    gone = [PodGone(uid) for uid in sorted(victims)]
+    gone = [gone(Pod, uid) for uid in sorted(victims)]
     figures[AFTER] = max(_timed(there, gone, said))
     figures |= {"victims": float(len(victims)), "peak MiB": peak_mib()}
     old, new = _pods(there, pods, shapes, priority=5)
@@ -80,10 +80,10 @@ def _calls(nodes: int, pods: int, shapes: int, priority: int) -> tuple[World, li
     decide_all(there.scheduler)
     declare(there, "new", 1, pods)
     said: list[Action] = []
-    return there, _timed(there, [PodSeen(pod) for pod in new], said), said
+    return there, _timed(there, [Seen(pod) for pod in new], said), said
 
 
-def _timed(there: World, events: list[PodSeen] | list[PodGone], said: list[Action]) -> list[float]:
+def _timed(there: World, events: list[Seen] | list[Gone], said: list[Action]) -> list[float]:
     """Let the engine observe the events and decide until no pool is ready; return the CPU milliseconds of each call."""
     gc.collect()
     gc.freeze()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from aischeduler.model.actions import Action, Bind, Evict
-from aischeduler.model.events import GangSeen, PodGone
+from aischeduler.model.events import Seen, gone
 from aischeduler.model.pod import Pod
 from tests.bench.arena import FLOOD_BY_AIOHTTP, Scene, arena
 from tests.bench.cases.backlog import run_backlog
@@ -72,7 +72,7 @@ def gangs_of(pods: list[Pod], name: str, size: int) -> list[Pod]:
 def declare(there: World, name: str, count: int, size: int) -> None:
     """Tell the engine of the objects of gangs."""
     for number in range(count):
-        there.scheduler.observe(GangSeen(a_gang(f"{name}-{number}", size)), 0.0)
+        there.scheduler.observe(Seen(a_gang(f"{name}-{number}", size)), 0.0)
 
 
 def impossible(nodes: int, askers: int) -> Measured:
@@ -120,7 +120,7 @@ def preempt(nodes: int, askers: int) -> Measured:
     victims = {action.victim.uid for action in said if isinstance(action, Evict)}
     for pod in old:
         if pod.uid in victims:
-            there.scheduler.observe(PodGone(pod.uid), 2.0)
+            there.scheduler.observe(gone(Pod, pod.uid), 2.0)
     said += decide_all(there.scheduler, 2.0)
     stay = [pod for pod in old if pod.uid not in victims]
     figures = {ROOM: deciding, "victims": float(len(victims)), "peak MiB": peak_mib()}

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from functools import partial
 
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import BudgetSeen, Event, NamespaceSeen, NodeSeen, PodGone, PodSeen, PoolSeen
-from aischeduler.model.pod import RUNNING
+from aischeduler.model.events import Event, Seen, gone
+from aischeduler.model.pod import RUNNING, Pod
+from aischeduler.model.pool import Namespace
 from aischeduler.model.selectors import label_selector
 from tests.bench.apart import apart
 from tests.bench.arena import pool_name
@@ -44,7 +45,7 @@ def observing(nodes: int, run: int, wait: int) -> Measured:
     stay = running(Crowd(run, pools=POOLS, cpu_milli=15_000, priority=10).pods("stay"), there.nodes)
     see(there.scheduler, stay)
     big = a_node("big", cpu=f"{7 * wait + 4}", memory="8000Gi", pods=5_000, labels=TEAM)
-    there.scheduler.observe(NodeSeen(big), 0.0)
+    there.scheduler.observe(Seen(big), 0.0)
     low = a_pod("low", cpu=f"{7 * wait}", pool=pool_name(0), node="big", phase=RUNNING, started=1)
     see(there.scheduler, [low, *Crowd(wait, shapes=1, cpu_milli=7_000, priority=5).pods("owner")])
     said = decide_all(there.scheduler)
@@ -59,16 +60,14 @@ def observing(nodes: int, run: int, wait: int) -> Measured:
         a_pool(pool_name(0), labels=TEAM, disable_sharing=number % 2 > 0, generation=number) for number in range(4)
     ]
     kinds: dict[str, list[Event]] = {
-        "a pod goes": [PodGone(pod.uid) for pod in stay[: EACH * POOLS : POOLS]],
-        "an owner goes": [PodGone(f"owner-{number}") for number in range(EACH)],
-        "a node is cordoned": [NodeSeen(cordoned if number % 2 else big) for number in range(1, 5)],
-        "a budget changes": [
-            BudgetSeen(DisruptionBudget("default", "b", "u", selector, number)) for number in range(9)
-        ],
-        "a Pool is edited": [PoolSeen(pool) for pool in edits],
-        "a namespace changes": [NamespaceSeen("default", {"n": str(number)}) for number in range(9)],
-        "a pod binds elsewhere": [PodSeen(a_pod("other", cpu="1", node="big", scheduler_name="other"))],
-        "a victim goes": [PodGone(low.uid)],
+        "a pod goes": [gone(Pod, pod.uid) for pod in stay[: EACH * POOLS : POOLS]],
+        "an owner goes": [gone(Pod, f"owner-{number}") for number in range(EACH)],
+        "a node is cordoned": [Seen(cordoned if number % 2 else big) for number in range(1, 5)],
+        "a budget changes": [Seen(DisruptionBudget("default", "b", "u", selector, number)) for number in range(9)],
+        "a Pool is edited": [Seen(pool) for pool in edits],
+        "a namespace changes": [Seen(Namespace("default", {"n": str(number)})) for number in range(9)],
+        "a pod binds elsewhere": [Seen(a_pod("other", cpu="1", node="big", scheduler_name="other"))],
+        "a victim goes": [gone(Pod, low.uid)],
     }
     figures = {
         f"ms of CPU when {kind}": worst(there, events, number) for number, (kind, events) in enumerate(kinds.items())

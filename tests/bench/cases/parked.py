@@ -17,7 +17,7 @@ import numpy as np
 
 from aischeduler.daemon.pool_loops import ATTEMPTS_MAX, SLICE_SECONDS
 from aischeduler.model.actions import Action, Bind
-from aischeduler.model.events import Event, GangSeen, PodGone, PodSeen
+from aischeduler.model.events import Event, Gone, Seen, gone
 from aischeduler.model.pod import Pod
 from tests.bench.cases.pathological import alone
 from tests.bench.core import Crowd, World, decide_all, evidence, peak_mib, running, see, world
@@ -110,8 +110,8 @@ class Minute:
         while self.due and self.due[0][0] <= self.now:
             at, event = self.due.popleft()
             self._timed(partial(self.there.scheduler.observe, event, self.now))
-            if isinstance(event, PodGone):
-                self.seats.freed(event.uid, at)
+            if isinstance(event, Gone) and event.kind == "Pod":
+                self.seats.freed(event.key[0], at)
 
     def _decide(self, pool: str, attempts: int) -> int:
         """Let a pool decide; return how many attempts fill a slice."""
@@ -201,11 +201,11 @@ def events_of(stay: Sequence[Pod], singles: Sequence[Pod], pools: int, *, rooms:
     found: list[tuple[float, Event]] = []
     for number, single in enumerate(singles):
         at = BEGIN + number / PER_SECOND
-        found.append((at, PodGone(ends[number % pools].pop().uid)))
-        found.append((at + 0.5 / PER_SECOND, PodSeen(replace(single, created_seconds=OLDEST + number))))
+        found.append((at, gone(Pod, ends[number % pools].pop().uid)))
+        found.append((at + 0.5 / PER_SECOND, Seen(replace(single, created_seconds=OLDEST + number))))
     for turn in range(SECONDS // ROOM_EVERY if rooms else 0):
         at = BEGIN + (turn + 0.5) * ROOM_EVERY
-        found += [(at, PodGone(ends[turn % pools].pop().uid)) for _ in range(TOGETHER * MEMBERS)]
+        found += [(at, gone(Pod, ends[turn % pools].pop().uid)) for _ in range(TOGETHER * MEMBERS)]
     return deque(sorted(found, key=itemgetter(0)))
 
 
@@ -217,7 +217,7 @@ def the_minute(nodes: int, gangs: int, pools: int) -> tuple[Minute, list[Pod], l
     decide_all(there.scheduler)
     pods = the_gangs(gangs, pools)
     for number in range(gangs):
-        there.scheduler.observe(GangSeen(a_gang(f"gang-{number}", MEMBERS)), 0.0)
+        there.scheduler.observe(Seen(a_gang(f"gang-{number}", MEMBERS)), 0.0)
     see(there.scheduler, pods)
     decide_all(there.scheduler, 1.0)
     singles = Crowd(SECONDS * PER_SECOND, gpu=1, shapes=1, pools=pools).pods("single")

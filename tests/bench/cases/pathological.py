@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from functools import partial
 
 from aischeduler.model.actions import Action, Evict
-from aischeduler.model.events import NodeSeen, PodGone, PodSeen
+from aischeduler.model.events import Seen, gone
+from aischeduler.model.pod import Pod
 from tests.bench.apart import apart
 from tests.bench.core import Crowd, World, cpu_of_all, decide_all, evidence, peak_mib, running, see, world
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
@@ -84,7 +85,7 @@ def decided_twice(there: World, pods: int) -> tuple[list[Action], dict[str, floa
     changed = replace(last, labels={**last.labels, "driver": "new"})
 
     def again() -> None:
-        there.scheduler.observe(NodeSeen(changed), 1.0)
+        there.scheduler.observe(Seen(changed), 1.0)
         said.extend(decide_all(there.scheduler, 1.0))
 
     figures = {DECISIONS: pods / deciding, DECIDING: deciding, DECIDING_AGAIN: cpu_of_all(again) * 1e3}
@@ -109,7 +110,7 @@ def all_preemptible(nodes: int) -> Measured:
     def carry_out() -> None:
         for pod in held:
             if pod.uid in victims:
-                there.scheduler.observe(PodGone(pod.uid), 1.0)
+                there.scheduler.observe(gone(Pod, pod.uid), 1.0)
         said.extend(decide_all(there.scheduler, 1.0))
 
     following = cpu_of_all(carry_out)
@@ -132,8 +133,8 @@ def flapping_node(nodes: int, stuck: int) -> Measured:
     def flap() -> None:
         for number, pod in enumerate(arriving):
             now = 1.0 + number / FLAPS_PER_SECOND
-            there.scheduler.observe(NodeSeen(healthy if number % 2 else sick), now)
-            there.scheduler.observe(PodSeen(pod), now)
+            there.scheduler.observe(Seen(healthy if number % 2 else sick), now)
+            there.scheduler.observe(Seen(pod), now)
             said.extend(decide_all(there.scheduler, now))
 
     share = cpu_of_all(flap) / (FLAPS / FLAPS_PER_SECOND)

@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 
 from aischeduler.model.actions import Bind
-from aischeduler.model.events import PodSeen
+from aischeduler.model.events import Seen
 from tests.bench.apart import apart
 from tests.bench.core import Crowd, cpu_of_all, decide_all, evidence, peak_mib, running, see, tell, world
 from tests.bench.documents import compact, real_pod
@@ -95,7 +95,7 @@ def decide(size: Size) -> Measured:
     said = []
     deciding = cpu_of_all(lambda: said.extend(decide_all(scheduler)))
     binds = [action for action in said if isinstance(action, Bind)]
-    confirmed = [PodSeen(replace(bind.pod, node_name=bind.node)) for bind in binds]
+    confirmed = [Seen(replace(bind.pod, node_name=bind.node)) for bind in binds]
     whole = seeing + deciding + cpu_of_all(lambda: tell(scheduler, confirmed))
     figures = {
         "decisions/s of CPU": size.waiting / deciding,

@@ -13,7 +13,8 @@ from pathlib import Path
 from aischeduler.kube import watched_resources
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.model.actions import Bind
-from aischeduler.model.events import Event, PodSeen, PoolSeen
+from aischeduler.model.events import Event, Seen
+from aischeduler.model.pod import Pod
 from tests.bench.apart import apart
 from tests.bench.core import cpu_of_all, decide_all, evidence, peak_mib, tell, world
 from tests.bench.documents import CREATED, real_pod, watch_line
@@ -53,8 +54,8 @@ def steps(nodes: int, pods: int) -> Measured:
     """Measure every step."""
     there = world(nodes, cpu="96", gpu=8)
     scheduler = there.scheduler
-    scheduler.observe(PoolSeen(a_pool(POOL, labels={"team": "team-0"})), 0.0)
-    scheduler.observe(PoolSeen(a_pool("pool-000")), 0.0)
+    scheduler.observe(Seen(a_pool(POOL, labels={"team": "team-0"})), 0.0)
+    scheduler.observe(Seen(a_pool("pool-000")), 0.0)
     decide_all(scheduler)
     documents = [real_pod(number, version=number + 1) for number in range(pods)]
     lines = [watch_line("ADDED", document) for document in documents]
@@ -70,7 +71,7 @@ def steps(nodes: int, pods: int) -> Measured:
     shown: list[Event] = []
     costs["read the event that shows it bound"] = cpu_of_all(lambda: shown.extend(read(bound, specs)))
     costs["take that in"] = cpu_of_all(lambda: tell(scheduler, shown))
-    awaited = [event.pod for event in seen if isinstance(event, PodSeen)]
+    awaited = [event.object for event in seen if isinstance(event, Seen) and isinstance(event.object, Pod)]
     figures = {f"µs/pod, {step}": seconds / pods * 1e6 for step, seconds in costs.items()}
     figures |= {WHOLE: sum(costs.values()) / pods * 1e6, "peak MiB": peak_mib()}
     return Measured(evidence(there.nodes, (), awaited, said), figures)
