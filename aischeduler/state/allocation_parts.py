@@ -39,10 +39,12 @@ class AllocationPart(Protocol):
         """Give back what all pods of a row have, so that they can take it again."""
 
     def stamp(self) -> int:
-        """Return the version of what changes in trials too."""
+        """Return the version of what changes in trials too; 0 where it is only read again with the rows that changed."""
+        return 0
 
     def restore(self, stamp: int) -> None:
         """Set that version at the end of a trial."""
+        return
 
     def clearing(self, asker: PodSpec, running: RunningPods) -> Cleared | None:
         """Begin a search for victims for a pod of this spec; None where the part does not matter to it."""

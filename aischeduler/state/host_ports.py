@@ -8,12 +8,13 @@ from collections import Counter
 import numpy as np
 
 from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.label_index import RowIndex
 from aischeduler.state.running_pods import RunningPods, Slots
 
 
-class HostPorts:
+class HostPorts(AllocationPart):
     """The host ports in use: `on` has them by row, each with its number of pods."""
 
     def __init__(self, width: int) -> None:
@@ -50,13 +51,6 @@ class HostPorts:
         """Forget the host ports of all pods on a row."""
         for port in self.on.pop(row, ()):
             self.rows.drop((port.protocol, port.port), row)
-
-    def stamp(self) -> int:
-        """Return 0: nothing is kept of host ports but with the rows that changed."""
-        return 0
-
-    def restore(self, stamp: int) -> None:
-        """Do nothing."""
 
     def clearing(self, asker: PodSpec, running: RunningPods) -> "_ClearedPorts | None":
         """Begin a search for victims for a pod that asks for host ports."""

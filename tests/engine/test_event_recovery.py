@@ -30,46 +30,44 @@ SERVICE = PodSet("Service", "default", "web", label_selector("spec.selector", {"
 CLAIM, VOLUME = VolumeClaim("default", "data"), Volume("pv")
 
 
-def fail_at(monkeypatch: pytest.MonkeyPatch, session: Session, step: str, event: Event) -> None:
+def fail_at(monkeypatch: pytest.MonkeyPatch, session: Session, event: Event) -> None:
     """Make the engine raise while it handles the event."""
-    fail_once(monkeypatch, "scheduler", step)
+    fail_once(monkeypatch, "scheduler", "object_changed")
     with pytest.raises(ValueError, match=BUG):
         session.tell(event)
     session.scheduler.look()
 
 
 @pytest.mark.parametrize(
-    ("before", "event", "step", "known"),
+    ("before", "event", "known"),
     [
-        ((), Seen(Namespace("team", {"of": "a"})), "rule_changed", lambda c: c.namespaces == {"team": {"of": "a"}}),
-        ((Seen(Namespace("team", {})),), gone(Namespace, "team"), "rule_changed", lambda c: c.namespaces == {}),
+        ((), Seen(Namespace("team", {"of": "a"})), lambda c: c.namespaces == {"team": {"of": "a"}}),
+        ((Seen(Namespace("team", {})),), gone(Namespace, "team"), lambda c: c.namespaces == {}),
         (
             (Seen(BUDGET),),
             gone(DisruptionBudget, "default", "b"),
-            "rule_changed",
             lambda c: not c.budgets.protects("uid-p"),
         ),
-        ((), Seen(BUDGET), "rule_changed", lambda c: c.budgets.protects("uid-p")),
-        ((), Seen(SERVICE), "rule_changed", lambda c: bool(c.pod_sets.by_key)),
-        ((Seen(SERVICE),), gone(PodSet, *SERVICE.key), "rule_changed", lambda c: not c.pod_sets.by_key),
-        ((), Seen(CLAIM), "storage_seen", lambda c: list(c.storage.claims.values()) == [CLAIM]),
-        ((Seen(CLAIM),), gone(VolumeClaim, *CLAIM.key), "storage_seen", lambda c: not c.storage.claims),
-        ((), Seen(VOLUME), "storage_seen", lambda c: list(c.storage.volumes.values()) == [VOLUME]),
-        ((Seen(VOLUME),), gone(Volume, "pv"), "storage_seen", lambda c: not c.storage.volumes),
+        ((), Seen(BUDGET), lambda c: c.budgets.protects("uid-p")),
+        ((), Seen(SERVICE), lambda c: bool(c.pod_sets.by_key)),
+        ((Seen(SERVICE),), gone(PodSet, *SERVICE.key), lambda c: not c.pod_sets.by_key),
+        ((), Seen(CLAIM), lambda c: list(c.storage.claims.values()) == [CLAIM]),
+        ((Seen(CLAIM),), gone(VolumeClaim, *CLAIM.key), lambda c: not c.storage.claims),
+        ((), Seen(VOLUME), lambda c: list(c.storage.volumes.values()) == [VOLUME]),
+        ((Seen(VOLUME),), gone(Volume, "pv"), lambda c: not c.storage.volumes),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Event) else "",
 )
 def test_object_of_an_event_counts_although_its_handling_failed(
     before: tuple[Event, ...],
     event: Event,
-    step: str,
     known: Callable[[Cluster], bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     session = Session(a_node("n"), a_pod("p", node="n", phase="Running", labels={"app": "p"}))
     session.tell(*before)
     assert not known(session.scheduler._cluster)
-    fail_at(monkeypatch, session, step, event)
+    fail_at(monkeypatch, session, event)
     assert known(session.scheduler._cluster)
 
 
@@ -77,7 +75,7 @@ def test_edit_that_is_kept_for_the_end_of_its_window_is_the_last_one(monkeypatch
     session = Session(a_pool("a", labels={"pool": "a"}))
     for generation in range(2, EDITS_MAX + 2):
         session.see(a_pool("a", labels={"pool": "a"}, generation=generation))
-    fail_once(monkeypatch, "scheduler", "pool_seen")
+    fail_once(monkeypatch, "scheduler", "object_changed")
     with pytest.raises(ValueError, match=BUG):
         session.see(a_pool("a", labels={"pool": "a"}, generation=99, disable_borrowing=True))
     session.decide(WINDOW_SECONDS)
@@ -86,7 +84,7 @@ def test_edit_that_is_kept_for_the_end_of_its_window_is_the_last_one(monkeypatch
 
 def test_default_pool_that_is_deleted_has_its_default_spec_again(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_pool("default", disable_sharing=True))
-    fail_at(monkeypatch, session, "pool_gone", gone(Pool, "default"))
+    fail_at(monkeypatch, session, gone(Pool, "default"))
     assert not session.scheduler._cluster.pools.pools["default"].disable_sharing
 
 

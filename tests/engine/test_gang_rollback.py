@@ -88,7 +88,7 @@ def test_each_pod_of_a_gang_that_is_given_up_twice_is_evicted_once() -> None:
 
 def test_started_gang_is_kept_although_the_event_of_a_pod_that_ends_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     session = started()
-    fail_once(monkeypatch, "scheduler", "pod_gone")
+    fail_once(monkeypatch, "scheduler", "object_changed")
     with pytest.raises(ValueError, match="a bug in a step"):
         session.tell(gone(Pod, "uid-g-0"))
     session.decide()

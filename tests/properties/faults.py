@@ -46,7 +46,7 @@ MODULES: Final = (
         "due_pools",
         "message_updates",
         "scheduler",
-        "rule_events",
+        "object_events",
         "searches",
         "pool_status",
         "units",
@@ -155,8 +155,11 @@ def breaking_profile(injector: Injector, profile: Profile) -> Profile:
     plugins = profile.plugins
     parts = (plugins.gates, plugins.filters, plugins.scores, plugins.cross_row, plugins.cross_scores)
     gates, filters, scores, cross_row, cross_scores = map(broken, parts)
+    allocators = broken(plugins.allocators)
     units = None if plugins.units is None else BreakingPlugin(plugins.units, injector)
-    return replace(profile, plugins=Plugins(gates, filters, scores, cross_row, cross_scores, units=units))
+    return replace(
+        profile, plugins=Plugins(gates, filters, scores, cross_row, cross_scores, allocators=allocators, units=units)
+    )
 
 
 def break_engine(monkeypatch: pytest.MonkeyPatch, injector: Injector) -> None:

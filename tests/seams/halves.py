@@ -10,6 +10,7 @@ from aischeduler.framework.plugin import PreFilterState
 from aischeduler.model.allocation import Allocation
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
@@ -30,7 +31,7 @@ def part_of(nodes: NodeTable) -> "HalvesPart":
     return part
 
 
-class HalvesPart:
+class HalvesPart(AllocationPart):
     """The halves that pods on rows have: `on` has them by row, pod, and whether the pod claims them."""
 
     def __init__(self) -> None:
@@ -48,12 +49,6 @@ class HalvesPart:
 
     def clear(self, row: int) -> None:
         self.on.pop(row, None)
-
-    def stamp(self) -> int:
-        return 0
-
-    def restore(self, stamp: int) -> None:
-        pass
 
     def clearing(self, asker: PodSpec, running: RunningPods) -> "_Cleared | None":
         return _Cleared(self, running) if HALF in asker.request.amounts else None
