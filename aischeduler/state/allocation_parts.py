@@ -39,10 +39,10 @@ class AllocationPart(Protocol):
         """Give back what all pods of a row have, so that they can take it again."""
 
     def stamp(self) -> int:
-        """Return the version of what changes in trials too; 0 where it is only read again with the rows that changed."""
+        """Return the version of what changes in trials too; 0 where it is read again with the rows that changed."""
         return 0
 
-    def restore(self, stamp: int) -> None:
+    def restore(self, stamp: int) -> None:  # noqa: ARG002 - most parts keep nothing
         """Set that version at the end of a trial."""
         return
 

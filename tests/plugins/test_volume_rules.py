@@ -194,7 +194,8 @@ def table_of(world: StorageWorld) -> NodeTable:
 
 def compare(world: StorageWorld, nodes: NodeTable, pod: Pod) -> None:
     """Compare which nodes are refused, why, and what is chosen on the others."""
-    runner = Runner(Plugins((), (), (), RULES), nodes)
+    allocators = tuple(rule for rule in RULES if isinstance(rule, VolumeBinding))
+    runner = Runner(Plugins((), (), (), RULES, allocators=allocators), nodes)
     rows = np.array([nodes.rows[name] for name in world.nodes], dtype=np.intp)
     refused = [world.refusal(pod, node) for node in world.nodes.values()]
     assert runner.fits(pod.spec, rows).tolist() == [not reasons for reasons in refused], (refused, pod)
