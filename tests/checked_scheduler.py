@@ -65,7 +65,11 @@ class CheckedScheduler(Scheduler):
         try:
             super().observe(event, now)
         finally:  # what the engine fails to take in counts all the same
-            if isinstance(event, Seen) and isinstance(event.object, Pool) and event.object.name in self._cluster.edits:
+            if (
+                isinstance(event, Seen)
+                and isinstance(event.object, Pool)
+                and event.object.name in self._cluster.edits.last
+            ):
                 self._held_back[event.object.name] = event
             else:
                 self.oracle.observe(self._as_counted(event))
@@ -132,7 +136,7 @@ class CheckedScheduler(Scheduler):
 
     def _release_edits(self) -> None:
         """Tell the oracle of the edits of a Pool that are in force now: one of many edits is in force later."""
-        for name in [name for name in self._held_back if name not in self._cluster.edits]:
+        for name in [name for name in self._held_back if name not in self._cluster.edits.last]:
             event = self._held_back.pop(name)
             if name in self._cluster.pools.pools:
                 self.oracle.observe(event)
@@ -200,7 +204,9 @@ class CheckedScheduler(Scheduler):
     def _unit_needs_no_other(self, owner: PodRecord, unit: Unit) -> bool:
         """Say whether a unit would fit although the victims of its last decision stayed."""
         cluster, running = self._cluster, self._cluster.running
-        latest = running.slots_of(uid for uid, asked in cluster.victims.items() if asked.decision == owner.decision)
+        latest = running.slots_of(
+            uid for uid, asked in cluster.leaving_pods.asked.items() if asked.decision == owner.decision
+        )
         request, rows = cluster.unit_request(unit, owner.home), cluster.nodes.rows_of_pool(cluster.pools.id(owner.home))
         running.table["leaving"][latest] = False
         try:

@@ -42,7 +42,7 @@ def work_on_rows(cluster: Cluster, pool: str) -> int:
     """Do a part of the work on the changed rows of a pool; return its cost in checks."""
     rows, checks, held_up = cluster.deferred.rows[pool], Checks(CHECKED_MAX), cluster.deferred.held_up
     if not _some_pod_waits(cluster, pool) or (len(rows) > FEW_ROWS and not _some_pod_fits(cluster, pool, rows)):
-        cluster.announcements.of_rows(rows)
+        cluster.said.announcements.of_rows(rows)
         del cluster.deferred.rows[pool]
         held_up.pop(pool, None)
         return 0
@@ -94,7 +94,7 @@ def _finish(cluster: Cluster, rows: OrderedDict[int, RowWork], row: int, work: R
             return work.after is None
     room = RowRoom(cluster, row)
     checks.spend(OFFER_COST)
-    cluster.announcements.of_rows((row,))
+    cluster.said.announcements.of_rows((row,))
     if work.stage is Stage.CLAIMS:
         work.stage = Stage.OWNERS
     for stage, offer in _OFFERS.items():

@@ -6,15 +6,10 @@ Invariants:
 - A loan is counted exactly while a pod of this scheduler counts on a row of a pool that is not its home pool.
 """
 
-from collections import OrderedDict
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from cachetools import LRUCache
-from msgspec import Struct
-
-from aischeduler.engine.announcements import Announcements
+from aischeduler.engine.cluster_parts import Edits, LeavingPods, Said
 from aischeduler.engine.counters import Counters
 from aischeduler.engine.deferred_work import DeferredWork, Freshness, UnknownPools
 from aischeduler.engine.pod_classes import DividedSpecs
@@ -26,12 +21,10 @@ from aischeduler.engine.search_cache import Searches
 from aischeduler.framework.allocating import bound_allocation
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.profile_runners import make_runner
-from aischeduler.model.actions import Action, ReportPool
+from aischeduler.model.actions import Action
 from aischeduler.model.allocation import NO_ALLOCATION
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
-from aischeduler.model.pool import Pool
-from aischeduler.model.selectors import Labels
 from aischeduler.policies.borrowing import BorrowingContext
 from aischeduler.policies.placement import placement_strategy
 from aischeduler.policies.unit_capacity import UnitCapacity
@@ -42,34 +35,20 @@ from aischeduler.state.cards import Cards
 from aischeduler.state.claims import Claims
 from aischeduler.state.counted_pods import NO_INTEREST
 from aischeduler.state.disruption_budgets import BudgetTable
-from aischeduler.state.gangs import GangTable
 from aischeduler.state.held_by_account import HeldByAccount
-from aischeduler.state.ledger import Account, Ledger, Loan, accounts_of_loan
+from aischeduler.state.ledger import Account, Ledger, accounts_of_loan
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState, Unit
 from aischeduler.state.pod_sets import PodSets
 from aischeduler.state.pool_table import PoolTable
 from aischeduler.state.rows_by_pool import NO_POOL
 from aischeduler.state.running_pods import RunningFacts, RunningPods
-from aischeduler.state.scheduling_queue import PoolQueue, QueueChanges
-from aischeduler.state.timers import Timers
+from aischeduler.state.scheduling_queue import PoolQueue
 from aischeduler.state.transitions import Transition, change_state
 from aischeduler.state.units import Units
 
 WARNINGS_MAX: Final = 10_000
 """The most objects whose last warning is kept; a dropped object may get a warning again."""
-
-
-class Asked(Struct, frozen=True):
-    """A requested eviction: its decision, and its beneficiary (uid, empty where a loan ended).
-
-    `number` is the number of the decision. `read_at` is when to read the victim if the watch shows no effect by then.
-    """
-
-    beneficiary: str
-    decision: str
-    number: int
-    read_at: float
 
 
 class Cluster:
@@ -80,7 +59,7 @@ class Cluster:
 
     def __init__(self, profile: Profile, run: str) -> None:
         self.now, self.decisions, self._run, self._arrivals = 0.0, 0, run, 0
-        self.profile, self.queue_changes, self.profiled = profile, QueueChanges(), ProfiledSpecs(profile)
+        self.profile, self.deferred, self.profiled = profile, DeferredWork(), ProfiledSpecs(profile)
         self.nodes = NodeTable(Cards(profile.gpu_type_labels, profile.rare_types))
         self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)
         self.pools = PoolTable(self.nodes, profile.default_pool)
@@ -95,40 +74,14 @@ class Cluster:
         self.add_queue(DEFAULT_POOL)
         self.running, self.ledger = RunningPods(), Ledger()
         self.claims, self.held = Claims(self.nodes, self.ledger, self._planned), HeldByAccount()
-        self.units, self.gangs = Units(), GangTable()
+        self.units, self.pod_sets, self.divided = Units(), PodSets(), DividedSpecs()
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod, obeyed=profile.obeys_budgets)
-        self.namespaces: Mapping[str, Labels] = self.nodes.pod_counts.namespaces
-        self.storage, self.divided, self.pod_sets = self.nodes.storage, DividedSpecs(), PodSets()
         parts = self.pools, self.queues, self.claims, self.ledger, self.runner
         capacity = UnitCapacity(self.runner, self.running, self.claims)
         self.borrowing = BorrowingContext(*parts, profile.preemption, self.unit_request, capacity)
         self.counters, self.searches, self.reservations = Counters(), Searches(), Reservations(profile)
-        self.unsettled: OrderedDict[str, float] = OrderedDict()
-        """Uid of an assumed pod -> when to read it if the watch has not shown it bound by then; in order of time."""
-        self.victims: OrderedDict[str, Asked] = OrderedDict()
-        """Pods with a requested eviction that are not terminating yet; in the order of `read_at`."""
-        self.departures = Timers()
-        """Terminating pods on nodes, and until when they count as leaving."""
-        self.overstayed: set[str] = set()
-        """Terminating pods on nodes that no longer count as leaving, because they outlived their grace period."""
-        self.spared = Timers()
-        """Pods whose eviction was refused, and until when they are no victims again."""
-        self.edits: dict[str, Pool] = {}
-        """The last version of Pools that were edited too often to handle each edit."""
-        self.windows = Timers()
-        """Edited Pools, and when the count of their edits starts again."""
-        self.edit_counts: dict[str, int] = {}
-        self.turned: dict[str, Loan | None] = {}
-        """Uid of a running pod whose loan changed by an edit -> its loan when the log was written last."""
-        self.reported: dict[str, ReportPool] = {}
-        """Pool -> its last reported status."""
-        self.deferred, self.announcements = DeferredWork(), Announcements()
+        self.leaving_pods, self.edits, self.said = LeavingPods(), Edits(), Said()
         self.unknown_pools, self.freshness = UnknownPools(), Freshness()
-        self.offers: dict[int, dict[str, PodSpec]] = {}
-        """Row -> the pods that were woken for its room and not tried yet, with their specs."""
-        self.outbox: dict[str, list[Action]] = {}
-        """Pool -> the actions that its next decision returns."""
-        self._warned: LRUCache[str, str] = LRUCache(WARNINGS_MAX)
 
     @property
     def capacity(self) -> UnitCapacity:
@@ -137,7 +90,7 @@ class Cluster:
 
     def add_queue(self, pool: str) -> None:
         """Add the queue of a new pool."""
-        self.queues[pool] = PoolQueue(pool, self.nodes, self.queue_changes, self.profile.backoff)
+        self.queues[pool] = PoolQueue(pool, self.nodes, self.deferred.queue_changes, self.profile.backoff)
 
     def next_decision(self) -> str:
         """Return the id of a new decision."""
@@ -151,13 +104,11 @@ class Cluster:
 
     def say(self, pool: str, action: Action) -> None:
         """Put an action into the outbox of this pool, or of the default pool where this pool does not exist."""
-        self.outbox.setdefault(pool if pool in self.queues else DEFAULT_POOL, []).append(action)
+        self.said.outbox.setdefault(pool if pool in self.queues else DEFAULT_POOL, []).append(action)
 
     def warned(self, about: str, message: str) -> bool:
         """Return whether this warning is new for the object, and keep it."""
-        news = self._warned.get(about) != message
-        self._warned[about] = message
-        return news
+        return self.said.is_new(about, message)
 
     def ask(self, spec: PodSpec, pool: str, home: str) -> PlacementRequest:
         """Return the placement request for a pod of this class in this pool; `home` is its home pool."""
@@ -195,12 +146,10 @@ class Cluster:
     def forget_pool(self, name: str) -> None:
         """Drop everything of a pool that is gone; the default pool's decision returns the actions of its outbox."""
         self.deferred.cancel(name)
-        self.queue_changes.versions.pop(name, None)
-        self.announcements.forget(name)
+        self.deferred.queue_changes.versions.pop(name, None)
         self.freshness.forget(name)
         self.counters.forget(name)
-        self.reported.pop(name, None)
-        self.outbox.setdefault(DEFAULT_POOL, []).extend(self.outbox.pop(name, []))
+        self.said.outbox.setdefault(DEFAULT_POOL, []).extend(self.said.forget(name))
 
     def ours(self, pod: Pod) -> bool:
         """Return whether this scheduler schedules the pod."""
@@ -237,7 +186,7 @@ class Cluster:
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record
         if ours and pod.volume_claims:
-            self.storage.use(record)
+            self.nodes.storage.use(record)
         if ours or interest:
             self.nodes.pod_counts.use(pod.spec, interest)
 
@@ -254,7 +203,7 @@ class Cluster:
         self._unname(pod)
         self.unknown_pools.missing.pop(pod.uid, None)
         if pod.volume_claims:
-            self.storage.drop(record)
+            self.nodes.storage.drop(record)
 
     def rename(self, record: PodRecord, pod: Pod) -> None:
         """Update the pod of a record."""
@@ -334,17 +283,17 @@ class Cluster:
         self.running.change(record.pod.uid, self._facts(record, pool))
         self.book(record, pool)
         if record.loan != before:
-            self.turned.setdefault(record.pod.uid, before)
+            self.edits.turned.setdefault(record.pod.uid, before)
 
     def forget_eviction(self, uid: str) -> bool:
         """Drop the requested eviction of a pod; return whether there was one."""
-        if uid in self.victims:
+        if uid in self.leaving_pods.asked:
             self.units.touch(self.records[uid])
-        return self.victims.pop(uid, None) is not None
+        return self.leaving_pods.asked.pop(uid, None) is not None
 
     def leaving(self, uid: str) -> bool:
         """Return whether a pod on a row counts as leaving: terminating, or its eviction is requested or planned."""
-        return uid in self.victims or uid in self.departures or uid in self.claims.planned
+        return self.leaving_pods.has(uid) or uid in self.claims.planned
 
     def may_go(self, record: PodRecord) -> bool:
         """Return whether a pod on a row may be evicted now."""
@@ -370,7 +319,7 @@ class Cluster:
     def offer(self, record: PodRecord, row: int) -> None:
         """Note that a pod was woken for the room of a row."""
         record.offered = row
-        self.offers.setdefault(row, {})[record.pod.uid] = record.pod.spec
+        self.deferred.offers.setdefault(row, {})[record.pod.uid] = record.pod.spec
         if record.leads is not None:
             self.deferred.promised[record.pod.uid] = self.pool_of(row), len(record.together)
 
@@ -379,9 +328,9 @@ class Cluster:
         if record.offered == NOWHERE:
             return
         self.deferred.promised.pop(record.pod.uid, None)
-        offered = self.offers.get(record.offered, {})
+        offered = self.deferred.offers.get(record.offered, {})
         if offered.pop(record.pod.uid, None) is not None and not offered:
-            del self.offers[record.offered]
+            del self.deferred.offers[record.offered]
 
     def wake_alike(self, record: PodRecord, now: float) -> None:
         """Wake the next parked pod of this class in its home queue: what helped this pod may help that one.
@@ -405,12 +354,12 @@ class Cluster:
             home=self.pools.id(record.home),
             ours=ours,
             unit=0 if unit is None else unit.number,
-            kept=pod.uid in self.spared or pod.uid in self.budgets.forbidden,
+            kept=pod.uid in self.leaving_pods.spared or pod.uid in self.budgets.forbidden,
         )
 
     def _stays(self, uid: str) -> bool:
         """Return whether an eviction of the pod was, or would be, refused, or it does not terminate."""
-        return uid in self.overstayed or uid in self.spared or uid in self.budgets.forbidden
+        return self.leaving_pods.stays(uid) or uid in self.budgets.forbidden
 
     def _planned(self, uid: str) -> None:
         record = self.records.get(uid)

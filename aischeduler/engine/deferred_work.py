@@ -12,7 +12,9 @@ from typing import Final
 from msgspec import Struct, field
 
 from aischeduler.model.node import Node
+from aischeduler.model.pod import PodSpec
 from aischeduler.state.pod_records import Backoff, OrderKey, PodRecord
+from aischeduler.state.scheduling_queue import QueueChanges
 from aischeduler.state.timers import Timers
 
 REST_SECONDS: Final = 10.0
@@ -166,6 +168,10 @@ class DeferredWork(Struct):
     """The versions of labels and pools of nodes at the last check of counts."""
     promised: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Unit, by the uid of its lead, that was woken for room and not tried yet -> the pool, and how many pods start."""
+    offers: dict[int, dict[str, PodSpec]] = field(default_factory=dict)
+    """Row -> the pods that were woken for its room and not tried yet, with their specs."""
+    queue_changes: QueueChanges = field(default_factory=QueueChanges)
+    """What changed in the queues of all pools."""
     to_mend: bool = False
     """A pod could not be checked because of an exception: the state is repaired at the end of the step."""
 

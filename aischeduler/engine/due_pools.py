@@ -40,7 +40,7 @@ class Readiness:
         self._look(cluster)
         self._lively.update(self._wakeups.pop_due(now))
         due = self._due_at(cluster)
-        found = {pool for pool, actions in cluster.outbox.items() if actions} | self._lively
+        found = {pool for pool, actions in cluster.said.outbox.items() if actions} | self._lively
         if cluster.units.stale:
             found.add(CLUSTER)
         found.update(pool for pool in cluster.deferred.pools() if pool in cluster.queues)
@@ -58,8 +58,8 @@ class Readiness:
 
     def _look(self, cluster: Cluster) -> None:
         """Read the queues that changed, and those that decided, since the last call."""
-        changed = cluster.queue_changes.pools | self._decided
-        cluster.queue_changes.pools.clear()
+        changed = cluster.deferred.queue_changes.pools | self._decided
+        cluster.deferred.queue_changes.pools.clear()
         self._decided.clear()
         for pool in sorted(changed):  # sorted: the same calls must read the queues in the same order
             try:
@@ -83,15 +83,15 @@ class Readiness:
         """Return when something beside the queues is due."""
         note_changes(cluster)
         times = (
-            next(iter(cluster.unsettled.values()), None),
+            next(iter(cluster.reservations.unsettled.values()), None),
             cluster.reservations.asked_at.next(),
-            cluster.windows.next(),
+            cluster.edits.windows.next(),
             late_until(cluster),
             cluster.deferred.unrest.until,
-            cluster.departures.next(),
-            cluster.spared.next(),
+            cluster.leaving_pods.terminating.next(),
+            cluster.leaving_pods.spared.next(),
             cluster.claims.stalled.next(),
-            next((asked.read_at for asked in cluster.victims.values()), None),
+            next((asked.read_at for asked in cluster.leaving_pods.asked.values()), None),
             cluster.deferred.doubts.due.next(),
             cluster.units.again.next(),
             cluster.units.deadlines.next(),

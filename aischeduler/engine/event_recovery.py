@@ -97,14 +97,14 @@ def _store(cluster: Cluster, event: Seen | Gone) -> None:
         case Gone("Node", (name,)):
             cluster.unknown_pools.late.pop(name, None)
             cluster.nodes.forget(name)
-        case Seen(Pool() as pool) if pool.name in cluster.edits:
-            cluster.edits[pool.name] = pool
+        case Seen(Pool() as pool) if pool.name in cluster.edits.last:
+            cluster.edits.last[pool.name] = pool
         case Seen(Pool() as pool):
             cluster.pools.see(pool)
         case Gone("Pool", (name,)):
             _forget_pool(cluster, name)
         case Seen(DisruptionBudget() as budget):
-            cluster.budgets.see(budget, cluster.victims)
+            cluster.budgets.see(budget, cluster.leaving_pods.asked)
         case Gone("DisruptionBudget", (namespace, name)):
             cluster.budgets.forget(namespace, name)
         case Seen(Namespace(name, labels)):
@@ -140,7 +140,7 @@ def _follow(cluster: Cluster) -> None:
             cluster.refresh(record)
         elif record.home != cluster.pools.home(record.pod.pool) or record.queue not in cluster.queues:
             _take_off(cluster, record)
-            cluster.queue_changes.abroad.drop(record.home, record.pod.uid)
+            cluster.deferred.queue_changes.abroad.drop(record.home, record.pod.uid)
     book_again(cluster)
     _wake_held(cluster)
     cluster.deferred.review.update(cluster.pools.names())
@@ -200,8 +200,8 @@ def _place_anew(cluster: Cluster, pod: Pod) -> None:
     if pod.node_name:
         change_state(record, Transition.SHOWN)
     else:
-        cluster.unsettled[pod.uid] = cluster.now
-        cluster.unsettled.move_to_end(pod.uid, last=False)
+        cluster.reservations.unsettled[pod.uid] = cluster.now
+        cluster.reservations.unsettled.move_to_end(pod.uid, last=False)
     cluster.count(record, node)
     cluster.review_loans(record.row)
     if pod.node_name and pod.terminating:

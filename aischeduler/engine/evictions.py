@@ -20,7 +20,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from aischeduler.engine.cluster import Asked, Cluster
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.cluster_parts import Asked
 from aischeduler.engine.freshness import await_to_end_loans, is_fresh
 from aischeduler.engine.nominator import end_claim, wake_owner
 from aischeduler.model.actions import Action, Evict, EvictionCause, ReadPod
@@ -67,7 +68,7 @@ def evict(
     """Request the eviction of a pod, for a beneficiary or, without one, for this cause."""
     pod, pool = victim.pod, cluster.pool_of(victim.row)
     asker = beneficiary.pod.uid if beneficiary is not None else ""
-    cluster.victims[pod.uid] = Asked(asker, decision, cluster.decisions, cluster.now + UNHEARD_SECONDS)
+    cluster.leaving_pods.asked[pod.uid] = Asked(asker, decision, cluster.decisions, cluster.now + UNHEARD_SECONDS)
     cluster.claims.plan_no_more(pod.uid)
     cluster.budgets.note_eviction(pod)
     cluster.refresh(victim)
@@ -96,7 +97,7 @@ def plan_evictions(cluster: Cluster, victims: tuple[str, ...]) -> dict[str, bool
 
 def next_victims(cluster: Cluster, claim: Claim) -> list[PodRecord]:
     """Return the planned victims of a claim that may be asked now; note since when a budget forbids all of them."""
-    asked = [cluster.records[uid] for uid in claim.victims if uid in cluster.victims]
+    asked = [cluster.records[uid] for uid in claim.victims if uid in cluster.leaving_pods.asked]
     if not claim.planned or any(_may_be_refused(cluster, record) for record in asked):
         return []
     planned, owner = [cluster.records[uid] for uid in claim.planned], claim.owner.pod.uid
@@ -133,7 +134,7 @@ def _may_be_refused(cluster: Cluster, record: PodRecord) -> bool:
 
 def on_its_way(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Have a claim ask its planned victims, now that this victim of it leaves its row."""
-    uid, asked = record.pod.uid, cluster.victims.get(record.pod.uid)
+    uid, asked = record.pod.uid, cluster.leaving_pods.asked.get(record.pod.uid)
     owners = (cluster.claims.plan_no_more(uid), asked.beneficiary if asked is not None else "")
     for claim in map(cluster.claims.of, filter(None, owners)):
         if claim is not None and claim.planned:
@@ -147,8 +148,8 @@ def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
     uid = record.pod.uid
     on_its_way(cluster, record, now)
     cluster.forget_eviction(uid)
-    if uid not in cluster.departures and uid not in cluster.overstayed:
-        cluster.departures.set(uid, now + record.pod.grace_seconds + LEAVING_SLACK_SECONDS)
+    if uid not in cluster.leaving_pods.terminating and uid not in cluster.leaving_pods.overstayed:
+        cluster.leaving_pods.terminating.set(uid, now + record.pod.grace_seconds + LEAVING_SLACK_SECONDS)
         cluster.refresh(record)
         cluster.row_changed(record.row)  # a pod may wait for its room instead of evicting another
 
@@ -157,15 +158,15 @@ def left(cluster: Cluster, record: PodRecord) -> None:
     """Drop the eviction state of a pod that is no longer on a node."""
     uid = record.pod.uid
     cluster.forget_eviction(uid)
-    cluster.departures.drop(uid)
-    cluster.overstayed.discard(uid)
-    cluster.spared.drop(uid)
+    cluster.leaving_pods.terminating.drop(uid)
+    cluster.leaving_pods.overstayed.discard(uid)
+    cluster.leaving_pods.spared.drop(uid)
     cluster.budgets.forget_pod(record.pod)
 
 
 def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
     """Spare a pod whose eviction was refused; it may be evicted again at once if that was lost or called off."""
-    record, asked = cluster.records.get(event.uid), cluster.victims.get(event.uid)
+    record, asked = cluster.records.get(event.uid), cluster.leaving_pods.asked.get(event.uid)
     if record is None or asked is None:
         return
     cluster.forget_eviction(event.uid)
@@ -199,13 +200,13 @@ def _back_off(cluster: Cluster, claim: Claim, now: float) -> None:
 def _spare(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Let a pod whose eviction was refused be no victim for a while."""
     first = PROTECTED_SECONDS if record.protected else SPARED_SECONDS
-    cluster.spared.set(record.pod.uid, now + first * min(2**record.refusals, SPARED_SHARE_MAX))
+    cluster.leaving_pods.spared.set(record.pod.uid, now + first * min(2**record.refusals, SPARED_SHARE_MAX))
     record.refusals = min(record.refusals + 1, SPARED_SHARE_MAX)
 
 
 def budget_seen(cluster: Cluster, budget: DisruptionBudget) -> None:
     """Store a budget as it is now, and stop sparing the pods that it covers or covered, where budgets allow."""
-    before = cluster.budgets.see(budget, cluster.victims)
+    before = cluster.budgets.see(budget, cluster.leaving_pods.asked)
     _uncover(cluster, (budget, before or budget))
     _budgets_turned(cluster, budget.namespace)
 
@@ -231,11 +232,11 @@ def _budgets_turned(cluster: Cluster, namespace: str) -> None:
 def _uncover(cluster: Cluster, changed: tuple[DisruptionBudget, ...]) -> None:
     """Stop sparing the pods of these budgets whose eviction the budgets now allow."""
     freed: list[str] = []
-    for uid in cluster.spared.names():
+    for uid in cluster.leaving_pods.spared.names():
         record = cluster.records[uid]
         covered = record.protected and any(budget.covers(record.pod) for budget in changed)
         if covered and _may_be_evicted(cluster, record):
-            cluster.spared.drop(uid)
+            cluster.leaving_pods.spared.drop(uid)
             freed.append(uid)
     _spare_no_more(cluster, freed)
     for uid, owner in cluster.claims.planned.items():
@@ -260,12 +261,12 @@ def reconsider(cluster: Cluster, uids: Iterable[str]) -> None:
 
 def flush(cluster: Cluster, now: float) -> None:
     """Handle the next pods that outlived their grace period, and the next that were spared long enough."""
-    overstayed = [cluster.records[uid] for uid in cluster.departures.pop_due(now, FLUSHED_AT_ONCE)]
-    cluster.overstayed.update(record.pod.uid for record in overstayed)
+    overstayed = [cluster.records[uid] for uid in cluster.leaving_pods.terminating.pop_due(now, FLUSHED_AT_ONCE)]
+    cluster.leaving_pods.overstayed.update(record.pod.uid for record in overstayed)
     for record in overstayed:
         cluster.refresh(record)
         cluster.row_changed(record.row, offers=False)
-    _spare_no_more(cluster, cluster.spared.pop_due(now, FLUSHED_AT_ONCE))
+    _spare_no_more(cluster, cluster.leaving_pods.spared.pop_due(now, FLUSHED_AT_ONCE))
     for owner in cluster.claims.stalled.pop_due(now, FLUSHED_AT_ONCE):
         claim = cluster.claims.of(owner)
         if claim is not None and claim.planned:
@@ -289,19 +290,19 @@ def settle(cluster: Cluster, actions: list[Action]) -> None:
     """Request reads of the victims and of the assumed pods that are due."""
     names, now = cluster.nodes.names, cluster.now
     for _ in range(SETTLES_MAX):
-        uid, asked = next(iter(cluster.victims.items()), ("", None))
+        uid, asked = next(iter(cluster.leaving_pods.asked.items()), ("", None))
         if asked is None or asked.read_at > now:
             break
-        cluster.victims[uid] = replace(asked, read_at=now + UNHEARD_SECONDS)
-        cluster.victims.move_to_end(uid)
+        cluster.leaving_pods.asked[uid] = replace(asked, read_at=now + UNHEARD_SECONDS)
+        cluster.leaving_pods.asked.move_to_end(uid)
         record = cluster.records[uid]
         actions.append(ReadPod(record.pod, names[record.row], asked.decision, evicted=True))
     for _ in range(SETTLES_MAX):
-        uid, due = next(iter(cluster.unsettled.items()), ("", now + 1))
+        uid, due = next(iter(cluster.reservations.unsettled.items()), ("", now + 1))
         if due > now:
             break
-        cluster.unsettled[uid] = now + SETTLE_SECONDS
-        cluster.unsettled.move_to_end(uid)
+        cluster.reservations.unsettled[uid] = now + SETTLE_SECONDS
+        cluster.reservations.unsettled.move_to_end(uid)
         record = cluster.records[uid]
         actions.append(ReadPod(record.pod, names[record.row], record.decision))
 
@@ -331,7 +332,7 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
     loans = [record for row in rows for record in cluster.on_row(row) if record.loan is not None]
     lent = Counter(cluster.ledger.of(LENDS, pool.name))
     for record in loans:
-        if cluster.leaving(record.pod.uid) or record.pod.uid in cluster.overstayed:
+        if cluster.leaving(record.pod.uid) or record.pod.uid in cluster.leaving_pods.overstayed:
             lent.subtract(record.pod.spec.request.taken)
     mortal = [record for record in loans if cluster.may_go(record) and not _kept_by_unit(cluster, record)]
     newest_first = sorted(mortal, key=_newness)

@@ -64,7 +64,7 @@ def gang_now(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> Gang | N
     assert policy is not None, "a policy has named the unit"
     if unit.gang is not None and unit.binds:
         return unit.gang
-    gang = policy.gang_of(tuple(record.pod for record in records), cluster.gangs)
+    gang = policy.gang_of(tuple(record.pod for record in records), cluster.units.gangs)
     if unit.gang is not None and gang != unit.gang and not unit.started:
         unit.started, unit.unsure = _was_whole(policy, unit, unit.gang, records), True
     return gang
@@ -75,12 +75,12 @@ def note_end(cluster: Cluster, record: PodRecord) -> None:
     unit, policy = record.unit, cluster.profile.unit_policy
     if unit is None or unit.started or policy is None or record.state not in (PodState.BOUND, PodState.ASSUMED):
         return
-    if not record.pod.terminating and record.pod.uid not in cluster.victims:
+    if not record.pod.terminating and record.pod.uid not in cluster.leaving_pods.asked:
         unit.unsure = unit.unsure or record.state is PodState.ASSUMED
         unit.ended[record.pod.uid] = record.pod
     elif unit.unsure:  # another takes its place: it counts while it is there
         records = sorted(unit.members.values(), key=lambda one: one.pod.uid)
-        gang = policy.gang_of(tuple(one.pod for one in records), cluster.gangs)
+        gang = policy.gang_of(tuple(one.pod for one in records), cluster.units.gangs)
         unit.started, unit.unsure = _was_whole(policy, unit, gang, records), False
 
 
@@ -188,8 +188,8 @@ def report(cluster: Cluster, unit: Unit, members: UnitMembers) -> None:
     if gang.key.source is GangSource.LABELS:
         return
     status = _status(unit, members, gang)
-    if cluster.gangs.reported.get(gang.key) != (gang, status):
-        cluster.gangs.reported[gang.key] = (gang, status)
+    if cluster.units.gangs.reported.get(gang.key) != (gang, status):
+        cluster.units.gangs.reported[gang.key] = (gang, status)
         cluster.say(_first(unit).home, ReportGang(gang, status))
 
 

@@ -86,7 +86,7 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
         yield "I3", f"{uid}: {state.name} in {record.queue} and still on a trip: {record.visited}"
     if record.pod.spec.invalid and state in (PodState.PARKED, PodState.NOMINATED):
         yield "I14", f"{uid}: its spec is invalid and it is {state.name}"
-    if uid in cluster.unsettled or cluster.leaving(uid) or uid in cluster.overstayed or uid in cluster.spared:
+    if uid in cluster.reservations.unsettled or cluster.leaving(uid) or cluster.leaving_pods.stays(uid):
         yield "I5", f"{uid}: waits, but is kept as a pod on a node"
     yield from _claim_of_waiting(cluster, record)
 
@@ -157,19 +157,19 @@ def _runs(cluster: Cluster, record: PodRecord) -> Faults:
         return
     if state is PodState.BOUND and record.pod.node_name != node:
         yield "I1", f"{uid}: counts on {node} and is bound to {record.pod.node_name}"
-    if (uid in cluster.unsettled or uid in cluster.reservations.delayed) != (state is PodState.ASSUMED):
-        yield "I1", f"{uid}: {state.name}, its bind is settled: {uid not in cluster.unsettled}"
+    if (uid in cluster.reservations.unsettled or uid in cluster.reservations.delayed) != (state is PodState.ASSUMED):
+        yield "I1", f"{uid}: {state.name}, its bind is settled: {uid not in cluster.reservations.unsettled}"
     if cluster.claims.of(uid) is not None:
         yield "claims", f"{uid}: {state.name} with a claim"
     yield from unequal(uid, ("I5", "its loan is", record.loan, recount.loan_of(cluster, record)))
-    departing, overstayed = uid in cluster.departures, uid in cluster.overstayed
+    departing, overstayed = uid in cluster.leaving_pods.terminating, uid in cluster.leaving_pods.overstayed
     if departing + overstayed != (record.pod.terminating and state is PodState.BOUND):
         yield "I5", f"{uid}: terminating {record.pod.terminating}, leaving {departing}, overstayed {overstayed}"
-    if uid in cluster.claims.planned and (departing or uid in cluster.victims):
+    if uid in cluster.claims.planned and (departing or uid in cluster.leaving_pods.asked):
         yield "I7", f"{uid}: its eviction is planned although it is leaving"
     if cluster.budgets.forbids(record.pod) != (uid in cluster.budgets.forbidden):
         yield "I5", f"{uid}: that budgets forbid its eviction is noted: {uid in cluster.budgets.forbidden}"
-    if uid in cluster.victims and (departing or overstayed):
+    if uid in cluster.leaving_pods.asked and (departing or overstayed):
         yield "I7", f"{uid}: its eviction is requested although it is terminating"
     yield from _running_faults(cluster, record, record.counted)
 
@@ -194,7 +194,7 @@ def _running_faults(cluster: Cluster, record: PodRecord, counted: PodSpec) -> Fa
         "borrower": recount.home_of(cluster, record) != cluster.pool_of(record.row),
         "leaving": cluster.leaving(uid),
         "surplus": unit is not None and uid in running.spare_of(unit.number).surplus,
-        "kept": uid in cluster.spared or uid in cluster.budgets.forbidden,
+        "kept": uid in cluster.leaving_pods.spared or uid in cluster.budgets.forbidden,
         "evictable": has["evictable"] and evictable,
     }
     yield from unequal(
@@ -202,7 +202,7 @@ def _running_faults(cluster: Cluster, record: PodRecord, counted: PodSpec) -> Fa
     )
     if running.specs.spec(has["spec"]).key != counted.key:
         yield "I5", f"{uid}: among the running pods with another spec than it is counted with"
-    if uid in cluster.victims and not evictable:
+    if uid in cluster.leaving_pods.asked and not evictable:
         yield "I7", f"{uid}: may not be evicted, but its eviction is requested"
 
 
@@ -225,7 +225,12 @@ def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
             ("I2", "is scored by", tuple(nodes.scored[:, row].tolist()), recount.scored(specs)),
             ("I2", "is sized as", sizes, recount.sizes(node)),
             ("I2", "has the taken ports", nodes.ports.on.get(row, {}), recount.ports(specs)),
-            ("I2", "has the used volumes", dict(cluster.storage.used.on.get(row, {})), recount.used_volumes(specs)),
+            (
+                "I2",
+                "has the used volumes",
+                dict(nodes.storage.used.on.get(row, {})),
+                recount.used_volumes(specs),
+            ),
         )
 
 
@@ -280,7 +285,7 @@ def pools_faults(cluster: Cluster) -> Faults:
     for row in sorted(pools.conflicts):
         if cluster.nodes.nodes[row] is None:
             yield "I4", f"row {row}: contested, but no node"
-    left = {*deferred.pools(), *deferred.relook, *deferred.sought, *cluster.reported, *cluster.outbox}
+    left = {*deferred.pools(), *deferred.relook, *deferred.sought, *cluster.said.reported, *cluster.said.outbox}
     if strangers := left.difference(names):
         yield "I4", f"something is kept for pools that do not exist: {sorted(strangers)}"
     carried: dict[tuple[str, int], set[int]] = {}
@@ -339,18 +344,18 @@ def sums_faults(cluster: Cluster) -> Faults:
         "sums",
         ("I5", "pods on nodes are", len(cluster.running), len(on_nodes)),
         ("I5", "pods that name a pool are", sum(len(pods) for pods in cluster.naming.values()), naming),
-        ("I5", "pods that use claims are", cluster.storage.users(), recount.claim_users(cluster)),
-        ("I5", "the chosen volumes are", cluster.storage.chosen.all(), recount.chosen_volumes(cluster)),
+        ("I5", "pods that use claims are", cluster.nodes.storage.users(), recount.claim_users(cluster)),
+        ("I5", "the chosen volumes are", cluster.nodes.storage.chosen.all(), recount.chosen_volumes(cluster)),
         ("I5", "the ledger is", cluster.ledger.sums(), recount.ledger(cluster)),
     )
     known = {
-        *cluster.unsettled,
-        *cluster.victims,
-        *cluster.overstayed,
+        *cluster.reservations.unsettled,
+        *cluster.leaving_pods.asked,
+        *cluster.leaving_pods.overstayed,
         *cluster.claims.planned,
         *cluster.budgets.forbidden,
     }
-    known.update(cluster.departures.names(), cluster.spared.names())
+    known.update(cluster.leaving_pods.terminating.names(), cluster.leaving_pods.spared.names())
     if strangers := known.difference(_uids(on_nodes)):
         yield "I5", f"known to be on nodes: {sorted(strangers)}, which are not"
     yield from _summary_faults(cluster)

@@ -55,7 +55,7 @@ def lend(cluster: Cluster, lender: str, now: float) -> None:
 
 
 def _lend(cluster: Cluster, lender: str, now: float) -> None:
-    cluster.announcements.of_pool(lender)
+    cluster.said.announcements.of_pool(lender)
     nodes, borrowing, queues = cluster.nodes, cluster.borrowing, borrowers(cluster, lender)
     after = cluster.deferred.lending.pop(lender, None)
     rows = nodes.rows_of_pool(cluster.pools.id(lender))
@@ -102,7 +102,7 @@ def _lend(cluster: Cluster, lender: str, now: float) -> None:
 
 def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
     """Send waiting pods of this pool to lenders, because the pool may borrow more than before."""
-    cluster.announcements.of_pool(home)
+    cluster.said.announcements.of_pool(home)
     deferred, queue, limit = cluster.deferred, cluster.queues[home], cluster.pools.pools[home].borrowing_limit
     after = deferred.seeking.pop(home)
     borrowed = cluster.ledger.of(BORROWS, home)
@@ -179,7 +179,7 @@ def _all_requests(cluster: Cluster, record: PodRecord) -> Amounts:
 
 def trips_ended(cluster: Cluster, home: str) -> bool:
     """Return whether all pods that `seek_lenders` sent have taken a node or are back."""
-    return home in cluster.deferred.sought and home not in cluster.queue_changes.abroad
+    return home in cluster.deferred.sought and home not in cluster.deferred.queue_changes.abroad
 
 
 def leave_to_others(cluster: Cluster, home: str) -> None:

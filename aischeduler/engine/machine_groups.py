@@ -22,7 +22,7 @@ def group_refused(cluster: Cluster, pod: Pod) -> str:
     if not group:
         return ""
     rules = [rule for rule in _rules(cluster) if rule.name == group]
-    labels = cluster.namespaces.get(pod.namespace)
+    labels = cluster.nodes.pod_counts.namespaces.get(pod.namespace)
     if not rules or (labels is not None and any(rule.namespaces.matches(labels) for rule in rules)):
         return ""
     why = f"machineGroups of the configuration or of a Pool allow it to other namespaces than {pod.namespace} only"

@@ -40,8 +40,8 @@ def note_changes(cluster: Cluster) -> None:
         cluster.running.version,
         cluster.pools.version,
         cluster.ledger.version,
-        cluster.queue_changes.version,
-        cluster.storage.version,
+        cluster.deferred.queue_changes.version,
+        cluster.nodes.storage.version,
     )
     cluster.deferred.unrest.note(versions, cluster.now)
 

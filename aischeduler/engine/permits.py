@@ -48,7 +48,7 @@ def reserve(cluster: Cluster, pod: Pod, node: str) -> Delayed | Vetoed | None:
 
 def send(cluster: Cluster, bind: Bind, actions: list[Action]) -> None:
     """Add the Bind of a placed pod to the actions."""
-    cluster.unsettled[bind.pod.uid] = cluster.now + SETTLE_SECONDS
+    cluster.reservations.unsettled[bind.pod.uid] = cluster.now + SETTLE_SECONDS
     actions.append(bind)
 
 

@@ -57,7 +57,7 @@ def book_rows(cluster: "Cluster", rows: list[int]) -> None:
             specs[spec.key] = spec
             changes[record.accounts, spec.key] -= 1
             changes[accounts, spec.key] += 1
-            cluster.turned.setdefault(record.pod.uid, record.loan)
+            cluster.edits.turned.setdefault(record.pod.uid, record.loan)
             record.accounts = accounts
     for (accounts, key), pods in changes.items():
         cluster.ledger.book(accounts, specs[key], pods)

@@ -37,7 +37,7 @@ def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
     """Handle a pod as it is now."""
     pod = classed(cluster, profiled(cluster, pod))
     if pod.gang is not None and not pod.finished and not cluster.ours(pod):
-        cluster.gangs.note_stranger(pod)
+        cluster.units.gangs.note_stranger(pod)
         gang_touched(cluster, pod.gang.key)
     if pod.finished:
         pod_gone(cluster, pod.uid, now, ran=bool(pod.node_name))
@@ -52,13 +52,13 @@ def pod_gone(cluster: Cluster, uid: str, now: float, *, ran: bool = True) -> Non
 
     An assumed pod may have been on its node although the watch has not shown it there.
     """
-    stranger_of = cluster.gangs.drop_stranger(uid)
+    stranger_of = cluster.units.gangs.drop_stranger(uid)
     if stranger_of is not None:
         gang_touched(cluster, stranger_of)
     record = cluster.records.get(uid)
     if record is None:
         return
-    cluster.unsettled.pop(uid, None)
+    cluster.reservations.unsettled.pop(uid, None)
     if record.state in WAITING:
         stop_waiting(cluster, record, now)
     else:
@@ -77,7 +77,7 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
     if event.refusal is BindRefusal.GONE:
         pod_gone(cluster, event.uid, now, ran=False)
         return
-    cluster.unsettled.pop(event.uid, None)
+    cluster.reservations.unsettled.pop(event.uid, None)
     free_room(cluster, record)
     left(cluster, record)
     record.home = cluster.pools.home(record.pod.pool)
@@ -109,7 +109,7 @@ def free_room(cluster: Cluster, record: PodRecord) -> None:
     on_its_way(cluster, record, cluster.now)
     row = cluster.uncount(record)
     if allocation.volumes is not None:
-        recheck_later(cluster, cluster.storage.released(allocation))
+        recheck_later(cluster, cluster.nodes.storage.released(allocation))
     cluster.nodes.release_stub(row)
     cluster.row_changed(row)
 
@@ -156,7 +156,7 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
         _count(cluster, record)
     else:
         _changed(cluster, record, pod)
-    cluster.unsettled.pop(pod.uid, None)
+    cluster.reservations.unsettled.pop(pod.uid, None)
     cluster.reservations.end_delay(pod.uid)
     change_state(record, Transition.SHOWN)
     if record.unit is not None:

@@ -30,7 +30,7 @@ WINDOW_SECONDS: Final = 0.5
 def pool_seen(cluster: Cluster, pool: Pool, now: float) -> None:
     """Handle a Pool as it is now, or keep it for the end of the window where it was edited often."""
     if _too_many(cluster, pool.name, now):
-        cluster.edits[pool.name] = pool
+        cluster.edits.last[pool.name] = pool
     else:
         _change(cluster, pool, now)
 
@@ -46,21 +46,21 @@ def pool_gone(cluster: Cluster, name: str, now: float) -> None:
 
 def forget_edits(cluster: Cluster, name: str) -> None:
     """Drop what is kept of a Pool for the end of its window."""
-    cluster.edits.pop(name, None)
-    cluster.windows.drop(name)
-    cluster.edit_counts.pop(name, None)
+    cluster.edits.last.pop(name, None)
+    cluster.edits.windows.drop(name)
+    cluster.edits.counts.pop(name, None)
 
 
 def end_windows(cluster: Cluster, now: float) -> None:
     """Start the count of edits again for Pools whose window ended; their kept edits are due."""
-    for name in cluster.windows.pop_due(now):
-        cluster.edit_counts.pop(name, None)
+    for name in cluster.edits.windows.pop_due(now):
+        cluster.edits.counts.pop(name, None)
 
 
 def namespace_seen(cluster: Cluster, namespace: Namespace) -> None:
     """Store a namespace as it is now; a pool may allow its pods now, or no longer."""
     name, labels = namespace.name, namespace.labels
-    before = cluster.namespaces.get(name)
+    before = cluster.nodes.pod_counts.namespaces.get(name)
     if before != labels:
         _count_namespace(cluster, name, labels)
         namespace_relabelled(cluster, name, before, labels)
@@ -77,16 +77,16 @@ def namespace_gone(cluster: Cluster, name: str) -> None:
 
 def _count_namespace(cluster: Cluster, name: str, labels: Labels | None) -> None:
     """Count the pods of a namespace by its labels; None is a namespace that is gone."""
-    if cluster.nodes.pod_counts.namespace_changed(name, cluster.namespaces.get(name), labels):
+    if cluster.nodes.pod_counts.namespace_changed(name, cluster.nodes.pod_counts.namespaces.get(name), labels):
         cluster.nodes.touch_counts()
 
 
 def _too_many(cluster: Cluster, name: str, now: float) -> bool:
-    if name not in cluster.windows:
-        cluster.windows.set(name, now + WINDOW_SECONDS)
-        cluster.edit_counts[name] = 0
-    cluster.edit_counts[name] += 1
-    return cluster.edit_counts[name] > EDITS_MAX
+    if name not in cluster.edits.windows:
+        cluster.edits.windows.set(name, now + WINDOW_SECONDS)
+        cluster.edits.counts[name] = 0
+    cluster.edits.counts[name] += 1
+    return cluster.edits.counts[name] > EDITS_MAX
 
 
 def _change(cluster: Cluster, pool: Pool, now: float) -> None:

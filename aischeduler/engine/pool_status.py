@@ -117,8 +117,8 @@ class StatusReports:
             pool = cluster.pools.pools[summary.name]
             if pool.uid:
                 told = ReportPool(pool.name, pool.uid, pool.generation, _conditions(cluster, pool, summary), summary)
-                if cluster.reported.get(pool.name) != told:
-                    cluster.reported[pool.name] = told
+                if cluster.said.reported.get(pool.name) != told:
+                    cluster.said.reported[pool.name] = told
                     cluster.say(pool.name, told)
                     _warn(cluster, told)
 
@@ -139,7 +139,7 @@ def _state(cluster: Cluster) -> State:
         pools.version,
         pools.conflicts_version,
         cluster.running.version,
-        cluster.queue_changes.version,
+        cluster.deferred.queue_changes.version,
         len(cluster.unknown_pools.late),
     )
 
@@ -245,14 +245,14 @@ def _tell_edits(cluster: Cluster, told: Mapping[str, Pool]) -> dict[str, Pool]:
                 cluster.say(name, LogPoolEdit(name, changes))
     if told:
         _tell_turned(cluster)
-    cluster.turned.clear()
+    cluster.edits.turned.clear()
     return dict(pools)
 
 
 def _tell_turned(cluster: Cluster) -> None:
     """Log the running pods whose loan changed since the last call."""
     groups: dict[tuple[str, str], list[Pod]] = {}
-    for uid, before in cluster.turned.items():
+    for uid, before in cluster.edits.turned.items():
         record = cluster.records.get(uid)
         if record is not None and record.counted is not None and record.loan != before:
             lender, home = record.loan or (record.home, record.home)

@@ -219,7 +219,7 @@ def not_allowed(cluster: Cluster, record: PodRecord) -> str:
     """Return why the home pool takes no pods from this namespace; empty where it does."""
     allowed = cluster.pools.pools[record.home].allowed_namespaces
     namespace = record.pod.namespace
-    labels = cluster.namespaces.get(namespace)
+    labels = cluster.nodes.pod_counts.namespaces.get(namespace)
     if allowed is None or (labels is not None and allowed.matches(labels)):
         return ""
     return f"The pool {record.home} takes no pods from the namespace {namespace}: its allowedNamespaces do not match."
@@ -392,9 +392,9 @@ def may_not_evict(cluster: Cluster, record: PodRecord) -> str:
 
 def unhelpful(cluster: Cluster, record: PodRecord, pool: str, found: NoCandidate) -> str:
     """Return why no eviction helps, with the number of pods of the pool that are spared, or that budgets forbid."""
-    spared = [cluster.records[uid] for uid in cluster.spared.names()]
+    spared = [cluster.records[uid] for uid in cluster.leaving_pods.spared.names()]
     here = [one for one in spared if cluster.pool_of(one.row) == pool]
-    forbidden = [cluster.records[uid] for uid in cluster.budgets.forbidden if uid not in cluster.spared]
+    forbidden = [cluster.records[uid] for uid in cluster.budgets.forbidden if uid not in cluster.leaving_pods.spared]
     here += [one for one in forbidden if cluster.pool_of(one.row) == pool and _below(cluster, record, one)]
     protected = sum(one.protected or one.pod.uid in cluster.budgets.forbidden for one in here)
     text = found.message

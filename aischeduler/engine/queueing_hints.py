@@ -130,7 +130,7 @@ def find_affected(cluster: Cluster, pool: str) -> None:
     if tried:
         waking = cluster.deferred.waking.setdefault(pool, OrderedDict())
         waking.update((record.pod.uid, record) for record in tried)
-    cluster.announcements.of_pool(pool)
+    cluster.said.announcements.of_pool(pool)
     cluster.deferred.relook[pool] = NEVER_LOOKED
 
 
@@ -235,7 +235,7 @@ def offer_to_nominated(cluster: Cluster, room: RowRoom, after: OrderKey | None, 
     queue = cluster.queues[room.pool]
     offered = [
         (cluster.records[uid].order, cluster.nodes.request(spec))
-        for uid, spec in cluster.offers.get(room.row, {}).items()
+        for uid, spec in cluster.deferred.offers.get(room.row, {}).items()
     ]
     whole = sum((request for _, request in offered), room.free)
     nominated = [one for one in queue.nominated_within(whole) if after is None or after < one.order]
@@ -380,7 +380,7 @@ def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks
 def flush_queue(cluster: Cluster, queue: PoolQueue, now: float) -> None:
     """Flush a queue; set `caught` of the pods that waited for five minutes."""
     for record in queue.flush(now):
-        record.caught = cluster.announcements.count
+        record.caught = cluster.said.announcements.count
 
 
 def count_saved(cluster: Cluster, queue: PoolQueue, record: PodRecord, placed: Placed, *, free: bool) -> None:
@@ -392,7 +392,7 @@ def count_saved(cluster: Cluster, queue: PoolQueue, record: PodRecord, placed: P
         return
     rows = [assigned.row for _, assigned in placed]
     pools = (record.home, queue.pool, *map(cluster.pool_of, rows))
-    leaves = not free and any(one.pod.uid in cluster.victims for row in rows for one in cluster.on_row(row))
-    announced = cluster.announcements.since(record.caught, rows, pools)
+    leaves = not free and any(one.pod.uid in cluster.leaving_pods.asked for row in rows for one in cluster.on_row(row))
+    announced = cluster.said.announcements.since(record.caught, rows, pools)
     if not cluster.deferred.concern(pools) and not announced and not leaves:
         cluster.counters.net_saves[queue.pool] += 1

@@ -99,13 +99,15 @@ def chosen_volumes(cluster: Cluster) -> Counter[VolumeChoice]:
 def counted_rows(cluster: Cluster, by: Counted) -> dict[int, int]:
     """Return by row how many pods there count by this."""
     pods = [(record.pod, record.row) for record in cluster.records.values() if record.row != NOWHERE]
-    return dict(Counter(row for pod, row in pods if is_counted(by, pod, cluster.namespaces)))
+    return dict(Counter(row for pod, row in pods if is_counted(by, pod, cluster.nodes.pod_counts.namespaces)))
 
 
 def claimed_rows(cluster: Cluster, by: Counted) -> dict[int, int]:
     """Return by row how many owners of claims there count by this."""
     rooms = [room for claim in cluster.claims.all() for room in claim.rooms]
-    return dict(Counter(room.row for room in rooms if is_counted(by, room.record.pod, cluster.namespaces)))
+    return dict(
+        Counter(room.row for room in rooms if is_counted(by, room.record.pod, cluster.nodes.pod_counts.namespaces))
+    )
 
 
 def domains(cluster: Cluster, count: PodCount) -> bool:

@@ -203,7 +203,7 @@ def _recall(cluster: Cluster, before: Mark, *, kept: Iterable[Action] = (), drop
         if isinstance(action, Evict):
             cluster.counters.evictions[action.pool, action.cause] -= 1
     sent = {action.victim.uid for action in kept if isinstance(action, Evict)}
-    for uid, asked in tuple(cluster.victims.items()):
+    for uid, asked in tuple(cluster.leaving_pods.asked.items()):
         if asked.number > before.decisions and uid not in sent:
             stay(cluster, cluster.records[uid])
 
@@ -253,7 +253,7 @@ def take_out(cluster: Cluster, record: PodRecord) -> None:
     if queue is not None and queue.holds(record):
         queue.remove(record)
     record.queue = ""
-    cluster.unsettled.pop(uid, None)
+    cluster.reservations.unsettled.pop(uid, None)
     with suppress(Exception):  # a rule that cannot release must not keep the pod from its queue
         cluster.reservations.release(uid)
     row, booked = record.row, record.accounts
@@ -385,7 +385,7 @@ def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
             there += [*pods, *claimed]
     nodes.pod_counts.apart = None
     nodes.pod_counts.recount_on(touched, [(one.pod, one.row, one.claims) for one in there])
-    cluster.storage.used.end_apart()
+    cluster.nodes.storage.used.end_apart()
 
 
 def _rebuild_queue(cluster: Cluster, pool: str) -> None:
@@ -396,7 +396,7 @@ def _rebuild_queue(cluster: Cluster, pool: str) -> None:
     cluster.add_queue(pool)
     for record in records:
         record.queue = ""
-        cluster.queue_changes.abroad.drop(record.home, record.pod.uid)
+        cluster.deferred.queue_changes.abroad.drop(record.home, record.pod.uid)
         _enqueue(cluster, record, gated=record.state is PodState.GATED)
 
 

@@ -1,5 +1,6 @@
 """What rules keep for placed pods, and the Bindings that they delay."""
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -50,6 +51,8 @@ class Reservations:
     """The Bindings that are sent together, by their decision."""
     volumes: dict[str, VolumeWork] = field(default_factory=dict)
     """An assumed pod whose Binding waits for volumes -> what is known of them."""
+    unsettled: OrderedDict[str, float] = field(default_factory=OrderedDict)
+    """An assumed pod -> when to read it if the watch has not shown it bound by then; in order of time."""
     ruled: bool = field(init=False)
     """Whether a rule of any profile reserves or permits."""
 

@@ -46,7 +46,7 @@ class RowRoom:
         self.pool = cluster.pool_of(row)
         self.rows = np.array([row], dtype=np.intp)
         self.free = nodes.room(row)
-        for spec in cluster.offers.get(row, {}).values():
+        for spec in cluster.deferred.offers.get(row, {}).values():
             self.free -= nodes.request(spec)
         self.lent = self.free.copy()
         for claim in cluster.claims.on_row(row):

@@ -156,7 +156,7 @@ class Scheduler:
     def _work(self, pool: str, actions: list[Action], limit: int) -> None:
         """Do the deferred work of a pool and try pods of its queue up to the cost `limit`."""
         cluster, now = self._cluster, self._cluster.now
-        actions += cluster.outbox.pop(pool, [])
+        actions += cluster.said.outbox.pop(pool, [])
         self._step(steps.READING_QUEUE, pool, actions, partial(self._readiness.raise_failure, pool))
         checks = 0
         if limit:
@@ -176,8 +176,8 @@ class Scheduler:
         actions: list[Action] = []
         self._step(steps.READING, DEFAULT_POOL, actions, partial(stop_reads, cluster))
         self._let_time_act(actions, now)
-        cluster.turned.clear()
-        for said in cluster.outbox.values():
+        cluster.edits.turned.clear()
+        for said in cluster.said.outbox.values():
             actions += [action for action in said if isinstance(action, ReportInternalError)]
             said[:] = [action for action in said if not isinstance(action, ReportInternalError)][-UNSAID_MAX:]
         return [action for action in actions if isinstance(action, ReportInternalError)]
@@ -248,7 +248,7 @@ class Scheduler:
 
     def still_evicts(self, uid: str, decision: str) -> bool:
         """Return whether the eviction of this pod by this decision is still asked for."""
-        asked = self._cluster.victims.get(uid)
+        asked = self._cluster.leaving_pods.asked.get(uid)
         return asked is not None and asked.decision == decision
 
     def has_node(self, name: str) -> bool:
@@ -257,7 +257,7 @@ class Scheduler:
 
     def assumed(self) -> int:
         """Return the number of assumed pods."""
-        return len(self._cluster.unsettled)
+        return len(self._cluster.reservations.unsettled)
 
     def why(self, uid: str) -> str:
         """Return the last reason of a waiting pod; empty where there is none."""
@@ -369,8 +369,8 @@ class Scheduler:
         cluster = self._cluster
         time = partial(self._step, (Step.TIME, "doing deferred work"), DEFAULT_POOL, actions)
         time(partial(end_windows, cluster, now))
-        for name in [name for name in cluster.edits if name not in cluster.windows]:
-            before, pool = mark(cluster), cluster.edits.pop(name)
+        for name in [name for name in cluster.edits.last if name not in cluster.edits.windows]:
+            before, pool = mark(cluster), cluster.edits.last.pop(name)
             try:
                 pool_seen(cluster, pool, now)
             except Exception as error:  # noqa: BLE001 - a bug costs one edit, not the slice

@@ -104,5 +104,5 @@ def digest(cluster: Cluster) -> dict[str, str | int]:
         "pools": len(cluster.pools.pools),
         "claims": len(cluster.claims),
         "loans": sum(cluster.ledger.loans().values()),
-        "victims": len(cluster.victims),
+        "victims": len(cluster.leaving_pods.asked),
     }

@@ -55,7 +55,7 @@ def form_some(cluster: Cluster) -> None:
 
 def gang_seen(cluster: Cluster, gang: Gang) -> None:
     """Store a gang as it is now; its unit is formed again."""
-    if cluster.gangs.see(gang):
+    if cluster.units.gangs.see(gang):
         gang_touched(cluster, gang.key, at_once=True)
 
 
@@ -63,7 +63,7 @@ def gang_gone(cluster: Cluster, key: tuple[str, ...]) -> None:
     """Note that the object of a gang is gone; its unit is formed again."""
     source, namespace, name = key
     found = GangKey(GangSource(source), namespace, name)
-    if cluster.gangs.forget(found):
+    if cluster.units.gangs.forget(found):
         gang_touched(cluster, found, at_once=True)
 
 
@@ -150,12 +150,12 @@ def _without_leaving(cluster: Cluster, members: UnitMembers) -> UnitMembers:
     """Return the members of a unit without its pods that leave, unless it has started: a start needs pods that stay."""
     if members.started:
         return members
-    staying = tuple(pod for pod in members.placed if not pod.terminating and pod.uid not in cluster.victims)
+    staying = tuple(pod for pod in members.placed if not pod.terminating and pod.uid not in cluster.leaving_pods.asked)
     return UnitMembers(members.waiting, staying, members.gang)
 
 
 def _why_incomplete(cluster: Cluster, unit: Unit, formed: Incomplete) -> str:
-    others = cluster.gangs.strangers(unit.gang.key) if unit.gang is not None else ""
+    others = cluster.units.gangs.strangers(unit.gang.key) if unit.gang is not None else ""
     return " ".join(part for part in (unit.late.strip(), formed.message, others) if part)
 
 

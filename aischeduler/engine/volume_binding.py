@@ -100,7 +100,7 @@ def _look_again(cluster: Cluster, records: tuple[PodRecord, ...]) -> None:
 
 
 def _write(cluster: Cluster, choice: VolumeChoice) -> VolumeWrite:
-    claim, volume = cluster.storage.claims.get(choice.claim), cluster.storage.volumes.get(choice.volume)
+    claim, volume = cluster.nodes.storage.claims.get(choice.claim), cluster.nodes.storage.volumes.get(choice.volume)
     claim_version = claim.version if claim is not None else ""
     if volume is None:
         return VolumeWrite(choice, claim_version, claim_version)
@@ -112,7 +112,7 @@ def _failed(cluster: Cluster, node: str, choice: VolumeChoice, version: str | No
 
     Before it is written (`version` None), only the end of the claim or the volume counts.
     """
-    storage = cluster.storage
+    storage = cluster.nodes.storage
     claim, volume = storage.claims.get(choice.claim), storage.volumes.get(choice.volume)
     if claim is None or claim.uid != choice.claim_uid:
         return f'persistentvolumeclaim "{choice.claim[1]}" not found'
@@ -137,16 +137,16 @@ def _failed(cluster: Cluster, node: str, choice: VolumeChoice, version: str | No
 
 def _is_shown(cluster: Cluster, choice: VolumeChoice, version: str) -> bool:
     """Return whether the claim is seen bound, after it was written."""
-    claim, volume = cluster.storage.claims[choice.claim], cluster.storage.volumes.get(choice.volume)
+    claim, volume = cluster.nodes.storage.claims[choice.claim], cluster.nodes.storage.volumes.get(choice.volume)
     seen = volume.version if volume is not None else claim.version
     return not _older(seen, version) and _is_bound(cluster, choice)
 
 
 def _is_bound(cluster: Cluster, choice: VolumeChoice) -> bool:
     """Return whether the claim is seen bound to a volume that is seen too."""
-    claim = cluster.storage.claims.get(choice.claim)
+    claim = cluster.nodes.storage.claims.get(choice.claim)
     bound = claim is not None and claim.uid == choice.claim_uid and claim.bound
-    return bound and claim is not None and claim.volume in cluster.storage.volumes
+    return bound and claim is not None and claim.volume in cluster.nodes.storage.volumes
 
 
 def _older(version: str, other: str) -> bool:

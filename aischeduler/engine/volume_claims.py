@@ -25,7 +25,7 @@ def unusable_claim(cluster: Cluster, pod: Pod) -> str:
 
     So it is too where the profile of the pod does not have VolumeBinding.
     """
-    storage = cluster.storage
+    storage = cluster.nodes.storage
     if all(rule.name != VolumeBinding.name for rule in cluster.profile.plugins_of(pod).cross_row):
         return ""
     uses = [(use, storage.claims.get((pod.namespace, use.name))) for use in pod.volume_claims]
@@ -41,7 +41,7 @@ def unusable_claim(cluster: Cluster, pod: Pod) -> str:
 
 def storage_object_seen(cluster: Cluster, one: VolumeClaim | Volume | StorageObject) -> tuple[PodRecord, ...]:
     """Store an object of storage as it is now; return the pods that this may help or hinder."""
-    storage = cluster.storage
+    storage = cluster.nodes.storage
     if isinstance(one, VolumeClaim):
         return storage.see_claim(one)
     if isinstance(one, Volume):
@@ -54,7 +54,7 @@ def storage_object_seen(cluster: Cluster, one: VolumeClaim | Volume | StorageObj
 
 def storage_object_gone(cluster: Cluster, kind: type, key: tuple[str, ...]) -> tuple[PodRecord, ...]:
     """Remove an object of storage; return the pods that this may help or hinder."""
-    storage = cluster.storage
+    storage = cluster.nodes.storage
     if kind is VolumeClaim:
         return storage.forget_claim((key[0], key[1]))
     if kind is Volume:

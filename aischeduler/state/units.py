@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from aischeduler.model.gang import Lack
 from aischeduler.model.pod import Pod
+from aischeduler.state.gangs import GangTable
 from aischeduler.state.pod_records import PodRecord, PodState, Unit
 from aischeduler.state.timers import Timers
 
@@ -28,6 +29,8 @@ class Units:
 
     def __init__(self) -> None:
         self.by_name: dict[str, Unit] = {}
+        self.gangs = GangTable()
+        """The gangs that their objects declare."""
         self.stale: dict[str, Unit] = {}
         """The units that are to be formed again, the first that changed first."""
         self.resting: dict[str, Unit] = {}

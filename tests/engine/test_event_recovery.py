@@ -41,8 +41,8 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, session: Session, event: Event) -> 
 @pytest.mark.parametrize(
     ("before", "event", "known"),
     [
-        ((), Seen(Namespace("team", {"of": "a"})), lambda c: c.namespaces == {"team": {"of": "a"}}),
-        ((Seen(Namespace("team", {})),), gone(Namespace, "team"), lambda c: c.namespaces == {}),
+        ((), Seen(Namespace("team", {"of": "a"})), lambda c: c.nodes.pod_counts.namespaces == {"team": {"of": "a"}}),
+        ((Seen(Namespace("team", {})),), gone(Namespace, "team"), lambda c: c.nodes.pod_counts.namespaces == {}),
         (
             (Seen(BUDGET),),
             gone(DisruptionBudget, "default", "b"),
@@ -51,10 +51,10 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, session: Session, event: Event) -> 
         ((), Seen(BUDGET), lambda c: c.budgets.protects("uid-p")),
         ((), Seen(SERVICE), lambda c: bool(c.pod_sets.by_key)),
         ((Seen(SERVICE),), gone(PodSet, *SERVICE.key), lambda c: not c.pod_sets.by_key),
-        ((), Seen(CLAIM), lambda c: list(c.storage.claims.values()) == [CLAIM]),
-        ((Seen(CLAIM),), gone(VolumeClaim, *CLAIM.key), lambda c: not c.storage.claims),
-        ((), Seen(VOLUME), lambda c: list(c.storage.volumes.values()) == [VOLUME]),
-        ((Seen(VOLUME),), gone(Volume, "pv"), lambda c: not c.storage.volumes),
+        ((), Seen(CLAIM), lambda c: list(c.nodes.storage.claims.values()) == [CLAIM]),
+        ((Seen(CLAIM),), gone(VolumeClaim, *CLAIM.key), lambda c: not c.nodes.storage.claims),
+        ((), Seen(VOLUME), lambda c: list(c.nodes.storage.volumes.values()) == [VOLUME]),
+        ((Seen(VOLUME),), gone(Volume, "pv"), lambda c: not c.nodes.storage.volumes),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Event) else "",
 )

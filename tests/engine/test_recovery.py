@@ -229,7 +229,7 @@ def test_victims_of_an_attempt_that_failed_do_not_count_as_leaving(step: str, mo
     assert evictions(said) == {}
     assert len(errors(said)) == 1
     cluster = session.scheduler._cluster
-    assert (dict(cluster.victims), len(cluster.claims)) == ({}, 0)
+    assert (dict(cluster.leaving_pods.asked), len(cluster.claims)) == ({}, 0)
     assert session.scheduler.counters.evictions.total() == 0
     assert evictions(session.decide(1.0)) == {"guest": "Reclaimed"}
     assert session.scheduler.counters.evictions.total() == 1
@@ -272,7 +272,7 @@ def test_attempt_that_failed_as_it_began_leaves_no_offer_to_a_pod_that_is_gone(
     fail_once(monkeypatch, "scheduler", "attempt")
     assert len(errors(session.scheduler.decide("default", session.now, 512))) == 1
     session.tell(gone(Pod, "uid-p"))
-    assert session.scheduler._cluster.offers == {}
+    assert session.scheduler._cluster.deferred.offers == {}
 
 
 def test_attempt_that_failed_after_its_bind_is_undone_completely(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +328,7 @@ def test_queue_that_cannot_be_read_is_reported_by_the_decision_of_its_pool_and_n
 
     monkeypatch.setattr(PoolQueue, "next_wakeup", failing)
     assert "default" in session.scheduler.ready(0.0)
-    assert not session.scheduler._cluster.outbox
+    assert not session.scheduler._cluster.said.outbox
     assert session.scheduler.counters.internal_errors.total() == 0
     said = session.decide()
     assert [error.step for error in errors(said)] == [Step.QUEUE]
@@ -340,7 +340,7 @@ def test_status_that_failed_is_reported_later(monkeypatch: pytest.MonkeyPatch) -
     fail_once(monkeypatch, "pool_status", "summarize")
     assert [error.step for error in errors(session.decide())] == [Step.STATUS]
     session.decide(1.0)
-    assert "a" in session.scheduler._cluster.reported
+    assert "a" in session.scheduler._cluster.said.reported
 
 
 def test_standby_reports_its_exceptions_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:

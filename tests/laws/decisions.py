@@ -129,8 +129,8 @@ def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
         yield "I7", f"{uid}: is {evict.cause}, borrower {borrower}"
     if not cluster.profile.preemption or spec.disable_preemption or not asker.preempts:
         yield "I7", f"{uid}: is evicted for {asker.uid}, for which no pod may be evicted"
-    noted = cluster.victims.get(uid)
-    if noted is None or noted.beneficiary != asker.uid or uid in cluster.spared:
+    noted = cluster.leaving_pods.asked.get(uid)
+    if noted is None or noted.beneficiary != asker.uid or uid in cluster.leaving_pods.spared:
         yield "I7", f"{uid}: is evicted for {asker.uid}, noted is {noted}"
     claim = cluster.claims.of(asker.uid)
     tried_again = owner is not None and owner.decision != evict.decision
@@ -150,7 +150,7 @@ def _is_lost_with_another(cluster: Cluster, evict: Evict) -> bool:
     """
     victim = cluster.records[evict.victim.uid]
     others = [] if victim.unit is None else [one for one in victim.unit.members.values() if one is not victim]
-    asked = [cluster.victims.get(one.pod.uid) for one in others]
+    asked = [cluster.leaving_pods.asked.get(one.pod.uid) for one in others]
     claim = cluster.claims.of(evict.beneficiary.uid) if evict.beneficiary is not None else None
     if victim.unit is not None and claim is not None and len(claim.victims) > 1 and victim.pod.uid in claim.victims:
         return True

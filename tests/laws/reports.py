@@ -12,7 +12,7 @@ def check_reports(cluster: Cluster) -> tuple[Violation, ...]:
     summaries = {summary.name: summary for summary in summarize(cluster)}
     found: list[Violation] = []
     for name, pool in sorted(cluster.pools.pools.items()):
-        told, summary = cluster.reported.get(name), summaries[name]
+        told, summary = cluster.said.reported.get(name), summaries[name]
         selected = selected_nodes(cluster, pool)
         conflict = any(name in claimants for claimants in cluster.pools.conflicts.values())
         if not pool.uid:

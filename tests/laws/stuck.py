@@ -121,7 +121,7 @@ def _is_offered(cluster: Cluster, pool: str, proposal: Place | MakeRoom) -> bool
     nodes, names = cluster.nodes, (proposal.node, *(one.node for one in proposal.others))
     pools = {cluster.pool_of(nodes.rows[name]) for name in names}
     offered = {nodes.names[row] for one in (pool, *pools) for row in cluster.deferred.rows.get(one, ())}
-    offered.update(nodes.names[row] for row in cluster.offers)
+    offered.update(nodes.names[row] for row in cluster.deferred.offers)
     return not offered.isdisjoint(names) or not all(_is_missed(cluster, one) for one in pools - {pool})
 
 
@@ -140,10 +140,10 @@ def _is_missed(cluster: Cluster, lender: str) -> bool:
     tried = counts[PodState.ACTIVE] + counts[PodState.BACKOFF]
     awaited = any(lender in work for work in (deferred.lending, deferred.affected, deferred.doubts.due))
     looked_at_again = awaited or (noted is not None and (noted != queue.version or tried or lender in deferred.counted))
-    offered = lender in deferred.rows or any(cluster.pool_of(row) == lender for row in cluster.offers)
+    offered = lender in deferred.rows or any(cluster.pool_of(row) == lender for row in cluster.deferred.offers)
     return not looked_at_again and not offered
 
 
 def _not_offered(cluster: Cluster, pool: str) -> Rows:
     rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool))
-    return rows[~np.isin(rows, [*cluster.offers, *cluster.deferred.rows.get(pool, ())])]
+    return rows[~np.isin(rows, [*cluster.deferred.offers, *cluster.deferred.rows.get(pool, ())])]

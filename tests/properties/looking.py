@@ -183,14 +183,19 @@ def amounts(cluster: Cluster) -> list[str | bytes]:
     versions = (nodes.version, nodes.static_version, nodes.pool_version, storage.version, cluster.running.version)
     parts: tuple[object, ...] = (
         versions,
-        (cluster.ledger.version, cluster.pools.version, cluster.budgets.version, cluster.queue_changes.version),
+        (
+            cluster.ledger.version,
+            cluster.pools.version,
+            cluster.budgets.version,
+            cluster.deferred.queue_changes.version,
+        ),
         (sorted(nodes.tentative.items()), sorted(nodes.ports.on.items(), key=repr)),
         counts,
         domains,
         (sorted(storage.used.on.items(), key=repr), sorted(storage.chosen.all().items(), key=repr)),
         [(claim.owner.pod.uid, claim.rows) for claim in cluster.claims.all()],
         [(uid, one.state, one.queue, one.visited, one.row) for uid, one in cluster.records.items()],
-        (cluster.decisions, len(cluster.outbox), sorted(cluster.deferred.relook.items())),
+        (cluster.decisions, len(cluster.said.outbox), sorted(cluster.deferred.relook.items())),
     )
     arrays = (nodes.used, nodes.scored, nodes.alive, nodes.pool, cluster.running.table)
     return [*map(repr, parts), *(array.tobytes() for array in arrays)]

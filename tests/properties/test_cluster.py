@@ -233,7 +233,7 @@ class Cluster(Days):
         for record in cluster.records.values():
             assert record.state in (PodState.PARKED, PodState.HELD, PodState.GATED, PodState.BOUND), record
         assert not len(cluster.claims)
-        assert not cluster.victims
+        assert not cluster.leaving_pods.asked
         assert scheduler.net_saves() == 0
         before = len(h.actions)
         self._restart_scheduler()

@@ -309,7 +309,7 @@ class Engine(Days):
         at_rest = (PodState.PARKED, PodState.HELD, PodState.GATED, PodState.GROUPED, PodState.BOUND)
         assert {record.state for record in cluster.records.values()} <= {*at_rest}
         assert not len(cluster.claims)
-        assert not cluster.victims
+        assert not cluster.leaving_pods.asked
         assert world.scheduler.net_saves() == 0
         fresh, wishes = world.fresh()
         assert wishes == []

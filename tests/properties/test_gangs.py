@@ -158,7 +158,7 @@ class GangWorld(World):
             self._check_loss(action)
 
     def _leaves(self, pod: Pod) -> bool:
-        return pod.terminating or pod.uid in self.scheduler._cluster.victims
+        return pod.terminating or pod.uid in self.scheduler._cluster.leaving_pods.asked
 
     def _check_loss(self, evict: Evict) -> None:
         cluster = self.scheduler._cluster

@@ -23,7 +23,7 @@ class ObeyingScheduler(CheckedScheduler):
         """Decide; no pod is evicted that a budget forbids, or together with one for whose eviction it should wait."""
         cluster = self._cluster
         allowed = {key: cluster.budgets.left(key) for key in self._budgets()}
-        asked = {uid: one.beneficiary for uid, one in cluster.victims.items() if self._risky(uid)}
+        asked = {uid: one.beneficiary for uid, one in cluster.leaving_pods.asked.items() if self._risky(uid)}
         actions = super().decide(pool, now, limit)
         victims = [one for one in actions if isinstance(one, Evict)]
         for one in victims:

@@ -84,7 +84,7 @@ class Replacing(Churn):
 
 def believed(cluster: Cluster) -> dict[str, Any]:
     """Return what an engine believes of objects, without what it decided for pods that wait."""
-    nodes, storage, counts = cluster.nodes, cluster.storage, cluster.nodes.pod_counts
+    nodes, storage, counts = cluster.nodes, cluster.nodes.storage, cluster.nodes.pod_counts
     names = nodes.names
     on = {uid: names[one.row] for uid, one in cluster.records.items() if one.counted is not None}
     return {
@@ -103,9 +103,9 @@ def believed(cluster: Cluster) -> dict[str, Any]:
             for one in counts.all()
         },
         "reads": counts.terms._reads,
-        "namespaces": cluster.namespaces,
+        "namespaces": cluster.nodes.pod_counts.namespaces,
         "units": {name: {*unit.members} for name, unit in cluster.units.by_name.items()},
-        "gangs": (cluster.gangs.by_key, cluster.gangs._strangers),
+        "gangs": (cluster.units.gangs.by_key, cluster.units.gangs._strangers),
         "budgets": (cluster.budgets._budgets, cluster.budgets._index._found),
         "pod sets": (cluster.pod_sets.by_key, cluster.pod_sets._in),
         "claims": (storage.claims, storage._claims_of, storage._unbound, storage.users()),
