@@ -16,12 +16,13 @@ from aischeduler.engine.cluster import Cluster
 CACHES: Final = frozenset(
     {
         "Cards._kinds",
+        "Cards._labels",
         "Cards._masks",
         "Cards._masks_made_from",
         "Cards._numbers",
         "Cards._numbers_made_from",
         "CarriedTerms._selecting",
-        "Cluster.divided",
+        "PodClasses._divided",
         "Cluster.searches",
         "CrossRows._filters",
         "CrossRows._interests",
@@ -51,7 +52,7 @@ CACHES: Final = frozenset(
         "BorrowingContext.fits",
         "BudgetTable._covered",
         "PoolTable._sorted",
-        "ProfiledSpecs._specs",
+        "PodClasses._profiled",
         "Storage.limits",
         "Storage.nodes",
         "Storage.tables",

@@ -43,7 +43,7 @@ LIMITS: Final[dict[str, int]] = {
     "CrossRows._scores": CLASSES_MAX,
     "Classes._views": VIEWS_MAX,
     "Cards._masks": CARD_MASKS_MAX,
-    "DividedSpecs._specs": SPECS_MAX,
+    "PodClasses._divided": SPECS_MAX,
     "ImageIndex._sums": SUMS_MAX,
     "LabelIndex._numbers": NUMBERS_MAX,
     "LabelIndex._read": READ_MAX,

@@ -12,9 +12,8 @@ from typing import Final
 from aischeduler.engine.cluster_parts import Edits, LeavingPods, Said
 from aischeduler.engine.counters import Counters
 from aischeduler.engine.deferred_work import DeferredWork, Freshness, UnknownPools
-from aischeduler.engine.pod_classes import DividedSpecs
+from aischeduler.engine.pod_classes import PodClasses
 from aischeduler.engine.pod_counting import count_again, interest_of, pods_on_rows
-from aischeduler.engine.pod_profiles import ProfiledSpecs
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.reservations import Reservations
 from aischeduler.engine.search_cache import Searches
@@ -59,7 +58,7 @@ class Cluster:
 
     def __init__(self, profile: Profile, run: str) -> None:
         self.now, self.decisions, self._run, self._arrivals = 0.0, 0, run, 0
-        self.profile, self.deferred, self.profiled = profile, DeferredWork(), ProfiledSpecs(profile)
+        self.profile, self.deferred, self.classes = profile, DeferredWork(), PodClasses(profile)
         self.nodes = NodeTable(Cards(profile.gpu_type_labels, profile.rare_types))
         self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)
         self.pools = PoolTable(self.nodes, profile.default_pool)
@@ -74,7 +73,7 @@ class Cluster:
         self.add_queue(DEFAULT_POOL)
         self.running, self.ledger = RunningPods(), Ledger()
         self.claims, self.held = Claims(self.nodes, self.ledger, self._planned), HeldByAccount()
-        self.units, self.pod_sets, self.divided = Units(), PodSets(), DividedSpecs()
+        self.units, self.pod_sets = Units(), PodSets()
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod, obeyed=profile.obeys_budgets)
         parts = self.pools, self.queues, self.claims, self.ledger, self.runner
         capacity = UnitCapacity(self.runner, self.running, self.claims)
@@ -153,7 +152,7 @@ class Cluster:
 
     def ours(self, pod: Pod) -> bool:
         """Return whether this scheduler schedules the pod."""
-        return pod.scheduler_name in self.profiled.names
+        return pod.scheduler_name in self.classes.names
 
     def pool_of(self, row: int) -> str:
         """Return the pool of a row; empty where the row is in none."""

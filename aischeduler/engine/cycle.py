@@ -19,8 +19,7 @@ from aischeduler.engine.freshness import await_fresh_view, is_fresh
 from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.nominator import clear_nomination, end_claim_of, renominate
 from aischeduler.engine.permits import reserve, send_or_delay, take_back
-from aischeduler.engine.pod_classes import take_class
-from aischeduler.engine.pod_profiles import take_profile
+from aischeduler.engine.pod_classes import take_class, take_profile
 from aischeduler.engine.propose import propose
 from aischeduler.engine.queueing_hints import Placed, count_saved, offer_ends
 from aischeduler.engine.quotas import try_first
@@ -99,7 +98,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
         return 1
     if record.offered != NOWHERE:
         cluster.withdraw(record)
-    if not cluster.profiled.plain and record.leads is None:
+    if not cluster.classes.plain and record.leads is None:
         take_profile(cluster, record)
     if record.failed and _gated(cluster, record, now):
         return 1

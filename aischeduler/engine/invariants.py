@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.pod_profiles import profiled
+from aischeduler.engine.pod_classes import profiled
 from aischeduler.engine.queue_invariants import queue_faults
 from aischeduler.engine.recount import Faults, unequal
 from aischeduler.engine.summary import summarize

@@ -17,8 +17,7 @@ from aischeduler.engine.constraints import recheck_later
 from aischeduler.engine.evictions import left, on_its_way, reconsider, terminates
 from aischeduler.engine.gangs import note_end
 from aischeduler.engine.nominator import clear_nomination
-from aischeduler.engine.pod_classes import classed
-from aischeduler.engine.pod_profiles import profiled, ruled, take_profile
+from aischeduler.engine.pod_classes import classed, ruled, take_profile
 from aischeduler.engine.units import gang_touched, stop_waiting
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.model.actions import ReportWaiting
@@ -35,7 +34,7 @@ BINDING: Final = "binding to node "
 
 def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
     """Handle a pod as it is now."""
-    pod = classed(cluster, profiled(cluster, pod))
+    pod = classed(cluster, pod)
     if pod.gang is not None and not pod.finished and not cluster.ours(pod):
         cluster.units.gangs.note_stranger(pod)
         gang_touched(cluster, pod.gang.key)
@@ -117,7 +116,7 @@ def free_room(cluster: Cluster, record: PodRecord) -> None:
 def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Add a pod to the queue of its home pool; it keeps its age and its backoff."""
     record.home = cluster.pools.home(record.pod.pool)
-    if not cluster.profiled.plain:
+    if not cluster.classes.plain:
         take_profile(cluster, record)
     record.visited = ()
     queue = cluster.queues[record.home]

@@ -15,7 +15,7 @@ from msgspec.structs import fields
 
 from aischeduler.config.spelling import nearest
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.pod_profiles import unknown_profile
+from aischeduler.engine.pod_classes import unknown_profile
 from aischeduler.engine.summary import summarize
 from aischeduler.model.actions import (
     Condition,

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from aischeduler.engine.pod_classes import DividedSpecs
+from aischeduler.engine.pod_classes import PodClasses
+from aischeduler.engine.profile import default_profile
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PlacementRequest, Plugins
 from aischeduler.framework.runner import Runner
@@ -31,7 +32,7 @@ class Scene:
 
     def __post_init__(self) -> None:
         plugins = Plugins((), (), (), (self.rule,), (self.rule,))
-        self.table, self._divided = NodeTable(), DividedSpecs()
+        self.table, self._divided = NodeTable(), PodClasses(default_profile())
         self.counts = self.table.pod_counts
         self.counts.pods_on_rows = lambda: [(pod, self.table.rows[node], False) for pod, node in self.pods.values()]
         self.runner = Runner(plugins, self.table)
@@ -47,7 +48,7 @@ class Scene:
         """
         ours = pod.scheduler_name == SCHEDULER_NAME
         labels = tuple(sorted(pod.labels.items()))
-        spec = self._divided.of(pod.spec, pod.namespace, labels) if ours else pod.spec
+        spec = self._divided.divided(pod.spec, pod.namespace, labels) if ours else pod.spec
         self.counts.use(spec, self.interest(pod))
         return replace(pod, spec=spec)
 

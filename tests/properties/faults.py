@@ -37,7 +37,6 @@ MODULES: Final = (
         "node_events",
         "pod_classes",
         "pod_events",
-        "pod_profiles",
         "pod_warnings",
     ),
     *(
