@@ -10,7 +10,7 @@ from aischeduler.config.load import parse_config
 from aischeduler.daemon.components import profile_of
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Bind, ReadPool, ReportWaiting
-from aischeduler.model.events import NodeSeen, PodGone, PodSeen, PoolRead, PoolsListed
+from aischeduler.model.events import PoolRead, PoolsListed, Seen, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import ContainerRequest, pod_request
@@ -27,13 +27,17 @@ AMOUNTS = {"cpu": 8000, "memory": 2**33, "pods": 110}
 SPEC = PodSpec(b"s", pod_request([ContainerRequest({"cpu": 1000}, sidecar=False)], [], {}, {}))
 
 
-def node(name: str, licenses: str = "") -> NodeSeen:
+def node(name: str, licenses: str = "") -> Seen:
     labels = {"example.com/licenses": licenses} if licenses else {}
-    return NodeSeen(Node(name, f"uid-{name}", labels, allocatable=AMOUNTS, capacity=AMOUNTS))
+    return Seen(Node(name, f"uid-{name}", labels, allocatable=AMOUNTS, capacity=AMOUNTS))
 
 
-def pod(name: str, **labels: str) -> PodSeen:
-    return PodSeen(Pod(f"uid-{name}", "default", name, SPEC, "ai-scheduler", labels=labels))
+def a_pod(name: str, **labels: str) -> Pod:
+    return Pod(f"uid-{name}", "default", name, SPEC, "ai-scheduler", labels=labels)
+
+
+def pod(name: str, **labels: str) -> Seen:
+    return Seen(a_pod(name, **labels))
 
 
 class Engine:
@@ -81,7 +85,7 @@ def test_site_without_the_license_is_named_in_the_reason() -> None:
 def test_binding_waits_for_a_free_license() -> None:
     engine = Engine(node("site", "solver"), pod("first", license="solver"), pod("second", license="solver"))
     assert engine.found == {"first": "site"}
-    engine.tell(PodGone("uid-first"), seconds=6.0)
+    engine.tell(gone(Pod, "uid-first"), seconds=6.0)
     assert engine.found == {"first": "site", "second": "site"}
 
 
@@ -99,12 +103,12 @@ def test_license_that_the_server_does_not_have_is_a_veto() -> None:
 def test_license_is_taken_before_the_binding_and_an_error_of_the_server_refuses_it() -> None:
     taken: list[tuple[str, str]] = []
     plugin = LicenseServer({}, lambda name, uid: taken.append((name, uid)))
-    asyncio.run(plugin.pre_bind(pod("p", license="solver").pod, "site"))
-    asyncio.run(plugin.pre_bind(pod("q").pod, "site"))
+    asyncio.run(plugin.pre_bind(a_pod("p", license="solver"), "site"))
+    asyncio.run(plugin.pre_bind(a_pod("q"), "site"))
     assert taken == [("solver", "uid-p")]
 
     def refuse(name: str, uid: str) -> None:
         raise ConnectionError(f"{name} for {uid}")
 
     with pytest.raises(ConnectionError, match="solver for uid-p"):
-        asyncio.run(LicenseServer({}, refuse).pre_bind(pod("p", license="solver").pod, "site"))
+        asyncio.run(LicenseServer({}, refuse).pre_bind(a_pod("p", license="solver"), "site"))

@@ -8,7 +8,7 @@ from aischeduler.config.load import ConfigError, parse_config
 from aischeduler.daemon.components import profile_of
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Bind, ReportWaiting
-from aischeduler.model.events import NodeSeen, PodSeen, PoolRead, PoolsListed
+from aischeduler.model.events import PoolRead, PoolsListed, Seen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import ContainerRequest, pod_request
@@ -18,14 +18,14 @@ AMOUNTS = {"cpu": 8000, "memory": 2**33, "pods": 110, "nvidia.com/gpu": 8}
 LEAVES = {"example.com/maintenance": "soon"}
 
 
-def node(name: str, **labels: str) -> NodeSeen:
-    return NodeSeen(Node(name, f"uid-{name}", labels, allocatable=AMOUNTS, capacity=AMOUNTS))
+def node(name: str, **labels: str) -> Seen:
+    return Seen(Node(name, f"uid-{name}", labels, allocatable=AMOUNTS, capacity=AMOUNTS))
 
 
-def pod(name: str, **requests: int) -> PodSeen:
+def pod(name: str, **requests: int) -> Seen:
     amounts = {key.replace("gpu", "nvidia.com/gpu"): amount for key, amount in requests.items()}
     spec = PodSpec(repr(amounts).encode(), pod_request([ContainerRequest(amounts, sidecar=False)], [], {}, {}))
-    return PodSeen(Pod(f"uid-{name}", "default", name, spec, "ai-scheduler"))
+    return Seen(Pod(f"uid-{name}", "default", name, spec, "ai-scheduler"))
 
 
 def decided(*events: Any, config: str = CONFIG) -> dict[str, str]:
