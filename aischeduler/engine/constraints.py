@@ -15,6 +15,7 @@ from msgspec import Struct
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.deferred_work import Affected
 from aischeduler.engine.machine_groups import names_one_of
+from aischeduler.engine.view import View
 from aischeduler.engine.volume_claims import unusable_claim
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import Pod
@@ -36,7 +37,7 @@ class Held(Struct, frozen=True):
     message: str
 
 
-def held_by(cluster: Cluster, pod: Pod) -> Held | None:
+def held_by(cluster: View, pod: Pod) -> Held | None:
     """Return the constraint that holds the pod; None where it may be tried."""
     if pod.spec.volumes is not None:
         why = unusable_claim(cluster, pod)

@@ -12,6 +12,7 @@ from typing import Final
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.machine_groups import groups_have_rules
+from aischeduler.engine.view import View
 from aischeduler.model.actions import Refresh
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.state.pod_records import PodRecord, PodState
@@ -22,13 +23,13 @@ ANSWER_SECONDS: Final = 120.0
 """After this time without an answer the refresh is requested again."""
 
 
-def is_fresh(cluster: Cluster, pool: str, now: float) -> bool:
+def is_fresh(cluster: View, pool: str, now: float) -> bool:
     """Return whether the pool was refreshed just now."""
     at = cluster.freshness.refreshed_at.get(pool)
     return at is not None and now - at <= FRESH_SECONDS
 
 
-def was_refreshed(cluster: Cluster, pool: str, since: float) -> bool:
+def was_refreshed(cluster: View, pool: str, since: float) -> bool:
     """Return whether the pool was refreshed since then, however long that was ago."""
     at = cluster.freshness.refreshed_at.get(pool)
     return at is not None and at >= since
@@ -52,7 +53,7 @@ def await_to_roll_back(cluster: Cluster, pool: str, unit: str, now: float) -> li
     return _ask(cluster, pool, now)
 
 
-def awaits_view(cluster: Cluster, record: PodRecord) -> bool:
+def awaits_view(cluster: View, record: PodRecord) -> bool:
     """Return whether the pod waits for a refresh of its pool."""
     return record.pod.uid in cluster.freshness.waiting.get(record.home, ())
 

@@ -9,6 +9,7 @@ Invariants:
 from collections.abc import Container, Iterable
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.view import View
 from aischeduler.model.names import MACHINE_GROUP_KEY
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import GroupRule
@@ -16,7 +17,7 @@ from aischeduler.model.selectors import Labels
 from aischeduler.state.pod_records import PodRecord
 
 
-def group_refused(cluster: Cluster, pod: Pod) -> str:
+def group_refused(cluster: View, pod: Pod) -> str:
     """Return why the pod may not name its machine group; empty where it may, or names none."""
     group = pod.spec.machine_group
     if not group:
@@ -29,7 +30,7 @@ def group_refused(cluster: Cluster, pod: Pod) -> str:
     return f"The pod may not name the machine group {group} (annotation {MACHINE_GROUP_KEY}): {why}."
 
 
-def groups_have_rules(cluster: Cluster) -> bool:
+def groups_have_rules(cluster: View) -> bool:
     """Return whether the namespace of a pod may decide whether it may name a group."""
     return any(True for _ in _rules(cluster))
 
@@ -58,7 +59,7 @@ def names_one_of(record: PodRecord, groups: Container[tuple[str, str]]) -> bool:
     return any(group and ((group, "") in groups or (group, namespace) in groups) for group, namespace in named)
 
 
-def _rules(cluster: Cluster) -> Iterable[GroupRule]:
+def _rules(cluster: View) -> Iterable[GroupRule]:
     yield from cluster.profile.machine_groups
     for pool in cluster.pools.pools.values():
         yield from pool.machine_groups

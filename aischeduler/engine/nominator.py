@@ -12,6 +12,7 @@ import numpy as np
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.recovery import end_quietly, judging_failed
 from aischeduler.engine.row_room import Checks
+from aischeduler.engine.view import View
 from aischeduler.model.actions import Nominate
 from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_placement import all_fit_after_departures
@@ -20,12 +21,12 @@ from aischeduler.state.pod_records import OrderKey, PodRecord, PodState
 from aischeduler.state.what_if import Trial
 
 
-def lifted_for(cluster: Cluster, record: PodRecord, pool: str) -> tuple[Claim, ...]:
+def lifted_for(cluster: View, record: PodRecord, pool: str) -> tuple[Claim, ...]:
     """Return the claims of this pool that an attempt of the pod ignores: its own, and those of home pods behind it."""
     return cluster.claims.not_ahead(pool, record.order) if cluster.claims.count_in(pool) else ()
 
 
-def without(cluster: Cluster, claims: tuple[Claim, ...]) -> Trial:
+def without(cluster: View, claims: tuple[Claim, ...]) -> Trial:
     """Return a trial on the table without these claims."""
     return Trial(cluster.nodes, [pod for claim in claims for pod in claim.assigned])
 

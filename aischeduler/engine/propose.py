@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import held_by
 from aischeduler.engine.freshness import awaits_view, is_fresh
 from aischeduler.engine.machine_groups import group_refused
@@ -22,6 +21,7 @@ from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.quotas import over_quota
 from aischeduler.engine.searches import find_lender, find_unit_victims, find_victims
 from aischeduler.engine.unknown_pools import is_known, unknown_pool_message
+from aischeduler.engine.view import View
 from aischeduler.framework.allocating import allocation_on
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.model.allocation import allocation_of
@@ -64,7 +64,7 @@ from aischeduler.state.unit_shapes import shape_of_unit
 class _Look(Struct):
     """A look for one pod in one pool, and what it has found so far."""
 
-    cluster: Cluster
+    cluster: View
     record: PodRecord
     pool: Pool
     now: float
@@ -160,7 +160,7 @@ class _Look(Struct):
         return sentence(self.cluster.runner.diagnose(self.ask, self.rows).message, clauses)
 
 
-def propose(cluster: Cluster, record: PodRecord, pool: str, now: float, *, known: bool = False) -> Proposal:
+def propose(cluster: View, record: PodRecord, pool: str, now: float, *, known: bool = False) -> Proposal:
     """Return what an attempt to schedule the pod from the queue of this pool would do now.
 
     With `known`, a Pool that the pod names and that was not seen counts as missing, as after a read.
@@ -168,7 +168,7 @@ def propose(cluster: Cluster, record: PodRecord, pool: str, now: float, *, known
     return _proposal(_Look(cluster, record, cluster.pools.pools[pool], now), known=known)
 
 
-def propose_briefly(cluster: Cluster, record: PodRecord, *, borrows: bool = True) -> Proposal:
+def propose_briefly(cluster: View, record: PodRecord, *, borrows: bool = True) -> Proposal:
     """Return what an attempt from the home queue would do now, without a message; a Pool not seen counts as missing.
 
     Without `borrows`, no lender is searched.
@@ -178,7 +178,7 @@ def propose_briefly(cluster: Cluster, record: PodRecord, *, borrows: bool = True
     )
 
 
-def propose_on(cluster: Cluster, record: PodRecord, pool: str, rows: Rows) -> Proposal:
+def propose_on(cluster: View, record: PodRecord, pool: str, rows: Rows) -> Proposal:
     """Return what an attempt from the queue of this pool would do if the pool had these few rows only, and no lender.
 
     In the queue of a lender, these are rows that the lender does not need. A Pool that was not seen counts as missing.
@@ -215,7 +215,7 @@ def _hold_of(look: _Look, record: PodRecord, *, known: bool) -> Hold | None:
     return None
 
 
-def not_allowed(cluster: Cluster, record: PodRecord) -> str:
+def not_allowed(cluster: View, record: PodRecord) -> str:
     """Return why the home pool takes no pods from this namespace; empty where it does."""
     allowed = cluster.pools.pools[record.home].allowed_namespaces
     namespace = record.pod.namespace
@@ -376,7 +376,7 @@ def _wait(look: _Look) -> Wait:
     return Wait(waits_for, look.message(look.clauses), look.search(), look.clauses.get(PREEMPTION, ""))
 
 
-def may_not_evict(cluster: Cluster, record: PodRecord) -> str:
+def may_not_evict(cluster: View, record: PodRecord) -> str:
     """Return why the pod may not preempt; empty where it may."""
     if not cluster.profile.preemption:
         return "switched off for the whole scheduler"
@@ -390,7 +390,7 @@ def may_not_evict(cluster: Cluster, record: PodRecord) -> str:
     return ""
 
 
-def unhelpful(cluster: Cluster, record: PodRecord, pool: str, found: NoCandidate) -> str:
+def unhelpful(cluster: View, record: PodRecord, pool: str, found: NoCandidate) -> str:
     """Return why no eviction helps, with the number of pods of the pool that are spared, or that budgets forbid."""
     spared = [cluster.records[uid] for uid in cluster.leaving_pods.spared.names()]
     here = [one for one in spared if cluster.pool_of(one.row) == pool]
@@ -405,7 +405,7 @@ def unhelpful(cluster: Cluster, record: PodRecord, pool: str, found: NoCandidate
     return text
 
 
-def _below(cluster: Cluster, record: PodRecord, one: PodRecord) -> bool:
+def _below(cluster: View, record: PodRecord, one: PodRecord) -> bool:
     """Return whether the pod stands above this running one of its pool."""
     pods = cluster.running.table[cluster.running.slots_of([one.pod.uid])]
     return bool((standing_of(pods) < Preemptor(record.priority).standing).all())

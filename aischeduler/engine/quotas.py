@@ -10,6 +10,7 @@ from typing import Final
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_later
+from aischeduler.engine.view import View
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.ledger import Account
 from aischeduler.state.pod_records import PodRecord, PodState
@@ -17,7 +18,7 @@ from aischeduler.state.pod_records import PodRecord, PodState
 QUOTA: Final = ConstraintKind.QUOTA
 
 
-def over_quota(cluster: Cluster, record: PodRecord) -> str:
+def over_quota(cluster: View, record: PodRecord) -> str:
     """Return why the pod, or the unit that it leads, may not take more; empty where it may."""
     quotas = cluster.profile.plugins_of(record.pod).quotas
     if not quotas or cluster.claims.of(record.pod.uid) is not None:

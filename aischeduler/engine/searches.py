@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.nominator import without
 from aischeduler.engine.search_cache import KnownCosts
+from aischeduler.engine.view import View
 from aischeduler.model.proposal import Lender, NoLender
 from aischeduler.policies.borrowing import choose_lender
 from aischeduler.policies.preemption import (
@@ -35,7 +35,7 @@ WHOLE_SHARE: Final = 3
 """Where more than a third of the rows changed, all rows are searched again."""
 
 
-def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[Claim, ...]) -> Candidate | NoCandidate:
+def find_victims(cluster: View, record: PodRecord, rows: Rows, claims: tuple[Claim, ...]) -> Candidate | NoCandidate:
     """Search for victims on rows of the pod's home pool as if these claims did not exist.
 
     Only results for all rows of the pool are kept.
@@ -64,7 +64,7 @@ def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[
 
 
 def find_unit_victims(
-    cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[Claim, ...]
+    cluster: View, record: PodRecord, rows: Rows, claims: tuple[Claim, ...]
 ) -> UnitCandidate | NoCandidate:
     """Search for rows and victims for the unit that the pod leads, as if these claims did not exist."""
     unit = record.leads
@@ -86,7 +86,7 @@ def find_unit_victims(
     return found
 
 
-def _found_again(cluster: Cluster, record: PodRecord, rows: Rows) -> Candidate | None:
+def _found_again(cluster: View, record: PodRecord, rows: Rows) -> Candidate | None:
     """Choose by the kept costs of such a pod; None where too many rows changed, or no eviction helps.
 
     The best row is a row that changed since, or the best of the others: only these rows are searched again.
@@ -115,7 +115,7 @@ def _found_again(cluster: Cluster, record: PodRecord, rows: Rows) -> Candidate |
     return candidates.candidate(row, cluster.running) if row is not None else None
 
 
-def _found_by_bounds(cluster: Cluster, record: PodRecord, rows: Rows) -> Candidate | None:
+def _found_by_bounds(cluster: View, record: PodRecord, rows: Rows) -> Candidate | None:
     """Search the few rows of the lowest bounds; None where they do not decide."""
     bounds = cluster.searches.bounds
     bounds.catch_up(cluster.running, cluster.nodes)
@@ -123,7 +123,7 @@ def _found_by_bounds(cluster: Cluster, record: PodRecord, rows: Rows) -> Candida
     return BoundedSearch(spec, preemptor, cluster.runner, cluster.running, cluster.budgets, bounds).cheapest(rows)
 
 
-def _seen(cluster: Cluster, record: PodRecord) -> tuple[int, ...]:
+def _seen(cluster: View, record: PodRecord) -> tuple[int, ...]:
     """Return the versions of all that filters read for a pod, or for the unit that it leads."""
     if record.unit is None:
         return cluster.nodes.version_for(record.pod.spec)
@@ -131,16 +131,16 @@ def _seen(cluster: Cluster, record: PodRecord) -> tuple[int, ...]:
     return tuple(number for spec in specs.values() for number in cluster.nodes.version_for(spec))
 
 
-def _rules(cluster: Cluster) -> tuple[int, int]:
+def _rules(cluster: View) -> tuple[int, int]:
     return (cluster.nodes.unlabelled_version, cluster.budgets.version)
 
 
-def _standing(cluster: Cluster, costs: EvictionCosts) -> KnownCosts:
+def _standing(cluster: View, costs: EvictionCosts) -> KnownCosts:
     nodes, running = cluster.nodes, cluster.running
     return KnownCosts(costs, _rules(cluster), nodes.version, running.version, tuple(nodes.tentative))
 
 
-def find_lender(cluster: Cluster, record: PodRecord, visited: tuple[str, ...]) -> Lender | NoLender:
+def find_lender(cluster: View, record: PodRecord, visited: tuple[str, ...]) -> Lender | NoLender:
     """Search for a pool that lends to the pod, among those that it has not `visited`; the first visited is its home."""
     key = (record.pod.spec.key, visited)
     versions = (*_seen(cluster, record), cluster.pools.version, cluster.ledger.version)

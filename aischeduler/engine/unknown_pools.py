@@ -16,6 +16,7 @@ from typing import Final
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.deferred_work import LateNode
 from aischeduler.engine.freshness import is_fresh
+from aischeduler.engine.view import View
 from aischeduler.model.actions import ListPools, ReadPool, ReportWaiting
 from aischeduler.model.events import PoolRead, PoolUnread
 from aischeduler.model.names import DEFAULT_POOL, can_be_pool_name
@@ -33,7 +34,7 @@ LET_IN_AT_ONCE: Final = 64
 """The most kept nodes that one decision adds."""
 
 
-def is_known(cluster: Cluster, record: PodRecord, now: float) -> bool:
+def is_known(cluster: View, record: PodRecord, now: float) -> bool:
     """Return whether it is known that the pod's Pool exists, or does not.
 
     The scheduler knows that a Pool does not exist for a moment after the read, after a recent refresh of the home pool,
@@ -53,7 +54,7 @@ def is_known(cluster: Cluster, record: PodRecord, now: float) -> bool:
     )
 
 
-def is_missing(cluster: Cluster, pod: Pod) -> bool:
+def is_missing(cluster: View, pod: Pod) -> bool:
     """Say whether the pod's Pool does not exist: no Pool can have this name, or the last read said so."""
     if not pod.pool or pod.pool in cluster.pools.pools:
         return False

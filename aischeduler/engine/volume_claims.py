@@ -10,6 +10,7 @@ Source: PreFilter of kube-scheduler's VolumeRestrictions, VolumeBinding and Volu
 from collections.abc import Callable
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.view import View
 from aischeduler.model.pod import Pod
 from aischeduler.model.storage_objects import CsiNode, StorageObject, VolumeAttachment
 from aischeduler.model.volumes import Volume, VolumeClaim, VolumeClaimUse
@@ -20,7 +21,7 @@ from aischeduler.state.storage import Storage
 UNBOUND: str = "pod has unbound immediate PersistentVolumeClaims"
 
 
-def unusable_claim(cluster: Cluster, pod: Pod) -> str:
+def unusable_claim(cluster: View, pod: Pod) -> str:
     """Return why a claim of the pod allows no node, with the path of its field; empty where each allows some.
 
     So it is too where the profile of the pod does not have VolumeBinding.

@@ -30,7 +30,7 @@ from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.counted_pods import Counted
 from aischeduler.state.gangs import GangTable
 from aischeduler.state.label_index import Mask, Rows
-from aischeduler.state.ledger import Account, Ledger
+from aischeduler.state.ledger import Account, Sums
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.running_pods import Spare
 
@@ -245,7 +245,7 @@ class Quota(Protocol):
     def accounts_of(self, pod: Pod) -> tuple[Account, ...]:
         """Return the accounts of a pod; none where it counts in none. It must be fast."""
 
-    def refuses(self, pod: Pod, asked: PodSpec, ledger: Ledger) -> str:
+    def refuses(self, pod: Pod, asked: PodSpec, ledger: Sums) -> str:
         """Return why the pod, or its unit, which asks for as much, may not take it; empty where it may."""
 
 

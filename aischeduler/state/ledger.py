@@ -9,7 +9,7 @@ Invariants:
 """
 
 from collections import Counter
-from typing import Final
+from typing import Final, Protocol
 
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import PodSpec
@@ -29,6 +29,17 @@ def accounts_of_loan(loan: Loan, cards: str) -> tuple[Account, ...]:
     """Return the accounts of a loan on a row with this type of cards; empty where it has none."""
     accounts: tuple[Account, ...] = ((LOAN, *loan), (LENDS, loan[0]), (BORROWS, loan[1]))
     return (*accounts, *((*one, cards) for one in accounts[1:])) if cards else accounts
+
+
+class Sums(Protocol):
+    """The ledger, to look at."""
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+
+    def of(self, *account: str) -> ResourceList:
+        """Return the sum of an account, by resource; `pods` counts pods."""
 
 
 class Ledger:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import ResourceList
-from aischeduler.state.ledger import Account, Ledger, within
+from aischeduler.state.ledger import Account, Sums, within
 
 TEAM = "team"
 """The label of a pod that names its team."""
@@ -22,7 +22,7 @@ class TwoLevels:
         team = pod.labels.get(TEAM, "")
         return (("quota", team), ("quota", self._company_of[team])) if team in self._company_of else ()
 
-    def refuses(self, pod: Pod, asked: PodSpec, ledger: Ledger) -> str:
+    def refuses(self, pod: Pod, asked: PodSpec, ledger: Sums) -> str:
         for account in self.accounts_of(pod):
             resource = within(self._limits.get(account[1], {}), ledger.of(*account), asked)
             if resource:
