@@ -153,7 +153,7 @@ async def test_sandbox_says_how_to_use_it_and_ends_quietly(number: signal.Signal
     async with aiohttp.ClientSession() as http, http.get(f"{url}/api/v1/namespaces/default") as answer:
         assert answer.status == 200
     running.send_signal(number)
-    out, err = await asyncio.wait_for(running.communicate(), timeout=10)
+    out, err = await asyncio.wait_for(running.communicate(), timeout=120)
     assert (running.returncode, out, err) == (0, b"", b"")
 
 

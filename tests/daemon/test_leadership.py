@@ -41,7 +41,7 @@ async def second(world: Cluster) -> AsyncIterator[tuple[Daemon, asyncio.Event]]:
         yield daemon, stop
     finally:
         stop.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             await task
 
 

@@ -38,7 +38,7 @@ async def test_daemon_that_may_not_list_gangs_services_or_objects_of_storage_log
     for one in not_needed:
         script.always["get", one.path] = lambda _: status(403, "Forbidden", REFUSED)
     with capture_logs() as lines:
-        async with serving(script) as server, asyncio.timeout(10):
+        async with serving(script) as server, asyncio.timeout(120):
             daemon = Daemon(server, Config(leader_election=NO_ELECTION), stop)
             task = asyncio.create_task(daemon.run())
             await daemon.deciding.wait()
@@ -51,7 +51,7 @@ async def test_daemon_that_may_not_list_gangs_services_or_objects_of_storage_log
 async def test_daemon_that_may_not_list_claims_logs_it_and_decides_nothing() -> None:
     stop = asyncio.Event()
     with capture_logs() as lines:
-        async with serving(a_server()) as server, asyncio.timeout(10):
+        async with serving(a_server()) as server, asyncio.timeout(120):
             daemon = Daemon(server, Config(leader_election=NO_ELECTION), stop)
             task = asyncio.create_task(daemon.run())
             await until(lambda: any(line["event"] == "permission missing" for line in lines))

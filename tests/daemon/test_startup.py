@@ -19,7 +19,7 @@ from tests.kube.scripted_server import Script, Waits, hang, reply, serving, slam
 async def met(script: Script) -> tuple[str, list[dict[str, Any]]]:
     lines = CapturingLogger()
     log = structlog.wrap_logger(lines, processors=[], wrapper_class=structlog.BoundLogger).bind()
-    async with serving(script) as server, Client(server) as client, asyncio.timeout(5):
+    async with serving(script) as server, Client(server) as client, asyncio.timeout(120):
         said = await check_server(client, "https://x:1", Waits().timing(), log)
     return said, [dict(call.kwargs) for call in lines.calls]
 
@@ -57,7 +57,7 @@ async def test_daemon_ends_before_it_writes_anything_to_a_server_that_is_too_old
             script.always["get", one.path] = lambda _: hang
         script.always["get", "/apis/policy/v1/poddisruptionbudgets"] = lambda _: hang
         script.always["get", "/apis/resource.aibee.cn/v1alpha1/pools"] = lambda _: hang
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             with pytest.raises(AccessError, match=r"is Kubernetes 1\.30; the scheduler needs 1\.31 or newer"):
                 await Daemon(server, Config(leader_election=NO_ELECTION), asyncio.Event()).run()
     assert {request.method.lower() for request in script.requests} == {"get"}

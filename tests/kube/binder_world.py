@@ -12,7 +12,7 @@ from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
-from tests.kube.scripted_server import Answer, Counted, Script, Waits, broken, reply, serving, status
+from tests.kube.scripted_server import PATIENCE_SECONDS, Answer, Counted, Script, Waits, broken, reply, serving, status
 
 PATH = "/api/v1/namespaces/default/pods/p/binding"
 BIND = Bind(a_pod("p", uid="u1"), "n1", "cpu", "cpu", "d1", 1)
@@ -33,8 +33,8 @@ class World:
     engine: Counted = field(default_factory=Counted)
     bugs: list[Exception] = field(default_factory=list)
     """The errors that the next calls of the outcome callback raise."""
-    answer_seconds: float = 0.03
-    """How long the binder waits for an answer."""
+    answer_seconds: float | None = None
+    """How long the binder waits for an answer; None for what the script says."""
     hooks: BindHooks | None = None
 
     def hear(self, _action: Bind, outcome: Outcome, _seconds: float) -> None:
@@ -52,7 +52,8 @@ class World:
     @asynccontextmanager
     async def running(self, in_flight: int = 2) -> AsyncIterator[Binder]:
         async with serving(self.script) as server:
-            connections = ConnectionPool(server, bindings_in_flight_max(in_flight), answer_seconds=self.answer_seconds)
+            seconds = self.answer_seconds or self.script.answer_seconds
+            connections = ConnectionPool(server, bindings_in_flight_max(in_flight), answer_seconds=seconds)
             options = BinderOptions(in_flight, self.engine, hooks=self.hooks)
             binder = Binder(connections, self.read, self.waits.timing(), options, self.failed)
             task = asyncio.create_task(binder.run(self.hear))
@@ -68,7 +69,7 @@ class World:
         self.script.on("post", PATH, *answers)
         async with self.running() as binder:
             binder.submit(BIND)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await binder.work_queue.wait_finished()
         assert len(self.outcomes) == 1
         return self.outcomes[0]

@@ -12,7 +12,9 @@ from urllib.parse import parse_qsl, urlsplit
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.server_access import Server
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
+HANG_SECONDS = 0.25
+"""How long a client waits for an answer where the script has one that never comes."""
 """How long an expected event may take on a busy machine; no test asserts it."""
 WAIT_SECONDS = 0.001
 """How long a sleep of `Waits` takes."""
@@ -101,6 +103,11 @@ class Script:
     def on(self, method: str, path: str, *answers: Answer) -> None:
         """Answer these in order; `watch` is the method of a GET that watches."""
         self.waiting.setdefault((method, path), deque()).extend(answers)
+
+    @property
+    def answer_seconds(self) -> float:
+        """How long a client is to wait for an answer: longer than a busy machine needs, where every answer comes."""
+        return HANG_SECONDS if any(hang in answers for answers in self.waiting.values()) else PATIENCE_SECONDS
 
     def asked(self, method: str, path: str = "") -> list[Request]:
         return [r for r in self.requests if verb(r) == method and r.path.startswith(path)]

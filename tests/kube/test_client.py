@@ -61,7 +61,7 @@ async def test_refusal_of_a_watch_that_never_ends_is_unreachable(piece: bytes, p
 
     script = Script()
     script.on("watch", "/x", endless)
-    async with serving(script) as server, Client(server) as client, asyncio.timeout(15):
+    async with serving(script) as server, Client(server) as client, asyncio.timeout(120):
         client.connections.answer_seconds = 0.3 if pause else 30.0
         with pytest.raises(UnreachableError, match=f"GET /x: the refusal .*{problem}"):
             async with client.watch("/x", {"watch": "true"}, 75.0):

@@ -14,7 +14,20 @@ from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT, EVICTIONS_IN_FLIGHT_MA
 from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from tests.build import a_pod, replace
-from tests.kube.scripted_server import Answer, Counted, Script, Waits, broken, hang, reply, serving, slam, status, until
+from tests.kube.scripted_server import (
+    PATIENCE_SECONDS,
+    Answer,
+    Counted,
+    Script,
+    Waits,
+    broken,
+    hang,
+    reply,
+    serving,
+    slam,
+    status,
+    until,
+)
 
 OWNER = a_pod("owner", uid="u-owner")
 POD = "/api/v1/namespaces/default/pods/v"
@@ -45,9 +58,10 @@ class World:
         self.ends.append(ended)
 
     @asynccontextmanager
-    async def running(self, answer_seconds: float = 0.03) -> AsyncIterator[Evictor]:
+    async def running(self, answer_seconds: float | None = None) -> AsyncIterator[Evictor]:
+        seconds = answer_seconds or self.script.answer_seconds
         async with serving(self.script) as server:
-            connections = ConnectionPool(server, EVICTIONS_IN_FLIGHT_MAX, answer_seconds=answer_seconds)
+            connections = ConnectionPool(server, EVICTIONS_IN_FLIGHT_MAX, answer_seconds=seconds)
             options = EvictionOptions("ai-scheduler", self.honour_budgets, lambda: 1_767_323_045.0, self.engine)
             evictor = Evictor(connections, self.waits.timing(), options, self.failed)
             task = asyncio.create_task(evictor.run(self.hear))
@@ -62,7 +76,7 @@ class World:
     async def evict(self, action: Evict | None = None) -> EvictionOutcome:
         async with self.running() as evictor:
             assert evictor.submit(action or evict())
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await evictor.work_queue.wait_finished()
         (ended,) = self.ends
         return ended
@@ -188,7 +202,7 @@ async def test_evictions_in_flight_are_limited() -> None:
         await until(lambda: len(world.sent) == EVICTIONS_IN_FLIGHT)
         assert (evictor.work_queue.waiting, evictor.work_queue.unfinished) == (3, EVICTIONS_IN_FLIGHT + 3)
         release.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(120):
             await evictor.work_queue.wait_finished()
     assert len(world.ends) == EVICTIONS_IN_FLIGHT + 3
 
@@ -306,7 +320,7 @@ async def evicted_together(world: World) -> list[tuple[str, str]]:
     async with world.running() as evictor:
         for name in ("v", "w"):
             assert evictor.submit(evict(name, together=2))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(120):
             await evictor.work_queue.wait_finished()
     requests = [(request.method, request.path, "dryRun" in request.query) for request in world.script.requests]
     first = next((at for at, one in enumerate(requests) if not one[2]), len(requests))

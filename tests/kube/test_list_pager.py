@@ -37,7 +37,7 @@ async def test_reader_that_leaves_early_waits_for_no_page_and_leaves_no_task() -
     script = Script()
     script.on("get", NODES, reply(200, a_page("a", more="then")), hang)
     async with serving(script) as server, Client(server) as client:
-        async with asyncio.timeout(5), aclosing(pages(client, watched_resources.nodes(), read_raw)) as found:
+        async with asyncio.timeout(120), aclosing(pages(client, watched_resources.nodes(), read_raw)) as found:
             await anext(found)
             await until(lambda: len(script.requests) == 2)
         assert [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("list ")] == []

@@ -16,7 +16,20 @@ from aischeduler.model.actions import BindVolumes
 from aischeduler.model.events import VolumesRefused, VolumesWritten
 from aischeduler.model.volumes import VolumeChoice, VolumeWrite
 from tests.build import a_pod
-from tests.kube.scripted_server import Answer, Counted, Script, Waits, broken, hang, reply, serving, slam, status, until
+from tests.kube.scripted_server import (
+    PATIENCE_SECONDS,
+    Answer,
+    Counted,
+    Script,
+    Waits,
+    broken,
+    hang,
+    reply,
+    serving,
+    slam,
+    status,
+    until,
+)
 
 DISK = "/api/v1/persistentvolumes/disk"
 CLAIM = "/api/v1/namespaces/default/persistentvolumeclaims/new"
@@ -65,9 +78,10 @@ class World:
     failed: OnInternalError = broken
 
     @asynccontextmanager
-    async def running(self, answer_seconds: float = 0.03) -> AsyncIterator[VolumeBinder]:
+    async def running(self, answer_seconds: float | None = None) -> AsyncIterator[VolumeBinder]:
+        seconds = answer_seconds or self.script.answer_seconds
         async with serving(self.script) as server:
-            connections = ConnectionPool(server, 16, answer_seconds=answer_seconds)
+            connections = ConnectionPool(server, 16, answer_seconds=seconds)
             binder = VolumeBinder(connections, self.waits.timing(), self.engine, self.failed)
             task = asyncio.create_task(binder.run(lambda _, outcome: self.ends.append(outcome)))
             try:
@@ -81,7 +95,7 @@ class World:
     async def bind(self, action: BindVolumes) -> list[Outcome]:
         async with self.running() as binder:
             binder.submit(action)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await binder.work_queue.wait_finished()
         return self.ends
 

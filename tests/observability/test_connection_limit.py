@@ -14,7 +14,7 @@ from aischeduler.observability.telemetry import listen
 
 LARGE = 8 << 20
 """Bytes: more than the buffers of both ends of a connection hold."""
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 120
 FLOOD = 100
 """Connections that come before a probe; the backlog of a listener holds at least so many."""
 PROBE_TIMEOUT_SECONDS = 1

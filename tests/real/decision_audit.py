@@ -2,7 +2,8 @@
 
 Invariants:
 - The audit has rules of its own (`rules.py`) and shares no code with the scheduler; unreadable input is an error.
-- Facts older than the margin count as known. A decision is right if it was right at some moment within the margin.
+- Facts older than the margin count as known. A decision is right if it was right at some moment within the margin. What
+  came to the record after it, by a later watch, and is older by its version, counts as a fact before it.
   While the watch of pods lags, the scheduler may know an older state of the pods, but not of other objects.
 """
 
@@ -40,6 +41,8 @@ class Eviction:
     at: float
     victim: Json
     beneficiary: Json | None
+    told_at: float = 0.0
+    """Until when the record got what was known of other objects than pods, where that is later."""
 
     def __str__(self) -> str:
         name = self.victim["metadata"]["name"]
@@ -70,7 +73,8 @@ class Judge:
             if pod["spec"].get("nodeName") and not finished(pod):
                 ran[uid] = pod
             if mark.get("reason") == "PreemptionByScheduler" and uid not in found and uid in ran:
-                found[uid] = Eviction(change.at, ran[uid], _beneficiary(mark["message"], last))
+                told_at = self._record.told_by(change, OTHERS)
+                found[uid] = Eviction(change.at, ran[uid], _beneficiary(mark["message"], last), told_at)
         return list(found.values())
 
     def faults(self, *, rooms: bool = True) -> Iterator[str]:
@@ -140,7 +144,7 @@ class Judge:
         The victim is in each state, and room is reserved for pods that become bound soon.
         """
         record, at, begin = self._record, eviction.at, eviction.at - self._margin
-        told = list(self._told(max(begin, self._asked(eviction) - FRESH_SECONDS), at))
+        told = list(self._told(max(begin, self._asked(eviction) - FRESH_SECONDS), max(at, eviction.told_at)))
         early = begin
         if self._pods_late:
             early = max(begin - self._pods_late, self._possible(eviction) - FRESH_SECONDS)
@@ -154,7 +158,7 @@ class Judge:
 
     def _worlds_of_binding(self, change: Change) -> Iterator[World]:
         """Yield the states of the cluster that the scheduler may have known for a Binding, with the pods before it."""
-        told = list(self._told(change.at - self._margin, change.at))
+        told = list(self._told(change.at - self._margin, self._record.told_by(change, OTHERS)))
         for seconds in PODS_BEFORE_SECONDS:
             pods = Pods(self._record.at("pods", change.at - seconds))
             for _, (nodes, pools, namespaces) in told:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Thread
@@ -26,6 +26,8 @@ POLL_SECONDS: Final = 0.02
 CHANGES_KEPT: Final = 256
 CLOSE_SECONDS: Final = 0.01
 """How long a TLS connection takes to leave the event loop."""
+LATE_SECONDS: Final = 2.0
+"""How much later than another the watch of one kind may be."""
 PATHS: Final = {
     "pods": "/api/v1/pods",
     "nodes": "/api/v1/nodes",
@@ -49,6 +51,11 @@ class Change:
     @property
     def key(self) -> tuple[str, str]:
         return key(self.document)
+
+    @property
+    def version(self) -> int:
+        """The resource version, by which changes of all kinds are in order; 0 where there is none."""
+        return int(self.document["metadata"].get("resourceVersion") or 0)
 
 
 class Changes:
@@ -101,6 +108,17 @@ class Changes:
             if name := change.document["spec"].get("nodeName"):
                 nodes[name] = None
         return {uid: list(nodes) for uid, nodes in found.items()}
+
+    def told_by(self, change: Change, plurals: Sequence[str]) -> float:
+        """Return until when the record got what had happened to objects of other kinds before this change.
+
+        Each kind comes by a watch of its own, which may be later than that of the change: versions tell the order.
+        """
+        version, end = change.version, change.at
+        for plural in plurals:
+            late = (one for one in self.changes[plural] if change.at < one.at <= change.at + LATE_SECONDS)
+            end = max((one.at for one in late if 0 < one.version < version), default=end)
+        return end
 
     def moments(self, plural: str, begin: float, end: float) -> list[float]:
         """Return the begin, and each moment up to the end at which an object of the kind changed."""

@@ -47,9 +47,10 @@ class Told(Changes):
         mark: str = "",
         home: str = "",
         gone: bool = False,
+        version: int = 0,
     ) -> None:
         document = pod_object(name, cpu=cpu, pool=pool, node=node, annotations={HOME_MARK: home} if home else {})
-        document["metadata"]["uid"] = f"u-{name}"
+        document["metadata"] |= {"uid": f"u-{name}", "resourceVersion": str(version or "")}
         document["spec"] |= {"priority": priority, **self.more}
         document["status"] = {"phase": "Running" if node else "Pending"}
         if mark:
@@ -181,6 +182,17 @@ def test_binding_to_a_full_node_is_wrong() -> None:
     told = Told()
     told.pod("other", pool="a", node="a1", at=80)
     assert bound(told, pool="a") == ["p on a1: the node has too little cpu"]
+
+
+def test_change_of_a_node_that_the_record_got_after_the_binding_counts_where_its_version_is_older() -> None:
+    for version, wrong in ((6, []), (8, ["guest on d1: the node does not take it"])):
+        told = Told()
+        cordoned, free = node_object("d1"), node_object("d1")
+        cordoned["spec"]["unschedulable"], free["metadata"]["resourceVersion"] = True, str(version)
+        told.see("nodes", cordoned, at=0)
+        told.pod("guest", node="d1", at=50, version=7)
+        told.see("nodes", free, at=50.001)
+        assert list(Judge(told).wrong_bindings()) == wrong
 
 
 def test_init_containers_and_overhead_count() -> None:

@@ -40,7 +40,7 @@ async def test_watch_of_a_client_that_disconnects_is_closed() -> None:
         watchers = sandbox.server.cluster.store.collections["pods."].watchers
         async with http.get(f"{PODS}?watch=1&resourceVersion=1"):
             assert len(watchers) == 1
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(120):
             while watchers:
                 await asyncio.sleep(0.01)
 
