@@ -45,6 +45,7 @@ from aischeduler.kube.pod_writes import (
 from aischeduler.kube.work_queue import WorkQueue
 from aischeduler.model.actions import Bind, ReadPod
 from aischeduler.model.binding_request import BindingRequest
+from aischeduler.model.contract import AskedWork
 from aischeduler.model.events import BindRefused
 from aischeduler.model.pod import Pod
 
@@ -74,16 +75,6 @@ def no_epoch() -> None:
     """Return the epoch where there is no leader election: None."""
 
 
-class AssumedPods(Protocol):
-    """What the engine still assumes; see `engine.scheduler.Scheduler`."""
-
-    def still_assumed(self, uid: str, decision: str) -> bool:
-        """Say whether the engine assumes the pod by this decision and no watch event has confirmed it yet."""
-
-    def has_node(self, name: str) -> bool:
-        """Say whether a node of this name exists."""
-
-
 class BindHooks(Protocol):
     """What plugins do around a Binding, or in its place; see `framework.plugin.PreBind`, `Bind` and `PostBind`."""
 
@@ -104,7 +95,7 @@ class BinderOptions(Struct, frozen=True):
     """How many Bindings of a pool may be in flight, what the engine assumes, the leader's epoch, what plugins do."""
 
     in_flight: int
-    engine: AssumedPods
+    engine: AskedWork
     epoch: Callable[[], int | None] = no_epoch
     hooks: BindHooks | None = None
 

@@ -16,7 +16,7 @@ Source: kube-scheduler's preemption; Kubernetes pods/status, DELETE with precond
 """
 
 from enum import IntEnum, auto
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -34,6 +34,7 @@ from aischeduler.kube.pod_writes import (
     read_overload,
 )
 from aischeduler.model.actions import Evict, EvictionCause, ReadPod
+from aischeduler.model.contract import AskedWork
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from aischeduler.model.pod import FINISHED, Pod
@@ -111,16 +112,6 @@ class NotShown(Struct, frozen=True):
     """The watch does not show the victim on its node yet: nothing is sent."""
 
 
-class AskedEvictions(Protocol):
-    """What the engine asks for; see `engine.scheduler.Scheduler`."""
-
-    def still_evicts(self, uid: str, decision: str) -> bool:
-        """Say whether the engine still asks for the eviction of this pod by this decision."""
-
-    def is_assumed(self, uid: str) -> bool:
-        """Say whether no watch event has shown this pod on its node yet."""
-
-
 class _Step(IntEnum):
     """The requests in order; the first two are dry runs of the others."""
 
@@ -155,7 +146,7 @@ class Eviction:
         """Whether nothing but dry runs was sent yet, and the eviction goes together with others."""
         return self._step <= _Step.TRY_REMOVE
 
-    def withheld(self, engine: AskedEvictions) -> NotNeeded | NotShown | None:
+    def withheld(self, engine: AskedWork) -> NotNeeded | NotShown | None:
         """Return why the next request is not sent, or not yet; None where it is to be sent."""
         uid = self._action.victim.uid
         if self._is_sent:

@@ -20,7 +20,6 @@ from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import OnInternalError, UnreachableError
 from aischeduler.kube.eviction_writes import (
-    AskedEvictions,
     Evicted,
     Eviction,
     EvictionAnswer,
@@ -36,6 +35,7 @@ from aischeduler.kube.meta_types import UNREADABLE, PartialObjectMetadata
 from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown, time_text
 from aischeduler.kube.work_queue import WorkQueue
 from aischeduler.model.actions import Evict
+from aischeduler.model.contract import AskedWork
 from aischeduler.model.events import EvictRefusal, EvictRefused
 
 EVICTIONS_IN_FLIGHT: Final = 16
@@ -58,7 +58,7 @@ class EvictionOptions(Struct, frozen=True):
     controller: str
     honour_budgets: bool
     wall: Callable[[], float]
-    engine: AskedEvictions
+    engine: AskedWork
 
 
 class PendingEviction(Struct, eq=False):

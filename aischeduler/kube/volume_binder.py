@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Final, assert_never
 
 from aischeduler.kube.backoff import RETRY_AFTER_SECONDS_MAX, ExponentialBackoff, Timing
-from aischeduler.kube.binder import AssumedPods
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import ApiError, OnInternalError
 from aischeduler.kube.pod_writes import MERGE_PATCH, Throttled, Unauthenticated, Unknown
@@ -30,6 +29,7 @@ from aischeduler.kube.volume_writes import (
 )
 from aischeduler.kube.work_queue import WorkQueue
 from aischeduler.model.actions import BindVolumes
+from aischeduler.model.contract import AskedWork
 from aischeduler.model.events import VolumesRefused, VolumesWritten
 from aischeduler.model.volumes import VolumeWrite
 
@@ -54,7 +54,7 @@ class VolumeBinder:
     """Writes the volumes of pods; `work_queue` holds those without an outcome."""
 
     def __init__(
-        self, connections: ConnectionPool, timing: Timing, engine: AssumedPods, on_internal_error: OnInternalError
+        self, connections: ConnectionPool, timing: Timing, engine: AskedWork, on_internal_error: OnInternalError
     ) -> None:
         self.work_queue: WorkQueue[BindVolumes] = WorkQueue(WAITING_MAX, VOLUMES_IN_FLIGHT, RESERVED)
         self._connections = connections
