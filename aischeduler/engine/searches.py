@@ -19,6 +19,7 @@ from aischeduler.policies.preemption import (
     Candidate,
     EvictionCosts,
     NoCandidate,
+    VictimRequest,
     choose_victims,
     find_candidates,
     select_candidate,
@@ -40,10 +41,11 @@ def find_victims(cluster: View, record: PodRecord, rows: Rows, claims: tuple[Cla
 
     Only results for all rows of the pool are kept.
     """
-    spec, priority, preemptor = record.pod.spec, record.pod.priority, Preemptor(record.pod.priority)
+    spec, priority = record.pod.spec, record.pod.priority
+    ask = VictimRequest(spec, Preemptor(priority))
     if rows is not cluster.nodes.rows_of_pool(cluster.pools.id(record.home)):
         with without(cluster, claims):
-            return choose_victims(spec, preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
+            return choose_victims(ask, cluster.runner, cluster.running, rows, cluster.budgets)
     of_budgets = cluster.budgets.version if cluster.budgets.obeyed else 0  # else a budget makes no victim impossible
     key, versions = (record.home, spec.key), (*cluster.nodes.version_for(spec), cluster.running.version, of_budgets)
     known, keeps = cluster.searches.victims.get(key), not claims and not cluster.nodes.tentative
@@ -54,7 +56,7 @@ def find_victims(cluster: View, record: PodRecord, rows: Rows, claims: tuple[Cla
         if chosen is not None:
             return chosen
         cluster.searches.made += 1
-        candidates = find_candidates(spec, preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
+        candidates = find_candidates(ask, cluster.runner, cluster.running, rows, cluster.budgets)
         found = select_candidate(candidates, cluster.runner, cluster.running)
         if isinstance(found, Candidate):
             cluster.searches.costs[record.home, spec.key, priority] = _standing(cluster, candidates.costs)
@@ -107,8 +109,8 @@ def _found_again(cluster: View, record: PodRecord, rows: Rows) -> Candidate | No
     costs.forget(anew)
     best = costs.best(cluster.nodes)
     asked = anew if best is None else np.sort(np.append(anew, best))
-    preemptor = Preemptor(pod.priority)
-    candidates = find_candidates(pod.spec, preemptor, cluster.runner, cluster.running, asked, cluster.budgets)
+    ask = VictimRequest(pod.spec, Preemptor(pod.priority))
+    candidates = find_candidates(ask, cluster.runner, cluster.running, asked, cluster.budgets)
     costs.update(candidates.costs)
     cluster.searches.costs[key] = _standing(cluster, costs)
     row = candidates.costs.best(cluster.nodes)
@@ -119,8 +121,8 @@ def _found_by_bounds(cluster: View, record: PodRecord, rows: Rows) -> Candidate 
     """Search the few rows of the lowest bounds; None where they do not decide."""
     bounds = cluster.searches.bounds
     bounds.catch_up(cluster.running, cluster.nodes)
-    spec, preemptor = record.pod.spec, Preemptor(record.pod.priority)
-    return BoundedSearch(spec, preemptor, cluster.runner, cluster.running, cluster.budgets, bounds).cheapest(rows)
+    ask = VictimRequest(record.pod.spec, Preemptor(record.pod.priority))
+    return BoundedSearch(ask, cluster.runner, cluster.running, cluster.budgets, bounds).cheapest(rows)
 
 
 def _seen(cluster: View, record: PodRecord) -> tuple[int, ...]:

@@ -55,6 +55,13 @@ NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 
 
+class VictimRequest(Struct, frozen=True):
+    """A pod of this spec that asks for room, and what decides who goes for it."""
+
+    spec: PodSpec
+    preemptor: Preemptor
+
+
 class Candidate(Struct, frozen=True):
     """A row on which the preemptor fits once the victims, and the pods that are leaving already, are gone.
 
@@ -150,10 +157,10 @@ class Candidates(Struct, frozen=True):
 
 
 def choose_victims(
-    spec: PodSpec, preemptor: Preemptor, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
+    ask: VictimRequest, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
 ) -> Candidate | NoCandidate:
     """Return the best row among `rows`, and the fewest victims on it whose eviction makes the pod fit."""
-    return select_candidate(find_candidates(spec, preemptor, runner, running, rows, budgets), runner, running)
+    return select_candidate(find_candidates(ask, runner, running, rows, budgets), runner, running)
 
 
 def select_candidate(candidates: Candidates, runner: Runner, running: RunningPods) -> Candidate | NoCandidate:
@@ -166,9 +173,10 @@ def select_candidate(candidates: Candidates, runner: Runner, running: RunningPod
 
 
 def find_candidates(
-    spec: PodSpec, preemptor: Preemptor, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
+    ask: VictimRequest, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
 ) -> Candidates:
-    """Return the cost of eviction on each row for a pod of this spec, with the victims."""
+    """Return the cost of eviction on each row, with the victims."""
+    spec, preemptor = ask.spec, ask.preemptor
     candidates = rows[runner.could_run(spec, rows)]
     slots = running.slots_on(candidates)
     leaving = running.table["leaving"][slots]
@@ -199,7 +207,7 @@ def find_candidates(
             victims = _Victims(row[evicted], slots[evicted], violates[evicted])
     if victims is None:
         others = rows[runner.refused_for_now(spec, rows) & ~np.isin(rows, candidates)]
-        reasons = reasons + _reasons_of_others(spec, preemptor, runner, running, others, budgets)
+        reasons = reasons + _reasons_of_others(ask, runner, running, others, budgets)
         reasons[NOT_HELPFUL] = len(rows) - len(candidates) - len(others)
         return _without_victims(rows, is_free, preemptor, NoCandidate(len(rows), +reasons))
     victims = _whole(_with_lost(victims, running, budgets), running, budgets)
@@ -215,7 +223,7 @@ def _reasons(potential: _Groups, searched: Rows, runner: Runner, spec: PodSpec) 
 
 
 def _reasons_of_others(
-    spec: PodSpec, preemptor: Preemptor, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
+    ask: VictimRequest, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
 ) -> Counter[str]:
     """Return what refuses the pod without its potential victims, on rows where no eviction helps.
 
@@ -225,11 +233,11 @@ def _reasons_of_others(
         return Counter()
     slots = running.slots_on(rows)
     leaving = running.table["leaving"][slots]
-    potential = _potential_victims(preemptor, running, slots[~leaving], budgets)
-    with Clearing(spec, runner.nodes, running, rows, runner.counts(spec)) as clearing:
+    potential = _potential_victims(ask.preemptor, running, slots[~leaving], budgets)
+    with Clearing(ask.spec, runner.nodes, running, rows, runner.counts(ask.spec)) as clearing:
         clearing.take_off(slots[leaving])
         clearing.take_off(potential.slots)
-        return _reasons(potential, rows, runner, spec)
+        return _reasons(potential, rows, runner, ask.spec)
 
 
 def _without_victims(rows: Rows, free: Mask, preemptor: Preemptor, refusal: NoCandidate | None = None) -> Candidates:

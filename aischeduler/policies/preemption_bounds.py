@@ -12,11 +12,9 @@ import numpy as np
 from msgspec import Struct
 
 from aischeduler.framework.runner import Runner
-from aischeduler.model.pod import PodSpec
-from aischeduler.policies.preemption import Candidate, find_candidates, least
+from aischeduler.policies.preemption import Candidate, VictimRequest, find_candidates, least
 from aischeduler.policies.victims import (
     PRIORITY_MASK,
-    Preemptor,
     may_evict,
     may_go,
     most_important_first,
@@ -82,8 +80,7 @@ class EvictionCostBounds:
 class BoundedSearch(Struct, frozen=True):
     """A search for victims on the rows of the lowest bounds. `bounds` must have caught up with the running pods."""
 
-    spec: PodSpec
-    preemptor: Preemptor
+    ask: VictimRequest
     runner: Runner
     running: RunningPods
     budgets: BudgetTable
@@ -91,7 +88,7 @@ class BoundedSearch(Struct, frozen=True):
 
     def cheapest(self, rows: Rows) -> Candidate | None:
         """Return the best row among `rows` with its victims; None where the examined rows do not decide."""
-        spec, bounds, ranks = self.spec, self.bounds, self.runner.nodes.ranks()
+        spec, bounds, ranks = self.ask.spec, self.bounds, self.runner.nodes.ranks()
         rows = rows[self.runner.allowed(spec, rows)]
         if not len(rows) or not self.runner.by_amounts(spec):
             return None
@@ -99,14 +96,14 @@ class BoundedSearch(Struct, frozen=True):
         if len(free):
             return Candidate(int(free[ranks[free].argmin()]), (), 0)
         row = least(rows, (bounds.highest, bounds.youth, ranks))
-        if bounds.highest[row] >= self.preemptor.standing:
+        if bounds.highest[row] >= self.ask.preemptor.standing:
             return None
         if uid := self._only_victim(row):
             return Candidate(row, (uid,), 0)
-        rows = rows[bounds.highest[rows] < self.preemptor.standing]
+        rows = rows[bounds.highest[rows] < self.ask.preemptor.standing]
         lowest = rows[np.lexsort((ranks[rows], bounds.youth[rows], bounds.highest[rows]))]
         examined = np.sort(lowest[:ROWS_EXAMINED_MAX])
-        found = find_candidates(spec, self.preemptor, self.runner, self.running, examined, self.budgets)
+        found = find_candidates(self.ask, self.runner, self.running, examined, self.budgets)
         best = found.costs.best(self.runner.nodes)
         if best is None:
             return None
@@ -128,10 +125,10 @@ class BoundedSearch(Struct, frozen=True):
         """
         rows = np.array([row], dtype=np.intp)
         slots = self.running.slots_on(rows)
-        slot = most_important_first(self.running, slots[may_evict(self.preemptor, self.running.table[slots])])[-1]
+        slot = most_important_first(self.running, slots[may_evict(self.ask.preemptor, self.running.table[slots])])[-1]
         uid, pod = self.running.uid_of(slot), self.running.table[slot]
         if pod["unit"] or -started_of(pod) != self.bounds.youth[row] or self.budgets.protects(uid):
             return ""
         used = self._used(rows)
         used[self.bounds.columns, 0] -= self.running.specs.amounts[pod["spec"]]
-        return uid if self.runner.fits_using(self.spec, rows, used)[0] else ""
+        return uid if self.runner.fits_using(self.ask.spec, rows, used)[0] else ""

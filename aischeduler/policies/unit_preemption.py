@@ -24,6 +24,7 @@ from aischeduler.model.allocation import allocation_of
 from aischeduler.policies.preemption import (
     NO_VICTIMS,
     NoCandidate,
+    VictimRequest,
     find_candidates,
     select_candidate,
 )
@@ -112,7 +113,7 @@ def _refusal(
 ) -> NoCandidate | UnitCandidate:
     """Return why no eviction helps the pods that find no room; the first of them speaks for all."""
     ask = unit.asks[0]
-    found = find_candidates(ask.spec, unit.preemptor, runner, running, rows, budgets)
+    found = find_candidates(VictimRequest(ask.spec, unit.preemptor), runner, running, rows, budgets)
     chosen = select_candidate(found, runner, running)
     return chosen if isinstance(chosen, NoCandidate) else NoCandidate(len(rows), Counter({NO_VICTIMS: len(rows)}))
 

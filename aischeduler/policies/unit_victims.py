@@ -29,6 +29,7 @@ from aischeduler.policies.preemption import (
     Candidates,
     EvictionCosts,
     NoCandidate,
+    VictimRequest,
     find_candidates,
     select_candidate,
 )
@@ -357,7 +358,9 @@ class UnitVictims:
         return holds
 
     def _find(self, ask: PlacementRequest, rows: Rows) -> Candidates:
-        return find_candidates(ask.spec, self._unit.preemptor, self._runner, self._running, rows, self._budgets)
+        return find_candidates(
+            VictimRequest(ask.spec, self._unit.preemptor), self._runner, self._running, rows, self._budgets
+        )
 
 
 def _cheapest(chain: dict[int, list[_Step]], need: int) -> tuple[list[_Step], list[int]]:

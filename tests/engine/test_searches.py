@@ -10,7 +10,7 @@ from aischeduler.model.events import EvictRefusal, EvictRefused, Seen, gone
 from aischeduler.model.names import CLUSTER
 from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import label_selector
-from aischeduler.policies.preemption import Candidate, choose_victims
+from aischeduler.policies.preemption import Candidate, VictimRequest, choose_victims
 from aischeduler.policies.unit_preemption import UnitCandidate
 from aischeduler.policies.victims import Preemptor
 from aischeduler.state.pod_records import PodRecord, PodState
@@ -45,8 +45,8 @@ def an_asker(cpu: int, priority: int) -> PodRecord:
 def agree(cluster: Cluster, asker: PodRecord) -> bool:
     """Return whether two searches return the result of a search without kept results."""
     rows = cluster.nodes.rows_of_pool(cluster.pools.id("default"))
-    spec, preemptor = asker.pod.spec, Preemptor(asker.pod.priority)
-    whole = choose_victims(spec, preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
+    ask = VictimRequest(asker.pod.spec, Preemptor(asker.pod.priority))
+    whole = choose_victims(ask, cluster.runner, cluster.running, rows, cluster.budgets)
     return [find_victims(cluster, asker, rows, ()) for _ in range(2)] == [whole, whole]
 
 

@@ -4,15 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from msgspec import Struct
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.framework.runner import Runner
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.node import Node
-from aischeduler.model.pod import HostPort, Pod, PodSpec
+from aischeduler.model.pod import HostPort, Pod
 from aischeduler.model.resources import PodRequest
-from aischeduler.policies.preemption import Candidate, NoCandidate, choose_victims, fits_after_departures
+from aischeduler.policies.preemption import Candidate, NoCandidate, VictimRequest, choose_victims, fits_after_departures
 from aischeduler.policies.victims import Preemptor
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.node_table import NodeTable
@@ -71,13 +70,6 @@ def res(cpu_milli: int) -> PodRequest:
 SMALL, MEDIUM, LARGE, WHOLE = res(100), res(200), res(300), res(500)
 
 
-class Asked(Struct, frozen=True):
-    """A pod that asks for room."""
-
-    spec: PodSpec
-    preemptor: Preemptor
-
-
 class Crowd:
     """Tables of nodes and of the pods that they hold."""
 
@@ -116,22 +108,22 @@ class Crowd:
         self.table.remove(on_row(one.pod, self.table.rows[one.node]))
         self.table.add(on_row(one.pod, self.table.rows[node]))
 
-    def choose(self, asked: Asked) -> Candidate | NoCandidate:
-        return choose_victims(asked.spec, asked.preemptor, self.runner, self.running, self.rows, self.budgets)
+    def choose(self, asked: VictimRequest) -> Candidate | NoCandidate:
+        return choose_victims(asked, self.runner, self.running, self.rows, self.budgets)
 
-    def victims(self, asked: Asked) -> tuple[str, tuple[str, ...]]:
+    def victims(self, asked: VictimRequest) -> tuple[str, tuple[str, ...]]:
         """Return the chosen node and its victims."""
         chosen = self.choose(asked)
         assert isinstance(chosen, Candidate), chosen.message
         return self.table.names[chosen.row], chosen.victims
 
-    def refusal(self, asked: Asked) -> str:
+    def refusal(self, asked: VictimRequest) -> str:
         """Return why no eviction helps."""
         answer = self.choose(asked)
         assert isinstance(answer, NoCandidate)
         return answer.message
 
-    def fits_after_departures(self, asked: Asked, node: str) -> bool:
+    def fits_after_departures(self, asked: VictimRequest, node: str) -> bool:
         return fits_after_departures(asked.spec, self.runner, self.running, self.table.rows[node])
 
 
@@ -141,7 +133,7 @@ def preemptor(
     *,
     host_ports: tuple[HostPort, ...] = (),
     node_selector: dict[str, str] | None = None,
-) -> Asked:
+) -> VictimRequest:
     """Return a pod that asks for room with this request."""
     spec = a_spec(request=request, host_ports=host_ports, node_selector=node_selector or {})
-    return Asked(spec, Preemptor(priority))
+    return VictimRequest(spec, Preemptor(priority))

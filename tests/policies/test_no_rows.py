@@ -9,7 +9,7 @@ from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.model.gang import TopologyLevel
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.policies.borrowing import choose_lender, kept_from_borrowers, lenders_in_order, wanted_by_home_pods
-from aischeduler.policies.preemption import NoCandidate, choose_victims
+from aischeduler.policies.preemption import NoCandidate, VictimRequest, choose_victims
 from aischeduler.policies.preemption_bounds import BoundedSearch, EvictionCostBounds
 from aischeduler.policies.spanning import place_spanning
 from aischeduler.policies.unit_placement import (
@@ -87,11 +87,11 @@ def test_no_parts_are_close_to_each_other(unit: UnitRequest) -> None:
 
 def test_no_row_has_victims_for_a_pod() -> None:
     crowd = a_crowd()
-    spec, preemptor = a_pod("p", cpu="4").spec, Preemptor(10)
-    assert isinstance(choose_victims(spec, preemptor, crowd.runner, crowd.running, NOWHERE, crowd.budgets), NoCandidate)
+    ask = VictimRequest(a_pod("p", cpu="4").spec, Preemptor(10))
+    assert isinstance(choose_victims(ask, crowd.runner, crowd.running, NOWHERE, crowd.budgets), NoCandidate)
     bounds = EvictionCostBounds()
     bounds.catch_up(crowd.running, crowd.table)
-    search = BoundedSearch(spec, preemptor, crowd.runner, crowd.running, crowd.budgets, bounds)
+    search = BoundedSearch(ask, crowd.runner, crowd.running, crowd.budgets, bounds)
     assert search.cheapest(NOWHERE) is None
 
 

@@ -8,10 +8,23 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
-from aischeduler.policies.preemption import Candidate, find_candidates
+from aischeduler.policies.preemption import Candidate, VictimRequest, find_candidates
 from aischeduler.policies.preemption_bounds import NO_VICTIM, ROWS_EXAMINED_MAX, BoundedSearch, EvictionCostBounds
 from tests.build import a_node, a_request
-from tests.policies.crowd import HIGH, LARGE, LOW, MEDIUM, MID, SMALL, TOP, WHOLE, Asked, Crowd, Held, held, preemptor
+from tests.policies.crowd import (
+    HIGH,
+    LARGE,
+    LOW,
+    MEDIUM,
+    MID,
+    SMALL,
+    TOP,
+    WHOLE,
+    Crowd,
+    Held,
+    held,
+    preemptor,
+)
 from tests.policies.test_preemption_reference import crowds
 
 
@@ -25,9 +38,9 @@ def bounds_of(crowd: Crowd) -> EvictionCostBounds:
     return bounds
 
 
-def looked_up(crowd: Crowd, asked: Asked, bounds: EvictionCostBounds | None = None) -> Candidate | None:
+def looked_up(crowd: Crowd, asked: VictimRequest, bounds: EvictionCostBounds | None = None) -> Candidate | None:
     bounds = bounds or bounds_of(crowd)
-    search = BoundedSearch(asked.spec, asked.preemptor, crowd.runner, crowd.running, crowd.budgets, bounds)
+    search = BoundedSearch(asked, crowd.runner, crowd.running, crowd.budgets, bounds)
     return search.cheapest(crowd.rows)
 
 
@@ -41,7 +54,7 @@ APP = (("app", "web"),)
 @settings(max_examples=200, deadline=None)
 @given(crowds())
 def test_result_of_few_rows_is_the_choice_over_all_rows(
-    world: tuple[list[Node], list[Held], list[DisruptionBudget], Asked],
+    world: tuple[list[Node], list[Held], list[DisruptionBudget], VictimRequest],
 ) -> None:
     nodes, pods, budgets, asked = world
     crowd = Crowd(nodes, pods, budgets)
@@ -58,11 +71,11 @@ def test_result_of_few_rows_is_the_choice_over_all_rows(
 @settings(max_examples=200, deadline=None)
 @given(crowds())
 def test_no_row_costs_less_than_its_bound(
-    world: tuple[list[Node], list[Held], list[DisruptionBudget], Asked],
+    world: tuple[list[Node], list[Held], list[DisruptionBudget], VictimRequest],
 ) -> None:
     nodes, pods, budgets, asked = world
     crowd = Crowd(nodes, pods, budgets)
-    costs = find_candidates(asked.spec, asked.preemptor, crowd.runner, crowd.running, crowd.rows, crowd.budgets).costs
+    costs = find_candidates(asked, crowd.runner, crowd.running, crowd.rows, crowd.budgets).costs
     bounds, ranks = bounds_of(crowd), crowd.table.ranks()
     for place in np.flatnonzero(costs.helped).tolist():
         row = int(costs.rows[place])
@@ -72,7 +85,7 @@ def test_no_row_costs_less_than_its_bound(
 @settings(max_examples=100, deadline=None)
 @given(crowds(), st.lists(st.tuples(st.sampled_from(["gone", "leaving", "moved"]), st.integers(0, 99)), max_size=12))
 def test_bounds_that_catch_up_equal_new_bounds(
-    world: tuple[list[Node], list[Held], list[DisruptionBudget], Asked], steps: list[tuple[str, int]]
+    world: tuple[list[Node], list[Held], list[DisruptionBudget], VictimRequest], steps: list[tuple[str, int]]
 ) -> None:
     nodes, pods, budgets, asked = world
     crowd = Crowd(nodes, pods, budgets)

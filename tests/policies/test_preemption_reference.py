@@ -12,10 +12,10 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
-from aischeduler.policies.preemption import Candidate
+from aischeduler.policies.preemption import Candidate, VictimRequest
 from aischeduler.state.node_table import NodeTable
 from tests.build import a_node, a_request, a_taint, on_row, replace
-from tests.policies.crowd import HIGH, LOW, MID, NEGATIVE, PLUGINS, Asked, Crowd, Held, held, preemptor
+from tests.policies.crowd import HIGH, LOW, MID, NEGATIVE, PLUGINS, Crowd, Held, held, preemptor
 
 PORTS = (HostPort("TCP", 80), HostPort("TCP", 80, "10.0.0.1"), HostPort("UDP", 80))
 REQUESTS = (
@@ -27,7 +27,7 @@ REQUESTS = (
 NODES = ("n1", "n2", "n3")
 
 
-def fits(asked: Asked, node: Node, pods: Iterable[Held]) -> bool:
+def fits(asked: VictimRequest, node: Node, pods: Iterable[Held]) -> bool:
     """Return whether every filter passes the one node with only these pods on it."""
     table = NodeTable()
     row, _ = table.see(node)
@@ -61,7 +61,7 @@ def split_by_budgets(pods: Sequence[Held], budgets: Sequence[DisruptionBudget]) 
 
 
 def on_node(
-    asked: Asked, node: Node, pods: Sequence[Held], budgets: Sequence[DisruptionBudget]
+    asked: VictimRequest, node: Node, pods: Sequence[Held], budgets: Sequence[DisruptionBudget]
 ) -> tuple[list[Held], int] | None:
     """Return the victims on one node, the least important first, and how many break a budget."""
     staying = [one for one in pods if not one.leaving]
@@ -98,7 +98,7 @@ def cost(victims: Sequence[Held], violations: int) -> tuple[int, ...]:
 
 
 def chosen(
-    asked: Asked, nodes: Sequence[Node], pods: Sequence[Held], budgets: Sequence[DisruptionBudget]
+    asked: VictimRequest, nodes: Sequence[Node], pods: Sequence[Held], budgets: Sequence[DisruptionBudget]
 ) -> tuple[str, tuple[str, ...], int] | None:
     found = []
     for node in nodes:
@@ -127,7 +127,7 @@ def a_held(draw: st.DrawFn, number: int) -> Held:
 
 
 @st.composite
-def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[DisruptionBudget], Asked]:
+def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[DisruptionBudget], VictimRequest]:
     nodes = [
         a_node(
             name,
@@ -163,7 +163,7 @@ def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[DisruptionBudg
 @settings(max_examples=150, deadline=None)
 @given(crowds())
 def test_the_choice_equals_that_of_one_node_at_a_time(
-    world: tuple[list[Node], list[Held], list[DisruptionBudget], Asked],
+    world: tuple[list[Node], list[Held], list[DisruptionBudget], VictimRequest],
 ) -> None:
     nodes, pods, budgets, asked = world
     crowd = Crowd(nodes, pods, budgets)
@@ -185,7 +185,7 @@ def test_the_choice_equals_that_of_one_node_at_a_time(
 @settings(max_examples=60, deadline=None)
 @given(crowds(), st.randoms(use_true_random=False))
 def test_neither_the_order_of_pods_nor_earlier_ones_matter(
-    world: tuple[list[Node], list[Held], list[DisruptionBudget], Asked],
+    world: tuple[list[Node], list[Held], list[DisruptionBudget], VictimRequest],
     chance: Random,
 ) -> None:
     nodes, pods, budgets, asked = world

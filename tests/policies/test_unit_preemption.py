@@ -8,7 +8,7 @@ from aischeduler.framework.runner import Runner
 from aischeduler.model.allocation import allocation_of
 from aischeduler.model.pod import HostPort, Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.policies.preemption import NoCandidate
+from aischeduler.policies.preemption import NoCandidate, VictimRequest
 from aischeduler.policies.unit_placement import all_fit_after_departures
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
 from aischeduler.policies.victims import Preemptor
@@ -16,7 +16,7 @@ from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.running_pods import RunningFacts
 from tests import packing_oracle
 from tests.build import a_node, a_pod, replace
-from tests.policies.crowd import PLUGINS, Asked, Crowd, Held, held, res
+from tests.policies.crowd import PLUGINS, Crowd, Held, held, res
 from tests.policies.test_unit_placement import a_unit
 
 ROOM_MILLI = 400
@@ -80,7 +80,7 @@ def test_victims_make_the_whole_unit_fit_and_none_goes_for_nothing(
 @given(pods=PODS)
 def test_pods_of_a_unit_go_together_and_one_right_is_enough(pods: list[tuple[int, int, int, bool, int]]) -> None:
     crowd, units = a_crowd(pods)
-    found = crowd.choose(Asked(a_pod("p", cpu=f"{ROOM_MILLI}m").spec, Preemptor(10)))
+    found = crowd.choose(VictimRequest(a_pod("p", cpu=f"{ROOM_MILLI}m").spec, Preemptor(10)))
     victims = getattr(found, "victims", ())
     for uid in victims:
         together = {other for other, unit in units.items() if unit and unit == units[uid]} or {uid}
