@@ -48,6 +48,12 @@ PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.05
 
 
+def of_gang(event: Event) -> bool:
+    return (
+        isinstance(event.object, Gang) if isinstance(event, Seen) else isinstance(event, Gone) and event.kind == "Gang"
+    )
+
+
 class Middle:
     """A random source that always returns the middle."""
 
@@ -82,7 +88,7 @@ class Observed:
         assert holds(), f"not seen: {what}; events: {self.events}, failures: {self.failures}"
 
     def gangs(self) -> list[Event]:
-        return [event for event in self.events if isinstance(event, Seen | Gone)]
+        return [event for event in self.events if of_gang(event)]
 
     def claims(self) -> dict[str, GangClaim | None]:
         return {

@@ -36,6 +36,12 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
 
 
+def of_gang(event: Event) -> bool:
+    return (
+        isinstance(event.object, Gang) if isinstance(event, Seen) else isinstance(event, Gone) and event.kind == "Gang"
+    )
+
+
 class Recording(Scheduler):
     """A scheduler that keeps what it observes, and returns the `reports` with its next actions."""
 
@@ -57,7 +63,7 @@ class Recording(Scheduler):
 
     @property
     def gangs(self) -> list[Event]:
-        return [event for event in self.observed if isinstance(event, Seen | Gone)]
+        return [event for event in self.observed if of_gang(event)]
 
 
 def a_cluster() -> tuple[VirtualCluster, Recording]:
