@@ -5,17 +5,8 @@ from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.framework.plugin import ResourceIgnoring
-from aischeduler.model.actions import Action, Bind, Evict, ListPools, ReadPool, Refresh
-from aischeduler.model.events import (
-    BindRefused,
-    Event,
-    EvictRefused,
-    Gone,
-    PoolRead,
-    PoolsListed,
-    Refreshed,
-    Seen,
-)
+from aischeduler.model.actions import Action, Bind, Evict, Refresh
+from aischeduler.model.events import BindRefused, Event, EvictRefused, Gone, Refreshed, Seen
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.policies.preemption import fits_after_departures
@@ -30,9 +21,7 @@ from tests.pool_rules_oracle import Oracle
 
 def answers(actions: list[Action]) -> list[Event]:
     """Return the events of a shell that has seen every object: no other Pool exists."""
-    reads = [PoolRead(action.name, found=False) for action in actions if isinstance(action, ReadPool)]
-    lists = [PoolsListed() for action in actions if isinstance(action, ListPools)]
-    return [*reads, *lists, *(Refreshed(action.pool) for action in actions if isinstance(action, Refresh))]
+    return [Refreshed(action.pool) for action in actions if isinstance(action, Refresh)]
 
 
 class CheckedScheduler(Scheduler):

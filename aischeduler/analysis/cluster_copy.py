@@ -22,11 +22,9 @@ from aischeduler.model.actions import (
     BindVolumes,
     CreatePool,
     Evict,
-    ListPools,
     LogLoanChange,
     Nominate,
     ReadPod,
-    ReadPool,
     Refresh,
     ReportInternalError,
     Warn,
@@ -37,8 +35,6 @@ from aischeduler.model.events import (
     EvictRefusal,
     EvictRefused,
     Gone,
-    PoolRead,
-    PoolsListed,
     Refreshed,
     Seen,
     VolumesWritten,
@@ -178,13 +174,8 @@ class ClusterCopy:
             case ReadPod(pod):
                 now = self.pods.get(pod.uid)
                 self._answers.append(gone(Pod, pod.uid) if now is None else Seen(now))
-            case ReadPool(name):
-                if name in self.pools:
-                    self._answers.append(Seen(self.pools[name]))
-                self._answers.append(PoolRead(name, found=name in self.pools))
-            case ListPools():
-                self._answers.append(PoolsListed())
             case Refresh(pool):
+                self._answers += [] if pool else [Seen(one) for _, one in sorted(self.pools.items())]
                 self._answers.append(Refreshed(pool))
             case CreatePool(name) if name not in self.pools:
                 created = replace(self._default_pool, name=name, uid=f"new-{name}", generation=1)

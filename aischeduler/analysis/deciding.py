@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.actions import Action, ListPools, ReadPool, Refresh
-from aischeduler.model.events import Event, PoolRead, PoolsListed, Refreshed
+from aischeduler.model.actions import Action, Refresh
+from aischeduler.model.events import Event, Refreshed
 
 COST_MAX: Final = 2**31
 """No queue costs more to try."""
@@ -34,9 +34,5 @@ def decide_all(scheduler: Scheduler, now: float) -> list[Action]:
 def _answers(actions: Iterable[Action]) -> Iterator[Event]:
     for action in actions:
         match action:
-            case ReadPool(name):
-                yield PoolRead(name, found=False)
-            case ListPools():
-                yield PoolsListed()
             case Refresh(pool):
                 yield Refreshed(pool)

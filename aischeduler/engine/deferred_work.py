@@ -224,10 +224,12 @@ class LateNode(Struct):
 
 
 class UnknownPools(Struct):
-    """Pool name -> pods by uid: of the read that is under way, and of the next one."""
+    """Pods by uid that name a Pool which was not shown, and new nodes that may belong to one."""
 
-    reading: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
-    wanted: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
+    asked: dict[str, PodRecord] = field(default_factory=dict)
+    """The pods that were held when the list of Pools began that is under way."""
+    wanted: dict[str, PodRecord] = field(default_factory=dict)
+    """The pods of the next list."""
     missing: dict[str, tuple[str, float]] = field(default_factory=dict)
     """Uid of a pod -> the Pool that it names and that a read did not find, and when it was read."""
     late: dict[str, LateNode] = field(default_factory=dict)

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import Event, Gone, Seen
+from aischeduler.model.events import Event, Gone, Refreshed, RefreshFailed, Seen
 from aischeduler.model.gang import Gang, GangKey
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
@@ -51,6 +51,8 @@ def as_line(event: Event) -> tuple[str, Any]:
 
 def read_event(name: str, line: msgspec.Raw) -> Event:
     """Return the event of this name; raises KeyError for an unknown name, and msgspec's errors."""
+    if name in _OF_THE_PAST:
+        return _OF_THE_PAST[name]
     told = _DECODERS[name].decode(line)
     if isinstance(told, get_args(Event)):
         return told  # type: ignore[no-any-return]
@@ -67,6 +69,14 @@ def read_event(name: str, line: msgspec.Raw) -> Event:
         case _:
             kind = next(of for of, said in _FIELDS.items() if f"{said[0]}Gone" == name)
             return Gone(kind.__name__, values)
+
+
+_OF_THE_PAST: Final[dict[str, Event]] = {
+    "PoolRead": Refreshed(""),
+    "PoolsListed": Refreshed(""),
+    "PoolUnread": RefreshFailed("", "the Pool could not be read"),
+}
+"""Events of older journals, whose engines asked for one Pool or for all of them in words of their own."""
 
 
 def _decoders() -> dict[str, msgspec.json.Decoder[Any]]:

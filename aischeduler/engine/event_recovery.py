@@ -77,11 +77,11 @@ def _believe(cluster: Cluster, event: Event) -> None:
         case events.EvictRefused(uid):
             if uid in cluster.records:
                 stay(cluster, cluster.records[uid])
-        case events.Refreshed(pool) | events.RefreshFailed(pool):
-            go_on(cluster, pool, cluster.now)
-        case events.PoolRead() | events.PoolUnread() | events.PoolsListed():
+        case events.Refreshed("") | events.RefreshFailed(""):
             want_again(cluster)
             _wake_held(cluster)
+        case events.Refreshed(pool) | events.RefreshFailed(pool):
+            go_on(cluster, pool, cluster.now)
         case _:
             volumes_answered(cluster, event)
 

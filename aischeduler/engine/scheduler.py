@@ -44,9 +44,8 @@ from aischeduler.engine.units import form_some
 from aischeduler.engine.unknown_pools import (
     begin_reads,
     due_nodes,
-    pool_read,
-    pool_unread,
     pools_listed,
+    pools_unlisted,
     stop_reads,
     view_refreshed,
     want_again,
@@ -58,9 +57,6 @@ from aischeduler.model.events import (
     Event,
     EvictRefused,
     Gone,
-    PoolRead,
-    PoolsListed,
-    PoolUnread,
     ReadAnswer,
     Refreshed,
     RefreshFailed,
@@ -267,12 +263,10 @@ class Scheduler:
     def _observe_reads(self, event: ReadAnswer, now: float) -> None:
         cluster = self._cluster
         match event:
-            case PoolRead():
-                pool_read(cluster, event, now)
-            case PoolUnread():
-                pool_unread(cluster, event)
-            case PoolsListed():
+            case Refreshed(""):
                 pools_listed(cluster, now)
+            case RefreshFailed("", message):
+                pools_unlisted(cluster, message)
             case Refreshed(pool):
                 view_refreshed(cluster, now)
                 refreshed(cluster, pool, now)

@@ -7,7 +7,7 @@ Invariants:
   a Pool may exist that the watch of Pools, which can lag behind the watch of pods, has not shown.
 - A name that no Pool can have is a Pool that does not exist; it is never read.
 - An answer counts for the pods that were held when its read began. A pod that came later may name a later Pool.
-- A Pool has one read at a time, however many pods name it, and at most `READS_MAX` Pools are read at a time.
+- A read lists all Pools, of which there are few. One is under way at a time, however many pods wait for it.
 """
 
 from collections.abc import Iterable
@@ -17,8 +17,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.deferred_work import LateNode
 from aischeduler.engine.freshness import is_fresh
 from aischeduler.engine.view import View
-from aischeduler.model.actions import ListPools, ReadPool, ReportWaiting
-from aischeduler.model.events import PoolRead, PoolUnread
+from aischeduler.model.actions import Refresh, ReportWaiting
 from aischeduler.model.names import DEFAULT_POOL, can_be_pool_name
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
@@ -26,8 +25,6 @@ from aischeduler.state.pod_records import PodRecord, PodState
 
 MISSING_SECONDS: Final = 1.0
 """How long the answer that a Pool does not exist counts: it may be created later, and its watch may lag."""
-READS_MAX: Final = 64
-"""The most Pools that are read at a time."""
 LATE_SECONDS_MAX: Final = 5.0
 """How long a new node may wait for a list of the Pools."""
 LET_IN_AT_ONCE: Final = 64
@@ -63,10 +60,9 @@ def is_missing(cluster: View, pod: Pod) -> bool:
 
 
 def want_pool(cluster: Cluster, record: PodRecord) -> None:
-    """Have the pod's Pool read, unless a read that began after the pod came is under way."""
-    unknown, name, uid = cluster.unknown_pools, record.pod.pool, record.pod.uid
-    if uid not in unknown.reading.get(name, ()):
-        unknown.wanted.setdefault(name, {})[uid] = record
+    """Have the Pools read for a pod, unless a read that began after the pod came is under way."""
+    if record.pod.uid not in cluster.unknown_pools.asked:
+        cluster.unknown_pools.wanted[record.pod.uid] = record
 
 
 def unknown_pool_message(name: str) -> str:
@@ -74,25 +70,27 @@ def unknown_pool_message(name: str) -> str:
     return f'It is not known yet whether the Pool "{name}" exists.'
 
 
-def begin_reads(cluster: Cluster) -> list[ReadPool | ListPools]:
-    """Return the reads that can begin now."""
+def begin_reads(cluster: Cluster) -> list[Refresh]:
+    """Return the request for the Pools, where pods or new nodes need one and none is under way."""
     unknown = cluster.unknown_pools
     unknown.begun = True
-    for name in [name for name in unknown.wanted if name in cluster.pools.pools]:
-        del unknown.wanted[name]  # its event came meanwhile
-    names = [name for name in unknown.wanted if name not in unknown.reading]
-    begun = names[: READS_MAX - len(unknown.reading)]
-    for name in begun:
-        unknown.reading[name] = unknown.wanted.pop(name)
-    return [*_begin_list(cluster), *(ReadPool(name) for name in begun)]
+    if unknown.listing:
+        return []
+    unknown.asked |= unknown.wanted
+    unknown.wanted.clear()
+    unknown.asked = {one.pod.uid: one for one in _waiting(cluster) if one.pod.pool not in cluster.pools.pools}
+    nodes = [late for late in unknown.late.values() if not late.asked]
+    if not (unknown.asked or nodes):
+        return []
+    unknown.listing = True
+    for late in nodes:
+        late.asked = True
+    return [Refresh()]
 
 
 def want_again(cluster: Cluster) -> None:
-    """Have all reads begin again: a request may be lost."""
+    """Have the read begin again: a request may be lost."""
     unknown = cluster.unknown_pools
-    for name, records in unknown.reading.items():
-        unknown.wanted.setdefault(name, {}).update(records)
-    unknown.reading.clear()
     unknown.listing = False
     for late in unknown.late.values():
         late.asked = False
@@ -133,21 +131,15 @@ def due_nodes(cluster: Cluster, now: float) -> list[Node]:
 
 
 def pools_listed(cluster: Cluster, now: float) -> None:
-    """Make the nodes due that waited for this list: every Pool that could own one is known."""
-    cluster.unknown_pools.listing = False
-    _let_in([late for late in cluster.unknown_pools.late.values() if late.asked], now)
-
-
-def view_refreshed(cluster: Cluster, now: float) -> None:
-    """Make all kept nodes due: a refresh has listed the Pools, and their room may save an eviction."""
-    _let_in(cluster.unknown_pools.late.values(), now)
-
-
-def pool_read(cluster: Cluster, event: PoolRead, now: float) -> None:
-    """Wake the pods that waited for this answer. Where the Pool was found, its event has moved them already."""
-    for record in _waiting(cluster, event.name, cluster.unknown_pools.reading.pop(event.name, {})):
-        if not event.found:
-            cluster.unknown_pools.missing[record.pod.uid] = (event.name, now)
+    """Wake the pods that waited for this answer, and make the nodes due: every Pool that could be theirs is known."""
+    unknown = cluster.unknown_pools
+    unknown.listing = False
+    _let_in([late for late in unknown.late.values() if late.asked], now)
+    waiting = _waiting(cluster)
+    unknown.asked = {}
+    for record in waiting:
+        if record.pod.pool not in cluster.pools.pools:
+            unknown.missing[record.pod.uid] = (record.pod.pool, now)
         first = record.waits_as
         if first.state is PodState.HELD:
             cluster.queue_of(first).wake_at_once(first, now)
@@ -155,13 +147,18 @@ def pool_read(cluster: Cluster, event: PoolRead, now: float) -> None:
         cluster.say(DEFAULT_POOL, action)
 
 
-def pool_unread(cluster: Cluster, event: PoolUnread) -> None:
-    """Report to the pods that wait for this answer why the read failed."""
-    message = f"{unknown_pool_message(event.name)} It could not be read: {event.message}"
-    for record in _waiting(cluster, event.name, cluster.unknown_pools.reading.get(event.name, {})):
+def pools_unlisted(cluster: Cluster, why: str) -> None:
+    """Report to the pods that wait for the answer why the read failed; it is tried again."""
+    for record in _waiting(cluster):
+        message = f"{unknown_pool_message(record.pod.pool)} It could not be read: {why}"
         if message != record.message:
             record.message = message
             cluster.say(record.home, ReportWaiting(record.pod, record.home, record.home, message, record.decision))
+
+
+def view_refreshed(cluster: Cluster, now: float) -> None:
+    """Make all kept nodes due: a refresh has listed the Pools, and their room may save an eviction."""
+    _let_in(cluster.unknown_pools.late.values(), now)
 
 
 def _let_in(nodes: Iterable[LateNode], now: float) -> None:
@@ -169,22 +166,6 @@ def _let_in(nodes: Iterable[LateNode], now: float) -> None:
         late.due = min(late.due, now)
 
 
-def _begin_list(cluster: Cluster) -> list[ListPools]:
-    """Return the request for a list of the Pools, where new nodes need one and none is under way."""
-    unknown = cluster.unknown_pools
-    unasked = [late for late in unknown.late.values() if not late.asked]
-    if unknown.listing or not unasked:
-        return []
-    unknown.listing = True
-    for late in unasked:
-        late.asked = True
-    return [ListPools()]
-
-
-def _waiting(cluster: Cluster, name: str, records: dict[str, PodRecord]) -> list[PodRecord]:
-    """Return the records that still wait and still name this Pool."""
-    return [
-        record
-        for uid, record in records.items()
-        if cluster.records.get(uid) is record and record.queue and record.pod.pool == name
-    ]
+def _waiting(cluster: Cluster) -> list[PodRecord]:
+    """Return the pods that still wait for the answer that is under way."""
+    return [one for uid, one in cluster.unknown_pools.asked.items() if cluster.records.get(uid) is one and one.queue]

@@ -36,12 +36,10 @@ from aischeduler.model.actions import (
     Condition,
     CreatePool,
     Evict,
-    ListPools,
     LogLoanChange,
     LogPoolEdit,
     Nominate,
     ReadPod,
-    ReadPool,
     Refresh,
     ReportGang,
     ReportInternalError,
@@ -68,8 +66,6 @@ POOLS_REMEMBERED_MAX: Final = 1000
 
 OtherAction = (
     BindVolumes
-    | ReadPool
-    | ListPools
     | Refresh
     | Warn
     | ReportPool
@@ -164,7 +160,7 @@ class Executor:
 
     def _perform_other(self, action: OtherAction) -> None:
         match action:
-            case Refresh() | ReadPool() | ListPools():
+            case Refresh():
                 self._workers.refresher.submit(action)
             case BindVolumes():
                 self._workers.volumes.submit(action)

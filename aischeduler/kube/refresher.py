@@ -9,13 +9,11 @@ Invariants:
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from http import HTTPStatus
 from typing import Any, Final
 
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.kube import pool_writes
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.client import Client, LineSplitter
 from aischeduler.kube.errors import (
@@ -32,12 +30,10 @@ from aischeduler.kube.list_pager import read_raw
 from aischeduler.kube.meta_types import UNREADABLE, read_metadata
 from aischeduler.kube.reflector import Reflector
 from aischeduler.kube.watched_resources import read_unusual_line
-from aischeduler.model.actions import ListPools, ReadPool, Refresh
-from aischeduler.model.events import Event, PoolRead, PoolsListed, PoolUnread, Refreshed, RefreshFailed
+from aischeduler.model.actions import Refresh
+from aischeduler.model.events import Event, Refreshed, RefreshFailed
 from aischeduler.model.selectors import LabelSelector, Operator
 
-READERS: Final = 4
-"""How many Pools are read at a time."""
 WATCH_LAG_SECONDS_MAX: Final = 5.0
 """How long the watch of pods has to show what was before the refresh; a bookmark takes up to half of it."""
 REFRESH_SECONDS_MAX: Final = 30.0
@@ -76,7 +72,7 @@ class Reflectors(Struct, frozen=True):
 
 
 class Refresher:
-    """Carries out `Refresh`, `ReadPool` and `ListPools`; `emit` gets the results."""
+    """Carries out `Refresh`; `emit` gets the results."""
 
     def __init__(
         self,
@@ -93,7 +89,7 @@ class Refresher:
         self._log = log
         self._due: dict[str, Refresh] = {}
         self._refresh_due = asyncio.Event()
-        self._reads: asyncio.Queue[ReadPool | ListPools] = asyncio.Queue()
+        self._pools_due = asyncio.Event()
         self._resting: dict[str, tuple[ExponentialBackoff, bool]] = {}
         """Pools whose own reads failed -> their backoff, and whether it has not ended."""
         self._rested: dict[str, Refresh] = {}
@@ -104,10 +100,10 @@ class Refresher:
         self._logged_list_problem = ""
         """The last logged reason of a failed list of Pools."""
 
-    def submit(self, action: Refresh | ReadPool | ListPools) -> None:
-        """Start to refresh a pool, together with all others that are due, to read one Pool, or to list all Pools."""
-        if not isinstance(action, Refresh):
-            self._reads.put_nowait(action)
+    def submit(self, action: Refresh) -> None:
+        """Start to refresh a pool, together with all others that are due, or to list the Pools alone."""
+        if not action.pool:
+            self._pools_due.set()
         elif self._resting.get(action.pool, (None, False))[1]:
             self._rested[action.pool] = action
         else:
@@ -119,8 +115,7 @@ class Refresher:
         self._on_internal_error = on_internal_error
         async with asyncio.TaskGroup() as group:
             group.create_task(self._refresh_all(group), name="refresher")
-            for number in range(READERS):
-                group.create_task(self._read_pools(), name=f"Pool reader {number}")
+            group.create_task(self._list_pools(), name="Pool reader")
 
     async def _refresh_all(self, group: asyncio.TaskGroup) -> None:
         for pool in tuple(self._resting):  # an earlier run left it
@@ -257,15 +252,19 @@ class Refresher:
                     problems[one.pool] = str(error)
         return problems
 
-    async def _read_pools(self) -> None:
+    async def _list_pools(self) -> None:
+        """List the Pools when that is due, and again after a failure, until there is an answer."""
         while True:
-            action = await self._reads.get()
+            await self._pools_due.wait()
+            self._pools_due.clear()
             backoff = ExponentialBackoff(self._timing)
-            while not await (self._read_pool(action.name) if isinstance(action, ReadPool) else self._list_pools()):
+            while why := await self._pools_problem():
+                self._emit(RefreshFailed("", why))
                 await backoff.wait()
+            self._emit(Refreshed(""))
 
-    async def _list_pools(self) -> bool:
-        """List the Pools once; return whether that gave an answer."""
+    async def _pools_problem(self) -> str:
+        """List the Pools once; return why that gave no answer, or empty."""
         try:
             await self._reflectors.pools.refresh()
         except Exception as error:  # noqa: BLE001 - an error costs one try
@@ -273,36 +272,9 @@ class Refresher:
             if reason != self._logged_list_problem:
                 self._log.warning("pools not listed", reason=reason)
             self._logged_list_problem = reason
-            return False
+            return reason
         self._logged_list_problem = ""
-        self._emit(PoolsListed())
-        return True
-
-    async def _read_pool(self, name: str) -> bool:
-        """Read a Pool once; return whether that gave an answer."""
-        try:
-            self._reflectors.pools.observe(await self._client.get(pool_writes.pool_path(name)))
-        except RefusedError as error:
-            if self._is_missing(error):
-                self._emit(PoolRead(name, found=False))
-                return True
-            self._emit(PoolUnread(name, str(error)))
-        except ApiError as error:
-            self._emit(PoolUnread(name, str(error)))
-        except Exception as error:  # noqa: BLE001 - an error costs one try
-            self._emit(PoolUnread(name, self._reason(error)))
-        else:
-            self._emit(PoolRead(name, found=True))
-            return True
-        return False
-
-    def _is_missing(self, error: RefusedError) -> bool:
-        """Say whether the Pool does not exist, as an API server says that serves Pools, or because none serves them."""
-        if error.status != HTTPStatus.NOT_FOUND:
-            return error.no_such_object
-        return self._reflectors.pools.not_served or (
-            error.reason == "NotFound" and error.message.endswith(" not found")
-        )
+        return ""
 
 
 def selector_text(selector: LabelSelector) -> str:

@@ -137,27 +137,19 @@ class ReadPod(Struct, frozen=True):
     evicted: bool = False
 
 
-class ReadPool(Struct, frozen=True):
-    """Read the Pool of this name: pods name it, and the watch has not shown it. `PoolRead` is the answer."""
-
-    name: str
-
-
-class ListPools(Struct, frozen=True):
-    """List the Pools: a Pool that the watch has not shown may own a new node. `PoolsListed` is the answer."""
-
-
 class Refresh(Struct, frozen=True):
-    """Read everything that an eviction in a pool depends on. `Refreshed` is the answer.
+    """Read what the watches may not have shown yet. `Refreshed` is the answer; a failure is told and tried again.
 
-    That is the Pools, the disruption budgets, and the pool's nodes: the nodes that `selector` matches, or all nodes
-    where it is None. `nodes` are the nodes that the engine knows. With `namespaces` the namespaces are read too.
+    For a pool that is everything that an eviction there depends on: the Pools, the disruption budgets, and the pool's
+    nodes: the nodes that `selector` matches, or all nodes where it is None. `nodes` are the nodes that the engine
+    knows. With `namespaces` the namespaces are read too. Without a pool it is the Pools alone: pods name one that was
+    not shown, or one may own a new node.
     """
 
-    pool: str
-    selector: LabelSelector | None
-    nodes: tuple[str, ...]
-    namespaces: bool
+    pool: str = ""
+    selector: LabelSelector | None = None
+    nodes: tuple[str, ...] = ()
+    namespaces: bool = False
 
 
 class ObjectRef(Struct, frozen=True):
@@ -292,8 +284,6 @@ Action = (
     | Evict
     | Nominate
     | ReadPod
-    | ReadPool
-    | ListPools
     | Refresh
     | Warn
     | ReportPool

@@ -127,36 +127,21 @@ class EvictRefused(Struct, frozen=True):
     message: str
 
 
-class PoolRead(Struct, frozen=True):
-    """The Pool of this name was read. Where it was `found`, a `Seen` came before."""
-
-    name: str
-    found: bool
-
-
-class PoolUnread(Struct, frozen=True):
-    """The Pool of this name could not be read yet; the read is retried. `message` says why it failed."""
-
-    name: str
-    message: str
-
-
-class PoolsListed(Struct, frozen=True):
-    """A `Seen` came for every Pool, no older than the request for the list."""
-
-
 class Refreshed(Struct, frozen=True):
-    """Events came for everything that an eviction in this pool depends on, as it was a moment ago."""
+    """Events came for everything that a `Refresh` of this pool asked for, as it was a moment ago.
+
+    Without a pool they came for every Pool, no older than the request.
+    """
 
     pool: str
 
 
 class RefreshFailed(Struct, frozen=True):
-    """The refresh of this pool failed; `message` says why."""
+    """The refresh of this pool failed, without a pool that of the Pools alone, which is tried again by itself."""
 
     pool: str
     message: str
 
 
-ReadAnswer = PoolRead | PoolUnread | PoolsListed | Refreshed | RefreshFailed
+ReadAnswer = Refreshed | RefreshFailed
 Event = Seen | Gone | BindRefused | VolumesWritten | VolumesRefused | EvictRefused | ReadAnswer

@@ -39,12 +39,10 @@ from aischeduler.model.actions import (
     BindVolumes,
     CreatePool,
     Evict,
-    ListPools,
     LogLoanChange,
     LogPoolEdit,
     Nominate,
     ReadPod,
-    ReadPool,
     Refresh,
     ReportGang,
     ReportInternalError,
@@ -56,8 +54,6 @@ from aischeduler.model.events import (
     BindRefused,
     Event,
     EvictRefused,
-    PoolRead,
-    PoolsListed,
     Refreshed,
     VolumesRefused,
     VolumesWritten,
@@ -190,7 +186,7 @@ class VirtualDaemon:
                 refused = lost_eviction(action, self._read(pod))
                 if refused is not None:
                     self.scheduler.observe(refused, self._environment.now)
-            case ReadPool() | ListPools() | Refresh():
+            case Refresh():
                 self._environment.timers.put(
                     self._environment.now + self._network.bind_seconds, lambda: self._read_pools(action)
                 )
@@ -352,18 +348,11 @@ class VirtualDaemon:
         self._observe(self._pods.seen(response.body))
         return read_pod(_POD.decode(response.body), self._specs)
 
-    def _read_pools(self, action: ReadPool | ListPools | Refresh) -> None:
-        """Read a Pool that pods name, or observe all watches, none of which lags behind another here."""
-        if self.stopped:
-            return
-        if not isinstance(action, ReadPool):
+    def _read_pools(self, action: Refresh) -> None:
+        """Observe all watches, none of which lags behind another here."""
+        if not self.stopped:
             self._observe_watches()
-            self._observe((Refreshed(action.pool) if isinstance(action, Refresh) else PoolsListed(),))
-            return
-        response = self._send("GET", pool_writes.pool_path(action.name), b"", JSON)
-        if response.status == 200:
-            self._observe(self._pools.seen(response.body))
-        self._observe((PoolRead(action.name, found=response.status == 200),))
+            self._observe((Refreshed(action.pool),))
 
     def _observe(self, events: tuple[Event, ...]) -> None:
         for event in events:

@@ -12,9 +12,7 @@ from aischeduler.model.actions import (
     Bind,
     CreatePool,
     Evict,
-    ListPools,
     Nominate,
-    ReadPool,
     Refresh,
     ReportInternalError,
     ReportPool,
@@ -66,7 +64,7 @@ class Session:
                 said.extend(actions)
                 self.tell(*answers(actions))
         self.said += said
-        unsaid = ReportPool | CreatePool | ReadPool | ListPools | Refresh
+        unsaid = ReportPool | CreatePool | Refresh
         return [action for action in said if not isinstance(action, unsaid)]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from aischeduler.engine.freshness import FRESH_SECONDS
 from aischeduler.model.actions import Action, Bind, Refresh
-from aischeduler.model.events import PoolsListed, Refreshed, RefreshFailed, Seen, gone
+from aischeduler.model.events import Refreshed, RefreshFailed, Seen, gone
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import GroupRule, Pool, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
@@ -72,13 +72,13 @@ def test_refresh_counts_only_for_a_while(session: Session) -> None:
     assert evictions(said(session)) != {}
     session.see(a_node("m", cpu="4"), a_pod("low-2", cpu="4", node="m", phase="Running"))
     said(session)
-    session.tell(PoolsListed())
+    session.tell(Refreshed(""))
     session.now += FRESH_SECONDS
     session.see(a_pod("high-2", cpu="4", priority=100))
     assert evictions(said(session)) == {"low-2": "Preempted"}
     session.see(a_node("o", cpu="4"), a_pod("low-3", cpu="4", node="o", phase="Running"))
     said(session)
-    session.tell(PoolsListed())
+    session.tell(Refreshed(""))
     session.now += 0.1
     session.see(a_pod("high-3", cpu="4", priority=100))
     actions = said(session)
@@ -169,7 +169,7 @@ def test_next_pod_of_the_class_evicts_where_the_one_that_waits_for_the_refresh_h
 def test_next_pod_of_the_class_evicts_where_the_one_that_waits_for_the_refresh_found_room(two_wait: Session) -> None:
     two_wait.see(a_node("m", cpu="4"))
     said(two_wait)
-    two_wait.tell(PoolsListed())
+    two_wait.tell(Refreshed(""))
     assert binds(said(two_wait)) == {"first": "m"}
     two_wait.tell(Refreshed("default"))
     actions = said(two_wait)

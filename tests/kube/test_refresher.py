@@ -15,24 +15,14 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.refresher import LARGE_CLUSTER_PODS, Reflectors, Refresher, selector_text
-from aischeduler.model.actions import ListPools, ReadPool, Refresh
-from aischeduler.model.events import (
-    Event,
-    Gone,
-    PoolRead,
-    PoolsListed,
-    PoolUnread,
-    Refreshed,
-    RefreshFailed,
-    Seen,
-    gone,
-)
+from aischeduler.model.actions import Refresh
+from aischeduler.model.events import Event, Gone, Refreshed, RefreshFailed, Seen, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement
 from tests.kube.api_objects import bookmark, line, listing, pod
-from tests.kube.scripted_server import Answer, Script, Waits, broken, reply, serving, status, stream, until
+from tests.kube.scripted_server import Script, Waits, broken, reply, serving, status, stream, until
 
 NODES, PODS, POOLS = "/api/v1/nodes", "/api/v1/pods", "/apis/resource.aibee.cn/v1alpha1/pools"
 BUDGETS, NAMESPACES = "/apis/policy/v1/poddisruptionbudgets", "/api/v1/namespaces"
@@ -215,69 +205,42 @@ async def test_failed_refresh_is_emitted_with_its_reason_and_logged_once() -> No
     assert [call.kwargs["reason"] for call in scene.lines.calls] == [failed.message]
 
 
-async def test_pool_that_was_read_is_emitted_before_the_answer() -> None:
-    scene = Scene()
-    scene.script.on("get", f"{POOLS}/new", reply(200, named("new", "9", spec={})))
-    async with scene.running() as refresher:
-        refresher.submit(ReadPool("new"))
-        await scene.comes(PoolRead("new", found=True))
-        assert [
-            event.object.name for event in scene.events if isinstance(event, Seen) and isinstance(event.object, Pool)
-        ] == ["new"]
-
-
-async def test_pool_is_missing_only_by_the_answer_of_an_api_server_that_serves_pools() -> None:
-    scene = Scene()
-    unready = status(404, "NotFound", "the server could not find the requested resource")
-    proxy = reply(404, {"error": "no route"})
-    missing = status(404, "NotFound", 'pools.resource.aibee.cn "new" not found')
-    scene.script.on("get", f"{POOLS}/new", unready, proxy, missing)
-    async with scene.running() as refresher:
-        refresher.submit(ReadPool("new"))
-        await scene.comes(PoolRead("new", found=False))
-        assert len([event for event in scene.events if isinstance(event, PoolUnread)]) == 2
-
-
-@pytest.mark.parametrize("refusal", [status(400, "BadRequest", "may not contain '%'"), status(422, "Invalid", "no")])
-async def test_pool_whose_name_the_api_server_refuses_is_missing(refusal: Answer) -> None:
-    scene = Scene()
-    scene.script.on("get", f"{POOLS}/new", refusal)
-    async with scene.running() as refresher:
-        refresher.submit(ReadPool("new"))
-        await scene.comes(PoolRead("new", found=False))
-
-
-@pytest.mark.parametrize("code", [401, 403, 408, 409, 410, 429, 500, 503])
-async def test_pool_that_cannot_be_read_for_now_is_read_until_the_answer(code: int) -> None:
-    scene = Scene()
-    found = reply(200, named("new", "9", spec={}))
-    scene.script.on("get", f"{POOLS}/new", status(code, "Refused", "not now"), found)
-    async with scene.running() as refresher:
-        refresher.submit(ReadPool("new"))
-        await scene.comes(PoolRead("new", found=True))
-
-
-async def test_pool_is_missing_where_the_api_server_serves_no_pools() -> None:
-    scene = Scene()
-    scene.script.on("get", f"{POOLS}/new", reply(404, b"404 page not found"))
-    async with scene.running() as refresher:
-        scene.watches["Pool"].not_served = True
-        refresher.submit(ReadPool("new"))
-        await scene.comes(PoolRead("new", found=False))
-
-
 async def test_list_of_pools_is_retried_until_it_succeeds_and_emits_them_before_the_answer() -> None:
     scene = Scene()
     async with scene.running(follow=("Pod", "Node")) as refresher:
-        down = [status(503, "ServiceUnavailable", "starting")] * 2
-        scene.script.on("get", POOLS, *down, listed(9, named("new", "9", spec={})))
-        refresher.submit(ListPools())
-        await scene.comes(PoolsListed())
+        unready = status(404, "NotFound", "the server could not find the requested resource")
+        proxy = reply(404, {"error": "no route"})
+        down = status(503, "ServiceUnavailable", "starting")
+        scene.script.on("get", POOLS, unready, proxy, down, listed(9, named("new", "9", spec={})))
+        refresher.submit(Refresh())
+        await scene.comes(Refreshed(""))
+        failures = [event for event in scene.events if isinstance(event, RefreshFailed)]
+        assert len(failures) == 3, "a Pool is missing only by the answer of an API server that serves Pools"
+        assert {failure.pool for failure in failures} == {""}
         new = next(event for event in scene.events if isinstance(event, Seen) and isinstance(event.object, Pool))
         assert isinstance(new.object, Pool)
         assert new.object.name == "new"
-        assert scene.events.index(new) < scene.events.index(PoolsListed())
-    assert [call.kwargs["event"] for call in scene.lines.calls] == ["pools not listed"]
+        assert scene.events.index(new) < scene.events.index(Refreshed(""))
+    assert {call.kwargs["event"] for call in scene.lines.calls} == {"pools not listed"}
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 408, 409, 410, 422, 429, 500, 503])
+async def test_pools_that_cannot_be_listed_for_now_are_listed_until_the_answer(code: int) -> None:
+    scene = Scene()
+    async with scene.running(follow=("Pod", "Node")) as refresher:
+        scene.script.on("get", POOLS, status(code, "Refused", "not now"), listed(9))
+        refresher.submit(Refresh())
+        await scene.comes(Refreshed(""))
+        assert [event.pool for event in scene.events if isinstance(event, RefreshFailed)] == [""]
+
+
+async def test_no_pool_exists_where_the_api_server_serves_no_pools() -> None:
+    scene = Scene()
+    scene.script.on("get", POOLS, reply(404, b"404 page not found"))
+    async with scene.running() as refresher:
+        scene.watches["Pool"].not_served = True
+        refresher.submit(Refresh())
+        await scene.comes(Refreshed(""))
 
 
 def test_selector_is_written_as_a_query_parameter() -> None:

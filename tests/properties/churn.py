@@ -11,18 +11,7 @@ from msgspec.structs import astuple
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.actions import (
-    Action,
-    Bind,
-    BindVolumes,
-    CreatePool,
-    Evict,
-    ListPools,
-    Nominate,
-    ReadPod,
-    ReadPool,
-    Refresh,
-)
+from aischeduler.model.actions import Action, Bind, BindVolumes, CreatePool, Evict, Nominate, ReadPod, Refresh
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
     BindRefusal,
@@ -31,9 +20,6 @@ from aischeduler.model.events import (
     EvictRefusal,
     EvictRefused,
     Gone,
-    PoolRead,
-    PoolsListed,
-    PoolUnread,
     Refreshed,
     RefreshFailed,
     Seen,
@@ -197,12 +183,9 @@ class Churn:
             case ReadPod(pod):
                 known = self.known(pod.uid)
                 self._tell(gone(Pod, pod.uid) if known is None else Seen(known))
-            case ReadPool(name):
-                self._tell(*() if lucky else (PoolUnread(name, "away"),), PoolRead(name, found=False))
-            case ListPools():
-                self._tell(PoolsListed())
             case Refresh(pool):
-                self._tell(Refreshed(pool) if lucky else RefreshFailed(pool, "away"))
+                failed = () if lucky else (RefreshFailed(pool, "away"),)
+                self._tell(*failed, *() if failed and pool else (Refreshed(pool),))
             case CreatePool(name):
                 self._tell(Seen(a_pool(name)))
             case Nominate(pod, node):

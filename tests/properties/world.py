@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aischeduler.engine.profile import Profile, default_profile
-from aischeduler.model.actions import Action, Bind, CreatePool, Evict, ListPools, Nominate, ReadPod, ReadPool, Refresh
+from aischeduler.model.actions import Action, Bind, CreatePool, Evict, Nominate, ReadPod, Refresh
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
     BindRefusal,
@@ -16,8 +16,6 @@ from aischeduler.model.events import (
     Event,
     EvictRefusal,
     EvictRefused,
-    PoolRead,
-    PoolsListed,
     Refreshed,
     Seen,
     gone,
@@ -207,7 +205,7 @@ class World:
             case CreatePool(name):
                 if name not in self.pools:
                     self.put(Pool(name, uid=f"uid-{name}", generation=1))
-            case ListPools() | ReadPool() | Refresh() | ReadPod():
+            case Refresh() | ReadPod():
                 self._look(action)
             case Nominate(pod, node):
                 if pod.uid in self.pods and not self.pods[pod.uid].node_name:
@@ -215,16 +213,9 @@ class World:
             case _:
                 pass
 
-    def _look(self, action: ListPools | ReadPool | Refresh | ReadPod) -> None:
+    def _look(self, action: Refresh | ReadPod) -> None:
         """Carry out a read that the engine requests, beside the watch."""
         match action:
-            case ReadPool(name):
-                if name in self.pools:
-                    self._tell(Seen(self.pools[name]))
-                self._tell(PoolRead(name, found=name in self.pools))
-            case ListPools():
-                self.hear()
-                self._tell(PoolsListed())
             case Refresh(pool):
                 self.hear()
                 self._tell(Refreshed(pool))

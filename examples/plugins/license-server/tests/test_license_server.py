@@ -9,8 +9,8 @@ from license_server import LicenseServer
 from aischeduler.config.load import parse_config
 from aischeduler.daemon.components import profile_of
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.actions import Bind, ReadPool, ReportWaiting
-from aischeduler.model.events import PoolRead, PoolsListed, Seen, gone
+from aischeduler.model.actions import Bind, Refresh, ReportWaiting
+from aischeduler.model.events import Refreshed, Seen, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import ContainerRequest, pod_request
@@ -47,11 +47,11 @@ class Engine:
         self.scheduler = Scheduler(profile_of(parse_config("config", CONFIG.encode())), "run")
         self.found: dict[str, str] = {}
         self.now = 0.0
-        self.tell(PoolsListed(), *events)
+        self.tell(Refreshed(""), *events)
 
     def tell(self, *events: Any, seconds: float = 0.0) -> None:
         self.now += seconds
-        for event in (*events, PoolsListed()):
+        for event in (*events, Refreshed("")):
             self.scheduler.observe(event, self.now)
         while pools := self.scheduler.ready(self.now):
             for name in pools:
@@ -64,8 +64,8 @@ class Engine:
                 self.found[bound.name] = where
             case ReportWaiting(waits):
                 self.found[waits.name] = action.message
-            case ReadPool(name):
-                self.scheduler.observe(PoolRead(name, found=False), self.now)
+            case Refresh(pool):
+                self.scheduler.observe(Refreshed(pool), self.now)
 
 
 def test_pod_runs_in_a_site_with_its_license() -> None:

@@ -7,8 +7,8 @@ import pytest
 from aischeduler.config.load import ConfigError, parse_config
 from aischeduler.daemon.components import profile_of
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.actions import Bind, ReportWaiting
-from aischeduler.model.events import PoolRead, PoolsListed, Seen
+from aischeduler.model.actions import Bind, Refresh, ReportWaiting
+from aischeduler.model.events import Refreshed, Seen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import ContainerRequest, pod_request
@@ -31,7 +31,7 @@ def pod(name: str, **requests: int) -> Seen:
 def decided(*events: Any, config: str = CONFIG) -> dict[str, str]:
     """Return pod -> node, or the reason why it waits."""
     scheduler, found = Scheduler(profile_of(parse_config("config", config.encode())), "run"), {}
-    for event in (PoolsListed(), *events, PoolsListed()):
+    for event in (Refreshed(""), *events, Refreshed("")):
         scheduler.observe(event, 0.0)
     while pools := scheduler.ready(0.0):
         for name in pools:
@@ -41,10 +41,8 @@ def decided(*events: Any, config: str = CONFIG) -> dict[str, str]:
                         found[bound.name] = where
                     case ReportWaiting(waits):
                         found[waits.name] = action.message
-                    case _ if type(action).__name__ == "ReadPool":
-                        scheduler.observe(PoolRead(action.name, found=False), 0.0)
-                    case _ if type(action).__name__ == "ListPools":
-                        scheduler.observe(PoolsListed(), 0.0)
+                    case Refresh(pool):
+                        scheduler.observe(Refreshed(pool), 0.0)
     return found
 
 
