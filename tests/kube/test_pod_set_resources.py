@@ -59,12 +59,12 @@ async def test_selector_is_observed_once_as_it_changes(kind: str, path: str) -> 
 async def test_expressions_of_a_replica_set_are_read() -> None:
     expression = {"key": "app", "operator": "In", "values": ["web", "old"]}
     (seen, _) = await heard("ReplicaSet", {"matchExpressions": [expression]})
-    assert seen.pod_set.selector == LabelSelector((Requirement("app", Operator.IN, ("web", "old")),))
+    assert seen.object.selector == LabelSelector((Requirement("app", Operator.IN, ("web", "old")),))
 
 
 async def test_selector_that_the_api_server_would_refuse_selects_nothing() -> None:
     (seen, _) = await heard("Service", {"-": "x"})
-    assert seen.pod_set.selector is None
+    assert seen.object.selector is None
 
 
 def test_scheduler_decides_without_them() -> None:
