@@ -55,9 +55,10 @@ LIMITS: Final[dict[str, int]] = {
     "Storage.tables": TABLES_MAX,
     "WantedRequests.by_class": WANTED_MAX,
     "WantedRequests._by_request": WANTED_MAX,
+    "VolumeLimits._limits[]": 2**9,
     "VolumeUse.stale": 2**10,
 }
-"""What is kept up to a limit; a `ChangeLog` per row of the table."""
+"""What is kept up to a limit; a `ChangeLog` per row of the table, an array by row per driver once a pod has volumes."""
 
 
 def sizes(root: object) -> tuple[Counter[str], dict[str, int]]:

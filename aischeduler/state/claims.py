@@ -138,10 +138,9 @@ class Claims:
         """Add a claim; it counts in the node table and in the ledger."""
         for room in claim.rooms:
             self._nodes.add(room.assigned)
+        self._book(claim, 1)
         uid = claim.owner.pod.uid
         self._by_owner[uid] = claim
-        for room in claim.rooms:
-            self._ledger.book(room.accounts, room.spec, 1)
         for row in claim.rows:
             self._by_row.put(row, uid, claim)
         if claim.pool not in self._by_pool:
@@ -173,10 +172,9 @@ class Claims:
 
     def forget(self, claim: Claim) -> None:
         """Remove a claim that no longer counts in the node table."""
+        self._book(claim, -1)
         uid = claim.owner.pod.uid
         del self._by_owner[uid]
-        for room in claim.rooms:
-            self._ledger.book(room.accounts, room.spec, -1)
         for row in claim.rows:
             self._by_row.drop(row, uid)
         self._by_pool[claim.pool].remove(claim)
@@ -186,3 +184,8 @@ class Claims:
         for victim in claim.planned:
             del self.planned[victim]
             self._on_planned(victim)
+
+    def _book(self, claim: Claim, sign: int) -> None:
+        """Count a claim in the ledger, or no longer, before it is added or removed here: neither is half done."""
+        for room in claim.rooms:
+            self._ledger.book(room.accounts, room.spec, sign)

@@ -1,6 +1,7 @@
 """An exception of the scheduler costs one attempt of one pod, or one step, and nothing else."""
 
 from collections import Counter
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -21,7 +22,9 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pod_affinity import pod_affinity
 from aischeduler.model.pool import Namespace
+from aischeduler.state.claims import Claim, Claims
 from aischeduler.state.label_index import Mask
+from aischeduler.state.ledger import Ledger
 from aischeduler.state.pod_records import PodRecord, PodState
 from aischeduler.state.scheduling_queue import PoolQueue
 from aischeduler.state.transitions import TRANSITIONS, Transition
@@ -378,6 +381,31 @@ def test_event_that_failed_leaves_no_claim_on_room_that_it_took(monkeypatch: pyt
     session.scheduler.look()
     assert session.scheduler._cluster.claims.of("uid-owner") is None
     assert nominations(session.decide(1.0)) == {"owner": ""}
+
+
+@pytest.mark.parametrize("booking", [1, -1])
+def test_exception_of_the_ledger_leaves_a_claim_whole_or_none(booking: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, book, claims = two_pools(), Ledger.book, Claims._book
+
+    def failing(_: Claims, claim: Claim, sign: int) -> None:
+        if sign == booking:
+            monkeypatch.setattr(Claims, "_book", claims)
+            monkeypatch.setattr(Ledger, "book", raising)
+        claims(session.scheduler._cluster.claims, claim, sign)
+
+    def raising(*_: Any) -> None:
+        monkeypatch.setattr(Ledger, "book", book)
+        raise ValueError("a bug in a step")
+
+    monkeypatch.setattr(Claims, "_book", failing)
+    session.decide()
+    with suppress(ValueError):
+        session.tell(gone(Pod, "uid-guest"))
+    for second in range(1, 60):
+        session.decide(float(second))
+        session.scheduler.look()
+    assert session.scheduler._cluster.records["uid-owner"].state is PodState.ASSUMED
+    assert sum(session.scheduler.counters.internal_errors.values()) == 1
 
 
 def test_long_traceback_is_cut_and_ends_with_the_exception(monkeypatch: pytest.MonkeyPatch) -> None:
