@@ -11,11 +11,13 @@ from aischeduler.policies.victims import (
     gone_for,
     may_evict,
     most_important_first,
+    potential_victims,
     ranks_of,
     standing_of,
     weights_of,
 )
-from aischeduler.state.running_pods import RunningFacts, RunningPods, Slots
+from aischeduler.state.disruption_budgets import BudgetTable
+from aischeduler.state.running_pods import RunningFacts, RunningPods, Slots, Spare
 from tests.build import a_pod
 
 PRIORITIES = st.sampled_from((PRIORITY_MIN, -1, 0, 1, 1000, 2**31 - 1))
@@ -70,3 +72,21 @@ def test_as_a_cost_borrowers_count_alike_and_below_every_home_pod(facts: list[Ru
         assert (rank, weight) == ((0, 0) if one.borrower else (HOME_MIN + weight, one.priority - PRIORITY_MIN))
     standing = standing_of(running.table[slots])
     assert (np.sign(np.subtract.outer(standing, standing)) * np.sign(np.subtract.outer(ranks, ranks)) >= 0).all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=8), st.integers(0, 2))
+def test_no_pod_goes_where_a_kept_pod_of_its_unit_would_be_lost_with_it(
+    pods: list[tuple[int, bool]], spare: int
+) -> None:
+    running, slots = running_with(
+        [
+            RunningFacts(0, borrower=False, evictable=not kept, leaving=False, started_seconds=1, unit=unit, kept=kept)
+            for unit, kept in pods
+        ]
+    )
+    for unit in (1, 2):
+        running.set_spare(unit, Spare(spare))
+    stay = {unit for unit, kept in pods if kept and unit and not spare}
+    found = potential_victims(Preemptor(priority=1), running, slots, BudgetTable(lambda uid: a_pod(uid, uid=uid)))
+    may = [not kept and unit not in stay for unit, kept in pods]
+    assert np.isin(slots, found).tolist() == may
