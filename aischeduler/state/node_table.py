@@ -231,11 +231,6 @@ class NodeTable:
         """Grows with every change of what masks are built from."""
         return self._static.version
 
-    @property
-    def domains_version(self) -> tuple[int, int]:
-        """Changes with each change of what masks are built from, but for labels that nothing read: see `LabelIndex`."""
-        return self.unlabelled_version, self.labels.version
-
     def static_since(self, version: int) -> list[int] | None:
         """Return the rows of which that changed after this version, ascending; None where all rows may have changed."""
         return rows_since(self._static, version)
