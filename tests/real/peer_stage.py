@@ -36,7 +36,7 @@ OURS: Final = "ours"
 THEIRS: Final = "theirs"
 SIDES: Final = {OURS: SCHEDULER_NAME, THEIRS: "default-scheduler"}
 AT_ONCE: Final = {"gracePeriodSeconds": 0}
-ANSWER_SECONDS: Final = 20.0
+ANSWER_SECONDS: Final = 120.0
 BUDGET_SECONDS: Final = 60.0
 BUDGET_PATIENCE_SECONDS: Final = 3.0
 POLL_SECONDS: Final = 0.01
@@ -82,13 +82,23 @@ class Stage:
         self._markers: list[Json] = []
         """The claims and volumes by which both schedulers have shown what they see."""
         self._sender = Sender(plane.connect)
-        self._server = plane.connect()
-        self._server.request("GET", "/api/v1/pods?watch=true&resourceVersion=0")
-        self._stream = self._server.getresponse()
+        self._watch()
 
     def close(self) -> None:
         """Close the connections."""
         self._sender.close()
+        self._unwatch()
+
+    def _watch(self) -> None:
+        """Read all pods, and watch them from there."""
+        listed = self._plane.api("GET", "/api/v1/pods").body
+        self._pods = {_key(pod): pod for pod in listed["items"]}
+        self._server = self._plane.connect()
+        since = listed["metadata"]["resourceVersion"]
+        self._server.request("GET", f"/api/v1/pods?watch=true&resourceVersion={since}")
+        self._stream = self._server.getresponse()
+
+    def _unwatch(self) -> None:
         self._stream.close()
         self._server.close()
 
@@ -302,7 +312,11 @@ class Stage:
         deadline = time.monotonic() + ANSWER_SECONDS
         while not holds():
             assert time.monotonic() < deadline, f"not within {ANSWER_SECONDS:.0f} s: {what}"
-            self._see(self._stream.readline())
+            if line := self._stream.readline():
+                self._see(line)
+            else:  # an API server may end a watch at any time
+                self._unwatch()
+                self._watch()
 
     def _see(self, line: bytes) -> None:
         told = json.loads(line)

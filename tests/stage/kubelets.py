@@ -13,8 +13,9 @@ from threading import Event, Thread
 
 from aischeduler.sandbox.controllers.kubelet import RUN_SECONDS
 from tests.build import replace
-from tests.worlds.over_http import HttpStream, HttpTransport
-from tests.worlds.world import STRATEGIC_PATCH, Call, Json, encode
+from tests.stage.resumed import Resumed
+from tests.worlds.over_http import HttpTransport
+from tests.worlds.world import STRATEGIC_PATCH, Call, Json, Stream, encode
 
 START_SECONDS = 0.01
 STOP_SECONDS = 0.05
@@ -37,9 +38,9 @@ class _Due:
 class Kubelets:
     """Runs from construction to `close`."""
 
-    def __init__(self, watch: Callable[[str], HttpStream], transport: HttpTransport) -> None:
+    def __init__(self, watch: Callable[[str], Stream], transport: HttpTransport) -> None:
         self._transport = transport
-        self._stream = watch(f"{PODS}?watch=true")
+        self._stream = Resumed(watch, PODS)
         self._due: list[_Due] = []
         self._planned: set[tuple[str, str]] = set()
         self._stopped = False

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 
 from tests.stage.environment import Environment
+from tests.stage.resumed import Resumed
 from tests.stage.watch_record import WatchRecord
 from tests.worlds.world import CLUSTER_SCOPED, PLACES, Answer, Call, Json, condition
 
@@ -23,8 +24,7 @@ class Observations:
         self._followed: dict[str, None] = {"Pool": None}
         """The kinds of this scenario that the scheduler reads, besides pods and nodes."""
         version = self._list("Pod", "")["metadata"]["resourceVersion"]
-        query = f"watch=true&resourceVersion={version}"
-        pods, nodes = (environment.watch(f"/api/v1/{plural}?{query}") for plural in ("pods", "nodes"))
+        pods, nodes = (Resumed(environment.watch, f"/api/v1/{plural}", version) for plural in ("pods", "nodes"))
         self.record = WatchRecord(pods, nodes, self._plain)
 
     def get(self, kind: str, name: str) -> Json:

@@ -65,6 +65,7 @@ class HttpStream:
         self._response = connection.getresponse()
         if self._response.status != 200:
             raise AssertionError(f"watch {url} answered {self._response.status}: {self._response.read()!r}")
+        self._socket.settimeout(None)  # nothing may happen for as long as it likes
         self._events: SimpleQueue[Json | None] = SimpleQueue()
         self._ended = False
         self._reader = Thread(target=self._read, daemon=True)
