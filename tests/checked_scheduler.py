@@ -112,15 +112,14 @@ class CheckedScheduler(Scheduler):
     def _not_in_line(self) -> set[str]:
         """Return the pods that may be overtaken, as "Home pool" in docs/concepts.md says.
 
-        They back off, or they are held, among others while their Pool is read. A pod of a pool that is to be checked
-        again after an exception may have missed what would have put it in line.
+        They back off, or they are held, among others while their Pool is read.
         """
-        doubts, queues = self._cluster.deferred.doubts.due, self._cluster.queues.values()
+        queues = self._cluster.queues.values()
         return {
             record.pod.uid
             for queue in queues
             for record in queue.records()
-            if record.state in (PodState.BACKOFF, PodState.HELD) or record.home in doubts
+            if record.state in (PodState.BACKOFF, PodState.HELD)
         }
 
     def _release_edits(self) -> None:

@@ -58,7 +58,14 @@ class Cluster:
 
     def __init__(self, profile: Profile, run: str) -> None:
         self.now, self.decisions, self._run, self._arrivals = 0.0, 0, run, 0
-        self.profile, self.deferred, self.classes = profile, DeferredWork(), PodClasses(profile)
+        self.profile, self.classes, self.counters = profile, PodClasses(profile), Counters()
+        self.leaving_pods, self.edits, self.said = LeavingPods(), Edits(), Said()
+        self.reservations, self.unknown_pools, self.freshness = Reservations(profile), UnknownPools(), Freshness()
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin again without objects, queues and deferred work; what was asked, kept and said of objects stays."""
+        profile, self.deferred = self.profile, DeferredWork()
         self.nodes = NodeTable(Cards(profile.gpu_type_labels, profile.rare_types))
         self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)
         self.pools = PoolTable(self.nodes, profile.default_pool)
@@ -78,9 +85,7 @@ class Cluster:
         parts = self.pools, self.queues, self.claims, self.ledger, self.runner
         capacity = UnitCapacity(self.runner, self.running, self.claims)
         self.borrowing = BorrowingContext(*parts, profile.preemption, self.unit_request, capacity)
-        self.counters, self.searches, self.reservations = Counters(), Searches(), Reservations(profile)
-        self.leaving_pods, self.edits, self.said = LeavingPods(), Edits(), Said()
-        self.unknown_pools, self.freshness = UnknownPools(), Freshness()
+        self.searches = Searches()
 
     @property
     def capacity(self) -> UnitCapacity:

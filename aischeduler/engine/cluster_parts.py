@@ -44,6 +44,13 @@ class LeavingPods(Struct):
         """Return whether the pod is terminating, or its eviction is requested."""
         return uid in self.asked or uid in self.terminating
 
+    def forget(self, uid: str) -> None:
+        """Drop what is kept of a pod that is on no node."""
+        self.asked.pop(uid, None)
+        self.terminating.drop(uid)
+        self.overstayed.discard(uid)
+        self.spared.drop(uid)
+
     def stays(self, uid: str) -> bool:
         """Return whether an eviction of the pod was refused just now, or it does not terminate."""
         return uid in self.overstayed or uid in self.spared

@@ -49,6 +49,10 @@ SEARCH_COST: Final = 64
 """The cost of a search for victims or a lender, in attempts without one."""
 
 
+class NoProposalError(Exception):
+    """An exception, its cause, came before anything was decided: the state is as it was, but for the pod's queue."""
+
+
 class Attempt(Struct):
     """An attempt to schedule a pod that was popped from a queue; `actions` are added to."""
 
@@ -87,7 +91,7 @@ class Attempt(Struct):
 def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list[Action], now: float) -> int:
     """Try to schedule a pod that was popped from this queue; add to `actions`.
 
-    Return the cost; an attempt without searches costs 1.
+    Return the cost; an attempt without searches costs 1. Raises NoProposalError.
     """
     record.decision, searches = cluster.next_decision(), cluster.searches.made
     record.broken = False
@@ -98,12 +102,20 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
         return 1
     if record.offered != NOWHERE:
         cluster.withdraw(record)
-    if not cluster.classes.plain and record.leads is None:
-        take_profile(cluster, record)
-    if record.failed and _gated(cluster, record, now):
+    try:
+        if not cluster.classes.plain and record.leads is None:
+            take_profile(cluster, record)
+        gate = cluster.gate_of(record.pod) if record.failed else ""
+    except Exception as error:
+        raise NoProposalError from error
+    if gate:
+        _gate(cluster, record, gate, now)
         return 1
     take_class(cluster, record)
-    proposal = propose(cluster, record, queue.pool, now)
+    try:
+        proposal = propose(cluster, record, queue.pool, now)
+    except Exception as error:
+        raise NoProposalError from error
     result = apply(Attempt(cluster, queue, record, actions, now), proposal)
     if record.offered != NOWHERE:
         offer_ends(cluster, record)
@@ -139,16 +151,13 @@ def apply(tried: Attempt, proposal: Proposal) -> Result | None:
             assert_never(proposal)
 
 
-def _gated(cluster: Cluster, record: PodRecord, now: float) -> bool:
-    """Gate a pod whose gates were not checked because of an exception; return whether a gate holds it."""
-    gate = cluster.gate_of(record.pod)
-    if gate:
-        record.message, record.visited = gate, ()
-        end_claim_of(cluster, record, now)
-        cluster.queues[record.home].gate(record)
-        clear_nomination(cluster, record)
-        offer_ends(cluster, record)
-    return bool(gate)
+def _gate(cluster: Cluster, record: PodRecord, gate: str, now: float) -> None:
+    """Gate a pod whose gates were not checked because of an exception."""
+    record.message, record.visited = gate, ()
+    end_claim_of(cluster, record, now)
+    cluster.queues[record.home].gate(record)
+    clear_nomination(cluster, record)
+    offer_ends(cluster, record)
 
 
 def _place(tried: Attempt, proposal: Place) -> Result:

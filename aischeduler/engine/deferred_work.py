@@ -13,9 +13,8 @@ from msgspec import Struct, field
 
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
-from aischeduler.state.pod_records import Backoff, OrderKey, PodRecord
+from aischeduler.state.pod_records import OrderKey, PodRecord
 from aischeduler.state.scheduling_queue import QueueChanges
-from aischeduler.state.timers import Timers
 
 REST_SECONDS: Final = 10.0
 """The pause after the last change before an update."""
@@ -83,24 +82,6 @@ class Affected(Struct):
     """It had no rows before."""
 
 
-class Doubts(Struct):
-    """Pools whose pods may have missed a wake-up because of an exception."""
-
-    due: Timers = field(default_factory=Timers)
-    """When to check them again."""
-    noted: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """Pool -> the number of exceptions in a row, and the time of the last."""
-
-    def note(self, pool: str, now: float, backoff: Backoff) -> None:
-        """Have a pool checked after a backoff, which doubles where the last exception was a short time ago."""
-        if pool in self.due:
-            return
-        count, last = self.noted.get(pool, (0, now))
-        count = count if now - last <= 2 * backoff.longest_seconds else 0
-        self.due.set(pool, now + backoff.seconds(count))
-        self.noted[pool] = (count + 1, now)
-
-
 class Unrest(Struct):
     """When to update the reasons of waiting pods: some seconds after the last change of what reasons depend on.
 
@@ -160,7 +141,6 @@ class DeferredWork(Struct):
     """The pools in `seeking` that may borrow even more since the search began."""
     sought: set[str] = field(default_factory=set)
     """Its pods were sent to lenders: lenders are searched again once none of them is in a lender's queue."""
-    doubts: Doubts = field(default_factory=Doubts)
     counted: dict[str, dict[bytes, OrderKey | None]] = field(default_factory=dict)
     """Its waiting classes (keys) whose cross-row filters count differently: they are to be checked, those of its
     nominated pods that come after this turn."""
@@ -172,17 +152,16 @@ class DeferredWork(Struct):
     """Row -> the pods that were woken for its room and not tried yet, with their specs."""
     queue_changes: QueueChanges = field(default_factory=QueueChanges)
     """What changed in the queues of all pools."""
-    to_mend: bool = False
-    """A pod could not be checked because of an exception: the state is repaired at the end of the step."""
+    failed: dict[str, PodRecord] = field(default_factory=dict)
+    """Uid -> a pod whose check raised: it is put into backoff at the end of the step."""
 
     def cancel(self, pool: str) -> None:
         """Drop the work of a pool that is gone."""
         on_pods = (self.rows, self.affected, self.waking, self.counted, self.rechecking, self.dividing, self.rewording)
-        for work in (*on_pods, self.held_up, self.relook, self.lending, self.seeking, self.doubts.noted):
+        for work in (*on_pods, self.held_up, self.relook, self.lending, self.seeking):
             work.pop(pool, None)
         for pools in (self.review, self.regrouped, self.seek_again, self.sought):
             pools.discard(pool)
-        self.doubts.due.drop(pool)
 
     def affect(self, pool: str) -> Affected:
         """Return what changed for many pods of this pool, to add to it."""
@@ -204,7 +183,7 @@ class DeferredWork(Struct):
     def concern(self, pools: tuple[str, ...]) -> bool:
         """Return whether pods of one of these pools, or borrowers from it, are still to be tried."""
         tried = (self.rows, self.affected, self.counted, self.waking)
-        found = (*tried, self.relook, self.lending, self.seeking, self.sought, self.doubts.due)
+        found = (*tried, self.relook, self.lending, self.seeking, self.sought)
         return any(pool in work for work in found for pool in pools)
 
     def pools(self) -> set[str]:

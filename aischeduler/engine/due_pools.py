@@ -92,7 +92,6 @@ class Readiness:
             cluster.leaving_pods.spared.next(),
             cluster.claims.stalled.next(),
             next((asked.read_at for asked in cluster.leaving_pods.asked.values()), None),
-            cluster.deferred.doubts.due.next(),
             cluster.units.again.next(),
             cluster.units.deadlines.next(),
             cluster.units.unfinished.next(),

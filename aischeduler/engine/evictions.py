@@ -158,9 +158,7 @@ def left(cluster: Cluster, record: PodRecord) -> None:
     """Drop the eviction state of a pod that is no longer on a node."""
     uid = record.pod.uid
     cluster.forget_eviction(uid)
-    cluster.leaving_pods.terminating.drop(uid)
-    cluster.leaving_pods.overstayed.discard(uid)
-    cluster.leaving_pods.spared.drop(uid)
+    cluster.leaving_pods.forget(uid)
     cluster.budgets.forget_pod(record.pod)
 
 

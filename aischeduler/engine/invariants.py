@@ -74,7 +74,11 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
     if queue is None or not queue.holds(record):
         yield "I3", f"{uid}: waits in {record.queue}, whose queue does not have it"
     held_by_gate = _held_by_gate(cluster, record)
-    if held_by_gate != (state is PodState.GATED) and (held_by_gate or not _gated_with_unit(cluster, record)):
+    if (
+        not record.broken
+        and held_by_gate != (state is PodState.GATED)
+        and (held_by_gate or not _gated_with_unit(cluster, record))
+    ):
         yield "I3", f"{uid}: {state.name} with the gates {record.pod.gates}"
     if profiled(cluster, record.pod) is not record.pod and not record.broken:
         yield "I3", f"{uid}: waits with the profile '{record.pod.spec.profile}', which is not its own"

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.internal_errors import judging_failed
 from aischeduler.engine.propose import propose_briefly, propose_on
 from aischeduler.engine.quotas import try_first
-from aischeduler.engine.recovery import judging_failed
 from aischeduler.engine.row_room import Checks
 from aischeduler.model.names import PODS
 from aischeduler.model.proposal import Lender, Place
@@ -74,26 +74,29 @@ def _lend(cluster: Cluster, lender: str, now: float) -> None:
         free[nodes.column(resource)] -= amount  # these borrowers are in the lender's queue already
     room, checks = np.minimum(free, largest), Checks(JUDGED_MAX)
 
-    def wake(alike: QueuedClass) -> bool | None:
+    def check(alike: QueuedClass) -> Use | bool | None:
         head = alike.head
         allowed = may_borrow(borrowing, head.home, lender, cluster.total(head))
         if not (allowed or _spans(head)):
             return None
         checks.spend(len(head.together))
         requests = _all_requests(cluster, head)
-        if allowed and lends_to(cluster, lender, head, rows):
-            send(cluster, head, lender, now)
-        elif not wake_spanning(cluster, head, now):
+        queue = queue_for(cluster, head, lender, rows) if allowed else spanning_queue(cluster, head)
+        if not queue:
             return False
-        np.subtract(free, requests, out=free)
-        np.minimum(free, largest, out=room)
-        return True
+
+        def use() -> None:
+            try_in(cluster, head, queue, now)
+            np.subtract(free, requests, out=free)
+            np.minimum(free, largest, out=room)
+
+        return use
 
     def holds(shape: Shape, _: int) -> bool:
         checks.bound()
         return may_borrow_whole(cluster, shape, lender)
 
-    rest = walk(parked_in(queues, room, holds), guarded(cluster, wake), after, checks)
+    rest = walk(cluster, parked_in(queues, room, holds), check, after, checks)
     if rest is not None:
         cluster.deferred.lending[lender] = rest
     if len(cluster.queues[lender]):
@@ -112,22 +115,28 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
     room[UNOFFERED] = 0
     lenders, checks = [name for name in cluster.pools.names() if name != home], Checks(JUDGED_MAX)
 
-    def wake(alike: QueuedClass) -> bool | None:
-        checks.spend(len(alike.head.together))
-        found = choose_lender(cluster.borrowing, home, cluster.request_of(alike.head, home), (home,))
+    def check(alike: QueuedClass) -> Use | bool:
+        head = alike.head
+        checks.spend(len(head.together))
+        found = choose_lender(cluster.borrowing, home, cluster.request_of(head, home), (home,))
         note_blocked(cluster, found.blocked)
-        if not isinstance(found, Lender):
-            return wake_spanning(cluster, alike.head, now)
-        np.subtract(room, _all_requests(cluster, alike.head), out=room)
-        send(cluster, alike.head, found.name, now)
-        deferred.sought.add(home)
-        return True
+        tried = found.name if isinstance(found, Lender) else spanning_queue(cluster, head)
+        if not tried:
+            return False
+
+        def use() -> None:
+            if tried != home:
+                np.subtract(room, _all_requests(cluster, head), out=room)
+                deferred.sought.add(home)
+            try_in(cluster, head, tried, now)
+
+        return use
 
     def holds(shape: Shape, _: int) -> bool:
         checks.bound()
         return any(may_borrow_whole(cluster, shape, lender) for lender in lenders)
 
-    rest = walk(parked_in([queue], room, holds), guarded(cluster, wake), after, checks)
+    rest = walk(cluster, parked_in([queue], room, holds), check, after, checks)
     if rest is not None:
         deferred.seeking[home] = rest
     elif home in deferred.seek_again:
@@ -164,12 +173,22 @@ def _spans(record: PodRecord) -> bool:
     return record.leads is not None and record.leads.spans
 
 
-def wake_spanning(cluster: Cluster, record: PodRecord, now: float) -> bool:
-    """Wake a unit that may span pools in its home queue, if it starts; each lender's limit is about its part alone."""
-    if not _spans(record) or not isinstance(propose_briefly(cluster, record), Place):
-        return False
-    cluster.queues[record.home].wake_at_once(record, now)
-    return True
+def queue_for(cluster: Cluster, record: PodRecord, lender: str, rows: Rows) -> str:
+    """Return the pool in whose queue a pod would take room of these rows of a lender; empty where it takes none."""
+    return lender if lends_to(cluster, lender, record, rows) else spanning_queue(cluster, record)
+
+
+def spanning_queue(cluster: Cluster, record: PodRecord) -> str:
+    """Return the home pool of a unit that may span pools and starts; each lender's limit is about its part alone."""
+    return record.home if _spans(record) and isinstance(propose_briefly(cluster, record), Place) else ""
+
+
+def try_in(cluster: Cluster, record: PodRecord, pool: str, now: float) -> None:
+    """Have a parked pod tried in the queue of this pool: its home pool, or a lender."""
+    if pool == record.home:
+        cluster.queues[pool].wake_at_once(record, now)
+    else:
+        send(cluster, record, pool, now)
 
 
 def _all_requests(cluster: Cluster, record: PodRecord) -> Amounts:
@@ -244,22 +263,11 @@ def borrowers(cluster: Cluster, lender: str) -> list[PoolQueue]:
     ]
 
 
-Wake = Callable[[QueuedClass], bool | None]
+Use = Callable[[], None]
+"""Wakes or sends the head of a class for room that it can use."""
+Check = Callable[[QueuedClass], Use | bool | None]
+"""Returns how the head of a class uses room, False where it cannot, and None for a quick refusal; changes nothing."""
 Parked = Callable[[OrderKey | None], Iterable[QueuedClass]]
-
-
-def guarded(cluster: Cluster, wake: Wake) -> Wake:
-    """Return `wake` with recovery: a pod whose check raises is tried separately."""
-
-    def guard(alike: QueuedClass) -> bool | None:
-        head = alike.head
-        try:
-            return wake(alike)
-        except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
-            judging_failed(cluster, head, "checking whether free room fits it", error)
-            return True
-
-    return guard
 
 
 def parked_in(queues: Sequence[PoolQueue], room: Amounts, holds: Holds) -> Parked:
@@ -270,11 +278,11 @@ def parked_in(queues: Sequence[PoolQueue], room: Amounts, holds: Holds) -> Parke
     return lambda after: merge(*(queue.parked_within(room, after, holds) for queue in queues), key=attrgetter("turn"))
 
 
-def walk(parked: Parked, wake: Wake, after: OrderKey | None, checks: Checks) -> OrderKey | None:
-    """Call `wake` for the parked classes, in queue order, as long as there are some.
+def walk(cluster: Cluster, parked: Parked, check: Check, after: OrderKey | None, checks: Checks) -> OrderKey | None:
+    """Check the parked classes, in queue order, as long as there are some; those that can use the room do so.
 
-    `wake` returns whether it woke the head of the class, and counts its checks; None means a quick refusal. Once no
-    check is left it stops and returns the turn after which to continue; None at the end.
+    `check` counts its checks; a pod whose check raises is tried separately. Once no check is left this stops and
+    returns the turn after which to continue; None at the end.
     """
     passed, going = 0, True
     while going:
@@ -282,11 +290,16 @@ def walk(parked: Parked, wake: Wake, after: OrderKey | None, checks: Checks) -> 
         for alike in parked(after):
             if checks.left <= 0 or passed == PASSED_MAX:
                 return after
-            before, after, woken = checks.left, alike.turn, wake(alike)
-            passed += woken is None
-            if woken is not None and checks.left == before:  # it raised
+            after = alike.turn
+            try:
+                use = check(alike)
+            except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
+                judging_failed(cluster, alike.head, "checking whether free room fits it", error)
                 checks.spend(1)
-            if woken:
+                continue
+            passed += use is None
+            if callable(use):
+                use()
                 going = True
                 break
     return None

@@ -10,7 +10,7 @@ Invariants:
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.recovery import end_quietly, judging_failed
+from aischeduler.engine.internal_errors import judging_failed
 from aischeduler.engine.row_room import Checks
 from aischeduler.engine.view import View
 from aischeduler.model.actions import Nominate
@@ -81,13 +81,13 @@ def check_claims(cluster: Cluster, row: int, after: OrderKey | None, checks: Che
                     ended.append(claim)
     except Exception as error:  # noqa: BLE001 - a bug costs one claim, not those behind it
         failure = error
+    if failure is not None:
+        judging_failed(cluster, claim.owner, "checking whether its claim is still usable", failure)
+        ended.append(claim)
     for one in ended:
         end_claim(cluster, one, cluster.now)
     for one in fitting:
         wake_owner(cluster, one, cluster.now)
-    if failure is not None:
-        end_quietly(cluster, claim)
-        judging_failed(cluster, claim.owner, "checking whether its claim is still usable", failure)
     return claim.turn if claim is not claims[-1] else None
 
 

@@ -35,7 +35,6 @@ def count_with_unit(cluster: "Cluster", unit: Unit) -> None:
         if record.counted is not None:
             cluster.refresh(record)
             cluster.row_changed(record.row, loans=True)
-    cluster.units.reranked.pop(unit.name, None)
 
 
 def pods_on_rows(cluster: "Cluster") -> Iterator[tuple[Pod, int, bool]]:
@@ -61,14 +60,3 @@ def book_rows(cluster: "Cluster", rows: list[int]) -> None:
             record.accounts = accounts
     for (accounts, key), pods in changes.items():
         cluster.ledger.book(accounts, specs[key], pods)
-
-
-def book_again(cluster: "Cluster") -> None:
-    """Count all accounts again."""
-    cluster.ledger.clear()
-    for record in cluster.records.values():
-        record.accounts = ()
-        if record.counted is not None:
-            cluster.book(record, cluster.pool_of(record.row))
-    for room in (room for claim in cluster.claims.all() for room in claim.rooms):
-        cluster.ledger.book(room.accounts, room.spec, 1)

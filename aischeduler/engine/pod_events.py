@@ -16,11 +16,12 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_later
 from aischeduler.engine.evictions import left, on_its_way, reconsider, terminates
 from aischeduler.engine.gangs import note_end
+from aischeduler.engine.internal_errors import Doing, break_off, internal_error
 from aischeduler.engine.nominator import clear_nomination
 from aischeduler.engine.pod_classes import classed, ruled, take_profile
 from aischeduler.engine.units import gang_touched, stop_waiting
 from aischeduler.engine.unknown_pools import is_known, want_pool
-from aischeduler.model.actions import ReportWaiting
+from aischeduler.model.actions import ReportWaiting, Step
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
 from aischeduler.state.pod_records import WAITING, PodRecord, PodState
@@ -116,11 +117,16 @@ def free_room(cluster: Cluster, record: PodRecord) -> None:
 def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Add a pod to the queue of its home pool; it keeps its age and its backoff."""
     record.home = cluster.pools.home(record.pod.pool)
-    if not cluster.classes.plain:
-        take_profile(cluster, record)
     record.visited = ()
-    queue = cluster.queues[record.home]
-    gate = cluster.gate_of(record.pod)
+    queue, gate = cluster.queues[record.home], ""
+    try:
+        if not cluster.classes.plain:
+            take_profile(cluster, record)
+        gate = cluster.gate_of(record.pod)
+    except Exception as error:  # noqa: BLE001 - a bug costs one pod its backoff; its next attempt asks again
+        doing = Doing(Step.EVENT, "asking whether a gate holds a pod", record.home, record)
+        cluster.say(record.home, internal_error(cluster, doing, error))
+        break_off(cluster, record)
     if gate:
         record.message = gate
         queue.gate(record)

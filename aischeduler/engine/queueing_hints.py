@@ -24,21 +24,20 @@ import numpy as np
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_affected
 from aischeduler.engine.freshness import awaits_view
+from aischeduler.engine.internal_errors import judging_failed
 from aischeduler.engine.lending import (
     NEVER_LOOKED,
+    Use,
     borrowers,
-    guarded,
-    lends_to,
     may_borrow_whole,
     note_blocked,
     parked_in,
     promised_in,
-    send,
-    wake_spanning,
+    queue_for,
+    try_in,
     walk,
 )
 from aischeduler.engine.propose import propose_briefly, propose_on
-from aischeduler.engine.recovery import judging_failed
 from aischeduler.engine.row_room import Checks, RowRoom
 from aischeduler.model.node import Node
 from aischeduler.model.proposal import Hold, Place, Proposal, Wait, WaitFor
@@ -132,15 +131,6 @@ def find_affected(cluster: Cluster, pool: str) -> None:
         waking.update((record.pod.uid, record) for record in tried)
     cluster.said.announcements.of_pool(pool)
     cluster.deferred.relook[pool] = NEVER_LOOKED
-
-
-def look_anew(cluster: Cluster, now: float) -> None:
-    """Check the pools in which a pod may have missed a wake-up because of an exception."""
-    for pool in cluster.deferred.doubts.due.pop_due(now):
-        cluster.deferred.review.add(pool)
-        cluster.deferred.seeking.setdefault(pool, None)
-        affected = cluster.deferred.affect(pool)
-        affected.nominated = affected.parked = affected.held = True
 
 
 def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
@@ -322,7 +312,7 @@ def offer_at_home(cluster: Cluster, room: RowRoom, after: OrderKey | None, check
         room.evict(cluster, queue.highest_parked)
     cost = VICTIMS_COST if evicts else 1
 
-    def wake(alike: QueuedClass) -> bool | None:
+    def check(alike: QueuedClass) -> Use | bool | None:
         head, request = alike.head, queue.request(alike)
         if not room.may_hold(request, head.priority) or (alike.shape and not _may_start(cluster, head, alike.shape)):
             return None
@@ -331,16 +321,19 @@ def offer_at_home(cluster: Cluster, room: RowRoom, after: OrderKey | None, check
         checks.spend(cost * len(head.together), unit=alike.unit is not None)
         if not could_use(cluster, head, room.rows):
             return False
-        room.take(request)
-        cluster.offer(head, room.row)
-        queue.wake_next(head, cluster.now, at_once=True)  # a newcomer behind it must not take the room
-        return True
+
+        def use() -> None:
+            room.take(request)
+            cluster.offer(head, room.row)
+            queue.wake_next(head, cluster.now, at_once=True)  # a newcomer behind it must not take the room
+
+        return use
 
     def holds(shape: Shape, priority: int) -> bool:
         checks.bound()
         return may_start_at_home(cluster, room.pool, shape, priority)
 
-    return walk(parked_in([queue], room.most, holds), guarded(cluster, wake), after, checks)
+    return walk(cluster, parked_in([queue], room.most, holds), check, after, checks)
 
 
 def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks: Checks) -> OrderKey | None:
@@ -356,25 +349,29 @@ def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks
         note_blocked(cluster, (room.pool,))
         return None
 
-    def wake(alike: QueuedClass) -> bool | None:
+    def check(alike: QueuedClass) -> Use | bool | None:
         head = alike.head
         if not _helps(cluster, alike, node):
             return None
         checks.spend(len(head.together), unit=alike.unit is not None)
         request = cluster.queues[head.home].request(alike)
-        if lends_to(cluster, room.pool, head, room.rows):
-            cluster.offer(head, room.row)
-            send(cluster, head, room.pool, cluster.now)
-        elif not wake_spanning(cluster, head, cluster.now):
+        pool = queue_for(cluster, head, room.pool, room.rows)
+        if not pool:
             return False
-        room.take(request)
-        return True
+
+        def use() -> None:
+            if pool == room.pool:
+                cluster.offer(head, room.row)
+            try_in(cluster, head, pool, cluster.now)
+            room.take(request)
+
+        return use
 
     def holds(shape: Shape, _: int) -> bool:
         checks.bound()
         return may_borrow_whole(cluster, shape, room.pool)
 
-    return walk(parked_in(queues, room.free, holds), guarded(cluster, wake), after, checks)
+    return walk(cluster, parked_in(queues, room.free, holds), check, after, checks)
 
 
 def flush_queue(cluster: Cluster, queue: PoolQueue, now: float) -> None:

@@ -1,63 +1,55 @@
-"""Recovery from an exception of the scheduler: the incomplete changes of the failed step are undone.
+"""Recovery from an exception of the scheduler.
+
+Where the exception came from a look that changes nothing (a proposal, a check), it costs the pod one attempt. Where it
+came from a change of the state (an event, an applied proposal, deferred work), the state may be half changed: all of
+it is built anew from the objects that were seen, as after a restart, and every waiting pod is tried again.
 
 Invariants:
-- No policy and no search is called here, and of the plugins only gates: they may fail again. Pods that may have missed
-  a wake-up are tried by a check of their pool, after a backoff.
-- Rows that the failed step changed are counted again from their pods and claims; the pods of other rows are not read.
-- An exception here is reported like any other and ends neither the recovery nor the decision.
+- What the objects do not say is carried over: assumed pods with their Bindings in flight, requested evictions, claims,
+  the life of units, backoffs, counters, and what was said.
+- What a failed attempt decided is not carried over, since its actions are dropped; of another failed step, evictions
+  of which no action is returned are not.
+- An object that cannot be added is reported and left out until its next event. It costs no other object its place.
 """
 
-import traceback
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.cluster_parts import Edits
 from aischeduler.engine.counters import Result
+from aischeduler.engine.event_lines import as_line
+from aischeduler.engine.evictions import reconsider, terminates
 from aischeduler.engine.freshness import go_on
-from aischeduler.engine.plugin_errors import plugin_of
-from aischeduler.engine.pod_counting import book_again, count_with_unit
+from aischeduler.engine.internal_errors import INTERNAL_ERROR, PLUGIN_ERROR, Doing, break_off, internal_error
+from aischeduler.engine.node_events import node_seen
+from aischeduler.engine.object_events import object_changed
+from aischeduler.engine.pod_events import admit
+from aischeduler.engine.queueing_hints import offer_ends
 from aischeduler.engine.recount import can_come_true
+from aischeduler.engine.units import form, stop_waiting
+from aischeduler.engine.unknown_pools import want_again
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
-from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.allocation import NO_ALLOCATION, Allocation
+from aischeduler.model.events import BindRefused, Event, EvictRefused, Gone, Object, Seen
+from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Namespace
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim
 from aischeduler.state.pod_records import NOWHERE, WAITING, PodRecord, PodState, Unit
-
-FRAMES_MAX: Final = 32
-TRACEBACK_MAX: Final = 8000
-"""The most frames and characters of a traceback that are reported, the last ones."""
-ERROR_MAX: Final = 300
-INTERNAL_ERROR: Final = (
-    "internal error: the scheduler failed when it tried to schedule this pod. "
-    "The log of the scheduler has the traceback. The pod is tried again."
-)
-"""The message of the pod, the same after each failed attempt, so that there is one event."""
-PLUGIN_ERROR: Final = (
-    "internal error: the plugin {} failed when the scheduler tried to schedule this pod. "
-    "The log of the scheduler has the traceback. The pod is tried again."
-)
-"""The same where a plugin raised."""
-
-
-class Mark(Struct, frozen=True, gc=False):
-    """The versions of the state when a step began: a version that grew shows what the step changed."""
-
-    nodes: int
-    running: int
-    ledger: int
-    decisions: int
+from aischeduler.state.transitions import Transition, change_state
 
 
 class Before(Struct, frozen=True):
-    """The state of a pod at the beginning of its attempt."""
+    """The state of a pod at the beginning of its attempt; `decisions` is the number of decisions until then."""
 
-    mark: Mark
+    decisions: int
     pods: tuple[PodRecord, ...]
     """The pods of its unit; the pod itself."""
     claim: Claim | None
@@ -65,250 +57,89 @@ class Before(Struct, frozen=True):
     message: str
 
 
-class Doing(NamedTuple):
-    """A step: a description in words, the pool in whose loop it runs, and the pod, if any."""
-
-    step: Step
-    words: str
-    pool: str = ""
-    record: PodRecord | None = None
-    pod: Pod | None = None
-
-
-def mark(cluster: Cluster) -> Mark:
-    """Return the versions of now."""
-    return Mark(cluster.nodes.version, cluster.running.version, cluster.ledger.version, cluster.decisions)
-
-
 def before_attempt(cluster: Cluster, record: PodRecord) -> Before:
     """Return what a failed attempt of this pod must restore."""
     pods = (record,) if record.unit is None or record.leads is None else record.unit.pods
-    return Before(mark(cluster), pods, cluster.claims.of(record.pod.uid), record.nominated, record.message)
+    claim = cluster.claims.of(record.pod.uid)
+    return Before(cluster.decisions, pods, claim, record.nominated, record.message)
 
 
-def internal_error(cluster: Cluster, doing: Doing, error: Exception) -> ReportInternalError:
-    """Count an exception and return its report."""
-    cluster.counters.internal_errors[doing.step] += 1
-    plugin = plugin_of(cluster.profile, error)
-    if plugin:
-        cluster.counters.plugin_errors[plugin] += 1
-    text = "".join(traceback.format_exception(error, limit=-FRAMES_MAX))
+def proposal_failed(cluster: Cluster, doing: Doing, before: Before, error: Exception) -> list[Action]:
+    """Put a pod into backoff for which no proposal could be made; return the actions."""
     record = doing.record
-    return ReportInternalError(
-        step=doing.step,
-        doing=doing.words,
-        pool=doing.pool,
-        pod=doing.pod if record is None else record.pod,
-        decision="" if record is None else record.decision,
-        error="".join(traceback.format_exception_only(error)).strip()[:ERROR_MAX],
-        traceback=text[-TRACEBACK_MAX:],
-        plugin=plugin,
-    )
+    assert record is not None, "every attempt is that of a pod"
+    told: list[Action] = [internal_error(cluster, doing, error)]
+    offer_ends(cluster, record)
+    record.broken, record.visited = True, ()
+    cluster.queues[record.home].retry(record, cluster.now)
+    _tell(cluster, doing, before, told)
+    return told
 
 
 def attempt_failed(
     cluster: Cluster, doing: Doing, before: Before, dropped: list[Action], error: Exception
 ) -> list[Action]:
-    """Undo a failed attempt, whose actions are dropped, put the pod into backoff, and return the actions."""
-    record, now = doing.record, cluster.now
+    """Undo an attempt that failed when its proposal was applied; its actions are dropped. Return the actions."""
+    record = doing.record
     assert record is not None, "every attempt is that of a pod"
     told: list[Action] = [internal_error(cluster, doing, error)]
-    row = record.offered
-    attempt_each(
-        cluster,
-        told,
-        partial(_recall, cluster, before.mark, dropped=dropped),
-        partial(_end_claim, cluster, record, before.claim),
-        partial(_ask_again, cluster, doing),
-        *(partial(take_out, cluster, one) for one in before.pods),
-        partial(mend, cluster, before.mark),
-        *(partial(put_back, cluster, one) for one in before.pods),
-        partial(find_lost, cluster),
-        partial(_tell, cluster, record, before, told),
-        partial(cluster.wake_alike, record, now),
-    )
-    cluster.counters.attempts[doing.pool, Result.ERROR] += 1
-    moved = replace(mark(cluster), decisions=before.mark.decisions) != before.mark  # more than its queue
-    if row != NOWHERE or len(told) > 1 or moved:
-        doubt(cluster, (doing.pool, record.home, cluster.pool_of(row) if row != NOWHERE else ""))
-    return told
-
-
-def _ask_again(cluster: Cluster, doing: Doing) -> None:
-    """Have everything that waits for a refresh of the pool request it again, where the request may be lost."""
-    freshness, record = cluster.freshness, doing.record
-    waits = record is not None and record.pod.uid in freshness.waiting.get(doing.pool, ())
-    if waits or doing.pool in freshness.loans:
-        go_on(cluster, doing.pool, cluster.now)
-
-
-def step_failed(cluster: Cluster, doing: Doing, before: Mark, kept: Iterable[Action], error: Exception) -> list[Action]:
-    """Repair the state after a failed step other than an attempt; its actions are `kept`. Return further actions."""
-    told: list[Action] = [internal_error(cluster, doing, error)]
-    repairs = [
-        partial(_recall, cluster, before, kept=kept),
-        partial(mend, cluster, before),
-        partial(find_lost, cluster),
-    ]
-    if doing.step is Step.QUEUE:
-        repairs.insert(0, partial(_rebuild_queue, cluster, doing.pool))
-    attempt_each(cluster, told, *repairs, partial(_ask_again, cluster, doing))
-    doubt(cluster, tuple(cluster.queues) if doing.step is Step.TIME else (doing.pool,))
-    return told
-
-
-def judging_failed(cluster: Cluster, record: PodRecord, words: str, error: Exception) -> None:
-    """Have a waiting pod tried separately after its check with other pods raised, so that only this pod is affected.
-
-    The step continues; incomplete changes of the check are repaired at the end of the step.
-    """
-    told: list[Action] = [internal_error(cluster, Doing(Step.WAKING, words, record.home, record), error)]
-    attempt_each(cluster, told, partial(take_out, cluster, record), partial(_wait_again, cluster, record))
-    cluster.deferred.to_mend = True
-    for report in told:
-        cluster.say(record.home, report)
-
-
-def forming_failed(cluster: Cluster, unit: Unit, error: Exception) -> None:
-    """Gate the waiting pods of a unit whose forming raised: until it is formed, none may start without the others."""
-    first = next(iter(unit.members.values()))
-    doing = Doing(Step.WAKING, "forming the unit of the pod", first.home, first)
-    told: list[Action] = [internal_error(cluster, doing, error)]
-    for record in [one for one in unit.members.values() if one.state in WAITING]:
-        ends = (partial(_end_claim, cluster, record, None), partial(take_out, cluster, record))
-        attempt_each(cluster, told, *ends, partial(_enqueue, cluster, record, gated=True))
-    cluster.deferred.to_mend = True
-    for report in told:
-        cluster.say(first.home, report)
-
-
-def mend_after(cluster: Cluster, before: Mark) -> None:
-    """Repair the incomplete changes of a check, in a step that reached its end."""
-    told: list[Action] = []
-    attempt_each(cluster, told, partial(mend, cluster, before), partial(find_lost, cluster))
-    for report in told:
-        cluster.say(DEFAULT_POOL, report)
-
-
-def doubt(cluster: Cluster, pools: Iterable[str]) -> None:
-    """Have these pools checked after a backoff: their pods may have missed a wake-up."""
-    for pool in pools:
-        if pool in cluster.queues:
-            cluster.deferred.doubts.note(pool, cluster.now, cluster.profile.backoff)
-
-
-def _recall(cluster: Cluster, before: Mark, *, kept: Iterable[Action] = (), dropped: Iterable[Action] = ()) -> None:
-    """Drop the evictions that were requested since, except those whose actions are `kept`."""
     for action in dropped:
         if isinstance(action, Evict):
             cluster.counters.evictions[action.pool, action.cause] -= 1
-    sent = {action.victim.uid for action in kept if isinstance(action, Evict)}
-    for uid, asked in tuple(cluster.leaving_pods.asked.items()):
-        if asked.number > before.decisions and uid not in sent:
-            stay(cluster, cluster.records[uid])
+    for one in before.pods:
+        break_off(cluster, one)
+    undone = frozenset(one.pod.uid for one in before.pods)
+    rebuild(cluster, told, Dropped(before.decisions, undone=undone, claim=before.claim))
+    _tell(cluster, doing, before, told)
+    return told
 
 
-def stay(cluster: Cluster, record: PodRecord) -> None:
-    """Drop the requested eviction of a pod, and end the claims that may count on its room."""
-    cluster.forget_eviction(record.pod.uid)
-    cluster.budgets.note_refusal(record.pod)
-    if record.counted is not None:
-        cluster.refresh(record)
-    for claim in cluster.claims.on_row(record.row):
-        end_quietly(cluster, claim)
+def step_failed(
+    cluster: Cluster, doing: Doing, decisions: int, kept: Iterable[Action], error: Exception
+) -> list[Action]:
+    """Rebuild the state after a failed step other than an attempt; its actions are `kept`. Return further actions."""
+    told: list[Action] = [internal_error(cluster, doing, error)]
+    rebuild(cluster, told, dropped_of(decisions, kept))
+    return told
 
 
-def _end_claim(cluster: Cluster, record: PodRecord, old: Claim | None) -> None:
-    """End the claim that the failed attempt made, or that it was about to renew."""
-    claim = cluster.claims.of(record.pod.uid)
-    if claim is not None and (claim is not old or claim.outdated):
-        drop_claim(cluster, claim)
+def event_failed(cluster: Cluster, event: Event, error: Exception, take: Callable[[Event], None]) -> list[Action]:
+    """Rebuild the state after an event whose handling failed, and `take` it again; return the actions.
 
-
-def drop_claim(cluster: Cluster, claim: Claim) -> None:
-    """End a claim on a row whose amounts may be half changed."""
-    try:
-        cluster.claims.forget(claim)
-    finally:
-        _count_anew(cluster, claim.rows)
-
-
-def end_quietly(cluster: Cluster, claim: Claim) -> None:
-    """End a claim and wake its owner; a later check of the pool offers its room to others."""
-    if cluster.claims.of(claim.owner.pod.uid) is claim:
-        drop_claim(cluster, claim)
-    if claim.owner.state is PodState.NOMINATED and claim.owner.queue:
-        cluster.queues[claim.owner.queue].wake_at_once(claim.owner, cluster.now)
-    doubt(cluster, (claim.pool,))
-
-
-def take_out(cluster: Cluster, record: PodRecord) -> None:
-    """Remove a pod from its queue and its row, whatever the failed step has already done; `put_back` undoes that.
-
-    Its unit no longer waits as one. The lead of that may be in no queue then.
+    Where it fails again, the state has its object, or its answer, and nothing else of it.
     """
-    uid = record.pod.uid
-    _break_up(cluster, record)
-    queue = cluster.queues.get(record.queue)
-    if queue is not None and queue.holds(record):
-        queue.remove(record)
-    record.queue = ""
-    cluster.reservations.unsettled.pop(uid, None)
-    with suppress(Exception):  # a rule that cannot release must not keep the pod from its queue
-        cluster.reservations.release(uid)
-    row, booked = record.row, record.accounts
-    if uid in cluster.running:
-        cluster.running.remove(uid)
-    record.row, record.counted, record.accounts = NOWHERE, None, ()
-    if row != NOWHERE:
-        _count_anew(cluster, [row])
-    if booked:
-        book_again(cluster)
+    name = as_line(event)[0]
+    pod = event.object if isinstance(event, Seen) and isinstance(event.object, Pod) else None
+    doing = Doing(Step.EVENT, f"handling {name}", pod=pod)
+    told: list[Action] = [internal_error(cluster, doing, error)]
+    rebuild(cluster, told)
+    if isinstance(event, Seen) and cluster.pools.pools.get(getattr(event.object, "name", "")) == event.object:
+        return told  # the Pool is in force; a second time it would count as a further edit
+    try:
+        take(event)
+    except Exception as again:  # noqa: BLE001 - the event counts, whatever its handling says
+        told.append(internal_error(cluster, doing, again))
+        rebuild(cluster, told, event=event)
+    return told
 
 
-def _break_up(cluster: Cluster, record: PodRecord) -> None:
-    """Have the unit of a pod formed again; until then it does not wait as one, and its lead may be in no queue."""
-    cluster.units.touch(record)
-    unit = record.unit
-    lead = unit.lead if unit is not None and record in unit.pods else None
-    if unit is None or lead is None:
+def set_aside(cluster: Cluster) -> None:
+    """Put the pods into backoff whose checks raised, each by itself."""
+    if not cluster.deferred.failed:
         return
-    claim, queue = cluster.claims.of(lead.pod.uid), cluster.queues.get(lead.queue)
-    if claim is not None:
-        drop_claim(cluster, claim)
-    if queue is not None and queue.holds(lead):
-        queue.remove(lead)
-    lead.queue = ""
-    unit.lead, unit.pods, unit.required = None, (), 0
+    failed, cluster.deferred.failed = tuple(cluster.deferred.failed.values()), {}
+    for record in failed:
+        if cluster.records.get(record.pod.uid) is record and record.state in WAITING:
+            stop_waiting(cluster, record, cluster.now)
+            break_off(cluster, record)
+            admit(cluster, record, cluster.now)
 
 
-def _wait_again(cluster: Cluster, record: PodRecord) -> None:
-    """Put a pod that is in no queue into backoff in its home queue."""
-    record.home = cluster.pools.home(record.pod.pool)
-    record.broken = record.failed = True
-    record.back_off(cluster.now, cluster.profile.backoff)
-    gate = ""
-    with suppress(Exception):  # the next attempt checks the gate again and reports the exception
-        gate = cluster.gate_of(record.pod)
-    record.message = gate or record.message
-    _enqueue(cluster, record, gated=bool(gate))
-
-
-def _enqueue(cluster: Cluster, record: PodRecord, *, gated: bool) -> None:
-    """Add a pod to its home queue; a pod of a unit is gated until that is formed."""
-    cluster.withdraw(record)
-    record.offered = NOWHERE
-    record.visited = ()
-    queue = cluster.queues[record.home]
-    queue.add(record, cluster.now)
-    if gated or record.unit is not None:
-        queue.remove(record)
-        queue.gate(record)
-        cluster.units.touch(record)
-
-
-def _tell(cluster: Cluster, record: PodRecord, before: Before, told: list[Action]) -> None:
+def _tell(cluster: Cluster, doing: Doing, before: Before, told: list[Action]) -> None:
     """Report the internal error to the pod, and clear its nominated node where it has no claim."""
+    record = doing.record
+    assert record is not None, "every attempt is that of a pod"
+    cluster.counters.attempts[doing.pool, Result.ERROR] += 1
     plugin = next((one.plugin for one in told if isinstance(one, ReportInternalError)), "")
     message = PLUGIN_ERROR.format(plugin) if plugin else INTERNAL_ERROR
     record.nominated, record.message = before.nominated, before.message
@@ -320,90 +151,217 @@ def _tell(cluster: Cluster, record: PodRecord, before: Before, told: list[Action
     if record.message != message:
         record.message = message
         told.append(ReportWaiting(record.pod, home, home, message, record.decision))
+    cluster.wake_alike(record, cluster.now)
 
 
-def mend(cluster: Cluster, before: Mark) -> None:
-    """Count again what changed since, and wake nominated pods without a claim."""
-    cluster.deferred.to_mend = False
-    for unit in tuple(cluster.units.reranked.values()):
-        count_with_unit(cluster, unit)
-    nodes, running = cluster.nodes, cluster.running
-    touched = (nodes.changed_since(before.nodes), running.changed_since(before.running))
-    if touched[0] is None or touched[1] is None:
-        rows = sorted(nodes.rows.values())
+class Dropped(Struct, frozen=True):
+    """What of a failed step is not carried over: evictions requested after so many `decisions` and not `sent` (uids).
+
+    The pods (uids) of an attempt that is `undone` wait; of their claims only this `claim`, from before it, stays.
+    """
+
+    decisions: int = sys.maxsize
+    sent: frozenset[str] = frozenset()
+    undone: frozenset[str] = frozenset()
+    claim: Claim | None = None
+
+
+NOTHING: Final = Dropped()
+
+
+def dropped_of(decisions: int, kept: Iterable[Action]) -> Dropped:
+    """Return what of a step that began after so many `decisions` is dropped, where these actions are `kept`."""
+    return Dropped(decisions, frozenset(action.victim.uid for action in kept if isinstance(action, Evict)))
+
+
+def rebuild(cluster: Cluster, told: list[Action], dropped: Dropped = NOTHING, event: Event | None = None) -> None:
+    """Build the state anew; exceptions are added to `told`. The object, or the answer, of the `event` counts."""
+    for uid, asked in tuple(cluster.leaving_pods.asked.items()):
+        if asked.number > dropped.decisions and uid not in dropped.sent:
+            cluster.leaving_pods.asked.pop(uid)
+            cluster.budgets.note_refusal(cluster.records[uid].pod)
+    known = _Known(cluster, event, dropped.undone)
+    claims = [one for one in cluster.claims.all() if one is dropped.claim or one.owner.pod.uid not in dropped.undone]
+    places = {one: [cluster.nodes.names[room.row] for room in one.rooms] for one in claims}
+    cluster.clear()
+    each(cluster, told, (partial(cluster.budgets.see, budget) for budget in known.budgets.all()))
+    edits, cluster.edits = cluster.edits, Edits()  # each Pool that is added counts as an edit
+    each(cluster, told, (partial(object_changed, cluster, Seen(one), cluster.now) for one in known.objects))
+    each(cluster, told, (partial(node_seen, cluster, node, cluster.now) for node in known.nodes))
+    cluster.edits = edits
+    cluster.units.go_on_from(known.units)
+    each(cluster, told, (partial(_add, cluster, known, *pod) for pod in known.pods))
+    each(cluster, told, (partial(_carry_over, cluster, known),))
+    each(cluster, told, (partial(form, cluster, unit) for unit in tuple(cluster.units.stale.values())))
+    each(cluster, told, (partial(_claim_again, cluster, one, places[one]) for one in claims))
+    each(cluster, told, _go_on(cluster))
+
+
+class _Known:
+    """What is known of the cluster, from a state that may be half changed: nothing is called that may raise."""
+
+    def __init__(self, cluster: Cluster, event: Event | None, undone: frozenset[str]) -> None:
+        self.units, self.running, self.budgets = cluster.units, cluster.running, cluster.budgets
+        pools = [one for one in cluster.pools.pools.values() if one is not cluster.profile.default_pool]
+        storage, pod_sets = cluster.nodes.storage.objects(), cluster.pod_sets.by_key.values()
+        self.objects: list[Object] = [
+            *(Namespace(name, labels) for name, labels in cluster.nodes.pod_counts.namespaces.items()),
+            *pod_sets,
+            *storage,
+            *pools,
+        ]
+        self.nodes = [node for node in cluster.nodes.nodes if node is not None]
+        self._records = dict(cluster.records)
+        self._undone = set(undone)
+        if event is not None:
+            self._believe(cluster, event)
+        self.pods = [(record, *self._place(cluster, record)) for record in self._records.values()]
+
+    def _place(self, cluster: Cluster, record: PodRecord) -> tuple[str, Allocation | None]:
+        """Return the node of a pod, empty where it waits, and what it has there; None where that is not known."""
+        on = cluster.nodes.names[record.row] if record.row != NOWHERE else ""
+        under_way = record.state is PodState.ASSUMED and record.pod.uid not in self._undone
+        node = record.pod.node_name or (on if under_way else "")
+        return node, record.allocation if node == on and record.counted is not None else None
+
+    def _believe(self, cluster: Cluster, event: Event) -> None:
+        """Take the object of an event, or its answer, as it is."""
+        match event:
+            case Seen(Pod() as pod):
+                self._believe_pod(cluster, pod)
+            case Gone("Pod", (uid,)):
+                self._records.pop(uid, None)
+            case Seen(Node() as node):
+                self.nodes = [one for one in self.nodes if one.name != node.name] + [node]
+            case Gone("Node", (name,)):
+                self.nodes = [one for one in self.nodes if one.name != name]
+            case BindRefused(uid) if uid in self._records:
+                self._undone.add(uid)
+                break_off(cluster, self._records[uid])
+            case EvictRefused(uid):
+                cluster.leaving_pods.asked.pop(uid, None)
+
+    def _believe_pod(self, cluster: Cluster, pod: Pod) -> None:
+        record = self._records.get(pod.uid)
+        if pod.finished or (pod.terminating and not pod.node_name):
+            self._records.pop(pod.uid, None)
+        elif record is not None:
+            if pod.node_name or record.state is not PodState.BOUND:  # else it is older
+                record.pod = pod
+        elif pod.node_name or cluster.ours(pod):
+            self._records[pod.uid] = PodRecord(pod, cluster.next_arrival(), PodState.NEW, cluster.now)
+
+
+def _add(cluster: Cluster, known: _Known, record: PodRecord, node: str, allocation: Allocation | None) -> None:
+    """Add a pod: on its node, or to the queue of its home pool; one that cannot be added leaves nothing behind."""
+    try:
+        _place(cluster, known, record, node, allocation)
+    except Exception:
+        if cluster.records.pop(record.pod.uid, None) is not None:
+            cluster.units.leave(record)
+        raise
+
+
+def _place(cluster: Cluster, known: _Known, record: PodRecord, node: str, allocation: Allocation | None) -> None:
+    record.unit, record.row, record.counted, record.allocation = None, NOWHERE, None, NO_ALLOCATION
+    record.queue, record.visited, record.offered, record.accounts = "", (), NOWHERE, ()
+    if not node and record.state not in (PodState.NEW, *WAITING):
+        change_state(record, Transition.FAILED)
+    elif record.pod.node_name:
+        change_state(record, Transition.SHOWN)
+    cluster.enroll(record)
+    unit = cluster.records[record.pod.uid].unit
+    if unit is not None and len(unit.members) == 1 and unit.name in known.units.by_name:
+        _go_on_as(unit, known.units.by_name[unit.name])
+    if not node:
+        admit(cluster, record, cluster.now)
+    elif allocation is None:
+        cluster.count(record, node)
     else:
-        rows = sorted({*touched[0], *touched[1]})
-    for claim in cluster.claims.all():
-        owner = claim.owner
-        if owner.queue not in ("", claim.pool) or any(cluster.pool_of(row) != claim.pool for row in claim.rows):
-            end_quietly(cluster, claim)
-    _count_anew(cluster, rows)
-    for row in rows:
-        for claim in cluster.claims.on_row(row):
-            if not can_come_true(cluster, claim, row):
-                end_quietly(cluster, claim)
-    if cluster.ledger.version != before.ledger:
-        book_again(cluster)
-    for queue in cluster.queues.values():
-        for record in queue.in_state(PodState.NOMINATED):
-            if cluster.claims.of(record.pod.uid) is None:
-                queue.wake_at_once(record, cluster.now)
+        assigned = AssignedPod(record.pod, record.pod.spec, cluster.nodes.row(node), allocation)
+        cluster.nodes.add(assigned)
+        cluster.adopt(record, assigned)
+    if node and record.pod.terminating:
+        terminates(cluster, record, cluster.now)
 
 
-def put_back(cluster: Cluster, record: PodRecord) -> None:
-    """Put a pod that was taken out into backoff in its home queue, without a look at all pods as in `find_lost`."""
-    queue = cluster.queues.get(record.queue)
-    known = cluster.records.get(record.pod.uid) is record
-    if known and record.counted is None and (queue is None or not queue.holds(record)):
-        _wait_again(cluster, record)
+def _go_on_as(unit: Unit, before: Unit) -> None:
+    """Let a unit be what it was before: whether it has started is not to be seen at its pods."""
+    unit.priority, unit.created_seconds, unit.arrival = before.priority, before.created_seconds, before.arrival
+    unit.gang, unit.formed, unit.started, unit.ended = before.gang, before.formed, before.started, before.ended
+    unit.given_up, unit.overdue, unit.message = before.given_up, before.overdue, before.message
 
 
-def find_lost(cluster: Cluster) -> None:
-    """Put pods that are in no queue and on no row into backoff in their home queues."""
-    if len(cluster.records) == len(cluster.running) + sum(len(queue) for queue in cluster.queues.values()):
+def _carry_over(cluster: Cluster, known: _Known) -> None:
+    """Keep what is kept of the places of pods, and drop it where a pod has none now."""
+    leaving, reservations = cluster.leaving_pods, cluster.reservations
+    for uid in {*leaving.asked, *leaving.terminating.names(), *leaving.overstayed, *leaving.spared.names()}:
+        if not _is_placed(cluster, uid):
+            leaving.forget(uid)
+    cluster.budgets.count(known.budgets.counted())
+    for namespace in cluster.budgets.namespaces():
+        reconsider(cluster, cluster.budgets.turned(namespace))
+    for name, unit in cluster.units.by_name.items():
+        if name in known.units.by_name:
+            cluster.running.set_spare(unit.number, known.running.spare_of(known.units.by_name[name].number))
+    assumed = {uid for uid, record in cluster.records.items() if record.state is PodState.ASSUMED}
+    for uid in [uid for uid in reservations.unsettled if uid not in assumed]:
+        del reservations.unsettled[uid]
+    for uid in [uid for uid in reservations.delayed if uid not in assumed]:
+        reservations.end_delay(uid)
+    for uid in sorted(assumed - {*reservations.unsettled, *reservations.delayed}):
+        reservations.unsettled[uid] = cluster.now  # its Binding may be lost
+        reservations.unsettled.move_to_end(uid, last=False)
+
+
+def _is_placed(cluster: Cluster, uid: str) -> bool:
+    record = cluster.records.get(uid)
+    return record is not None and record.counted is not None
+
+
+def _claim_again(cluster: Cluster, claim: Claim, nodes: list[str]) -> None:
+    """Make a claim again, where its owner waits as before and its room on these nodes can still become free."""
+    owner, table = claim.owner, cluster.nodes
+    if owner.state not in (PodState.ACTIVE, PodState.BACKOFF) or owner.queue != claim.pool:
         return
-    for record in _lost(cluster):
-        take_out(cluster, record)
-    for record in _lost(cluster):  # with the leads of units that were broken up
-        _wait_again(cluster, record)
+    if tuple(room.record for room in claim.rooms) != owner.together:
+        return
+    if any(name not in table.rows or cluster.pool_of(table.rows[name]) != claim.pool for name in nodes):
+        return
+    pods = [room.record.pod for room in claim.rooms]
+    rooms = tuple(
+        replace(room, spec=pod.spec, row=table.rows[name], accounts=cluster.accounts_of(pod))
+        for room, name, pod in zip(claim.rooms, nodes, pods, strict=True)
+    )
+    planned = {uid: useless for uid, useless in claim.planned.items() if _is_placed(cluster, uid)}
+    again = replace(claim, rooms=rooms, planned=planned)
+    cluster.claims.make(again)
+    if not all(can_come_true(cluster, again, row) for row in again.rows):
+        cluster.claims.end(again)
+    for row in again.rows:
+        cluster.row_changed(row)
 
 
-def _lost(cluster: Cluster) -> list[PodRecord]:
-    """Return the pods that are on no row and in no queue."""
-    waiting = [(record, cluster.queues.get(record.queue)) for record in cluster.records.values() if not record.counted]
-    return [record for record, queue in waiting if queue is None or not queue.holds(record)]
+def _go_on(cluster: Cluster) -> Iterator[Callable[[], object]]:
+    """Yield what remains to be done: requests may be lost, loans may be too many, rules may reserve for nobody."""
+    freshness, reservations = cluster.freshness, cluster.reservations
+    yield partial(want_again, cluster)
+    asked = {*freshness.asked_at, *freshness.waiting, *freshness.loans, *freshness.units}
+    for pool in sorted({*asked, *cluster.said.reported, *cluster.said.outbox}):
+        if pool not in cluster.queues:
+            yield partial(cluster.forget_pool, pool)
+        elif pool in asked:
+            yield partial(go_on, cluster, pool, cluster.now)
+    for uid in tuple(reservations.kept):
+        if not _is_placed(cluster, uid):
+            yield partial(reservations.release, uid)
+    cluster.deferred.review.update(cluster.pools.names())
 
 
-def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
-    """Count the pods and claims on these rows again; an attempt that changed none costs nothing here."""
-    nodes, touched, there = cluster.nodes, {*rows}, list[AssignedPod]()
-    for row in sorted(touched):
-        if nodes.names[row]:
-            pods = [record.assigned for record in cluster.on_row(row) if record.counted is not None]
-            claimed = [room.assigned for claim in cluster.claims.on_row(row) for room in claim.on(row)]
-            nodes.recount(row, (*pods, *claimed))
-            there += [*pods, *claimed]
-    nodes.pod_counts.apart = None
-    nodes.pod_counts.recount_on(touched, [(one.pod, one.row, one.claims) for one in there])
-    cluster.nodes.storage.used.end_apart()
-
-
-def _rebuild_queue(cluster: Cluster, pool: str) -> None:
-    """Build the queue of a pool again, with the pods that are, or should be, in it; all of them are tried."""
-    records = [record for record in cluster.records.values() if record.state in WAITING and record.queue in ("", pool)]
-    for record in records:
-        _break_up(cluster, record)
-    cluster.add_queue(pool)
-    for record in records:
-        record.queue = ""
-        cluster.deferred.queue_changes.abroad.drop(record.home, record.pod.uid)
-        _enqueue(cluster, record, gated=record.state is PodState.GATED)
-
-
-def attempt_each(cluster: Cluster, told: list[Action], *repairs: Callable[[], None]) -> None:
-    """Run every repair; an exception is reported and does not keep the others from running."""
-    for repair in repairs:
+def each(cluster: Cluster, told: list[Action], parts: Iterable[Callable[[], object]]) -> None:
+    """Do every part; an exception is reported and does not keep the others from being done."""
+    for part in parts:
         try:
-            repair()
-        except Exception as error:  # noqa: BLE001 - one failed repair must not stop the others
-            told.append(internal_error(cluster, Doing(Step.RECOVERY, "recovering from an exception"), error))
+            part()
+        except Exception as error:  # noqa: BLE001 - one object that cannot be added must not stop the others
+            told.append(internal_error(cluster, Doing(Step.RECOVERY, "building the state anew"), error))

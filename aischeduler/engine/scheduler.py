@@ -18,12 +18,12 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_some
 from aischeduler.engine.count_hints import check_counted, note_counts
 from aischeduler.engine.counters import Counters
-from aischeduler.engine.cycle import SEARCH_COST, attempt
+from aischeduler.engine.cycle import SEARCH_COST, NoProposalError, attempt
 from aischeduler.engine.due_pools import Readiness
-from aischeduler.engine.event_recovery import event_failed, refresh_all
 from aischeduler.engine.evictions import end_loans, evict_refused, flush, settle
 from aischeduler.engine.freshness import refresh_failed, refreshed
 from aischeduler.engine.gangs import roll_back_some
+from aischeduler.engine.internal_errors import Doing
 from aischeduler.engine.invariants import Violation
 from aischeduler.engine.lending import accounts_shrunk, leave_to_others, lend, seek_lenders
 from aischeduler.engine.message_updates import advance, look_again, reword
@@ -36,8 +36,16 @@ from aischeduler.engine.pod_warnings import warn_pod
 from aischeduler.engine.pool_events import end_windows, pool_seen
 from aischeduler.engine.pool_status import StatusReports
 from aischeduler.engine.profile import Profile
-from aischeduler.engine.queueing_hints import find_affected, flush_queue, look_anew, wake_some
-from aischeduler.engine.recovery import Doing, attempt_failed, before_attempt, mark, mend_after, step_failed
+from aischeduler.engine.queueing_hints import find_affected, flush_queue, wake_some
+from aischeduler.engine.recovery import (
+    Before,
+    attempt_failed,
+    before_attempt,
+    event_failed,
+    proposal_failed,
+    set_aside,
+    step_failed,
+)
 from aischeduler.engine.self_check import SelfCheck, digest
 from aischeduler.engine.summary import summarize
 from aischeduler.engine.units import form_some
@@ -48,7 +56,6 @@ from aischeduler.engine.unknown_pools import (
     pools_unlisted,
     stop_reads,
     view_refreshed,
-    want_again,
 )
 from aischeduler.engine.volume_binding import volumes_answered
 from aischeduler.model.actions import Action, ReportInternalError, Step
@@ -86,7 +93,6 @@ class Scheduler:
         self._status = StatusReports()
         self._readiness = Readiness(self._status)
         self._self_check = SelfCheck()
-        self._whole = mark(self._cluster)  # of the last decision or failure: one per event costs too much
 
     @property
     def counters(self) -> Counters:
@@ -105,14 +111,12 @@ class Scheduler:
         try:
             self._take(event, now)
             accounts_shrunk(cluster)
+            set_aside(cluster)
+            note_counts(cluster)
         except Exception as error:
-            for report in event_failed(cluster, event, self._whole, error)[1:]:
+            for report in self._event_failed(event, error)[1:]:
                 cluster.say(DEFAULT_POOL, report)
-            self._whole = mark(cluster)
             raise
-        if cluster.deferred.to_mend:
-            mend_after(cluster, self._whole)
-        note_counts(cluster)
 
     def _take(self, event: Event, now: float) -> None:
         cluster = self._cluster
@@ -132,7 +136,6 @@ class Scheduler:
         """Try pods of this pool's queue up to the cost `limit`, or do the work of no pool; return the actions."""
         cluster = self._cluster
         advance(cluster, now)
-        self._whole = mark(cluster)
         actions: list[Action] = []
         self._let_time_act(actions, now)
         if pool == CLUSTER:
@@ -140,8 +143,7 @@ class Scheduler:
             self._step(steps.ROLLING_BACK, pool, actions, partial(roll_back_some, cluster, actions))
             self._step(steps.SETTLING, pool, actions, partial(settle, cluster, actions))
             self._step(steps.PERMITTING, pool, actions, partial(ask_again, cluster, actions))
-            if not self._step(steps.TELLING, pool, actions, partial(self._status.report, cluster, now)):
-                self._status.again()
+            self._step(steps.TELLING, pool, actions, partial(self._status.report, cluster, now))
             self._begin_reads(pool, actions)
         elif pool in cluster.queues:
             self._work(pool, actions, limit)
@@ -168,7 +170,6 @@ class Scheduler:
         """Do what is due without deciding, while another scheduler leads; return this scheduler's exceptions alone."""
         cluster = self._cluster
         advance(cluster, now)
-        self._whole = mark(cluster)
         actions: list[Action] = []
         self._step(steps.READING, DEFAULT_POOL, actions, partial(stop_reads, cluster))
         self._let_time_act(actions, now)
@@ -276,40 +277,43 @@ class Scheduler:
     def _step(self, what: tuple[Step, str], pool: str, actions: list[Action], step: Callable[[], None]) -> bool:
         """Run one step of a decision, with recovery from an exception; return whether it succeeded."""
         cluster = self._cluster
-        before = mark(cluster)
+        decisions = cluster.decisions
         try:
             step()
+            set_aside(cluster)
         except Exception as error:  # noqa: BLE001 - a bug costs one step, not the slice
-            actions += step_failed(cluster, Doing(*what, pool), before, actions, error)
+            actions += step_failed(cluster, Doing(*what, pool), decisions, actions, error)
+            self._status.again()
             return False
-        if cluster.deferred.to_mend:
-            mend_after(cluster, before)
         return True
+
+    def _event_failed(self, event: Event, error: Exception) -> list[Action]:
+        """Rebuild the state after an event whose handling failed; return the actions."""
+        self._status.again()
+        return event_failed(self._cluster, event, error, lambda again: self._take(again, self._cluster.now))
 
     def _try_some(self, pool: str, actions: list[Action], limit: int, checks: int) -> None:
         """Try pods of the queue up to the cost `limit`, one in any case; `checks` of rows were made already.
 
         Room that a pod leaves is offered before the next is tried.
         """
-        queue, rows, unit_pods, cost = (
-            self._cluster.queues[pool],
-            self._cluster.deferred.rows,
-            0,
-            min(checks, limit - 1),
-        )
-        if not limit:
-            return
-        while cost < limit and (pool not in rows or (queue.lively and lets_pass(self._cluster, pool))):
+        cluster, unit_pods, cost = self._cluster, 0, min(checks, limit - 1)
+        while cost < limit and (pool not in cluster.deferred.rows or self._may_try(pool)):
+            queue = cluster.queues[pool]  # another one after an exception
             record = queue.pop()
             if record is None:
                 return
             unit_pods += len(record.together) if record.unit is not None else 0
             cost += self._try(queue, record, actions)
-            if pool in rows and checks < CHECKED_MAX:
+            if pool in cluster.deferred.rows and checks < CHECKED_MAX:
                 checked = self._work_on_rows(pool, actions)
                 cost, checks = cost + checked, checks + checked
-            if unit_pods >= UNIT_PODS_MAX or (pool in rows and checks >= CHECKED_MAX):
+            if unit_pods >= UNIT_PODS_MAX or (pool in cluster.deferred.rows and checks >= CHECKED_MAX):
                 return
+
+    def _may_try(self, pool: str) -> bool:
+        """Return whether pods are tried although the pool has changed rows."""
+        return self._cluster.queues[pool].lively and lets_pass(self._cluster, pool)
 
     def _try(self, queue: PoolQueue, record: PodRecord, actions: list[Action]) -> int:
         """Try one pod; its actions are dropped if its attempt raises. Return the cost."""
@@ -319,14 +323,24 @@ class Scheduler:
         try:
             warn_pod(cluster, record, own)
             cost = attempt(cluster, queue, record, own, now)
+            set_aside(cluster)
         except Exception as error:  # noqa: BLE001 - a bug costs one attempt, not the slice
-            doing = Doing(Step.ATTEMPT, "trying a pod", queue.pool, record)
-            actions += attempt_failed(cluster, doing, before, own, error)
+            actions += self._attempt_failed(queue, record, before, own, error)
             return SEARCH_COST
         actions += own
-        if cluster.deferred.to_mend:
-            mend_after(cluster, before.mark)
         return cost
+
+    def _attempt_failed(
+        self, queue: PoolQueue, record: PodRecord, before: Before, own: list[Action], error: Exception
+    ) -> list[Action]:
+        """Undo a failed attempt; return the actions."""
+        doing, cause = Doing(Step.ATTEMPT, "trying a pod", queue.pool, record), error.__cause__
+        if isinstance(error, NoProposalError) and isinstance(cause, Exception):
+            error = cause
+            if not self._cluster.nodes.torn:
+                return proposal_failed(self._cluster, doing, before, error)
+        self._status.again()
+        return attempt_failed(self._cluster, doing, before, own, error)
 
     def _work_on_rows(self, pool: str, actions: list[Action]) -> int:
         """Do a part of the work on the pool's changed rows; return its cost."""
@@ -338,8 +352,7 @@ class Scheduler:
 
     def _begin_reads(self, pool: str, actions: list[Action]) -> None:
         """Request the reads of Pools that can begin now."""
-        if not self._step(steps.READING, pool, actions, lambda: actions.extend(begin_reads(self._cluster))):
-            self._step(steps.READING, pool, actions, partial(want_again, self._cluster))
+        self._step(steps.READING, pool, actions, lambda: actions.extend(begin_reads(self._cluster)))
 
     def _look_after(self, pool: str, actions: list[Action], now: float) -> None:
         """Do a part of the pool's deferred work."""
@@ -355,8 +368,8 @@ class Scheduler:
             (deferred.seeking, (Step.LENDING, "searching for lenders"), lambda: seek_lenders(cluster, pool, now)),
             (deferred.rewording, (Step.REASONS, "updating reasons"), lambda: reword(cluster, pool, actions)),
         ):
-            if pool in waits:
-                self._step(what, pool, actions, step)
+            if pool in waits and not self._step(what, pool, actions, step):
+                return  # the state was built anew, without deferred work
 
     def _let_time_act(self, actions: list[Action], now: float) -> None:
         """Do what is due, before the queue is flushed: the five-minute flush must not count pods that this wakes."""
@@ -364,21 +377,18 @@ class Scheduler:
         time = partial(self._step, (Step.TIME, "doing deferred work"), DEFAULT_POOL, actions)
         time(partial(end_windows, cluster, now))
         for name in [name for name in cluster.edits.last if name not in cluster.edits.windows]:
-            before, pool = mark(cluster), cluster.edits.last.pop(name)
+            pool = cluster.edits.last.pop(name)
             try:
                 pool_seen(cluster, pool, now)
             except Exception as error:  # noqa: BLE001 - a bug costs one edit, not the slice
-                actions += event_failed(cluster, Seen(pool), before, error)
+                actions += self._event_failed(Seen(pool), error)
         due: list[Node] = []
         time(lambda: due.extend(due_nodes(cluster, now)))
         for node in due:
-            before = mark(cluster)
             try:
                 cluster.unknown_pools.late.pop(node.name, None)
                 node_seen(cluster, node, now)
             except Exception as error:  # noqa: BLE001 - a bug costs one node's wake-ups, not the slice
-                actions += event_failed(cluster, Seen(node), before, error)
+                actions += self._event_failed(Seen(node), error)
         time(partial(look_again, cluster, now))
-        time(partial(look_anew, cluster, now))
-        if not time(partial(flush, cluster, now)):
-            time(partial(refresh_all, cluster))
+        time(partial(flush, cluster, now))

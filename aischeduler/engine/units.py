@@ -12,12 +12,12 @@ from typing import Final
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.gangs import count_overdue, gang_now, note_deadline, note_start, report
+from aischeduler.engine.internal_errors import Doing, internal_error
 from aischeduler.engine.nominator import clear_nomination, end_claim_of
 from aischeduler.engine.pod_counting import count_with_unit
 from aischeduler.engine.queueing_hints import offer_ends
-from aischeduler.engine.recovery import forming_failed
 from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
-from aischeduler.model.actions import ReportWaiting
+from aischeduler.model.actions import ReportWaiting, Step
 from aischeduler.model.gang import Gang, GangKey, GangSource
 from aischeduler.state.pod_records import WAITING, PodRecord, PodState, Unit
 
@@ -30,7 +30,7 @@ AGAIN_SECONDS: Final = 10.0
 
 
 def form_some(cluster: Cluster) -> None:
-    """Form the next stale units; one whose policy raises is formed again later."""
+    """Form the next stale units."""
     units = cluster.units
     count_overdue(cluster)
     units.rested(cluster.now)
@@ -42,15 +42,7 @@ def form_some(cluster: Cluster) -> None:
             units.rest(unit)
             continue
         pods += len(unit.members)
-        try:
-            form(cluster, unit)
-        except Exception as error:  # noqa: BLE001 - a bug costs one unit its turn, not those behind it
-            forming_failed(cluster, unit, error)
-            for record in unit.members.values():
-                if record.state is PodState.GATED:
-                    clear_nomination(cluster, record)
-            units.stale.pop(unit.name, None)
-            units.again.set(unit.name, cluster.now + AGAIN_SECONDS)
+        form(cluster, unit)
 
 
 def gang_seen(cluster: Cluster, gang: Gang) -> None:
@@ -110,16 +102,21 @@ def _dissolve(cluster: Cluster, unit: Unit, now: float) -> None:
 
 
 def form(cluster: Cluster, unit: Unit) -> None:
-    """Have the waiting pods of a unit wait as its policy says now."""
+    """Have the waiting pods of a unit wait as its policy says now; where the policy raises, gate them for a while."""
     policy, now = cluster.profile.unit_policy, cluster.now
     assert policy is not None, "a policy has named the unit"
     records = sorted(unit.members.values(), key=lambda record: record.pod.uid)
-    waiting = [record for record in records if record.state in WAITING and not cluster.gate_of(record.pod)]
+    waiting = [record for record in records if record.state in WAITING]
     placed = [record for record in records if record.counted is not None]
-    gang = gang_now(cluster, unit, records)
-    pods = tuple(record.pod for record in waiting), tuple(record.pod for record in placed)
-    members = note_start(cluster, unit, UnitMembers(*pods, gang, unit.started), placed)
-    formed = policy.form(_without_leaving(cluster, members)) if waiting else Formed((), 0)
+    try:
+        waiting = [record for record in waiting if not cluster.gate_of(record.pod)]
+        gang = gang_now(cluster, unit, records)
+        pods = tuple(record.pod for record in waiting), tuple(record.pod for record in placed)
+        members = note_start(cluster, unit, UnitMembers(*pods, gang, unit.started), placed)
+        formed = policy.form(_without_leaving(cluster, members)) if waiting else Formed((), 0)
+    except Exception as error:  # noqa: BLE001 - a bug costs one unit its turn, not those behind it
+        _forming_failed(cluster, unit, waiting, error)
+        return
     cluster.units.formed(unit, formed.lacks if isinstance(formed, Incomplete) else (), now)
     if unit.gang != gang:
         if unit.lead is not None:  # it may start on other nodes now
@@ -144,6 +141,16 @@ def form(cluster: Cluster, unit: Unit) -> None:
     else:
         _wait_alone(cluster, unit, waiting, now)
     report(cluster, unit, members)
+
+
+def _forming_failed(cluster: Cluster, unit: Unit, waiting: list[PodRecord], error: Exception) -> None:
+    """Gate the waiting pods of a unit whose policy raised: until it is formed, none may start without the others."""
+    first = next(iter(unit.members.values()))
+    doing = Doing(Step.WAKING, "forming the unit of the pod", first.home, first)
+    cluster.say(first.home, internal_error(cluster, doing, error))
+    _hold_back(cluster, unit, waiting, cluster.now)
+    cluster.units.formed(unit, (), cluster.now)
+    cluster.units.again.set(unit.name, cluster.now + AGAIN_SECONDS)
 
 
 def _without_leaving(cluster: Cluster, members: UnitMembers) -> UnitMembers:
@@ -173,7 +180,6 @@ def _take_rank(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> None:
     unit.priority, unit.created_seconds, unit.arrival = rank
     unit.formed = True
     if unit.priority != before[0] or not known:
-        cluster.units.reranked[unit.name] = unit  # if this raises, the recovery completes it
         count_with_unit(cluster, unit)
 
 

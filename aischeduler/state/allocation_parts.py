@@ -35,9 +35,6 @@ class AllocationPart(Protocol):
     def free(self, one: AssignedPod, *, tentative: bool) -> None:
         """Give back to a row what a pod has there."""
 
-    def clear(self, row: int) -> None:
-        """Give back what all pods of a row have, so that they can take it again."""
-
     def stamp(self) -> int:
         """Return the version of what changes in trials too; 0 where it is read again with the rows that changed."""
         return 0

@@ -41,12 +41,6 @@ class ChosenVolumes:
         if choice.volume:
             self._by_volume.subtract(choice.volume, choice)
 
-    def clear(self, row: int) -> None:
-        """Forget the choices of all pods on a row."""
-        for choice, pods in list(self._on.get(row, {}).items()):
-            for _ in range(pods):
-                self.drop(choice, row)
-
     def of(self, claim: VolumeClaim) -> VolumeChoice | None:
         """Return what was chosen for a claim; None where nothing that counts was."""
         return next((one for one in self.by_claim.get(claim.key, ()) if self._counts(one)), None)

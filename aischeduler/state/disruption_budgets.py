@@ -12,7 +12,7 @@ Source: PodDisruptionBudget; kube-scheduler counts a pod against every budget th
 of kube-apiserver refuses a pod of several budgets, and ignores the budgets of a pod that is still pending.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -79,6 +79,24 @@ class BudgetTable:
             if namespace not in self._budgets:
                 self._covered.pop(namespace, None)
         return budget
+
+    def all(self) -> tuple[DisruptionBudget, ...]:
+        """Return every budget."""
+        return tuple(budget for names in self._budgets.values() for budget in names.values())
+
+    def namespaces(self) -> tuple[str, ...]:
+        """Return the namespaces that have budgets, sorted."""
+        return tuple(sorted(self._budgets))
+
+    def counted(self) -> dict[BudgetKey, set[str]]:
+        """Return the evictions (uids) that count until the next status of each budget."""
+        return self._evicted
+
+    def count(self, evicted: Mapping[BudgetKey, set[str]]) -> None:
+        """Count these evictions, as far as there is such a budget."""
+        for key in self._evicted:
+            self.version += 1
+            self._evicted[key] = evicted.get(key, set())
 
     def forget_pod(self, pod: Pod) -> None:
         """Drop what is kept of a pod that is gone; its eviction counts until the next status of each budget."""

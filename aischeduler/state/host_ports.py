@@ -47,11 +47,6 @@ class HostPorts(AllocationPart):
         if not counts:
             del self.on[row]
 
-    def clear(self, row: int) -> None:
-        """Forget the host ports of all pods on a row."""
-        for port in self.on.pop(row, ()):
-            self.rows.drop((port.protocol, port.port), row)
-
     def clearing(self, asker: PodSpec, running: RunningPods) -> "_ClearedPorts | None":
         """Begin a search for victims for a pod that asks for host ports."""
         return _ClearedPorts(self, asker, running) if asker.host_ports else None

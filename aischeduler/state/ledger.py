@@ -66,11 +66,6 @@ class Ledger:
             if not total:
                 del self._sums[account]
 
-    def clear(self) -> None:
-        """Empty all accounts, to count again."""
-        self.version += 1
-        self._sums.clear()
-
     def of(self, *account: str) -> ResourceList:
         """Return the sum of an account, by resource; `pods` counts pods."""
         return self._sums.get(account, {})

@@ -94,6 +94,8 @@ class NodeTable:
         """The rows as the open trials changed them, or changed them back; another list once the last has ended."""
         self.trial = Stamp()
         """The version of what the open trials have changed: 0 where none is open."""
+        self.torn = False
+        """Whether an exception ended a step of a trial: what counts on rows may be wrong."""
         self.unlabelled_version, self.pool_version, self._grouped_version = 0, 0, -1
         self._pool_rows, self._pool_rows_version = dict[int, Rows](), 0
         self._grouped: PoolRows | None = None
@@ -178,18 +180,6 @@ class NodeTable:
         for one in pods:
             if counting or one.allocation is not NO_ALLOCATION:
                 self._share(one, sign, tentative=True)
-
-    def recount(self, row: int, pods: Iterable[AssignedPod]) -> None:
-        """Let exactly these pods count on a row; free an empty stub. Counts by selector stay."""
-        for part in self.parts.values():
-            part.clear(row)
-        self.used[:, row], self.scored[:, row] = 0, 0
-        self.touch(row)
-        for one in pods:
-            self._sum_one(one.spec, row, 1)
-            for part in self.parts.values():
-                part.take(one, tentative=False)
-        self.release_stub(row)
 
     def release_stub(self, row: int) -> None:
         """Free the row of a node that is gone once no pod counts on it."""

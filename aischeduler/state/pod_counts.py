@@ -8,7 +8,7 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from weakref import WeakSet
 
 import numpy as np
@@ -105,22 +105,6 @@ class PodCount:
             del self._members[uid]
         self._change(row, -1, claims=claims)
         return True
-
-    def is_on(self, rows: Collection[int]) -> bool:
-        """Return whether a pod on these rows counts."""
-        return any(row in self.rows or row in self.claimed for row in rows)
-
-    def recounted(self, rows: Collection[int], pods: Iterable[OnRow]) -> "PodCount":
-        """Return this count with exactly these pods on these rows."""
-        new = PodCount(self.by)
-        new.specs, new.users = self.specs, self.users
-        for uid, places in self._members.items():
-            for row, claims in places:
-                if row not in rows:
-                    new.add(uid, row, claims=claims)
-        for pod, row, claims in pods:
-            new.add(pod.uid, row, claims=claims)
-        return new
 
     def _change(self, row: int, by: int, *, claims: bool) -> None:
         numbers = self.claimed if claims else self.rows
@@ -260,34 +244,6 @@ class PodCounts:
             one.add(after.uid, row, claims=claims)
         self._note([*left, *come])
         return bool(left or come)
-
-    def recount(self) -> None:
-        """Count all pods anew."""
-        self._by_label.forget()
-        for count in tuple(self._counts.values()):
-            self._restart(count)
-
-    def recount_on(self, rows: Collection[int], pods: Sequence[OnRow]) -> None:
-        """Let exactly these pods count on these rows, whatever a step that raised has left there."""
-        if self._begins:
-            self.recount()
-            return
-        if not rows or not self._counts:
-            return
-        self._by_label.forget()
-        found: dict[Counted, list[OnRow]] = {count.by: [] for count in self._counts.values() if count.is_on(rows)}
-        for one in pods:
-            for count in self._candidates(one[0]):
-                if is_counted(count.by, one[0], self.namespaces):
-                    found.setdefault(count.by, []).append(one)
-        for by, here in found.items():
-            old = self._counts[by]
-            new = self._counts[by] = old.recounted(rows, here)
-            for namespace, selector in () if isinstance(by, CarriedTerm) else _indexed(by):
-                self._index.drop(namespace, selector, old)
-                self._index.put(namespace, selector, new)
-            self._note_changed(by)
-        self.begun += 1
 
     def namespace_changed(self, name: str, before: Labels | None, after: Labels | None) -> bool:
         """Count the pods of a namespace by its labels after a change; None is a namespace that is not there.

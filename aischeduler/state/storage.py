@@ -83,6 +83,11 @@ class Storage:
         """Return the uids of the pods that use each claim, sorted."""
         return {key: tuple(sorted(users)) for key, users in self._users.items()}
 
+    def objects(self) -> tuple[VolumeClaim | Volume | StorageObject, ...]:
+        """Return every object that was seen."""
+        kinds = (self.claims, self.volumes, self.classes, self.csi_nodes, self.drivers, self._capacity_keys)
+        return tuple(one for kept in (*kinds, self._attachments) for one in kept.values())
+
     def use(self, record: PodRecord) -> None:
         """Add a pod to the users of its claims."""
         for key in _keys(record):
@@ -110,11 +115,6 @@ class Storage:
             self.version += not tentative
         for choice in one.allocation.choices:
             self.chosen.drop(choice, one.row)
-
-    def clear(self, row: int) -> None:
-        """Forget what all pods on a row use, and what was chosen for them."""
-        self.used.clear(row)
-        self.chosen.clear(row)
 
     def stamp(self) -> int:
         """Return the version of the choices of volumes."""

@@ -35,8 +35,6 @@ class Units:
         """The units that are to be formed again, the first that changed first."""
         self.resting: dict[str, Unit] = {}
         """The units that are to be formed again once they have rested: `again` has the times."""
-        self.reranked: dict[str, Unit] = {}
-        """The units whose priority changed and whose pods on nodes do not all count with it yet: none between steps."""
         self.again = Timers()
         """When units are formed again that rest, or whose policy raised."""
         self.deadlines = Timers()
@@ -44,6 +42,10 @@ class Units:
         self.unfinished = Timers()
         """When units are given up of which some pods are on nodes and too few for a start."""
         self._numbers = 0
+
+    def go_on_from(self, before: "Units") -> None:
+        """Take over what pods do not say: the gangs of objects, and when units are late or given up."""
+        self.gangs, self.deadlines, self.unfinished = before.gangs, before.deadlines, before.unfinished
 
     def join(self, record: PodRecord, name: str) -> None:
         """Make a pod a member of the unit of this name; no name means no unit."""

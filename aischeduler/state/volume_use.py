@@ -46,14 +46,6 @@ class VolumeUse:
             self._forget_unused(one)
         self.stale[row] = None
 
-    def clear(self, row: int) -> None:
-        """Forget all pods on a row."""
-        for one, pods in self.on.pop(row, Counter()).items():
-            for _ in range(pods):
-                self.rows.subtract(one, row)
-            self._forget_unused(one)
-        self.stale[row] = None
-
     def set_apart(self, volumes: PodVolumes, row: int, sign: int) -> None:
         """Let a pod of the row count as gone for the row (-1), or undo that (1)."""
         assert self.apart is not None, "a search for victims has begun"

@@ -5,7 +5,7 @@ Invariants:
   used as a context manager. Kept results from before it hold again, those that were made in it do not.
 - While a `Trial` is open, the rows that it changed are `tentative`: nothing is kept of what is read on them.
 - Trials nest.
-- Where an exception ends a trial, the changed rows count as changed, so that recovery counts them again.
+- Where an exception ends a step of a trial, or the trial cannot be undone, the table is `torn`.
 - A `Clearing` serves one preemptor on many rows at once: parts of allocations that do not matter to it, and what only
   scores read, do not change. Inside, the filters are called, and the kept results of classes are not read. Each row is
   judged as if pods had left that row alone; so counts by selector, and the use of volumes, change apart.
@@ -43,12 +43,12 @@ class Trial:
             try:
                 self.remove(self._gone)
             except BaseException:  # what raises here does not reach `__exit__`
-                self.put_back(failed=True)
+                self.put_back()
                 raise
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.put_back(failed=error[0] is not None)
+        self.put_back()
 
     def place(self, pod: AssignedPod) -> None:
         """Add a pod to its row, as if it were bound there."""
@@ -64,27 +64,22 @@ class Trial:
         for group in _by_class(pods):
             self._step(-1, group)
 
-    def put_back(self, *, failed: bool = False) -> None:
-        """Undo every step, the last step first; with `failed`, the rows count as changed."""
+    def put_back(self) -> None:
+        """Undo every step, the last step first; nothing in a table that is torn."""
         steps, self._steps = self._steps, []
         if not steps:
             return
         try:
             for sign, pods in reversed(steps):
-                self.nodes.count_tentatively(pods, -sign)
-        except Exception:
-            if not failed:  # else a step raised, perhaps before it changed anything; it is the one to tell
-                failed = True
-                raise
+                if not self.nodes.torn:
+                    self._count(pods, -sign)
         finally:
             for one in (one for _, pods in steps for one in pods):
                 self.nodes.tentative[one.row] -= 1
                 if not self.nodes.tentative[one.row]:
                     del self.nodes.tentative[one.row]
-                if failed:
-                    self.nodes.touch(one.row)
             self.nodes.trial.version = self._version
-            for part, stamp in zip(self.nodes.parts.values(), self._stamps, strict=True) if not failed else ():
+            for part, stamp in zip(self.nodes.parts.values(), self._stamps, strict=True):
                 part.restore(stamp)
             if not self.nodes.tentative:
                 self.nodes.trial_rows = []
@@ -95,7 +90,14 @@ class Trial:
             self._stamps = [part.stamp() for part in self.nodes.parts.values()]
         self._steps.append((sign, pods))
         self.nodes.tentative.update(one.row for one in pods)
-        self.nodes.count_tentatively(pods, sign)
+        self._count(pods, sign)
+
+    def _count(self, pods: list[AssignedPod], sign: int) -> None:
+        try:
+            self.nodes.count_tentatively(pods, sign)
+        except BaseException:
+            self.nodes.torn = True
+            raise
 
 
 def _by_class(pods: Iterable[AssignedPod]) -> list[list[AssignedPod]]:

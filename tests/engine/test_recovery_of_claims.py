@@ -19,7 +19,7 @@ from tests.engine.session import Session, binds, errors, evictions, fail_once, n
 A, B = {"pool": "a"}, {"pool": "b"}
 
 
-def test_claim_that_an_attempt_failed_to_renew_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claim_that_an_attempt_failed_to_renew_is_for_the_spec_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_pool("a", labels=A), a_pool("b", labels=B), a_node("n", cpu="4", labels=A))
     session.see(a_pod("guest", cpu="4", pool="b", node="n", started=1, grace=30))
     session.see(a_pod("owner", cpu="4", pool="a", labels={"app": "x"}))
@@ -36,7 +36,9 @@ def test_claim_that_an_attempt_failed_to_renew_ends(monkeypatch: pytest.MonkeyPa
     cluster.queues["a"].wake_at_once(cluster.records["uid-owner"], 0.0)
     assert len(errors(session.decide())) == 1
     session.scheduler.look()
-    assert cluster.claims.of("uid-owner") is None
+    claim = cluster.claims.of("uid-owner")
+    assert claim is not None
+    assert not claim.outdated
     session.tell(gone(Pod, "uid-guest"))
     assert binds(session.decide(60.0)) == {"owner": "n"}
 
@@ -54,7 +56,7 @@ def test_check_of_a_claim_that_fails_in_an_attempt_does_not_queue_the_pod_of_the
     assert session.scheduler._cluster.records["uid-owner"].state is PodState.BACKOFF
 
 
-def test_exception_at_the_begin_of_a_look_without_claims_leaves_the_claimed_room_counted(
+def test_exception_at_the_begin_of_a_look_without_claims_leaves_a_torn_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     session = Session(a_node("n", cpu="4"), a_pod("old", cpu="4", node="n"), a_pod("owner", cpu="4", priority=5))
@@ -72,4 +74,4 @@ def test_exception_at_the_begin_of_a_look_without_claims_leaves_the_claimed_room
     monkeypatch.setattr(NodeTable, "count_tentatively", failing)
     with pytest.raises(ValueError, match="a bug"), look:
         pass
-    assert (cluster.nodes.used == used).all()
+    assert cluster.nodes.torn

@@ -48,8 +48,8 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
         for record in waiting.values()
     }
     deferred = cluster.deferred
-    seeking = {*deferred.affected, *deferred.waking, *deferred.seeking, *deferred.sought, *deferred.doubts.due.names()}
-    doubted = {*deferred.affected, *deferred.doubts.due.names()}
+    seeking = {*deferred.affected, *deferred.waking, *deferred.seeking, *deferred.sought}
+    doubted = {*deferred.affected}
     first: dict[tuple[object, ...], PodRecord] = {}
     for name in sorted(cluster.queues):
         for record in sorted(cluster.queues[name].records(), key=lambda r: r.order):
@@ -138,7 +138,7 @@ def _is_missed(cluster: Cluster, lender: str) -> bool:
     queue, deferred = cluster.queues[lender], cluster.deferred
     noted, counts = deferred.relook.get(lender), queue.counts()
     tried = counts[PodState.ACTIVE] + counts[PodState.BACKOFF]
-    awaited = any(lender in work for work in (deferred.lending, deferred.affected, deferred.doubts.due))
+    awaited = any(lender in work for work in (deferred.lending, deferred.affected))
     looked_at_again = awaited or (noted is not None and (noted != queue.version or tried or lender in deferred.counted))
     offered = lender in deferred.rows or any(cluster.pool_of(row) == lender for row in cluster.deferred.offers)
     return not looked_at_again and not offered

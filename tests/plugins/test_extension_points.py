@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from aischeduler.config.profiles import ProfileConfig, with_names
+from aischeduler.engine.internal_errors import PLUGIN_ERROR
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
-from aischeduler.engine.recovery import PLUGIN_ERROR
 from aischeduler.model.actions import ReportInternalError
 from aischeduler.model.events import BindRefusal, BindRefused, gone
 from aischeduler.model.names import SCHEDULER_NAME
@@ -206,8 +206,8 @@ POINTS = {
 """Plugin -> its methods that the scheduler calls in its loop."""
 REFUSING = ("Filter", "PlainFilter")
 """The plugins that keep the pod `large` off the node `left`."""
-OF_EVENTS = ("holds", "rank", "unit_of", "release", "counts", "scored")
-"""The methods that are called when an event comes, before any attempt."""
+OF_EVENTS = ("unit_of", "release", "counts", "scored")
+"""The methods with which the handling of an event ends where they raise."""
 LATER = ("reasons", "helps", "state.filter", "state.score", "post_filter", "release", "form", "unit_of")
 """The methods that are not called for a pod alone, or not before its attempt."""
 OTHERS = ("PreBind", "Bind", "PostBind")

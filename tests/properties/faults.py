@@ -58,15 +58,14 @@ MODULES: Final = (
 """Modules of the engine in which every call of a function of the engine or of a policy may raise."""
 RECOVERY: Final = (
     "attempt_failed",
+    "break_off",
     "event_failed",
-    "forming_failed",
+    "internal_error",
     "judging_failed",
-    "mend_after",
+    "proposal_failed",
+    "set_aside",
     "step_failed",
-    "refresh_all",
-    "want_again",
     "before_attempt",
-    "mark",
     "advance",
     "note_changes",
 )
@@ -171,7 +170,7 @@ def break_engine(monkeypatch: pytest.MonkeyPatch, injector: Injector) -> None:
                 continue
             if attribute in RECOVERY:
                 monkeypatch.setattr(module, attribute, injector.calm(found))
-            elif not home.endswith("recovery"):
+            elif not home.endswith(("recovery", "internal_errors")):
                 monkeypatch.setattr(module, attribute, injector.breaking(f"{name}.{attribute}", found))
     for owner, names in METHODS.items():
         for method in names:

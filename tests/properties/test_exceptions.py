@@ -18,7 +18,7 @@ from tests.properties.world import World
 
 GENERATE = (Phase.generate,)
 """No shrinking: a shorter run raises at other calls."""
-SHARES = [0.0, 0.002, 0.02, 0.1]
+SHARES = [0.0, 0.002, 0.01, 0.03]
 """The shares of calls that raise."""
 PLACES_MIN = 50
 """The least number of different calls that must have raised."""

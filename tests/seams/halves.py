@@ -47,9 +47,6 @@ class HalvesPart(AllocationPart):
     def free(self, one: AssignedPod, *, tentative: bool) -> None:
         self.on[one.row].pop((one.pod.uid, one.claims))
 
-    def clear(self, row: int) -> None:
-        self.on.pop(row, None)
-
     def clearing(self, asker: PodSpec, running: RunningPods) -> "_Cleared | None":
         return _Cleared(self, running) if HALF in asker.request.amounts else None
 

@@ -195,14 +195,15 @@ def test_kept_results_from_before_a_trial_hold_after_it_and_no_others() -> None:
     assert len({*seen}) == 4
 
 
-def test_rows_of_a_trial_that_an_exception_ends_count_as_changed() -> None:
+def test_trial_that_an_exception_ends_leaves_no_trace() -> None:
     table = NodeTable()
     row, _ = table.see(a_node("n", cpu="4"))
     version = table.version
     with suppress(ValueError), Trial(table) as trial:
         trial.place(on_row(a_pod(cpu="1").spec, row))
         raise ValueError
-    assert (free(table, row)["cpu"], table.changed_since(version), table.tentative) == (4000, [row], {})
+    assert (free(table, row)["cpu"], table.changed_since(version), table.tentative) == (4000, [], {})
+    assert not table.torn
 
 
 def test_a_node_without_allocatable_has_nothing() -> None:

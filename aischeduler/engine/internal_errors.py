@@ -1,0 +1,77 @@
+"""Reports of the scheduler's own exceptions, and pods whose check raised.
+
+Invariant: a check reads only. A pod whose check raises is tried by itself later; the step goes on with others.
+"""
+
+import traceback
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from aischeduler.engine.plugin_errors import plugin_of
+from aischeduler.model.actions import ReportInternalError, Step
+from aischeduler.model.pod import Pod
+from aischeduler.state.pod_records import PodRecord
+
+if TYPE_CHECKING:
+    from aischeduler.engine.cluster import Cluster
+
+FRAMES_MAX: Final = 32
+TRACEBACK_MAX: Final = 8000
+"""The most frames and characters of a traceback that are reported, the last ones."""
+ERROR_MAX: Final = 300
+INTERNAL_ERROR: Final = (
+    "internal error: the scheduler failed when it tried to schedule this pod. "
+    "The log of the scheduler has the traceback. The pod is tried again."
+)
+"""The message of the pod, the same after each failed attempt, so that there is one event."""
+PLUGIN_ERROR: Final = (
+    "internal error: the plugin {} failed when the scheduler tried to schedule this pod. "
+    "The log of the scheduler has the traceback. The pod is tried again."
+)
+"""The same where a plugin raised."""
+
+
+class Doing(NamedTuple):
+    """A step: a description in words, the pool in whose loop it runs, and the pod, if any."""
+
+    step: Step
+    words: str
+    pool: str = ""
+    record: PodRecord | None = None
+    pod: Pod | None = None
+
+
+def internal_error(cluster: "Cluster", doing: Doing, error: Exception) -> ReportInternalError:
+    """Count an exception and return its report."""
+    cluster.counters.internal_errors[doing.step] += 1
+    plugin = plugin_of(cluster.profile, error)
+    if plugin:
+        cluster.counters.plugin_errors[plugin] += 1
+    text = "".join(traceback.format_exception(error, limit=-FRAMES_MAX))
+    record = doing.record
+    return ReportInternalError(
+        step=doing.step,
+        doing=doing.words,
+        pool=doing.pool,
+        pod=doing.pod if record is None else record.pod,
+        decision="" if record is None else record.decision,
+        error="".join(traceback.format_exception_only(error)).strip()[:ERROR_MAX],
+        traceback=text[-TRACEBACK_MAX:],
+        plugin=plugin,
+    )
+
+
+def judging_failed(cluster: "Cluster", record: PodRecord, words: str, error: Exception) -> None:
+    """Have a waiting pod tried separately, after this step, because its check raised.
+
+    Raises the error where it left counts that may be wrong: then the step cannot go on.
+    """
+    if cluster.nodes.torn:
+        raise error
+    cluster.say(record.home, internal_error(cluster, Doing(Step.WAKING, words, record.home, record), error))
+    cluster.deferred.failed[record.pod.uid] = record
+
+
+def break_off(cluster: "Cluster", record: PodRecord) -> None:
+    """Count a failed attempt of a pod that is in no queue: it waits for its backoff, and no room is kept for it."""
+    record.failed = record.broken = True
+    record.back_off(cluster.now, cluster.profile.backoff)
