@@ -11,7 +11,7 @@ from aischeduler.model.gang import GangPhase
 from aischeduler.model.pod import CRITICAL_PRIORITY, Pod
 from aischeduler.plugins.gangs import Gangs
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.engine.session import Session, binds, evictions, fail_once, warnings
+from tests.engine.session import Session, binds, errors, evictions, fail_once, warnings
 from tests.engine.test_gangs import nodes, shown
 from tests.gangs import a_gang, a_key, gang_statuses, member, members
 
@@ -56,6 +56,27 @@ def test_gang_that_is_half_after_its_second_try_has_a_minute_again_and_is_given_
     session = half_at_the_second_try()
     assert evictions(session.decide(seconds=59)) == {}
     assert evictions(session.decide(seconds=2)) == {"g-0": "GangNotWhole"}
+
+
+def test_half_gang_is_given_up_in_time_although_the_state_was_built_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = half_at_the_second_try()
+    fail_once(monkeypatch, "scheduler", "look_again")
+    said = session.decide(seconds=30)
+    assert (len(errors(said)), evictions(said)) == (1, {})
+    assert evictions(session.decide(seconds=29)) == {}
+    assert evictions(session.decide(seconds=2)) == {"g-0": "GangNotWhole"}
+
+
+def test_started_gang_that_lost_a_pod_is_not_given_up_when_the_state_is_built_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = started()
+    session.decide()
+    session.tell(gone(Pod, "uid-g-1"))
+    session.decide()
+    fail_once(monkeypatch, "scheduler", "look_again")
+    assert len(errors(session.decide(seconds=1))) == 1
+    assert evictions(session.decide(seconds=300)) == {}
 
 
 def test_gang_that_was_given_up_waits_whole_until_its_pod_comes_again() -> None:

@@ -434,3 +434,41 @@ def test_held_pod_that_a_failed_step_did_not_wake_is_tried_later(monkeypatch: py
     said = session.decide()
     assert len(errors(said)) == 1
     assert binds([*said, *session.decide(10.0)]) == {"p": "n"}
+
+
+def test_state_that_is_built_anew_keeps_bindings_evictions_and_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = two_pools()
+    session.see(a_node("m", cpu="2", labels=A), a_pod("small", cpu="2", pool="a"))
+    said = session.decide()
+    assert (binds(said), evictions(said)) == ({"small": "m"}, {"guest": "Reclaimed"})
+    scheduler, cluster = session.scheduler, session.scheduler._cluster
+    bound, asked = cluster.records["uid-small"], dict(cluster.leaving_pods.asked)
+    nodes, since = cluster.nodes, cluster.records["uid-owner"].since
+    fail_once(monkeypatch, "scheduler", "look_again")
+    again = session.decide(1.0)
+    scheduler.look()
+    assert cluster.nodes is not nodes
+    assert (binds(again), evictions(again), len(errors(again))) == ({}, {}, 1)
+    assert scheduler.still_assumed("uid-small", bound.decision)
+    assert (cluster.records["uid-small"], dict(cluster.leaving_pods.asked)) == (bound, asked)
+    claim = cluster.claims.of("uid-owner")
+    assert claim is not None
+    assert [cluster.nodes.names[row] for row in claim.rows] == ["n"]
+    assert cluster.records["uid-owner"].since == since
+    session.tell(gone(Pod, "uid-guest"))
+    assert binds(session.decide(2.0)) == {"owner": "n"}
+
+
+def test_event_whose_handling_always_raises_counts_its_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(a_node("n", cpu="4"), a_pod("other", cpu="4"))
+
+    def failing(*_: Any) -> None:
+        raise ValueError("a bug in a step")
+
+    monkeypatch.setattr("aischeduler.engine.pod_events._bound", failing)
+    with pytest.raises(ValueError, match="a bug in a step"):
+        session.see(a_pod("p", cpu="4", node="n", started=1))
+    session.scheduler.look()
+    assert session.scheduler._cluster.records["uid-p"].state is PodState.BOUND
+    assert binds(session.decide()) == {}
+    assert session.scheduler.counters.internal_errors == {Step.EVENT: 2}
