@@ -165,7 +165,10 @@ def _place(tried: Attempt, proposal: Place) -> Result:
     cluster, record = tried.cluster, tried.record
     placements = _placements(tried, proposal)
     ruled = cluster.reservations.ruled and _binds_with_rules(cluster, placements)
-    verdicts = _reserve(cluster, placements) if ruled else ()
+    try:
+        verdicts = _reserve(cluster, placements) if ruled else ()
+    except Exception as error:
+        raise NoProposalError from error
     if isinstance(verdicts, Vetoed):
         return _wait(tried, Wait(WaitFor.BACKOFF, verdicts.message))
     own = cluster.claims.of(record.pod.uid)

@@ -18,12 +18,13 @@ from msgspec.structs import replace
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import SETTLE_SECONDS
 from aischeduler.engine.gangs import holds_enough
+from aischeduler.engine.internal_errors import PLUGIN_ERROR, Doing, internal_error
 from aischeduler.engine.pod_classes import take_profile
 from aischeduler.engine.pod_events import free_room
 from aischeduler.engine.reservations import BindingGroup
 from aischeduler.engine.volume_binding import await_volumes, begin_volumes
 from aischeduler.framework.plugin import Delayed, Vetoed
-from aischeduler.model.actions import Action, Bind, ReportWaiting
+from aischeduler.model.actions import Action, Bind, ReportWaiting, Step
 from aischeduler.model.pod import Pod
 from aischeduler.model.proposal import LenderRefusal
 from aischeduler.policies.borrowing import kept_from_borrowers, lender_refusal
@@ -149,7 +150,12 @@ def _permission(cluster: Cluster, pod: Pod, node: str, waited_seconds: float) ->
     """Return the first veto, else the shortest delay, else None."""
     delay: Delayed | None = None
     for rule in cluster.profile.plugins_of(pod).permits:
-        verdict = rule.permit(pod, node, waited_seconds)
+        try:
+            verdict = rule.permit(pod, node, waited_seconds)
+        except Exception as error:  # noqa: BLE001 - a bug of a plugin is a veto
+            doing = Doing(Step.ATTEMPT, "asking whether a pod may be bound", record=cluster.records.get(pod.uid))
+            cluster.say(cluster.pools.home(pod.pool), internal_error(cluster, doing, error))
+            return Vetoed(PLUGIN_ERROR.format(rule.name))
         if isinstance(verdict, Vetoed):
             return Vetoed(f"{rule.name} does not permit the node {node}: {verdict.message}")
         if verdict is not None and (delay is None or verdict.seconds < delay.seconds):

@@ -69,6 +69,7 @@ def proposal_failed(cluster: Cluster, doing: Doing, before: Before, error: Excep
     record = doing.record
     assert record is not None, "every attempt is that of a pod"
     told: list[Action] = [internal_error(cluster, doing, error)]
+    each(cluster, told, (partial(cluster.reservations.release, one.pod.uid) for one in before.pods))
     offer_ends(cluster, record)
     record.broken, record.visited = True, ()
     cluster.queues[record.home].retry(record, cluster.now)

@@ -52,8 +52,10 @@ class Between:
             back.cancel()
             with suppress(asyncio.CancelledError):
                 await back
-            away.close()
-            writer.close()
+            for one in (away, writer):
+                one.close()
+                with suppress(OSError, asyncio.CancelledError):  # else asyncio logs how the connection was lost
+                    await one.wait_closed()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

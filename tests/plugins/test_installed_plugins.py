@@ -246,7 +246,7 @@ async def test_exception_costs_one_attempt_and_is_named_and_faults_that_last_are
 
         await world.pod("gate", trouble="gate")
         await world.bound("gate")
-        assert (await world.line("event not processed", plugin="Trouble"))["kind"] == "PodSeen"
+        assert (await world.line("internal error", plugin="Trouble", pod="gate"))["step"] == "event"
 
         await world.pod("slow", trouble="slow")
         await world.bound("slow")
