@@ -39,7 +39,7 @@ from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.events import BindRefused, Event, EvictRefused, Gone, Object, Seen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
-from aischeduler.model.pool import Namespace
+from aischeduler.model.pool import Namespace, Pool
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim
 from aischeduler.state.pod_records import NOWHERE, WAITING, PodRecord, PodState, Unit
@@ -69,7 +69,7 @@ def proposal_failed(cluster: Cluster, doing: Doing, before: Before, error: Excep
     record = doing.record
     assert record is not None, "every attempt is that of a pod"
     told: list[Action] = [internal_error(cluster, doing, error)]
-    each(cluster, told, (partial(cluster.reservations.release, one.pod.uid) for one in before.pods))
+    _each(cluster, told, (partial(cluster.reservations.release, one.pod.uid) for one in before.pods))
     offer_ends(cluster, record)
     record.broken, record.visited = True, ()
     cluster.queues[record.home].retry(record, cluster.now)
@@ -107,15 +107,16 @@ def step_failed(
 def event_failed(cluster: Cluster, event: Event, error: Exception, take: Callable[[Event], None]) -> list[Action]:
     """Rebuild the state after an event whose handling failed, and `take` it again; return the actions.
 
-    Where it fails again, the state has its object, or its answer, and nothing else of it.
+    Where it fails again, its pod, its node or its answer counts, and nothing else of it.
     """
     name = as_line(event)[0]
     pod = event.object if isinstance(event, Seen) and isinstance(event.object, Pod) else None
     doing = Doing(Step.EVENT, f"handling {name}", pod=pod)
     told: list[Action] = [internal_error(cluster, doing, error)]
     rebuild(cluster, told)
-    if isinstance(event, Seen) and cluster.pools.pools.get(getattr(event.object, "name", "")) == event.object:
-        return told  # the Pool is in force; a second time it would count as a further edit
+    seen = event.object if isinstance(event, Seen) else None
+    if isinstance(seen, Pool) and cluster.pools.pools.get(seen.name) == seen:
+        return told  # it is in force; a second time it would count as a further edit
     try:
         take(event)
     except Exception as again:  # noqa: BLE001 - the event counts, whatever its handling says
@@ -176,26 +177,27 @@ def dropped_of(decisions: int, kept: Iterable[Action]) -> Dropped:
 
 
 def rebuild(cluster: Cluster, told: list[Action], dropped: Dropped = NOTHING, event: Event | None = None) -> None:
-    """Build the state anew; exceptions are added to `told`. The object, or the answer, of the `event` counts."""
+    """Build the state anew; exceptions are added to `told`. The pod, the node or the answer of the `event` counts."""
     for uid, asked in tuple(cluster.leaving_pods.asked.items()):
         if asked.number > dropped.decisions and uid not in dropped.sent:
             cluster.leaving_pods.asked.pop(uid)
-            cluster.budgets.note_refusal(cluster.records[uid].pod)
+            if uid in cluster.records:
+                cluster.budgets.note_refusal(cluster.records[uid].pod)
     known = _Known(cluster, event, dropped.undone)
     claims = [one for one in cluster.claims.all() if one is dropped.claim or one.owner.pod.uid not in dropped.undone]
     places = {one: [cluster.nodes.names[room.row] for room in one.rooms] for one in claims}
     cluster.clear()
-    each(cluster, told, (partial(cluster.budgets.see, budget) for budget in known.budgets.all()))
+    _each(cluster, told, (partial(cluster.budgets.see, budget) for budget in known.budgets.all()))
     edits, cluster.edits = cluster.edits, Edits()  # each Pool that is added counts as an edit
-    each(cluster, told, (partial(object_changed, cluster, Seen(one), cluster.now) for one in known.objects))
-    each(cluster, told, (partial(node_seen, cluster, node, cluster.now) for node in known.nodes))
+    _each(cluster, told, (partial(object_changed, cluster, Seen(one), cluster.now) for one in known.objects))
+    _each(cluster, told, (partial(node_seen, cluster, node, cluster.now) for node in known.nodes))
     cluster.edits = edits
     cluster.units.go_on_from(known.units)
-    each(cluster, told, (partial(_add, cluster, known, *pod) for pod in known.pods))
-    each(cluster, told, (partial(_carry_over, cluster, known),))
-    each(cluster, told, (partial(form, cluster, unit) for unit in tuple(cluster.units.stale.values())))
-    each(cluster, told, (partial(_claim_again, cluster, one, places[one]) for one in claims))
-    each(cluster, told, _go_on(cluster))
+    _each(cluster, told, (partial(_add, cluster, known, *pod) for pod in known.pods))
+    _each(cluster, told, (partial(_carry_over, cluster, known),))
+    _each(cluster, told, (partial(form, cluster, unit) for unit in tuple(cluster.units.stale.values())))
+    _each(cluster, told, (partial(_claim_again, cluster, one, places[one]) for one in claims))
+    _each(cluster, told, _go_on(cluster))
 
 
 class _Known:
@@ -226,7 +228,7 @@ class _Known:
         return node, record.allocation if node == on and record.counted is not None else None
 
     def _believe(self, cluster: Cluster, event: Event) -> None:
-        """Take the object of an event, or its answer, as it is."""
+        """Take the pod or the node of an event, or its answer, as it is."""
         match event:
             case Seen(Pod() as pod):
                 self._believe_pod(cluster, pod)
@@ -359,7 +361,7 @@ def _go_on(cluster: Cluster) -> Iterator[Callable[[], object]]:
     cluster.deferred.review.update(cluster.pools.names())
 
 
-def each(cluster: Cluster, told: list[Action], parts: Iterable[Callable[[], object]]) -> None:
+def _each(cluster: Cluster, told: list[Action], parts: Iterable[Callable[[], object]]) -> None:
     """Do every part; an exception is reported and does not keep the others from being done."""
     for part in parts:
         try:
