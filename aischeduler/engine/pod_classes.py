@@ -156,8 +156,8 @@ def take_class(cluster: "Cluster", record: PodRecord) -> None:
         return
     new = [(one, _divided(cluster, one.pod)) for one in record.together]
     changed = [(one, pod) for one, pod in new if pod.spec.key != one.pod.spec.key]
-    if record.queue and changed:
-        cluster.queues[record.queue].wake_next(record, cluster.now)  # those of the old class would wait for no pod
+    if changed:  # those of the old class would wait for no pod
+        cluster.queues[record.queue or record.home].wake_next(record, cluster.now)
     for one, pod in changed:
         rename = partial(cluster.rename, one, pod)
         if one.queue:

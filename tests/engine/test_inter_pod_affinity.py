@@ -301,3 +301,15 @@ def test_nominated_pods_that_belong_together_take_room_elsewhere_although_they_c
     assert nominations(session.decide()) == {"p-0": "n", "p-1": "n"}
     session.tell(gone(Pod, "uid-other"))
     assert binds(session.decide()) == {"p-0": "m", "p-1": "m"}
+
+
+def test_pods_of_a_class_all_start_although_the_first_leaves_it_because_the_term_that_divided_it_is_gone() -> None:
+    session = Session(a_pool("b", labels={"pool": "b"}, disable_sharing=True))
+    session.see(a_node("far", labels={"zone": "a", "pool": "b"}), a_node("near", cpu="9", labels={"zone": "a"}))
+    session.see(guard("db-0", term(key="zone")), *(a_pod(f"p{number}", labels=DB) for number in range(3)))
+    assert binds(session.decide()) == {}
+    session.tell(gone(Pod, "uid-db-0"))
+    found = binds(session.decide())
+    for _ in range(3):
+        found |= binds(session.decide(seconds=10))
+    assert sorted(found) == ["p0", "p1", "p2"]
