@@ -31,6 +31,7 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.topology_spread import DefaultSelector
 from aischeduler.state.carried_terms import EVERY_NAMESPACE, OTHER, Read
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
+from aischeduler.state.queued_class import class_key
 
 if TYPE_CHECKING:
     from aischeduler.engine.cluster import Cluster
@@ -172,10 +173,14 @@ def take_class(cluster: "Cluster", record: PodRecord) -> None:
 def take_classes(cluster: "Cluster", pool: str) -> None:
     """Put some parked pods of this pool into their classes as they are now."""
     parked, queue = cluster.deferred.dividing[pool], cluster.queues[pool]
+    counted = cluster.deferred.counted.get(pool, {})
     for _ in range(min(CHANGED_AT_ONCE, len(parked))):
         _, record = parked.popitem(last=False)
         if record.queue == pool and record.state is PodState.PARKED and record.leads is None:
+            before = class_key(record)
             queue.reclass(record, partial(_rename, cluster, record))
+            if before in counted:  # what is to be checked for the class, is to be checked for its parts
+                counted[class_key(record)] = None
     if not parked:
         del cluster.deferred.dividing[pool]
 

@@ -313,3 +313,14 @@ def test_pods_of_a_class_all_start_although_the_first_leaves_it_because_the_term
     for _ in range(3):
         found |= binds(session.decide(seconds=10))
     assert sorted(found) == ["p0", "p1", "p2"]
+
+
+def test_pod_that_brings_a_companion_and_a_term_of_its_own_wakes_the_class_that_it_divides() -> None:
+    session, web = hosts("far", cpu="2"), {"app": "web"}
+    session.see(a_pod("old", cpu="2", node="far", phase="Running"))
+    beside = pod_affinity(required=(term(),))
+    session.see(*(a_pod(f"p{number}", cpu="1", priority=9, labels=web, pod_affinity=beside) for number in range(2)))
+    assert evictions(session.decide()) == {}
+    away = pod_affinity(anti_required=(term(key="rack", matching=selector(**web)),))
+    session.see(a_pod("db", cpu="100m", node="far", labels=DB, pod_affinity=away, scheduler_name="other"))
+    assert evictions(session.decide()) == {"old": "Preempted"}
