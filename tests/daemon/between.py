@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from aischeduler.kube.server_access import Server
-from tests.kube.scripted_server import Answer, Request, read_request
+from tests.kube.scripted_server import Answer, Request, closed, read_request
 
 Rule = Callable[[Request], Answer | None]
 
@@ -52,10 +52,8 @@ class Between:
             back.cancel()
             with suppress(asyncio.CancelledError):
                 await back
-            for one in (away, writer):
-                one.close()
-                with suppress(OSError, asyncio.CancelledError):  # else asyncio logs how the connection was lost
-                    await one.wait_closed()
+            await closed(away)
+            await closed(writer)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

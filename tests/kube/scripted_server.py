@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -14,6 +14,7 @@ from aischeduler.kube.server_access import Server
 
 PATIENCE_SECONDS = 60.0
 HANG_SECONDS = 0.25
+CLOSE_SECONDS = 1.0
 """How long a client waits for an answer where the script has one that never comes."""
 """How long an expected event may take on a busy machine; no test asserts it."""
 WAIT_SECONDS = 0.001
@@ -146,7 +147,7 @@ async def serving(script: Script, ssl: Any = None) -> AsyncIterator[Server]:
         finally:
             script.open -= 1
             tasks.discard(task)
-            writer.close()
+            await closed(writer)
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=ssl)
     port = server.sockets[0].getsockname()[1]
@@ -157,6 +158,14 @@ async def serving(script: Script, ssl: Any = None) -> AsyncIterator[Server]:
         for task in tuple(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def closed(writer: asyncio.StreamWriter) -> None:
+    """Close a stream, and take how its connection was lost: asyncio logs an exception that nobody takes."""
+    writer.close()
+    with suppress(OSError, TimeoutError, asyncio.CancelledError):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await writer.wait_closed()
 
 
 async def read_request(reader: asyncio.StreamReader) -> Request | None:
