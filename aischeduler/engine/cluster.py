@@ -53,11 +53,12 @@ WARNINGS_MAX: Final = 10_000
 class Cluster:
     """The state of one engine. `run` makes decision ids unique over restarts.
 
-    `now` is the time of the current call in unix seconds, and `decisions` the number of decisions so far.
+    `now` is the time of the current call in unix seconds, and `decisions` the number of decisions so far. With each
+    `start` of the state, its versions begin again.
     """
 
     def __init__(self, profile: Profile, run: str) -> None:
-        self.now, self.decisions, self._run, self._arrivals = 0.0, 0, run, 0
+        self.now, self.decisions, self.start, self._run, self._arrivals = 0.0, 0, 0, run, 0
         self.profile, self.classes, self.counters = profile, PodClasses(profile), Counters()
         self.leaving_pods, self.edits, self.said = LeavingPods(), Edits(), Said()
         self.reservations, self.unknown_pools, self.freshness = Reservations(profile), UnknownPools(), Freshness()
@@ -65,6 +66,7 @@ class Cluster:
 
     def clear(self) -> None:
         """Begin again without objects, queues and deferred work; what was asked, kept and said of objects stays."""
+        self.start += 1
         profile, self.deferred = self.profile, DeferredWork()
         self.nodes = NodeTable(Cards(profile.gpu_type_labels, profile.rare_types))
         self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)

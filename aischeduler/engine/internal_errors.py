@@ -60,6 +60,11 @@ def internal_error(cluster: "Cluster", doing: Doing, error: Exception) -> Report
     )
 
 
+def error_message(report: ReportInternalError) -> str:
+    """Return the message of a pod that an exception costs an attempt."""
+    return PLUGIN_ERROR.format(report.plugin) if report.plugin else INTERNAL_ERROR
+
+
 def judging_failed(cluster: "Cluster", record: PodRecord, words: str, error: Exception) -> None:
     """Have a waiting pod tried separately, after this step, because its check raised.
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import SETTLE_SECONDS
 from aischeduler.engine.gangs import holds_enough
-from aischeduler.engine.internal_errors import PLUGIN_ERROR, Doing, internal_error
+from aischeduler.engine.internal_errors import Doing, error_message, internal_error
 from aischeduler.engine.pod_classes import take_profile
 from aischeduler.engine.pod_events import free_room
 from aischeduler.engine.reservations import BindingGroup
@@ -154,8 +154,9 @@ def _permission(cluster: Cluster, pod: Pod, node: str, waited_seconds: float) ->
             verdict = rule.permit(pod, node, waited_seconds)
         except Exception as error:  # noqa: BLE001 - a bug of a plugin is a veto
             doing = Doing(Step.ATTEMPT, "asking whether a pod may be bound", record=cluster.records.get(pod.uid))
-            cluster.say(cluster.pools.home(pod.pool), internal_error(cluster, doing, error))
-            return Vetoed(PLUGIN_ERROR.format(rule.name))
+            report = internal_error(cluster, doing, error)
+            cluster.say(cluster.pools.home(pod.pool), report)
+            return Vetoed(error_message(report))
         if isinstance(verdict, Vetoed):
             return Vetoed(f"{rule.name} does not permit the node {node}: {verdict.message}")
         if verdict is not None and (delay is None or verdict.seconds < delay.seconds):

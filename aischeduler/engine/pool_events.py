@@ -32,14 +32,14 @@ def pool_seen(cluster: Cluster, pool: Pool, now: float) -> None:
     if _too_many(cluster, pool.name, now):
         cluster.edits.last[pool.name] = pool
     else:
-        _change(cluster, pool, now)
+        put_in_force(cluster, pool, now)
 
 
 def pool_gone(cluster: Cluster, name: str, now: float) -> None:
     """Remove a Pool; its nodes and pods go to the pools where they belong now."""
     forget_edits(cluster, name)
     if name == DEFAULT_POOL:
-        _change(cluster, cluster.profile.default_pool, now)
+        put_in_force(cluster, cluster.profile.default_pool, now)
     elif name in cluster.pools.pools:
         _remove(cluster, name, now)
 
@@ -89,7 +89,8 @@ def _too_many(cluster: Cluster, name: str, now: float) -> bool:
     return cluster.edits.counts[name] > EDITS_MAX
 
 
-def _change(cluster: Cluster, pool: Pool, now: float) -> None:
+def put_in_force(cluster: Cluster, pool: Pool, now: float) -> None:
+    """Let a Pool be as it is now, however often it was edited."""
     before = cluster.pools.pools.get(pool.name)
     moved = cluster.pools.see(pool)
     if pool.name not in cluster.queues:

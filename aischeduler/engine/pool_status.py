@@ -97,10 +97,6 @@ class StatusReports:
             times.append(self._looked_at)  # the request was carried out: note it before the object can be deleted
         return min(times, default=None)
 
-    def again(self) -> None:
-        """Let the next `report` run whether or not something changed: the last one may be incomplete."""
-        self._state = ()
-
     def report(self, cluster: Cluster, now: float) -> None:
         """Put a report into the outbox of each pool whose status changed."""
         if cluster.pools.pools[DEFAULT_POOL].uid:
@@ -135,6 +131,7 @@ def _warn(cluster: Cluster, told: ReportPool) -> None:
 def _state(cluster: Cluster) -> State:
     pools = cluster.pools
     return (
+        cluster.start,
         cluster.nodes.version,
         pools.version,
         pools.conflicts_version,

@@ -21,15 +21,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.cluster_parts import Edits
 from aischeduler.engine.counters import Result
 from aischeduler.engine.event_lines import as_line
 from aischeduler.engine.evictions import reconsider, terminates
 from aischeduler.engine.freshness import go_on
-from aischeduler.engine.internal_errors import INTERNAL_ERROR, PLUGIN_ERROR, Doing, break_off, internal_error
+from aischeduler.engine.internal_errors import Doing, break_off, error_message, internal_error
 from aischeduler.engine.node_events import node_seen
 from aischeduler.engine.object_events import object_changed
 from aischeduler.engine.pod_events import admit
+from aischeduler.engine.pool_events import put_in_force
 from aischeduler.engine.queueing_hints import offer_ends
 from aischeduler.engine.recount import can_come_true
 from aischeduler.engine.units import form, stop_waiting
@@ -142,8 +142,7 @@ def _tell(cluster: Cluster, doing: Doing, before: Before, told: list[Action]) ->
     record = doing.record
     assert record is not None, "every attempt is that of a pod"
     cluster.counters.attempts[doing.pool, Result.ERROR] += 1
-    plugin = next((one.plugin for one in told if isinstance(one, ReportInternalError)), "")
-    message = PLUGIN_ERROR.format(plugin) if plugin else INTERNAL_ERROR
+    message = error_message(next(one for one in told if isinstance(one, ReportInternalError)))
     record.nominated, record.message = before.nominated, before.message
     home = record.home
     if cluster.claims.of(record.pod.uid) is None:
@@ -188,10 +187,9 @@ def rebuild(cluster: Cluster, told: list[Action], dropped: Dropped = NOTHING, ev
     places = {one: [cluster.nodes.names[room.row] for room in one.rooms] for one in claims}
     cluster.clear()
     _each(cluster, told, (partial(cluster.budgets.see, budget) for budget in known.budgets.all()))
-    edits, cluster.edits = cluster.edits, Edits()  # each Pool that is added counts as an edit
     _each(cluster, told, (partial(object_changed, cluster, Seen(one), cluster.now) for one in known.objects))
+    _each(cluster, told, (partial(put_in_force, cluster, pool, cluster.now) for pool in known.pools))
     _each(cluster, told, (partial(node_seen, cluster, node, cluster.now) for node in known.nodes))
-    cluster.edits = edits
     cluster.units.go_on_from(known.units)
     _each(cluster, told, (partial(_add, cluster, known, *pod) for pod in known.pods))
     _each(cluster, told, (partial(_carry_over, cluster, known),))
@@ -205,13 +203,11 @@ class _Known:
 
     def __init__(self, cluster: Cluster, event: Event | None, undone: frozenset[str]) -> None:
         self.units, self.running, self.budgets = cluster.units, cluster.running, cluster.budgets
-        pools = [one for one in cluster.pools.pools.values() if one is not cluster.profile.default_pool]
-        storage, pod_sets = cluster.nodes.storage.objects(), cluster.pod_sets.by_key.values()
+        self.pools = [one for one in cluster.pools.pools.values() if one is not cluster.profile.default_pool]
         self.objects: list[Object] = [
             *(Namespace(name, labels) for name, labels in cluster.nodes.pod_counts.namespaces.items()),
-            *pod_sets,
-            *storage,
-            *pools,
+            *cluster.pod_sets.by_key.values(),
+            *cluster.nodes.storage.objects(),
         ]
         self.nodes = [node for node in cluster.nodes.nodes if node is not None]
         self._records = dict(cluster.records)
@@ -259,7 +255,7 @@ def _add(cluster: Cluster, known: _Known, record: PodRecord, node: str, allocati
     """Add a pod: on its node, or to the queue of its home pool; one that cannot be added leaves nothing behind."""
     try:
         _place(cluster, known, record, node, allocation)
-    except Exception:
+    except Exception:  # whatever it is: it is raised again, and `_each` reports it
         if cluster.records.pop(record.pod.uid, None) is not None:
             cluster.units.leave(record)
         raise

@@ -283,13 +283,11 @@ class Scheduler:
             set_aside(cluster)
         except Exception as error:  # noqa: BLE001 - a bug costs one step, not the slice
             actions += step_failed(cluster, Doing(*what, pool), decisions, actions, error)
-            self._status.again()
             return False
         return True
 
     def _event_failed(self, event: Event, error: Exception) -> list[Action]:
         """Rebuild the state after an event whose handling failed; return the actions."""
-        self._status.again()
         return event_failed(self._cluster, event, error, lambda again: self._take(again, self._cluster.now))
 
     def _try_some(self, pool: str, actions: list[Action], limit: int, checks: int) -> None:
@@ -339,7 +337,6 @@ class Scheduler:
             error = cause
             if not self._cluster.nodes.torn:
                 return proposal_failed(self._cluster, doing, before, error)
-        self._status.again()
         return attempt_failed(self._cluster, doing, before, own, error)
 
     def _work_on_rows(self, pool: str, actions: list[Action]) -> int:

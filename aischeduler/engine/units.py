@@ -12,7 +12,7 @@ from typing import Final
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.gangs import count_overdue, gang_now, note_deadline, note_start, report
-from aischeduler.engine.internal_errors import Doing, internal_error
+from aischeduler.engine.internal_errors import Doing, error_message, internal_error
 from aischeduler.engine.nominator import clear_nomination, end_claim_of
 from aischeduler.engine.pod_counting import count_with_unit
 from aischeduler.engine.queueing_hints import offer_ends
@@ -147,7 +147,9 @@ def _forming_failed(cluster: Cluster, unit: Unit, waiting: list[PodRecord], erro
     """Gate the waiting pods of a unit whose policy raised: until it is formed, none may start without the others."""
     first = next(iter(unit.members.values()))
     doing = Doing(Step.WAKING, "forming the unit of the pod", first.home, first)
-    cluster.say(first.home, internal_error(cluster, doing, error))
+    told = internal_error(cluster, doing, error)
+    cluster.say(first.home, told)
+    unit.message = error_message(told)
     _hold_back(cluster, unit, waiting, cluster.now)
     cluster.units.formed(unit, (), cluster.now)
     cluster.units.again.set(unit.name, cluster.now + AGAIN_SECONDS)

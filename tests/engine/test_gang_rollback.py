@@ -4,6 +4,7 @@ import pytest
 
 from aischeduler.engine.freshness import FRESH_SECONDS
 from aischeduler.engine.gangs import WARNED_AT_MOST
+from aischeduler.engine.internal_errors import INTERNAL_ERROR
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.model.actions import Bind, Evict, Refresh, Warn
 from aischeduler.model.events import BindRefusal, BindRefused, Refreshed, Seen, gone
@@ -11,7 +12,7 @@ from aischeduler.model.gang import GangPhase
 from aischeduler.model.pod import CRITICAL_PRIORITY, Pod
 from aischeduler.plugins.gangs import Gangs
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.engine.session import Session, binds, errors, evictions, fail_once, warnings
+from tests.engine.session import Session, binds, errors, evictions, fail_once, reports, warnings
 from tests.engine.test_gangs import nodes, shown
 from tests.gangs import a_gang, a_key, gang_statuses, member, members
 
@@ -135,7 +136,8 @@ def test_no_pod_of_a_gang_starts_alone_while_its_forming_fails(monkeypatch: pyte
     assert binds(session.decide()) == {}
     fail_once(monkeypatch, "units", "note_start")
     session.tell(gone(Pod, "uid-g-0"), gone(Pod, "uid-g-1"))
-    assert binds(session.decide()) == {}
+    said = session.decide()
+    assert (binds(said), reports(said)) == ({}, {"late": INTERNAL_ERROR})
     assert binds(session.decide(seconds=5)) == {}
     session.see(member(a_pod("again", cpu="2", created=1), "g"))
     assert sorted(binds(session.decide(seconds=10))) == ["again", "late"]
