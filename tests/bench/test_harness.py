@@ -163,14 +163,23 @@ def test_every_case_has_a_goal() -> None:
 
 
 @pytest.mark.whole
-def test_case_in_process_runs_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [
+        ("never-fit", "CPU s to decide all"),
+        ("gang-over-full-nodes-alike", "victims"),
+        ("parked-gangs", "ms of the longest call"),
+        ("observe-worst", "worst ms of CPU"),
+    ],
+)
+def test_case_in_process_runs_whole(name: str, figure: str, tmp_path: Path) -> None:
     console = Console(width=200)
     with console.capture() as caught:
-        words = ["--case", "never-fit", "--shrink", "100", "--rounds", "1", "--out", str(tmp_path / "r.json")]
+        words = ["--case", name, "--shrink", "100", "--rounds", "1", "--out", str(tmp_path / "r.json")]
         assert run(words, console) == 0
-    assert "CPU s to decide all" in caught.get()
+    assert figure in caught.get()
     saved = msgspec.json.decode((tmp_path / "r.json").read_bytes(), type=Results)
-    assert saved.cases[0].sides[OURS]["CPU s to decide all"][0] > 0
+    assert saved.cases[0].sides[OURS][figure][0] > 0
 
 
 @pytest.mark.whole

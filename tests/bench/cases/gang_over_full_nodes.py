@@ -56,8 +56,8 @@ def over_full_nodes(nodes: int, pods: int, shapes: int) -> Measured:
     there, calls, said = _calls(nodes, pods, shapes, priority=5)
     figures[WITH] = max(calls)
     victims = {action.victim.uid for action in said if isinstance(action, Evict)}
-    gone = [gone(Pod, uid) for uid in sorted(victims)]
-    figures[AFTER] = max(_timed(there, gone, said))
+    ends = [gone(Pod, uid) for uid in sorted(victims)]
+    figures[AFTER] = max(_timed(there, ends, said))
     figures |= {"victims": float(len(victims)), "peak MiB": peak_mib()}
     old, new = _pods(there, pods, shapes, priority=5)
     return Measured(evidence(there.nodes, [pod for pod in old if pod.uid not in victims], new, said), figures)
