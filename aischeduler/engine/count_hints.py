@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.lending import NEVER_LOOKED
+from aischeduler.engine.lending import look_again
 from aischeduler.engine.propose import propose_briefly
 from aischeduler.engine.queueing_hints import would_be_helped
 from aischeduler.engine.row_room import Checks
@@ -48,9 +48,8 @@ def note_counts(cluster: Cluster) -> None:
 
 def check_counted(cluster: Cluster, pool: str) -> None:
     """Wake the pods of the next noted classes that an attempt would help."""
-    counted, relook = cluster.deferred.counted[pool], cluster.deferred.relook
-    if pool in relook:
-        relook[pool] = NEVER_LOOKED  # a class that kept room from borrowers may no longer fit there
+    counted = cluster.deferred.counted[pool]
+    look_again(cluster, (pool,))
     checks = Checks(CHECKED_AT_ONCE)
     while counted and checks.left > 0:
         key, after = next(iter(counted.items()))

@@ -251,6 +251,13 @@ def note_blocked(cluster: Cluster, lenders: tuple[str, ...]) -> None:
         cluster.deferred.relook.setdefault(lender, cluster.queues[lender].version)
 
 
+def look_again(cluster: Cluster, lenders: Iterable[str]) -> None:
+    """Check noted lenders again in any case: a pod of theirs that kept room from borrowers may no longer fit there."""
+    for lender in lenders:
+        if lender in cluster.deferred.relook:
+            cluster.deferred.relook[lender] = NEVER_LOOKED
+
+
 def borrowers(cluster: Cluster, lender: str) -> list[PoolQueue]:
     """Return the queues with parked pods that may borrow from this pool."""
     pool = cluster.pools.pools[lender]

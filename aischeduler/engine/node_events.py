@@ -8,6 +8,7 @@ Invariants:
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.lending import look_again
 from aischeduler.engine.nominator import end_claims_on
 from aischeduler.engine.pod_counting import book_rows
 from aischeduler.engine.queueing_hints import rows_changed
@@ -37,6 +38,7 @@ def node_seen(cluster: Cluster, node: Node, now: float) -> None:
         if change & Change.LABELS:
             book_rows(cluster, [row])  # the type of its cards may have changed
         cluster.row_changed(row)
+        look_again(cluster, (cluster.pool_of(row),))
 
 
 def node_gone(cluster: Cluster, name: str, now: float) -> None:
@@ -61,4 +63,6 @@ def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
     cluster.deferred.review.update(cluster.pools.name(move.new) for move in moved if move.new != NO_POOL)
     rows_changed(cluster, [move.row for move in moved if move.new != NO_POOL])
     changed = {number for move in moved for number in (move.old, move.new)}
-    cluster.deferred.regrouped.update(name for name in cluster.pools.names() if cluster.pools.id(name) in changed)
+    regrouped = [name for name in cluster.pools.names() if cluster.pools.id(name) in changed]
+    cluster.deferred.regrouped.update(regrouped)
+    look_again(cluster, regrouped)

@@ -78,7 +78,7 @@ def _one_class_faults(cluster: Cluster, queue: PoolQueue, kept: QueuedClass, rec
     nominated = [record for record in records if record.state is PodState.NOMINATED]
     row, asked, columns = queue._demand.request(kept.slot), _asked(records[0]), cluster.nodes.columns
     known = {name: int(row[column]) for name, column in columns.items()}
-    unoffered = any(name not in columns for name in asked)
+    unoffered = any(amount for name, amount in asked.items() if name not in columns)
     yield from unequal(
         f"{queue.pool}, the class of {_uids(records)}",
         ("I3", "nominated are", sorted(kept.nominated), sorted(_uids(nominated))),

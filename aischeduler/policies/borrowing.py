@@ -144,7 +144,7 @@ def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> M
     """Return a mask of the lender's rows that a waiting home pod of the lender can use.
 
     Where the lender may preempt, that is a pod that fits there now: a larger pod reclaims the room when it needs it.
-    Where it may not, it is every pod that fits on the empty node.
+    Where it may not, it is every pod that fits on the empty node; of a unit, only where each pod fits on some node.
     """
     wanted: Mask = np.zeros(len(rows), dtype=np.bool_)
     queue, pool, nodes = context.queues[lender], context.pools.pools[lender], context.runner.nodes
@@ -170,7 +170,7 @@ def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> M
             continue
         own = context.claims.of(unit.lead.pod.uid) if unit.lead is not None else None
         with Trial(nodes, own.assigned if own is not None else ()):  # a unit moves out of the room that it claims
-            if evicts and not _fits_now(context, unit, lender):
+            if not (_fits_now(context, unit, lender) if evicts else _fits_large_enough_nodes(context, unit, lender)):
                 continue
             for spec in asked.values():
                 wanted |= could(spec, rows)
@@ -194,6 +194,16 @@ def _fits_now(context: BorrowingContext, unit: Unit, pool: str) -> bool:
     if not nodes.tentative:
         context.fits[unit.name, pool] = state, rows, fits
     return fits
+
+
+def _fits_large_enough_nodes(context: BorrowingContext, unit: Unit, pool: str) -> bool:
+    """Return whether each pod of a unit of this pool fits by amounts on a node of the pool, or may go elsewhere."""
+    if unit.spans:
+        return True
+    nodes = context.runner.nodes
+    offered = nodes.allocatable[:, nodes.rows_of_pool(context.pools.id(pool))]
+    specs = {record.pod.spec.key: record.pod.spec for record in unit.together}
+    return all(bool((offered >= nodes.request(spec)[:, None]).all(axis=0).any()) for spec in specs.values())
 
 
 def _home_refusal(context: BorrowingContext, home: str, spec: PodSpec) -> tuple[LenderRefusal | None, str]:

@@ -4,7 +4,9 @@ Invariants:
 - A class has one slot; that of a unit of several pods has in each column the smallest request of its pods.
 - The columns are those of the node table, so that room and requests are compared as vectors.
 - A class that does not request a resource fits where none of it is free, as in the filters.
-- A class that requests a resource that no node offers fits nowhere; once a node offers it, its slot is read again.
+- A class that requests a resource without a column fits nowhere; once it has a column, the slot is read again.
+- A unit whose pods request different resources is not refused here for one of them, with or without a column: what
+  a unit may hold as a whole is judged by its shape, so that no column that is left over decides.
 """
 
 from typing import Final
@@ -30,7 +32,7 @@ class DemandTable:
         self._specs: dict[int, tuple[PodSpec, ...]] = {}
         """The classes by slot."""
         self._unoffered: set[int] = set()
-        """The slots of classes that request a resource that no node offers."""
+        """The slots of classes, or of units of which a pod, that request a resource without a column."""
         self._layout = nodes.layout
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
 
@@ -66,15 +68,20 @@ class DemandTable:
     def _write(self, slot: int, specs: tuple[PodSpec, ...]) -> None:
         specs = tuple({spec.key: spec for spec in specs}.values())  # a large unit has few classes
         request = self._nodes.request(specs[0])
+        unoffered = bool(request[UNOFFERED])
         if len(specs) > 1:
             of_each = np.stack([self._nodes.request(spec) for spec in specs])
             request = of_each.min(axis=0)
-            request[UNOFFERED] = of_each[:, UNOFFERED].max()
+            request[UNOFFERED] = bool(set.intersection(*map(self._without_column, specs)))
+            unoffered = bool(of_each[:, UNOFFERED].any())
         self._amounts[slot] = request
         self._specs[slot] = specs
         self._unoffered.discard(slot)
-        if request[UNOFFERED]:
+        if unoffered:
             self._unoffered.add(slot)
+
+    def _without_column(self, spec: PodSpec) -> set[str]:
+        return {name for name, amount in spec.request.taken.items() if amount and name not in self._nodes.columns}
 
     def _widen(self) -> None:
         if self._layout != self._nodes.layout:

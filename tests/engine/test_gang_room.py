@@ -1,7 +1,10 @@
 """Room for gangs: which gangs are lost for others, and loans of gangs from one lender or several."""
 
+import pytest
+
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.gang import GangSource
+from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from tests.build import a_node, a_pod, a_pool, amounts, replace
@@ -143,6 +146,28 @@ def test_room_at_a_lender_wakes_a_gang_that_may_span() -> None:
     assert "preemption" in reports(session.decide())["g-0"]
     session.tell(gone(Pod, "uid-busy-b1"))
     assert pools_of(binds(session.decide())) == ["b", "home", "home"]
+
+
+@pytest.mark.parametrize("offered", ["never", "by a node that goes", "by a node that changes"])
+def test_gang_of_which_a_pod_fits_no_node_of_its_pool_keeps_no_room_from_borrowers(offered: str) -> None:
+    lender = a_pool("lender", labels={"team": "lender"}, disable_preemption=True, disable_borrowing=True)
+    session = Session(a_pool("home", labels={"team": "home"}), lender, a_node("n", cpu="4", labels={"team": "lender"}))
+    gang = a_gang("g", 2, GangSource.LABELS)
+    session.see(a_pod("own", cpu="1", pool="lender", node="n"))
+    cards = a_node("cards", cpu="1", gpu=1, labels={"team": "lender"})
+    if offered != "never":
+        session.see(cards, a_pod("busy", cpu="1", gpu=1, pool="lender", node="cards"))
+    for name, asked in (("head", {"cpu": "2"}), ("worker", {"cpu": "1", "gpu": 1})):
+        session.see(member(a_pod(name, pool="lender", **asked), gang))
+    session.see(a_pod("borrower", cpu="1", pool="home"))
+    started = {"borrower": "n"}
+    assert binds(session.decide()) == (started if offered == "never" else {})
+    if offered == "by a node that goes":
+        session.tell(gone(Node, "cards"))
+    elif offered == "by a node that changes":
+        session.see(a_node("cards", cpu="1", labels={"team": "lender"}))
+    assert binds(session.decide(11)) == ({} if offered == "never" else started)
+    assert session.scheduler.net_saves() == 0
 
 
 def test_gang_whose_pods_can_change_places_starts_before_its_last_victim_is_gone() -> None:

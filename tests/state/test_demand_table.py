@@ -55,3 +55,17 @@ def test_classes_are_found_by_the_same_room_after_columns_were_dropped() -> None
     assert np.flatnonzero(demand.fitting(room_of(nodes, last))).tolist() == []
     nodes.see(a_node("n", cpu="8", extended={"example.com/unique-0": "1"}))
     assert np.flatnonzero(demand.fitting(room_of(nodes, last))).tolist() == slots[1:]
+
+
+def test_unit_is_refused_for_no_resource_that_only_one_of_its_pods_requests_with_or_without_a_column() -> None:
+    nodes = NodeTable()
+    demand = DemandTable(nodes)
+    head, worker = a_request(cpu="2", memory="1Gi"), a_request(cpu="1", memory="2Gi", extended=CARD)
+    smallest = a_request(cpu="1", memory="1Gi")
+    slot = demand.put(a_spec(request=head), a_spec(request=worker))
+    alike = demand.put(a_spec(request=worker), a_spec(request=a_request(cpu="2", memory="2Gi", extended=CARD)))
+    assert np.flatnonzero(demand.fitting(room_of(nodes, smallest))).tolist() == [slot]
+    nodes.see(a_node("n", extended=CARD))
+    assert np.flatnonzero(demand.fitting(room_of(nodes, smallest))).tolist() == [slot]
+    assert sorted(np.flatnonzero(demand.fitting(room_of(nodes, worker))).tolist()) == sorted([slot, alike])
+    assert demand.request(alike)[nodes.columns["example.com/card"]] == 1
