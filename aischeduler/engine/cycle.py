@@ -62,16 +62,10 @@ class Attempt(Struct):
     actions: list[Action]
     now: float
 
-    @property
-    def pods(self) -> tuple[PodRecord, ...]:
-        """All pods of the unit that the pod leads; the pod alone where it leads none."""
-        record, unit = self.record, self.record.unit
-        return (record,) if unit is None or unit.lead is not record else unit.pods
-
     def nominate(self, node: str, others: tuple[Placement, ...] = ()) -> None:
         """Write the nominated nodes into the status of the pods, where they differ; an empty `node` clears them."""
         nodes = {one.pod: one.node for one in others}
-        for record in self.pods:
+        for record in self.record.with_surplus:
             its = node if record is self.record else nodes.get(record.pod.uid, "")
             if its != (record.nominated or record.pod.nominated_node):
                 self.actions.append(Nominate(record.pod, its, self.queue.pool, self.record.decision))
@@ -81,7 +75,7 @@ class Attempt(Struct):
         """Report why the pods wait, where the message is new; the object of their gang shows it too."""
         if message != self.record.message:
             self.cluster.units.touch(self.record)
-        for record in self.pods:
+        for record in self.record.with_surplus:
             if message != record.message:
                 record.message = message
                 told = ReportWaiting(record.pod, self.queue.pool, record.home, message, self.record.decision)

@@ -152,10 +152,10 @@ def unknown_profile(cluster: "Cluster", name: str) -> bool:
 
 
 def take_class(cluster: "Cluster", record: PodRecord) -> None:
-    """Put a pod, and the pods of the unit that it leads, into their classes as they are now."""
+    """Put a pod, and all pods of the unit that it leads, into their classes as they are now."""
     if not (cluster.nodes.pod_counts.terms.divide or cluster.pod_sets.by_key or record.pod.spec.origin):
         return
-    new = [(one, _divided(cluster, one.pod)) for one in record.together]
+    new = [(one, _divided(cluster, one.pod)) for one in record.with_surplus]
     changed = [(one, pod) for one, pod in new if pod.spec.key != one.pod.spec.key]
     if changed:  # those of the old class would wait for no pod
         cluster.queues[record.queue or record.home].wake_next(record, cluster.now)

@@ -59,9 +59,8 @@ class Before(Struct, frozen=True):
 
 def before_attempt(cluster: Cluster, record: PodRecord) -> Before:
     """Return what a failed attempt of this pod must restore."""
-    pods = (record,) if record.unit is None or record.leads is None else record.unit.pods
     claim = cluster.claims.of(record.pod.uid)
-    return Before(cluster.decisions, pods, claim, record.nominated, record.message)
+    return Before(cluster.decisions, record.with_surplus, claim, record.nominated, record.message)
 
 
 def proposal_failed(cluster: Cluster, doing: Doing, before: Before, error: Exception) -> list[Action]:

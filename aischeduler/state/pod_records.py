@@ -232,6 +232,12 @@ class PodRecord(Struct, eq=False):
         return (self,) if unit is None else unit.together
 
     @property
+    def with_surplus(self) -> tuple["PodRecord", ...]:
+        """All pods that one attempt may place: those beyond the required of its unit too; it alone by itself."""
+        unit = self.leads
+        return (self,) if unit is None else unit.pods
+
+    @property
     def assigned(self) -> AssignedPod:
         """The pod on its row; it must have one."""
         assert self.counted is not None, "every pod on a row counts there"

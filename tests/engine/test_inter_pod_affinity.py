@@ -3,6 +3,7 @@
 import pytest
 
 from aischeduler.model.events import Seen, gone
+from aischeduler.model.gang import GangSource
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
@@ -12,6 +13,7 @@ from aischeduler.plugins.inter_pod_affinity import AFFINITY, ANTI_AFFINITY, EXIS
 from tests.affinity_terms import chosen
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, nominations, reports
+from tests.gangs import a_gang, member
 
 HOST = "kubernetes.io/hostname"
 DB = {"app": "db"}
@@ -145,6 +147,16 @@ def test_parked_pods_of_classes_that_became_one_are_all_tried() -> None:
     session.tell(gone(Pod, "uid-g"))
     session.see(a_pod("q", labels={"app": "x"}, created=9), a_node("far", cpu="99", labels={HOST: "far"}))
     assert sorted(binds(session.decide())) == ["p0", "p1", "p2", "q"]
+
+
+def test_surplus_pod_of_a_gang_keeps_off_the_node_of_a_pod_that_excludes_it_and_came_after_it() -> None:
+    session = hosts("far", "near", cpu="2")
+    gang = a_gang("g", 2, GangSource.LABELS)
+    session.see(*(member(a_pod(f"g-{turn}", cpu="1", labels=DB), gang) for turn in range(3)))
+    session.see(guard("db-0", term()))
+    said = session.decide()
+    assert binds(said) == {"g-0": "near", "g-1": "near"}
+    assert EXISTING in reports(said)["g-2"]
 
 
 def test_pods_come_together_where_the_first_of_them_is() -> None:
