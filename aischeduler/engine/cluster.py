@@ -60,6 +60,7 @@ class Cluster:
     def __init__(self, profile: Profile, run: str) -> None:
         self.now, self.decisions, self.start, self._run, self._arrivals = 0.0, 0, 0, run, 0
         self.profile, self.classes, self.counters = profile, PodClasses(profile), Counters()
+        self._has_quotas = any(one.quotas for one in (profile.plugins, *profile.others.values()))
         self.leaving_pods, self.edits, self.said = LeavingPods(), Edits(), Said()
         self.reservations, self.unknown_pools, self.freshness = Reservations(profile), UnknownPools(), Freshness()
         self.clear()
@@ -231,7 +232,7 @@ class Cluster:
             self.nodes.pod_counts.disuse(before.spec, old)
         if before.labels != pod.labels or before.terminating != pod.terminating:
             count_again(self, before, record)
-        if self.profile.plugins_of(pod).quotas and self.accounts_of(before) != self.accounts_of(pod):
+        if self._has_quotas and self.accounts_of(before) != self.accounts_of(pod):
             self._follow_accounts(record)
 
     def _follow_accounts(self, record: PodRecord) -> None:
@@ -351,21 +352,19 @@ class Cluster:
         """Return the facts of a pod on a row of this pool."""
         pod, unit, ours = record.pod, record.unit, self.ours(record.pod)
         known = unit is None or unit.formed  # else neither its rank nor its spare is
+        kept = pod.uid in self.leaving_pods.spared or pod.uid in self.budgets.forbidden
+        stays = kept or pod.uid in self.leaving_pods.overstayed
         return RunningFacts(
             priority=pod.priority if unit is None else unit.priority,
             borrower=record.home != pool,
-            evictable=ours and known and not pod.guarded and not pod.critical and not self._stays(pod.uid),
+            evictable=ours and known and not pod.guarded and not pod.critical and not stays,
             leaving=self.leaving(pod.uid),
             started_seconds=pod.started_seconds,
             home=self.pools.id(record.home),
             ours=ours,
             unit=0 if unit is None else unit.number,
-            kept=pod.uid in self.leaving_pods.spared or pod.uid in self.budgets.forbidden,
+            kept=kept,
         )
-
-    def _stays(self, uid: str) -> bool:
-        """Return whether an eviction of the pod was, or would be, refused, or it does not terminate."""
-        return self.leaving_pods.stays(uid) or uid in self.budgets.forbidden
 
     def _planned(self, uid: str) -> None:
         record = self.records.get(uid)
@@ -379,10 +378,11 @@ class Cluster:
 
     def accounts_in(self, record: PodRecord, pool: str) -> tuple[Account, ...]:
         """Return the accounts of a pod on its row of this pool: those of its loan, if it has one, and of its quotas."""
-        if not self.ours(record.pod):
+        at_home = not pool or pool == record.home
+        if (at_home and not self._has_quotas) or not self.ours(record.pod):
             return ()
         accounts = self.accounts_of(record.pod)
-        if not pool or pool == record.home:
+        if at_home:
             return accounts
         node = self.nodes.nodes[record.row]
         cards = self.nodes.cards.label_of(node.labels) if node is not None else ""
@@ -390,8 +390,9 @@ class Cluster:
 
     def accounts_of(self, pod: Pod) -> tuple[Account, ...]:
         """Return the accounts in which a pod counts by its quotas."""
-        quotas = self.profile.plugins_of(pod).quotas
-        return tuple(account for one in quotas for account in one.accounts_of(pod)) if quotas else ()
+        if not self._has_quotas:
+            return ()
+        return tuple(account for one in self.profile.plugins_of(pod).quotas for account in one.accounts_of(pod))
 
     def _unname(self, pod: Pod) -> None:
         named = self.naming.get(pod.pool)

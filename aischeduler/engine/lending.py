@@ -210,8 +210,6 @@ def leave_to_others(cluster: Cluster, home: str) -> None:
 
 def accounts_shrunk(cluster: Cluster) -> None:
     """Have pods tried again that a limit of loans refused, or a quota, after something was taken out of accounts."""
-    if not cluster.ledger.shrunk:
-        return
     shrunk, cluster.ledger.shrunk = cluster.ledger.shrunk, set()
     try_first(cluster, shrunk)
     ended = {(account[1], account[2]) for account in shrunk if account[0] == LOAN}

@@ -67,8 +67,12 @@ def send_or_delay(
             verdict = begin_volumes(cluster, bind, actions)
         if verdict is not None:
             delayed[bind.pod.uid] = verdict
+    if not delayed:
+        for bind in binds:
+            send(cluster, bind, actions)
+        return
     unit = cluster.records[binds[0].pod.uid].unit
-    together = bool(delayed) and unit is not None and not unit.started
+    together = unit is not None and not unit.started
     if together:
         pods = dict.fromkeys(bind.pod.uid for bind in binds)
         cluster.reservations.groups[binds[0].decision] = BindingGroup(pods, {*delayed})

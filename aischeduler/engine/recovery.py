@@ -126,8 +126,6 @@ def event_failed(cluster: Cluster, event: Event, error: Exception, take: Callabl
 
 def set_aside(cluster: Cluster) -> None:
     """Put the pods into backoff whose checks raised, each by itself."""
-    if not cluster.deferred.failed:
-        return
     failed, cluster.deferred.failed = tuple(cluster.deferred.failed.values()), {}
     for record in failed:
         if cluster.records.get(record.pod.uid) is record and record.state in WAITING:

@@ -110,8 +110,10 @@ class Scheduler:
         advance(cluster, now)
         try:
             self._take(event, now)
-            accounts_shrunk(cluster)
-            set_aside(cluster)
+            if cluster.ledger.shrunk:
+                accounts_shrunk(cluster)
+            if cluster.deferred.failed:
+                set_aside(cluster)
             note_counts(cluster)
         except Exception as error:
             for report in self._event_failed(event, error)[1:]:
@@ -280,7 +282,8 @@ class Scheduler:
         decisions = cluster.decisions
         try:
             step()
-            set_aside(cluster)
+            if cluster.deferred.failed:
+                set_aside(cluster)
         except Exception as error:  # noqa: BLE001 - a bug costs one step, not the slice
             actions += step_failed(cluster, Doing(*what, pool), decisions, actions, error)
             return False
@@ -321,7 +324,8 @@ class Scheduler:
         try:
             warn_pod(cluster, record, own)
             cost = attempt(cluster, queue, record, own, now)
-            set_aside(cluster)
+            if cluster.deferred.failed:
+                set_aside(cluster)
         except Exception as error:  # noqa: BLE001 - a bug costs one attempt, not the slice
             actions += self._attempt_failed(queue, record, before, own, error)
             return SEARCH_COST

@@ -15,9 +15,9 @@ from aischeduler.framework.runner import Runner
 from aischeduler.policies.preemption import Candidate, VictimRequest, find_candidates, least
 from aischeduler.policies.victims import (
     PRIORITY_MASK,
+    least_important,
     may_evict,
     may_go,
-    most_important_first,
     ranks_of,
     started_of,
 )
@@ -68,7 +68,8 @@ class EvictionCostBounds:
         pods = running.table[running.slots_on(rows)]
         gone = pods[pods["leaving"]]
         self.leaving[:, rows] = 0
-        np.add.at(self.leaving.T, (gone["row"][:, np.newaxis], self.columns), running.specs.amounts[gone["spec"]])
+        if len(gone):
+            np.add.at(self.leaving.T, (gone["row"][:, np.newaxis], self.columns), running.specs.amounts[gone["spec"]])
         pods = pods[may_go(pods)]
         row, ranks = pods["row"], ranks_of(pods)
         self.highest[rows], self.youth[rows] = NO_VICTIM, 0
@@ -125,7 +126,7 @@ class BoundedSearch(Struct, frozen=True):
         """
         rows = np.array([row], dtype=np.intp)
         slots = self.running.slots_on(rows)
-        slot = most_important_first(self.running, slots[may_evict(self.ask.preemptor, self.running.table[slots])])[-1]
+        slot = least_important(self.running, slots[may_evict(self.ask.preemptor, self.running.table[slots])])
         uid, pod = self.running.uid_of(slot), self.running.table[slot]
         if pod["unit"] or -started_of(pod) != self.bounds.youth[row] or self.budgets.protects(uid):
             return ""

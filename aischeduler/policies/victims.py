@@ -111,8 +111,8 @@ def gone_for(preemptor: Preemptor, pods: RunningTable) -> Mask:
 
 def standing_of(pods: RunningTable) -> Column:
     """Return the standing of each of these rows of the table of running pods."""
-    kind = np.where(pods["surplus"], SURPLUS_MIN, HOME_MIN)
-    standing: Column = ~pods["borrower"] * kind + (pods["priority"] - PRIORITY_MIN)
+    kind = HOME_MIN - pods["surplus"] * (HOME_MIN - SURPLUS_MIN)
+    standing: Column = ~pods["borrower"] * kind + pods["priority"] - PRIORITY_MIN
     return standing
 
 
@@ -137,3 +137,14 @@ def most_important_first(running: RunningPods, slots: Sequence[int] | Slots) -> 
     found: Slots = np.array(slots, dtype=np.intp)
     pods, uids = running.table[found], np.array(running.uids_of(found), dtype=np.str_)
     return found[np.lexsort((uids, started_of(pods), -standing_of(pods)))]
+
+
+def least_important(running: RunningPods, slots: Slots) -> int:
+    """Return the one of these slots that `most_important_first` puts last."""
+    standing = standing_of(running.table[slots])
+    last: Slots = slots[standing == standing.min()]
+    if len(last) > 1:
+        started = started_of(running.table[last])
+        last = last[started == started.max()]
+    slot: int = max(last.tolist(), key=running.uid_of)
+    return slot

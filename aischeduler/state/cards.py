@@ -80,6 +80,8 @@ class Cards:
         self._keys = keys
         self._rare = frozenset(rare)
         self._rare_in: dict[int, frozenset[str]] = {}
+        self.rare = bool(rare)
+        """Whether any type is rare anywhere."""
         self._lends: set[int] = set()
         """The pools that lend nodes of rare types."""
         self.version = 0
@@ -90,11 +92,6 @@ class Cards:
         self._numbers_made_from: Versions = ()
         self._masks: dict[tuple[str, ...] | int | None, Mask] = {}
         self._masks_made_from: Versions = ()
-
-    @property
-    def rare(self) -> bool:
-        """Whether any type is rare anywhere."""
-        return bool(self._rare or self._rare_in)
 
     @property
     def rare_by_pool(self) -> bool:
@@ -112,6 +109,7 @@ class Cards:
         self._lends.discard(number)
         if rare:
             self._rare_in[number] = rare
+        self.rare = bool(self._rare or self._rare_in)
         if lends:
             self._lends.add(number)
         return True

@@ -234,8 +234,8 @@ class PodRecord(Struct, eq=False):
     @property
     def with_surplus(self) -> tuple["PodRecord", ...]:
         """All pods that one attempt may place: those beyond the required of its unit too; it alone by itself."""
-        unit = self.leads
-        return (self,) if unit is None else unit.pods
+        unit = self.unit
+        return (self,) if unit is None or unit.lead is not self else unit.pods
 
     @property
     def assigned(self) -> AssignedPod:

@@ -35,7 +35,8 @@ class Trial:
         self.nodes = nodes
         self._gone = gone
         self._steps: list[tuple[int, list[AssignedPod]]] = []
-        self._version, self._stamps = 0, list[int]()
+        self._version = 0
+        self._stamps: list[int] = []
         """The versions of the open trials, and of the parts of allocations, before the first step."""
 
     def __enter__(self) -> Self:

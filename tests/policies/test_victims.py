@@ -9,6 +9,7 @@ from aischeduler.policies.victims import (
     PRIORITY_MIN,
     Preemptor,
     gone_for,
+    least_important,
     may_evict,
     most_important_first,
     potential_victims,
@@ -62,6 +63,7 @@ def test_home_pods_are_more_important_than_borrowers_then_priority_start_and_uid
 
     ordered = [f"p{number}" for number in sorted(range(len(facts)), key=importance)]
     assert running.uids_of(most_important_first(running, slots)) == ordered
+    assert not facts or running.uid_of(least_important(running, slots)) == ordered[-1]
 
 
 @given(st.lists(FACTS, max_size=8))
