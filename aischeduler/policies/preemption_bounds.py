@@ -16,7 +16,6 @@ from aischeduler.policies.preemption import Candidate, VictimRequest, find_candi
 from aischeduler.policies.victims import (
     PRIORITY_MASK,
     least_important,
-    may_evict,
     may_go,
     ranks_of,
     started_of,
@@ -28,6 +27,9 @@ from aischeduler.state.running_pods import RunningPods
 
 ROWS_EXAMINED_MAX: Final = 4
 """The most rows that one search examines; where they do not decide, `preemption` searches all rows at once."""
+FEW_ROWS: Final = 2
+"""Up to this many changed rows are read one by one; for more, one pass is faster."""
+NO_SLOT: Final = -1
 NO_VICTIM: Final = 2**62
 """The bound of a row without a pod that may be evicted."""
 
@@ -36,13 +38,15 @@ class EvictionCostBounds:
     """The lower bounds by row of the node table.
 
     `highest` is the rank of the least important potential victim. `youth` is the latest start among the pods of that
-    rank, negated. `leaving` [column of the node table, row] is the sum of what
-    leaving pods use. `columns` are the node table's columns of the resources of `RunningPods.specs`.
+    rank, negated. `last` is the slot of the least important one; NO_SLOT where none is known. `leaving` [column of the
+    node table, row] is the sum of what leaving pods use. `columns` are the node table's columns of the resources of
+    `RunningPods.specs`.
     """
 
     def __init__(self) -> None:
         self.highest: Column = np.zeros(0, dtype=np.int64)
         self.youth: Column = np.zeros(0, dtype=np.int64)
+        self.last: Column = np.zeros(0, dtype=np.int64)
         self.leaving: Column = np.zeros((0, 0), dtype=np.int64)
         self.columns: list[int] = []
         self._version, self._layout = 0, 0
@@ -51,12 +55,16 @@ class EvictionCostBounds:
         """Read the rows whose running pods changed since the last call."""
         changed = running.changed_since(self._version)
         if changed is None or self.leaving.shape != nodes.used.shape or self._layout != nodes.layout:
-            self.highest, self.youth = (np.empty(nodes.width, dtype=np.int64) for _ in range(2))
+            self.highest, self.youth, self.last = (np.empty(nodes.width, dtype=np.int64) for _ in range(3))
             self.leaving = np.empty_like(nodes.used)
             changed = list(range(nodes.width))
         if changed:
             self.columns = [nodes.column(resource) for resource in running.specs.resources]
-            self._read(running, np.array(changed, dtype=np.intp))
+            if len(changed) > FEW_ROWS:
+                self._read(running, np.array(changed, dtype=np.intp))
+            else:
+                for row in changed:
+                    self._read_one(running, row)
         self._version, self._layout = running.version, nodes.layout
 
     def of(self, row: int, rank: int) -> tuple[int, ...]:
@@ -64,15 +72,39 @@ class EvictionCostBounds:
         highest = int(self.highest[row])
         return (0, highest, highest & PRIORITY_MASK, 1, int(self.youth[row]), rank)
 
+    def least_important(self, row: int, running: RunningPods) -> int:
+        """Return the slot of the least important potential victim of a row that has one."""
+        if self.last[row] == NO_SLOT:
+            self._read_one(running, row)
+        return int(self.last[row])
+
+    def _read_one(self, running: RunningPods, row: int) -> None:
+        """Do for one row what `_read` does for many, and find its least important potential victim."""
+        slots = running.slots_on(np.array([row], dtype=np.intp))
+        pods = running.table[slots]
+        gone = pods["spec"][pods["leaving"]]
+        self.leaving[:, row] = 0
+        if len(gone):
+            self.leaving[self.columns, row] = running.specs.amounts[gone].sum(axis=0)
+        may = may_go(pods)
+        slots = slots[may]
+        if not len(slots):
+            self.highest[row], self.youth[row], self.last[row] = NO_VICTIM, 0, NO_SLOT
+            return
+        self.last[row] = last = least_important(running, slots)
+        alike = (
+            running.table[slots[pods["borrower"][may]]] if running.table["borrower"][last] else running.table[[last]]
+        )
+        self.highest[row], self.youth[row] = ranks_of(alike)[0], -started_of(alike).max()
+
     def _read(self, running: RunningPods, rows: Rows) -> None:
         pods = running.table[running.slots_on(rows)]
         gone = pods[pods["leaving"]]
         self.leaving[:, rows] = 0
-        if len(gone):
-            np.add.at(self.leaving.T, (gone["row"][:, np.newaxis], self.columns), running.specs.amounts[gone["spec"]])
+        np.add.at(self.leaving.T, (gone["row"][:, np.newaxis], self.columns), running.specs.amounts[gone["spec"]])
         pods = pods[may_go(pods)]
         row, ranks = pods["row"], ranks_of(pods)
-        self.highest[rows], self.youth[rows] = NO_VICTIM, 0
+        self.highest[rows], self.youth[rows], self.last[rows] = NO_VICTIM, 0, NO_SLOT
         np.minimum.at(self.highest, row, ranks)
         lowest = ranks == self.highest[row]
         np.minimum.at(self.youth, row[lowest], -started_of(pods)[lowest])
@@ -124,12 +156,11 @@ class BoundedSearch(Struct, frozen=True):
         The row is not free. So where the preemptor fits once that pod is gone, and no budget or unit asks for more, all
         other pods stay.
         """
-        rows = np.array([row], dtype=np.intp)
-        slots = self.running.slots_on(rows)
-        slot = least_important(self.running, slots[may_evict(self.ask.preemptor, self.running.table[slots])])
+        slot = self.bounds.least_important(row, self.running)
         uid, pod = self.running.uid_of(slot), self.running.table[slot]
         if pod["unit"] or -started_of(pod) != self.bounds.youth[row] or self.budgets.protects(uid):
             return ""
+        rows = np.array([row], dtype=np.intp)
         used = self._used(rows)
         used[self.bounds.columns, 0] -= self.running.specs.amounts[pod["spec"]]
         return uid if self.runner.fits_using(self.ask.spec, rows, used)[0] else ""
