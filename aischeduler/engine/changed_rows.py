@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Collection
 from typing import Final
 
+from aischeduler.engine.agenda import Checks, RowWork, Stage
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.deferred_work import RowWork, Stage
 from aischeduler.engine.lending import borrowers
 from aischeduler.engine.nominator import check_claims
 from aischeduler.engine.queueing_hints import (
@@ -22,10 +22,8 @@ from aischeduler.engine.queueing_hints import (
     offer_to_nominated,
     offer_to_owners,
 )
-from aischeduler.engine.row_room import Checks, RowRoom
+from aischeduler.engine.row_room import RowRoom
 
-CHECKED_MAX: Final = 64
-"""The most checks of one call; a check for victims on a row, or of a unit, counts as several."""
 OFFER_COST: Final = 3
 """The cost of looking at the room of a row and at who may take it, in checks."""
 PATIENCE: Final = 8
@@ -38,35 +36,37 @@ _OFFERS: Final = {
 }
 
 
-def work_on_rows(cluster: Cluster, pool: str) -> int:
-    """Do a part of the work on the changed rows of a pool; return its cost in checks."""
-    rows, checks, held_up = cluster.deferred.rows[pool], Checks(CHECKED_MAX), cluster.deferred.held_up
+def work_on_rows(cluster: Cluster, pool: str, checks: Checks) -> None:
+    """Do a part of the work on the changed rows of a pool."""
+    agenda, of_units = cluster.deferred.agenda(pool), checks.of_units
+    rows = agenda.rows
     if not _some_pod_waits(cluster, pool) or (len(rows) > FEW_ROWS and not _some_pod_fits(cluster, pool, rows)):
         cluster.said.announcements.of_rows(rows)
-        del cluster.deferred.rows[pool]
-        held_up.pop(pool, None)
-        return 0
+        rows.clear()
+        agenda.held_up = 0
+        return
     while rows and checks.left > 0:
         row, work = rows.popitem(last=False)
-        checks.left -= 1
+        checks.spend(1)
         if cluster.pool_of(row) == pool and not _finish(cluster, rows, row, work, checks):
             rows[row] = work
             rows.move_to_end(row, last=False)
-    if rows:
-        held_up[pool] = PATIENCE if checks.of_units else held_up.get(pool, 0) + 1
+    if not rows:
+        agenda.held_up = 0
+    elif checks.of_units > of_units:
+        agenda.held_up = PATIENCE
     else:
-        del cluster.deferred.rows[pool]
-        held_up.pop(pool, None)
-    return CHECKED_MAX - checks.left
+        agenda.held_up += 1
 
 
 def lets_pass(cluster: Cluster, pool: str) -> bool:
     """Return whether the next pod of the pool may be tried: no rows are left, or they held up pods for long enough."""
-    if pool not in cluster.deferred.rows:
+    agenda = cluster.deferred.look_at(pool)
+    if not agenda.rows:
         return True
-    if cluster.deferred.held_up.get(pool, 0) < PATIENCE:
+    if agenda.held_up < PATIENCE:
         return False
-    cluster.deferred.held_up[pool] = 0
+    agenda.held_up = 0
     return True
 
 

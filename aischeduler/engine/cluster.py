@@ -152,7 +152,7 @@ class Cluster:
 
     def forget_pool(self, name: str) -> None:
         """Drop everything of a pool that is gone; the default pool's decision returns the actions of its outbox."""
-        self.deferred.cancel(name)
+        self.deferred.agendas.pop(name, None)
         self.deferred.queue_changes.versions.pop(name, None)
         self.freshness.forget(name)
         self.counters.forget(name)
@@ -182,7 +182,7 @@ class Cluster:
         """Note that the loans on the row changed: the next decision of its pool checks them."""
         pool = self.pool_of(row)
         if pool:
-            self.deferred.review.add(pool)
+            self.deferred.review((pool,))
 
     def enroll(self, record: PodRecord) -> None:
         """Add a new record."""

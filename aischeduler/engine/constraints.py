@@ -6,14 +6,13 @@ Invariants:
 - With `Ignore` in the configuration, constraints that are not supported hold no pod.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
 
+from aischeduler.engine.agenda import Affected, Checks
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.deferred_work import Affected
 from aischeduler.engine.machine_groups import names_one_of
 from aischeduler.engine.view import View
 from aischeduler.engine.volume_claims import unusable_claim
@@ -24,8 +23,6 @@ from aischeduler.state.pod_records import PodRecord, PodState
 
 RECHECKED: Final = (PodState.HELD, PodState.PARKED, PodState.NOMINATED)
 """The states of waiting pods that only an event moves."""
-RECHECKED_AT_ONCE: Final = 64
-"""The most pods that one decision wakes because what holds them changed."""
 FIELDS_MAX: Final = 8
 """The most fields that a message names; the others are counted."""
 
@@ -70,18 +67,17 @@ def recheck_later(cluster: Cluster, records: Iterable[PodRecord]) -> None:
     for one in records:
         record = one.waits_as
         if record.state in RECHECKED:
-            cluster.deferred.rechecking.setdefault(record.queue, OrderedDict())[record.pod.uid] = record
+            cluster.deferred.agenda(record.queue).rechecking[record.pod.uid] = record
 
 
-def recheck_some(cluster: Cluster, pool: str, now: float) -> None:
+def recheck_some(cluster: Cluster, pool: str, checks: Checks) -> None:
     """Wake the next pods of this queue whose constraint may have changed."""
-    rechecking, queue = cluster.deferred.rechecking[pool], cluster.queues[pool]
-    for _ in range(min(RECHECKED_AT_ONCE, len(rechecking))):
+    rechecking, queue = cluster.deferred.agenda(pool).rechecking, cluster.queues[pool]
+    while rechecking and checks.left > 0:
+        checks.spend(1)
         _, record = rechecking.popitem(last=False)
         if record.queue == pool and record.state in RECHECKED:
-            queue.wake_at_once(record, now)
-    if not rechecking:
-        del cluster.deferred.rechecking[pool]
+            queue.wake_at_once(record, cluster.now)
 
 
 def ignored(constraints: Iterable[Constraint]) -> str:

@@ -6,19 +6,15 @@ Invariants:
 """
 
 from operator import attrgetter
-from typing import Final
 
+from aischeduler.engine.agenda import Checks
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import look_again
 from aischeduler.engine.propose import propose_briefly
 from aischeduler.engine.queueing_hints import would_be_helped
-from aischeduler.engine.row_room import Checks
 from aischeduler.model.proposal import Place
 from aischeduler.state.pod_records import OrderKey, PodState
 from aischeduler.state.queued_class import QueuedClass
-
-CHECKED_AT_ONCE: Final = 16
-"""The most checks of one decision; a unit counts as its pods."""
 
 
 def note_counts(cluster: Cluster) -> None:
@@ -43,14 +39,13 @@ def note_counts(cluster: Cluster) -> None:
             key for spec in specs for key in queues[pool].classes_of(spec) if _waits(queues[pool].queued_class(key))
         ]
         if found:
-            cluster.deferred.counted.setdefault(pool, {}).update(dict.fromkeys(found))
+            cluster.deferred.agenda(pool).counted.update(dict.fromkeys(found))
 
 
-def check_counted(cluster: Cluster, pool: str) -> None:
+def check_counted(cluster: Cluster, pool: str, checks: Checks) -> None:
     """Wake the pods of the next noted classes that an attempt would help."""
-    counted = cluster.deferred.counted[pool]
+    counted = cluster.deferred.agenda(pool).counted
     look_again(cluster, (pool,))
-    checks = Checks(CHECKED_AT_ONCE)
     while counted and checks.left > 0:
         key, after = next(iter(counted.items()))
         alike = cluster.queues[pool].queued_class(key)
@@ -59,8 +54,6 @@ def check_counted(cluster: Cluster, pool: str) -> None:
             del counted[key]
         else:
             counted[key] = rest
-    if not counted:
-        del cluster.deferred.counted[pool]
 
 
 def _check(cluster: Cluster, alike: QueuedClass, after: OrderKey | None, checks: Checks) -> OrderKey | None:

@@ -1,19 +1,19 @@
-"""Deferred work: the decisions of pools do work that events cause, so that handling an event stays cheap.
+"""Deferred work: the agendas of pools, and what concerns all of them.
 
 Beside it stands what waits for reads: the data of `unknown_pools` and `freshness`.
 
 Invariant: endless changes delay an update of the reasons of waiting pods by a limited time; one change causes one.
 """
 
-from collections import OrderedDict
-from enum import IntEnum, auto
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct, field
 
+from aischeduler.engine.agenda import NOTHING, Affected, Agenda, RowWork
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
-from aischeduler.state.pod_records import OrderKey, PodRecord
+from aischeduler.state.pod_records import PodRecord
 from aischeduler.state.scheduling_queue import QueueChanges
 
 REST_SECONDS: Final = 10.0
@@ -23,63 +23,6 @@ UNREST_SECONDS_MAX: Final = 60.0
 
 Versions = tuple[int, ...]
 """The versions of everything that reasons depend on: nodes, running pods, pools, loans and queues."""
-
-
-class Rewording(Struct, frozen=True):
-    """The progress of updating the reasons of a pool's parked pods: how many classes are left, and after which turn.
-
-    With `counts`, a reason that differs only in its numbers is new too.
-    """
-
-    left: int
-    counts: bool
-    after: OrderKey | None = None
-
-
-class Stage(IntEnum):
-    """The steps of the work on a changed row."""
-
-    CLAIMS = auto()
-    """Its claims are checked."""
-    OWNERS = auto()
-    """Nominated units with claims there are tried elsewhere too."""
-    NOMINATED = auto()
-    """Its room is offered to nominated pods with claims elsewhere."""
-    HOME = auto()
-    """Its room is offered to pods of its pool."""
-    ABROAD = auto()
-    """Its free room is offered to parked pods of other pools."""
-    DONE = auto()
-
-
-class RowWork(Struct):
-    """The work that a changed row causes; with `offers`, its room is offered too.
-
-    `stage` is the next step; the claims or classes up to the turn `after` are done.
-    """
-
-    offers: bool
-    stage: Stage = Stage.CLAIMS
-    after: OrderKey | None = None
-
-
-class Affected(Struct):
-    """What changed for many pods of a pool; its next decision finds the pods."""
-
-    parked: bool = False
-    """The first pod of each parked class is to be tried."""
-    nominated: bool = False
-    """All nominated pods are to be tried."""
-    held: bool = False
-    """All held pods are to be tried."""
-    namespaces: dict[str, None] = field(default_factory=dict)
-    """Waiting pods of these namespaces are to be tried; empty means all namespaces."""
-    groups: dict[tuple[str, str], None] = field(default_factory=dict)
-    """Waiting pods that name this machine group in this namespace, or in any (empty), are to be tried."""
-    rows: dict[int, None] = field(default_factory=dict)
-    """It gained these rows."""
-    first_rows: bool = False
-    """It had no rows before."""
 
 
 class Unrest(Struct):
@@ -109,41 +52,11 @@ class Unrest(Struct):
 
 
 class DeferredWork(Struct):
-    """The deferred work, of which each decision does a part; keys and members are pools."""
+    """The work that events leave to decisions: the agendas by pool, of pools that have one, and what is common."""
 
-    rows: dict[str, OrderedDict[int, RowWork]] = field(default_factory=dict)
-    """These rows of it changed: their claims are to be checked, their room is to be offered; in this order."""
-    held_up: dict[str, int] = field(default_factory=dict)
-    """Rows are left of it -> in how many slices after each other no pod of it was tried."""
-    review: set[str] = field(default_factory=set)
-    """Its loans, or the rules for them, changed: loans that are no longer allowed are to be ended."""
-    affected: dict[str, Affected] = field(default_factory=dict)
-    """Something changed for many pods of it."""
-    waking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
-    """It gained rows, or its spec changed: these pods, by uid, are to be tried."""
-    rechecking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
-    """What holds, or may hold, these pods (by uid) changed: they are to be tried."""
-    dividing: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
-    """A term of affinity reads another label: these parked pods, by uid, may change their classes."""
-    rewording: dict[str, Rewording] = field(default_factory=dict)
-    """The reasons of its parked pods are to be updated."""
-    regrouped: set[str] = field(default_factory=set)
-    """Nodes joined or left it, and the reasons of its parked pods do not show that yet."""
+    agendas: dict[str, Agenda] = field(default_factory=dict)
     unrest: Unrest = field(default_factory=Unrest)
     """When the reasons of all parked pods are to be updated."""
-    relook: dict[str, int] = field(default_factory=dict)
-    """It did not lend because its own pods wait for the room -> the version of its queue then."""
-    lending: dict[str, OrderKey] = field(default_factory=dict)
-    """Its room is being offered to other pools -> the turn after which to continue."""
-    seeking: dict[str, OrderKey | None] = field(default_factory=dict)
-    """It may borrow more: lenders for its pods are searched -> the turn after which to continue; None at the start."""
-    seek_again: set[str] = field(default_factory=set)
-    """The pools in `seeking` that may borrow even more since the search began."""
-    sought: set[str] = field(default_factory=set)
-    """Its pods were sent to lenders: lenders are searched again once none of them is in a lender's queue."""
-    counted: dict[str, dict[bytes, OrderKey | None]] = field(default_factory=dict)
-    """Its waiting classes (keys) whose cross-row filters count differently: they are to be checked, those of its
-    nominated pods that come after this turn."""
     domains: tuple[int, ...] = ()
     """The versions of labels and pools of nodes at the last check of counts."""
     promised: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -155,42 +68,48 @@ class DeferredWork(Struct):
     failed: dict[str, PodRecord] = field(default_factory=dict)
     """Uid -> a pod whose check raised: it is put into backoff at the end of the step."""
 
-    def cancel(self, pool: str) -> None:
-        """Drop the work of a pool that is gone."""
-        on_pods = (self.rows, self.affected, self.waking, self.counted, self.rechecking, self.dividing, self.rewording)
-        for work in (*on_pods, self.held_up, self.relook, self.lending, self.seeking):
-            work.pop(pool, None)
-        for pools in (self.review, self.regrouped, self.seek_again, self.sought):
-            pools.discard(pool)
+    def agenda(self, pool: str) -> Agenda:
+        """Return the agenda of a pool, to add to it."""
+        found = self.agendas.get(pool)
+        if found is None:
+            found = self.agendas[pool] = Agenda()
+        return found
+
+    def look_at(self, pool: str) -> Agenda:
+        """Return the agenda of a pool, to read it."""
+        return self.agendas.get(pool, NOTHING)
+
+    def slice_ends(self, pool: str) -> None:
+        """Drop the agenda of a pool if nothing is left."""
+        if pool in self.agendas and self.agendas[pool].is_empty():
+            del self.agendas[pool]
+
+    def review(self, pools: Iterable[str]) -> None:
+        """Have the loans of these pools checked."""
+        for pool in pools:
+            self.agenda(pool).review = True
 
     def affect(self, pool: str) -> Affected:
         """Return what changed for many pods of this pool, to add to it."""
-        return self.affected.setdefault(pool, Affected())
+        agenda = self.agenda(pool)
+        if agenda.affected is None:
+            agenda.affected = Affected()
+        return agenda.affected
 
     def on_row(self, pool: str, row: int, *, offers: bool, loans: bool = False) -> None:
         """Have the claims on a row of this pool checked, from the first; with `offers`, have its room offered.
 
         With `loans`, have the loans of the pool checked.
         """
-        if loans:
-            self.review.add(pool)
-        rows = self.rows.get(pool)
-        if rows is None:
-            rows = self.rows[pool] = OrderedDict()
-        known = rows.get(row)
-        rows[row] = RowWork(offers or (known is not None and known.offers))
+        agenda = self.agenda(pool)
+        agenda.review |= loans
+        known = agenda.rows.get(row)
+        agenda.rows[row] = RowWork(offers or (known is not None and known.offers))
 
     def concern(self, pools: tuple[str, ...]) -> bool:
         """Return whether pods of one of these pools, or borrowers from it, are still to be tried."""
-        tried = (self.rows, self.affected, self.counted, self.waking)
-        found = (*tried, self.relook, self.lending, self.seeking, self.sought)
-        return any(pool in work for work in found for pool in pools)
-
-    def pools(self) -> set[str]:
-        """Return the pools whose next decision has deferred work."""
-        tried = (self.rows, self.affected, self.counted, self.waking, self.rechecking)
-        found = (*tried, self.review, self.dividing, self.rewording, self.lending, self.seeking)
-        return {pool for work in found for pool in work}
+        found = [self.agendas[pool] for pool in pools if pool in self.agendas]
+        return any(one.wakes() or one.sought or one.relook is not None for one in found)
 
 
 class LateNode(Struct):

@@ -43,9 +43,9 @@ class Readiness:
         found = {pool for pool, actions in cluster.said.outbox.items() if actions} | self._lively
         if cluster.units.stale:
             found.add(CLUSTER)
-        found.update(pool for pool in cluster.deferred.pools() if pool in cluster.queues)
-        found.update(pool for pool in cluster.deferred.relook if looks_again(cluster, pool))
-        found.update(pool for pool in cluster.deferred.sought if trips_ended(cluster, pool))
+        for pool, agenda in cluster.deferred.agendas.items():
+            if pool in cluster.queues and (agenda.is_due() or looks_again(cluster, pool) or trips_ended(cluster, pool)):
+                found.add(pool)
         if due is not None and due <= now:
             found.add(CLUSTER)
         return tuple(sorted(found))

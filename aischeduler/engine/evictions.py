@@ -305,17 +305,17 @@ def settle(cluster: Cluster, actions: list[Action]) -> None:
         actions.append(ReadPod(record.pod, names[record.row], record.decision))
 
 
-def end_loans(cluster: Cluster, lender: str, actions: list[Action], now: float) -> None:
+def end_loans(cluster: Cluster, lender: str, actions: list[Action]) -> None:
     """End the loans that the lender's spec no longer allows, the newest first, where its reclaimPolicy is Evict."""
-    cluster.deferred.review.discard(lender)
+    cluster.deferred.agenda(lender).review = False
     pool = cluster.pools.pools[lender]
     if pool.reclaim_policy is not ReclaimPolicy.EVICT or not cluster.borrowing.may_evict(pool):
         return
     lent, keeps = cluster.ledger.of(LENDS, lender), cluster.nodes.cards.rare and not pool.lend_rare_types
     if pool.disable_sharing or keeps or _over(pool.lending_limit, lent, lent):
         ended = _not_allowed(cluster, pool)
-        if ended and not is_fresh(cluster, lender, now):
-            actions += await_to_end_loans(cluster, lender, now)
+        if ended and not is_fresh(cluster, lender, cluster.now):
+            actions += await_to_end_loans(cluster, lender, cluster.now)
             return
         decision = cluster.next_decision() if ended else ""
         actions += [evict(cluster, record, None, decision) for record in ended if cluster.may_go(record)]

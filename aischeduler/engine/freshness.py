@@ -92,7 +92,7 @@ def go_on(cluster: Cluster, pool: str, now: float) -> None:
     freshness.asked_at.pop(pool, None)
     if pool in freshness.loans:
         freshness.loans.discard(pool)
-        cluster.deferred.review.add(pool)
+        cluster.deferred.review((pool,))
     for name in freshness.units.pop(pool, {}):
         if name in cluster.units.unfinished:
             cluster.units.unfinished.set(name, now)

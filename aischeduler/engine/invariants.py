@@ -289,7 +289,7 @@ def pools_faults(cluster: Cluster) -> Faults:
     for row in sorted(pools.conflicts):
         if cluster.nodes.nodes[row] is None:
             yield "I4", f"row {row}: contested, but no node"
-    left = {*deferred.pools(), *deferred.relook, *deferred.sought, *cluster.said.reported, *cluster.said.outbox}
+    left = {*deferred.agendas, *cluster.said.reported, *cluster.said.outbox}
     if strangers := left.difference(names):
         yield "I4", f"something is kept for pools that do not exist: {sorted(strangers)}"
     carried: dict[tuple[str, int], set[int]] = {}
@@ -334,7 +334,7 @@ def claims_faults(cluster: Cluster) -> Faults:
         for row in claim.rows:
             if cluster.pool_of(row) != claim.pool or cluster.nodes.nodes[row] is None:
                 yield "claims", f"{uid}: claims room on {cluster.nodes.names[row]}, no node of {claim.pool}"
-            elif row not in cluster.deferred.rows.get(claim.pool, ()) and not recount.can_come_true(
+            elif row not in cluster.deferred.look_at(claim.pool).rows and not recount.can_come_true(
                 cluster, claim, row
             ):
                 yield "claims", f"{uid}: its claim on {cluster.nodes.names[row]} can never be used"

@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 
+from aischeduler.engine.agenda import BOUNDS_PER_CHECK, Checks, Search
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.internal_errors import judging_failed
 from aischeduler.engine.propose import propose_briefly, propose_on
 from aischeduler.engine.quotas import try_first
-from aischeduler.engine.row_room import Checks
 from aischeduler.model.names import PODS
 from aischeduler.model.proposal import Lender, Place
 from aischeduler.policies.borrowing import choose_lender, may_borrow, wanted_by_home_pods
@@ -30,8 +30,6 @@ from aischeduler.state.requests import Amounts
 from aischeduler.state.scheduling_queue import Holds, PoolQueue
 from aischeduler.state.unit_shapes import Shape
 
-JUDGED_MAX: Final = 64
-"""The most checks of one decision for a lender, or for a home pool; a unit counts as its pods."""
 PASSED_MAX: Final = 256
 """The most quick refusals in one walk over parked classes."""
 NEVER_LOOKED: Final = -1
@@ -41,23 +39,24 @@ UNLIMITED: Final = 2**62
 
 def looks_again(cluster: Cluster, pool: str) -> bool:
     """Return whether to check the pool again as a lender: its queue changed since its own pods blocked a loan."""
-    version, queue = cluster.deferred.relook.get(pool), cluster.queues[pool]
+    version, queue = cluster.deferred.look_at(pool).relook, cluster.queues[pool]
     return version is not None and version != queue.version and not queue.home_active
 
 
-def lend(cluster: Cluster, lender: str, now: float) -> None:
+def lend(cluster: Cluster, lender: str, checks: Checks) -> None:
     """Send waiting pods of other pools to this lender, as many as its free room may hold, where that is due."""
-    if lender in cluster.deferred.lending:
-        _lend(cluster, lender, now)
+    if cluster.deferred.look_at(lender).lending is not None:
+        _lend(cluster, lender, checks)
     elif looks_again(cluster, lender):
-        del cluster.deferred.relook[lender]
-        _lend(cluster, lender, now)
+        cluster.deferred.agenda(lender).relook = None
+        _lend(cluster, lender, checks)
 
 
-def _lend(cluster: Cluster, lender: str, now: float) -> None:
+def _lend(cluster: Cluster, lender: str, checks: Checks) -> None:
     cluster.said.announcements.of_pool(lender)
     nodes, borrowing, queues = cluster.nodes, cluster.borrowing, borrowers(cluster, lender)
-    after = cluster.deferred.lending.pop(lender, None)
+    agenda = cluster.deferred.agenda(lender)
+    after, agenda.lending = agenda.lending, None
     rows = nodes.rows_of_pool(cluster.pools.id(lender))
     rows = rows[nodes.used[nodes.columns[PODS], rows] < nodes.allocatable[nodes.columns[PODS], rows]]
     if not queues or not len(rows):
@@ -72,7 +71,7 @@ def _lend(cluster: Cluster, lender: str, now: float) -> None:
     free, largest = left.sum(axis=1), left.max(axis=1)
     for resource, amount in cluster.queues[lender].borrowers_ask.items():
         free[nodes.column(resource)] -= amount  # these borrowers are in the lender's queue already
-    room, checks = np.minimum(free, largest), Checks(JUDGED_MAX)
+    room = np.minimum(free, largest)
 
     def check(alike: QueuedClass) -> Use | bool | None:
         head = alike.head
@@ -86,34 +85,36 @@ def _lend(cluster: Cluster, lender: str, now: float) -> None:
             return False
 
         def use() -> None:
-            try_in(cluster, head, queue, now)
+            try_in(cluster, head, queue, cluster.now)
             np.subtract(free, requests, out=free)
             np.minimum(free, largest, out=room)
 
         return use
 
     def holds(shape: Shape, _: int) -> bool:
-        checks.bound()
+        checks.spend_part(BOUNDS_PER_CHECK)
         return may_borrow_whole(cluster, shape, lender)
 
-    rest = walk(cluster, parked_in(queues, room, holds), check, after, checks)
-    if rest is not None:
-        cluster.deferred.lending[lender] = rest
+    agenda.lending = walk(cluster, parked_in(queues, room, holds), check, after, checks)
     if len(cluster.queues[lender]):
         note_blocked(cluster, (lender,))  # a borrower that takes nothing leaves the room to others
 
 
-def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
+def seek_lenders(cluster: Cluster, home: str, checks: Checks) -> None:
     """Send waiting pods of this pool to lenders, because the pool may borrow more than before."""
     cluster.said.announcements.of_pool(home)
-    deferred, queue, limit = cluster.deferred, cluster.queues[home], cluster.pools.pools[home].borrowing_limit
-    after = deferred.seeking.pop(home)
+    agenda, queue, limit = (
+        cluster.deferred.agenda(home),
+        cluster.queues[home],
+        cluster.pools.pools[home].borrowing_limit,
+    )
+    search, agenda.seeking = agenda.seeking or Search(), None
     borrowed = cluster.ledger.of(BORROWS, home)
     columns = {cluster.nodes.column(name): most - borrowed.get(name, 0) for name, most in limit.items()}
     room = np.full(len(cluster.nodes.used), UNLIMITED, dtype=np.int64)
     room[list(columns)] = list(columns.values())
     room[UNOFFERED] = 0
-    lenders, checks = [name for name in cluster.pools.names() if name != home], Checks(JUDGED_MAX)
+    lenders = [name for name in cluster.pools.names() if name != home]
 
     def check(alike: QueuedClass) -> Use | bool:
         head = alike.head
@@ -127,21 +128,18 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
         def use() -> None:
             if tried != home:
                 np.subtract(room, _all_requests(cluster, head), out=room)
-                deferred.sought.add(home)
-            try_in(cluster, head, tried, now)
+                agenda.sought = True
+            try_in(cluster, head, tried, cluster.now)
 
         return use
 
     def holds(shape: Shape, _: int) -> bool:
-        checks.bound()
+        checks.spend_part(BOUNDS_PER_CHECK)
         return any(may_borrow_whole(cluster, shape, lender) for lender in lenders)
 
-    rest = walk(cluster, parked_in([queue], room, holds), check, after, checks)
-    if rest is not None:
-        deferred.seeking[home] = rest
-    elif home in deferred.seek_again:
-        deferred.seek_again.discard(home)
-        deferred.seeking[home] = None
+    rest = walk(cluster, parked_in([queue], room, holds), check, search.after, checks)
+    if rest is not None or search.again:
+        agenda.seeking = Search(rest, again=search.again and rest is not None)
 
 
 def lends_to(cluster: Cluster, lender: str, record: PodRecord, rows: Rows) -> bool:
@@ -198,14 +196,14 @@ def _all_requests(cluster: Cluster, record: PodRecord) -> Amounts:
 
 def trips_ended(cluster: Cluster, home: str) -> bool:
     """Return whether all pods that `seek_lenders` sent have taken a node or are back."""
-    return home in cluster.deferred.sought and home not in cluster.deferred.queue_changes.abroad
+    return cluster.deferred.look_at(home).sought and home not in cluster.deferred.queue_changes.abroad
 
 
 def leave_to_others(cluster: Cluster, home: str) -> None:
     """Search lenders for other pods once the sent pods are back: a pod that took nothing left its room."""
     if trips_ended(cluster, home):
         _seek(cluster, home)
-        cluster.deferred.sought.discard(home)
+        cluster.deferred.agenda(home).sought = False
 
 
 def accounts_shrunk(cluster: Cluster) -> None:
@@ -213,19 +211,21 @@ def accounts_shrunk(cluster: Cluster) -> None:
     shrunk, cluster.ledger.shrunk = cluster.ledger.shrunk, set()
     try_first(cluster, shrunk)
     ended = {(account[1], account[2]) for account in shrunk if account[0] == LOAN}
-    pools, deferred = cluster.pools.pools, cluster.deferred
+    pools = cluster.pools.pools
     for lender, home in sorted(ended):
         if lender in pools and pools[lender].lending_limit:
-            deferred.relook[lender] = NEVER_LOOKED
+            cluster.deferred.agenda(lender).relook = NEVER_LOOKED
         if home in pools and pools[home].borrowing_limit:
             _seek(cluster, home)
 
 
 def _seek(cluster: Cluster, home: str) -> None:
     """Search lenders for the waiting pods of this pool; again after a search that is under way."""
-    if home in cluster.deferred.seeking:
-        cluster.deferred.seek_again.add(home)
-    cluster.deferred.seeking.setdefault(home, None)
+    agenda = cluster.deferred.agenda(home)
+    if agenda.seeking is None:
+        agenda.seeking = Search()
+    else:
+        agenda.seeking.again = True
 
 
 def send(cluster: Cluster, record: PodRecord, lender: str, now: float) -> None:
@@ -246,14 +246,17 @@ def note_blocked(cluster: Cluster, lenders: tuple[str, ...]) -> None:
     A lender that is already noted keeps its version.
     """
     for lender in lenders:
-        cluster.deferred.relook.setdefault(lender, cluster.queues[lender].version)
+        agenda = cluster.deferred.agenda(lender)
+        if agenda.relook is None:
+            agenda.relook = cluster.queues[lender].version
 
 
 def look_again(cluster: Cluster, lenders: Iterable[str]) -> None:
     """Check noted lenders again in any case: a pod of theirs that kept room from borrowers may no longer fit there."""
     for lender in lenders:
-        if lender in cluster.deferred.relook:
-            cluster.deferred.relook[lender] = NEVER_LOOKED
+        agenda = cluster.deferred.look_at(lender)
+        if agenda.relook is not None:
+            agenda.relook = NEVER_LOOKED
 
 
 def borrowers(cluster: Cluster, lender: str) -> list[PoolQueue]:

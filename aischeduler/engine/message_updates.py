@@ -8,8 +8,8 @@ Invariants:
 
 from typing import Final
 
+from aischeduler.engine.agenda import Checks, Rewording
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.deferred_work import Rewording
 from aischeduler.engine.messages import same_but_for_counts
 from aischeduler.engine.propose import propose
 from aischeduler.model.actions import Action, ReportWaiting
@@ -18,6 +18,8 @@ from aischeduler.state.pod_records import PodRecord
 
 REWORDED_AT_ONCE: Final = 2
 """The most classes that one decision updates, of units one; each may take a search for victims and for a lender."""
+REWORDING_COST: Final = 16
+"""The cost of updating a class, in checks."""
 REWORDED_CLASSES_MAX: Final = 64
 """The most classes of a pool that are updated after one cause."""
 REWORDED_MAX: Final = 100
@@ -49,24 +51,30 @@ def note_changes(cluster: Cluster) -> None:
 def look_again(cluster: Cluster, now: float) -> None:
     """Have the reasons of all parked pods updated, where changes have paused."""
     if cluster.deferred.unrest.ended(now):
-        regrouped, cluster.deferred.regrouped = cluster.deferred.regrouped, set()
         for name, queue in cluster.queues.items():
-            if queue.has_parked:
-                cluster.deferred.rewording.setdefault(name, Rewording(REWORDED_CLASSES_MAX, name in regrouped))
+            agenda = cluster.deferred.agenda(name)
+            if queue.has_parked and agenda.rewording is None:
+                agenda.rewording = Rewording(REWORDED_CLASSES_MAX, agenda.regrouped)
+            agenda.regrouped = False
+            cluster.deferred.slice_ends(name)
 
 
 def reword_all(cluster: Cluster) -> None:
     """Have the reasons of all parked pods updated at once, because a Pool changed."""
     for name in cluster.queues:
-        cluster.deferred.rewording[name] = Rewording(REWORDED_CLASSES_MAX, counts=True)
+        cluster.deferred.agenda(name).rewording = Rewording(REWORDED_CLASSES_MAX, counts=True)
 
 
-def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
+def reword(cluster: Cluster, pool: str, actions: list[Action], checks: Checks) -> None:
     """Report the new reasons of the parked pods of the next classes."""
-    work = cluster.deferred.rewording.pop(pool)
+    agenda = cluster.deferred.agenda(pool)
+    work, agenda.rewording = agenda.rewording or Rewording(0, counts=False), None
     queue, after, left = cluster.queues[pool], work.after, work.left
     for alike in queue.parked(after)[: min(REWORDED_AT_ONCE, left)]:
+        if checks.left <= 0:
+            break
         after, left = alike.turn, left - 1
+        checks.spend(REWORDING_COST)
         messages: dict[tuple[int, bool], str] = {}
         for record in alike.parked[:REWORDED_MAX]:
             rank = (record.priority, record.pod.preempts)  # beside its class, this decides its victims
@@ -82,7 +90,7 @@ def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
         if alike.unit is not None:
             break
     if left and queue.parked(after):
-        cluster.deferred.rewording[pool] = Rewording(left, work.counts, after)
+        agenda.rewording = Rewording(left, work.counts, after)
 
 
 def reason(cluster: Cluster, record: PodRecord, now: float) -> str:

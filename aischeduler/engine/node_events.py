@@ -60,9 +60,10 @@ def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
     book_rows(cluster, [move.row for move in moved])
     for move in moved:
         end_claims_on(cluster, move.row, now)
-    cluster.deferred.review.update(cluster.pools.name(move.new) for move in moved if move.new != NO_POOL)
+    cluster.deferred.review(cluster.pools.name(move.new) for move in moved if move.new != NO_POOL)
     rows_changed(cluster, [move.row for move in moved if move.new != NO_POOL])
     changed = {number for move in moved for number in (move.old, move.new)}
     regrouped = [name for name in cluster.pools.names() if cluster.pools.id(name) in changed]
-    cluster.deferred.regrouped.update(regrouped)
+    for name in regrouped:
+        cluster.deferred.agenda(name).regrouped = True
     look_again(cluster, regrouped)

@@ -9,9 +9,9 @@ Invariants:
 
 import numpy as np
 
+from aischeduler.engine.agenda import Checks
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.internal_errors import judging_failed
-from aischeduler.engine.row_room import Checks
 from aischeduler.engine.view import View
 from aischeduler.model.actions import Nominate
 from aischeduler.policies.preemption import fits_after_departures

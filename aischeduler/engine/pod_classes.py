@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from aischeduler.engine.agenda import Checks
 from aischeduler.engine.profile import Profile
 from aischeduler.framework.plugin import Plugins, ResourceIgnoring
 from aischeduler.model.pod import Pod, PodSpec
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
 SPECS_MAX: Final = 20_000
 """The most specs of each kind that are kept; when there are more, all are made again."""
-CHANGED_AT_ONCE: Final = 256
-"""The most parked pods that one decision puts into other classes."""
+CHANGED_PER_CHECK: Final = 4
+"""So many parked pods are put into other classes at the cost of a check."""
 Marks = tuple[tuple[str, str], ...]
 
 
@@ -170,19 +171,18 @@ def take_class(cluster: "Cluster", record: PodRecord) -> None:
         cluster.claims.renew(claim, cluster.accounts_of)
 
 
-def take_classes(cluster: "Cluster", pool: str) -> None:
-    """Put some parked pods of this pool into their classes as they are now."""
-    parked, queue = cluster.deferred.dividing[pool], cluster.queues[pool]
-    counted = cluster.deferred.counted.get(pool, {})
-    for _ in range(min(CHANGED_AT_ONCE, len(parked))):
+def take_classes(cluster: "Cluster", pool: str, checks: Checks) -> None:
+    """Put the next parked pods of this pool into their classes as they are now."""
+    agenda, queue = cluster.deferred.agenda(pool), cluster.queues[pool]
+    parked, counted = agenda.dividing, agenda.counted
+    while parked and checks.left > 0:
+        checks.spend_part(CHANGED_PER_CHECK)
         _, record = parked.popitem(last=False)
         if record.queue == pool and record.state is PodState.PARKED and record.leads is None:
             before = class_key(record)
             queue.reclass(record, partial(_rename, cluster, record))
             if before in counted:  # what is to be checked for the class, is to be checked for its parts
                 counted[class_key(record)] = None
-    if not parked:
-        del cluster.deferred.dividing[pool]
 
 
 def _rename(cluster: "Cluster", record: PodRecord) -> None:
@@ -211,7 +211,7 @@ def _note_parked(cluster: "Cluster", new: Sequence[Read]) -> None:
             if any(_reads(one.pod, read) for read in new)
         )
         if parked:
-            cluster.deferred.dividing.setdefault(pool, OrderedDict()).update(parked)
+            cluster.deferred.agenda(pool).dividing.update(parked)
 
 
 def _may_divide(spec: PodSpec, new: Sequence[Read]) -> bool:

@@ -143,7 +143,7 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
     for record in counted:
         cluster.refresh(record)
     rows = sorted({record.row for record in counted})
-    cluster.deferred.review.update(pool for pool in map(cluster.pool_of, rows) if pool)
+    cluster.deferred.review(pool for pool in map(cluster.pool_of, rows) if pool)
     for record in followers:
         if name in cluster.pools.pools:
             cluster.unknown_pools.missing.pop(record.pod.uid, None)
@@ -155,7 +155,7 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
 
 def _reconsider(cluster: Cluster, before: Pool, pool: Pool) -> None:
     """Have waiting pods tried again after a changed spec, and check the pool's loans."""
-    cluster.deferred.review.add(pool.name)
+    cluster.deferred.review((pool.name,))
     affected = cluster.deferred.affect(pool.name)
     affected.parked = True
     if before.allowed_namespaces != pool.allowed_namespaces:

@@ -14,13 +14,14 @@ Source: kube-scheduler's QueueingHints, which check by plugin; here the filters 
 kube-scheduler's unschedulable pods.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 from functools import partial
 from itertools import islice
 from typing import Final
 
 import numpy as np
 
+from aischeduler.engine.agenda import BOUNDS_PER_CHECK, Affected, Checks
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_affected
 from aischeduler.engine.freshness import awaits_view
@@ -38,7 +39,7 @@ from aischeduler.engine.lending import (
     walk,
 )
 from aischeduler.engine.propose import propose_briefly, propose_on
-from aischeduler.engine.row_room import Checks, RowRoom
+from aischeduler.engine.row_room import RowRoom
 from aischeduler.model.node import Node
 from aischeduler.model.proposal import Hold, Place, Proposal, Wait, WaitFor
 from aischeduler.policies.borrowing import wanted_by_home_pods
@@ -54,8 +55,6 @@ FEW_ROWS: Final = 8
 """Up to this many rows that a pool gains are checked one by one; of more, only the largest free room."""
 WOKEN_MAX: Final = 1000
 """The most pods that are tried, whatever they request, because their pool gets its first rows."""
-WOKEN_AT_ONCE: Final = 64
-"""The most pods that one decision wakes after a change of their pool."""
 OFFERED_MAX: Final = 256
 """The most classes that may come before the nominated pods to which a row is offered."""
 VICTIMS_COST: Final = 4
@@ -96,20 +95,19 @@ def rows_changed(cluster: Cluster, rows: list[int]) -> None:
                 cluster.row_changed(row)
 
 
-def wake_some(cluster: Cluster, pool: str, now: float) -> None:
+def wake_some(cluster: Cluster, pool: str, checks: Checks) -> None:
     """Wake the next pods that are to be tried because their pool changed.
 
     Where a pod has left or was woken since, the next pod of its class is woken.
     """
-    waking, queue = cluster.deferred.waking[pool], cluster.queues[pool]
-    for _ in range(min(WOKEN_AT_ONCE, len(waking))):
+    waking, queue = cluster.deferred.agenda(pool).waking, cluster.queues[pool]
+    while waking and checks.left > 0:
+        checks.spend(1)
         _, record = waking.popitem(last=False)
         if record.queue == pool and record.state is PodState.NOMINATED:
-            queue.wake_at_once(record, now)
+            queue.wake_at_once(record, cluster.now)
         else:
-            queue.wake_next(record, now, at_once=True)
-    if not waking:
-        del cluster.deferred.waking[pool]
+            queue.wake_next(record, cluster.now, at_once=True)
 
 
 def find_affected(cluster: Cluster, pool: str) -> None:
@@ -117,7 +115,8 @@ def find_affected(cluster: Cluster, pool: str) -> None:
 
     Then other pools may borrow what they leave.
     """
-    affected, queue = cluster.deferred.affected.pop(pool), cluster.queues[pool]
+    agenda, queue = cluster.deferred.agenda(pool), cluster.queues[pool]
+    affected, agenda.affected = agenda.affected or Affected(), None
     recheck_affected(cluster, pool, affected)
     tried = queue.parked_first(WOKEN_MAX) if affected.first_rows else []
     if affected.rows:
@@ -126,11 +125,9 @@ def find_affected(cluster: Cluster, pool: str) -> None:
         tried += queue.in_state(PodState.NOMINATED)
     if affected.parked:
         tried += (alike.head for alike in queue.parked())
-    if tried:
-        waking = cluster.deferred.waking.setdefault(pool, OrderedDict())
-        waking.update((record.pod.uid, record) for record in tried)
+    agenda.waking.update((record.pod.uid, record) for record in tried)
     cluster.said.announcements.of_pool(pool)
-    cluster.deferred.relook[pool] = NEVER_LOOKED
+    agenda.relook = NEVER_LOOKED
 
 
 def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
@@ -330,7 +327,7 @@ def offer_at_home(cluster: Cluster, room: RowRoom, after: OrderKey | None, check
         return use
 
     def holds(shape: Shape, priority: int) -> bool:
-        checks.bound()
+        checks.spend_part(BOUNDS_PER_CHECK)
         return may_start_at_home(cluster, room.pool, shape, priority)
 
     return walk(cluster, parked_in([queue], room.most, holds), check, after, checks)
@@ -368,7 +365,7 @@ def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks
         return use
 
     def holds(shape: Shape, _: int) -> bool:
-        checks.bound()
+        checks.spend_part(BOUNDS_PER_CHECK)
         return may_borrow_whole(cluster, shape, room.pool)
 
     return walk(cluster, parked_in(queues, room.free, holds), check, after, checks)

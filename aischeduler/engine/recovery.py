@@ -351,7 +351,7 @@ def _go_on(cluster: Cluster) -> Iterator[Callable[[], object]]:
     for uid in tuple(reservations.kept):
         if not _is_placed(cluster, uid):
             yield partial(reservations.release, uid)
-    cluster.deferred.review.update(cluster.pools.names())
+    cluster.deferred.review(cluster.pools.names())
 
 
 def _each(cluster: Cluster, told: list[Action], parts: Iterable[Callable[[], object]]) -> None:

@@ -1,35 +1,10 @@
 """The room that one row offers to waiting pods, by column of the node table."""
 
-from typing import Final
-
 import numpy as np
-from msgspec import Struct
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.policies.victims import PRIORITY_MIN, Preemptor, gone_for, may_go, standing_of
 from aischeduler.state.requests import Amounts
-
-BOUNDS_PER_CHECK: Final = 2
-"""So many looks at what rows could hold of a unit by amounts cost as much as a check."""
-
-
-class Checks(Struct):
-    """How many checks are left in a slice; the last one may exceed it. `of_units` were of units of several pods."""
-
-    left: int
-    of_units: int = 0
-    bounds: int = 0
-
-    def spend(self, checks: int, *, unit: bool = False) -> None:
-        """Count checks."""
-        self.left -= checks
-        if unit:
-            self.of_units += checks
-
-    def bound(self) -> None:
-        """Count a look at what rows could hold of a unit."""
-        self.bounds += 1
-        self.left -= self.bounds % BOUNDS_PER_CHECK == 0
 
 
 class RowRoom:

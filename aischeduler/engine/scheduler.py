@@ -13,30 +13,29 @@ from functools import partial
 from typing import Final
 
 from aischeduler.engine import steps
-from aischeduler.engine.changed_rows import CHECKED_MAX, lets_pass, work_on_rows
+from aischeduler.engine.agenda import Checks
+from aischeduler.engine.changed_rows import lets_pass
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.constraints import recheck_some
-from aischeduler.engine.count_hints import check_counted, note_counts
+from aischeduler.engine.count_hints import note_counts
 from aischeduler.engine.counters import Counters
 from aischeduler.engine.cycle import SEARCH_COST, NoProposalError, attempt
 from aischeduler.engine.due_pools import Readiness
-from aischeduler.engine.evictions import end_loans, evict_refused, flush, settle
+from aischeduler.engine.evictions import evict_refused, flush, settle
 from aischeduler.engine.freshness import refresh_failed, refreshed
 from aischeduler.engine.gangs import roll_back_some
 from aischeduler.engine.internal_errors import Doing
 from aischeduler.engine.invariants import Violation
-from aischeduler.engine.lending import accounts_shrunk, leave_to_others, lend, seek_lenders
-from aischeduler.engine.message_updates import advance, look_again, reword
+from aischeduler.engine.lending import accounts_shrunk, lend
+from aischeduler.engine.message_updates import advance, look_again
 from aischeduler.engine.node_events import node_seen
 from aischeduler.engine.object_events import object_changed
 from aischeduler.engine.permits import ask_again
-from aischeduler.engine.pod_classes import take_classes
 from aischeduler.engine.pod_events import bind_refused
 from aischeduler.engine.pod_warnings import warn_pod
 from aischeduler.engine.pool_events import end_windows, pool_seen
 from aischeduler.engine.pool_status import StatusReports
 from aischeduler.engine.profile import Profile
-from aischeduler.engine.queueing_hints import find_affected, flush_queue, wake_some
+from aischeduler.engine.queueing_hints import flush_queue
 from aischeduler.engine.recovery import (
     Before,
     attempt_failed,
@@ -48,6 +47,7 @@ from aischeduler.engine.recovery import (
 )
 from aischeduler.engine.self_check import SelfCheck, digest
 from aischeduler.engine.summary import summarize
+from aischeduler.engine.tasks import ROWS, TASKS, Task
 from aischeduler.engine.units import form_some
 from aischeduler.engine.unknown_pools import (
     begin_reads,
@@ -158,14 +158,15 @@ class Scheduler:
         cluster, now = self._cluster, self._cluster.now
         actions += cluster.said.outbox.pop(pool, [])
         self._step(steps.READING_QUEUE, pool, actions, partial(self._readiness.raise_failure, pool))
-        checks = 0
+        checks = Checks()
         if limit:
-            checks = self._work_on_rows(pool, actions)
-            self._look_after(pool, actions, now)
+            self._do_tasks(pool, checks, actions)
         self._step(steps.MOVING, pool, actions, partial(flush_queue, cluster, cluster.queues[pool], now))
         self._step(steps.TAKING, pool, actions, partial(self._try_some, pool, actions, limit, checks))
         self._begin_reads(pool, actions)
-        self._step(steps.LENDING, pool, actions, partial(lend, cluster, pool, now))
+        checks.allow_one()
+        self._step(steps.LENDING, pool, actions, partial(lend, cluster, pool, checks))
+        cluster.deferred.slice_ends(pool)
         self._readiness.decided(pool)
 
     def stand_by(self, now: float) -> list[ReportInternalError]:
@@ -293,23 +294,24 @@ class Scheduler:
         """Rebuild the state after an event whose handling failed; return the actions."""
         return event_failed(self._cluster, event, error, lambda again: self._take(again, self._cluster.now))
 
-    def _try_some(self, pool: str, actions: list[Action], limit: int, checks: int) -> None:
-        """Try pods of the queue up to the cost `limit`, one in any case; `checks` of rows were made already.
+    def _try_some(self, pool: str, actions: list[Action], limit: int, checks: Checks) -> None:
+        """Try pods of the queue up to the cost `limit`, one in any case; `checks` of the slice were spent already.
 
         Room that a pod leaves is offered before the next is tried.
         """
-        cluster, unit_pods, cost = self._cluster, 0, min(checks, limit - 1)
-        while cost < limit and (pool not in cluster.deferred.rows or self._may_try(pool)):
+        cluster, unit_pods, cost = self._cluster, 0, min(checks.spent, limit - 1)
+        while cost < limit and (not cluster.deferred.look_at(pool).rows or self._may_try(pool)):
             queue = cluster.queues[pool]  # another one after an exception
             record = queue.pop()
             if record is None:
                 return
             unit_pods += len(record.together) if record.unit is not None else 0
             cost += self._try(queue, record, actions)
-            if pool in cluster.deferred.rows and checks < CHECKED_MAX:
-                checked = self._work_on_rows(pool, actions)
-                cost, checks = cost + checked, checks + checked
-            if unit_pods >= UNIT_PODS_MAX or (pool in cluster.deferred.rows and checks >= CHECKED_MAX):
+            if cluster.deferred.look_at(pool).rows and checks.left > 0:
+                before = checks.spent
+                self._do(ROWS, pool, checks, actions)
+                cost += checks.spent - before
+            if unit_pods >= UNIT_PODS_MAX or (checks.left <= 0 and cluster.deferred.look_at(pool).rows):
                 return
 
     def _may_try(self, pool: str) -> bool:
@@ -343,34 +345,20 @@ class Scheduler:
                 return proposal_failed(self._cluster, doing, before, error)
         return attempt_failed(self._cluster, doing, before, own, error)
 
-    def _work_on_rows(self, pool: str, actions: list[Action]) -> int:
-        """Do a part of the work on the pool's changed rows; return its cost."""
-        if pool not in self._cluster.deferred.rows:
-            return 0
-        cost: list[int] = []
-        self._step(steps.OFFERING, pool, actions, lambda: cost.append(work_on_rows(self._cluster, pool)))
-        return sum(cost)
-
     def _begin_reads(self, pool: str, actions: list[Action]) -> None:
         """Request the reads of Pools that can begin now."""
         self._step(steps.READING, pool, actions, lambda: actions.extend(begin_reads(self._cluster)))
 
-    def _look_after(self, pool: str, actions: list[Action], now: float) -> None:
-        """Do a part of the pool's deferred work."""
-        cluster, deferred = self._cluster, self._cluster.deferred
-        for waits, what, step in (
-            (deferred.sought, (Step.LENDING, "ending a search for lenders"), lambda: leave_to_others(cluster, pool)),
-            (deferred.review, (Step.LOANS, "ending loans"), lambda: end_loans(cluster, pool, actions, now)),
-            (deferred.affected, (Step.WAKING, "finding pods to try"), lambda: find_affected(cluster, pool)),
-            (deferred.dividing, (Step.WAKING, "dividing classes"), lambda: take_classes(cluster, pool)),
-            (deferred.rechecking, (Step.WAKING, "checking held pods again"), lambda: recheck_some(cluster, pool, now)),
-            (deferred.waking, (Step.WAKING, "waking pods"), lambda: wake_some(cluster, pool, now)),
-            (deferred.counted, steps.COUNTING, lambda: check_counted(cluster, pool)),
-            (deferred.seeking, (Step.LENDING, "searching for lenders"), lambda: seek_lenders(cluster, pool, now)),
-            (deferred.rewording, (Step.REASONS, "updating reasons"), lambda: reword(cluster, pool, actions)),
-        ):
-            if pool in waits and not self._step(what, pool, actions, step):
-                return  # the state was built anew, without deferred work
+    def _do_tasks(self, pool: str, checks: Checks, actions: list[Action]) -> None:
+        """Do a part of each task of the pool's agenda."""
+        for task in TASKS:
+            if task.waits(self._cluster.deferred.look_at(pool)) and not self._do(task, pool, checks, actions):
+                return  # the state was built anew, with empty agendas
+
+    def _do(self, task: Task, pool: str, checks: Checks, actions: list[Action]) -> bool:
+        """Do a part of a task; return whether it succeeded."""
+        checks.allow_one()
+        return self._step(task.step, pool, actions, lambda: task.do(self._cluster, pool, checks, actions))
 
     def _let_time_act(self, actions: list[Action], now: float) -> None:
         """Do what is due, before the queue is flushed: the five-minute flush must not count pods that this wakes."""

@@ -5,8 +5,7 @@ from collections import Counter
 import numpy as np
 from msgspec.structs import replace
 
-from aischeduler.engine.changed_rows import CHECKED_MAX
-from aischeduler.engine.constraints import RECHECKED_AT_ONCE
+from aischeduler.engine.agenda import CHECKS_MAX
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Plugins
@@ -20,6 +19,7 @@ from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds
 from tests.gangs import a_gang, member
 
+RECHECKED_AT_ONCE = CHECKS_MAX
 A, B = {"pool": "a"}, {"pool": "b"}
 CHECKS_OF_VICTIMS_MAX = 8
 """The most calls of a filter in one check for victims, in these tests."""
@@ -102,18 +102,18 @@ def test_slice_does_a_limited_part_of_the_work_on_a_row() -> None:
     session = behind_a_claim(counting, classes=200)
     session.tell(gone(Pod, "uid-small"))
     slices = []
-    while "a" in session.scheduler._cluster.deferred.rows:
+    while session.scheduler._cluster.deferred.look_at("a").rows:
         before = counting.calls
         session.scheduler.decide("a", session.now, 1)
         slices.append(counting.calls - before)
     assert len(slices) > 2
-    assert max(slices) <= CHECKED_MAX * CHECKS_OF_VICTIMS_MAX
+    assert max(slices) <= CHECKS_MAX * CHECKS_OF_VICTIMS_MAX
 
 
 def test_row_is_offered_to_the_class_after_the_last_one_that_was_checked() -> None:
     session = unchecked(a_node("n", cpu="1", labels=A), a_pod("x", pool="a", node="n", priority=9), counting=Counting())
     refused = {"any": "label"}
-    session.see(*(a_pod(f"p{n}", cpu=f"{n + 1}m", pool="a", node_selector=refused) for n in range(3 * CHECKED_MAX)))
+    session.see(*(a_pod(f"p{n}", cpu=f"{n + 1}m", pool="a", node_selector=refused) for n in range(3 * CHECKS_MAX)))
     session.see(a_pod("last", cpu="1", pool="a", created=5))
     session.decide()
     session.tell(gone(Pod, "uid-x"))
@@ -130,7 +130,7 @@ def test_cordoning_a_node_with_a_thousand_claims_ends_them_without_recursion() -
     session.see(replace(a_node("n", cpu="1000", memory="2000Gi", pods=2000, labels=A), unschedulable=True))
     assert len(cluster.claims) == 1000
     session.scheduler.decide("a", session.now, 1)
-    assert 1000 - CHECKED_MAX <= len(cluster.claims) < 1000
+    assert 1000 - CHECKS_MAX <= len(cluster.claims) < 1000
     settle(session)
     session.scheduler.look()
     assert len(cluster.claims) == 0
@@ -182,6 +182,6 @@ def test_pods_of_a_pool_are_tried_while_its_waiting_gangs_are_checked() -> None:
     settle(session)
     session.tell(gone(Pod, "uid-gone"))
     session.scheduler.decide("a", session.now, 1)
-    assert "a" in session.scheduler._cluster.deferred.rows
+    assert session.scheduler._cluster.deferred.look_at("a").rows
     session.see(a_pod("single", cpu="1", pool="a"))
     assert list(binds(session.scheduler.decide("a", session.now, 1))) == ["single"]

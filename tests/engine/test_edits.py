@@ -1,6 +1,7 @@
 """The deferred work of an edit of a Pool is done in parts and in order."""
 
-from aischeduler.engine.queueing_hints import FEW_ROWS, WOKEN_AT_ONCE
+from aischeduler.engine.agenda import CHECKS_MAX
+from aischeduler.engine.queueing_hints import FEW_ROWS
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import gone
 from aischeduler.model.node import Node
@@ -9,6 +10,7 @@ from aischeduler.model.pool import Pool
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds
 
+WOKEN_AT_ONCE = CHECKS_MAX
 WAITING = 2 * WOKEN_AT_ONCE + 10
 
 

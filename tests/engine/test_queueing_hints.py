@@ -2,7 +2,7 @@
 
 import pytest
 
-from aischeduler.engine.lending import JUDGED_MAX
+from aischeduler.engine.agenda import CHECKS_MAX
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.queueing_hints import OFFERED_MAX, WOKEN_MAX
 from aischeduler.model.events import BindRefusal, BindRefused, Seen, gone
@@ -137,7 +137,7 @@ def test_lender_goes_on_with_the_classes_that_one_decision_did_not_judge() -> No
         a_node("n", cpu="4", labels={"pool": "b", "disk": "hdd"}),
     )
     elsewhere = {"disk": "ssd"}
-    classes = 2 * JUDGED_MAX + 5
+    classes = 2 * CHECKS_MAX + 5
     session.see(
         *(a_pod(f"p{n}", cpu=f"{n + 1}m", pool="a", priority=9, node_selector=elsewhere) for n in range(classes))
     )
@@ -152,7 +152,7 @@ def test_freed_borrowing_limit_reaches_the_classes_that_one_decision_did_not_jud
     session = Session(limited, a_pool("b", labels={"pool": "b"}), a_node("n", cpu="2", labels={"pool": "b"}))
     session.see(a_pod("loan", cpu="1", pool="a", node="n"))
     elsewhere = {"disk": "ssd"}
-    classes = 2 * JUDGED_MAX + 5
+    classes = 2 * CHECKS_MAX + 5
     session.see(
         *(a_pod(f"p{n}", cpu=f"{n + 1}m", pool="a", priority=9, node_selector=elsewhere) for n in range(classes))
     )

@@ -292,25 +292,25 @@ def test_attempt_that_failed_after_its_bind_is_undone_completely(monkeypatch: py
 
 
 STEPS = [
-    ("flush_queue", Step.QUEUE),
-    ("leave_to_others", Step.LENDING),
-    ("lend", Step.LENDING),
-    ("look_again", Step.TIME),
-    ("flush", Step.TIME),
-    ("settle", Step.SETTLE),
-    ("work_on_rows", Step.WAKING),
+    ("scheduler", "flush_queue", Step.QUEUE),
+    ("tasks", "leave_to_others", Step.LENDING),
+    ("scheduler", "lend", Step.LENDING),
+    ("scheduler", "look_again", Step.TIME),
+    ("scheduler", "flush", Step.TIME),
+    ("scheduler", "settle", Step.SETTLE),
+    ("tasks", "work_on_rows", Step.WAKING),
 ]
 
 
-@pytest.mark.parametrize(("name", "step"), STEPS)
+@pytest.mark.parametrize(("module", "name", "step"), STEPS)
 def test_actions_of_the_other_steps_are_returned_when_one_step_fails(
-    name: str, step: Step, monkeypatch: pytest.MonkeyPatch
+    module: str, name: str, step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = Session(a_node("n"), a_pod("p"))
-    session.scheduler._cluster.deferred.lending["default"] = (False, 0, 0, 0, "")
-    session.scheduler._cluster.deferred.sought.add("default")
+    agenda = session.scheduler._cluster.deferred.agenda("default")
+    agenda.lending, agenda.sought = (False, 0, 0, 0, ""), True
     session.scheduler._cluster.row_changed(0)
-    fail_once(monkeypatch, "scheduler", name)
+    fail_once(monkeypatch, module, name)
     said = [action for pool in (CLUSTER, "default") for action in session.scheduler.decide(pool, 0.0, 512)]
     assert [error.step for error in errors(said)] == [step]
     later = session.decide(1.0)

@@ -1,6 +1,6 @@
 """The self-check finds, counts and returns violations; on a sound state it costs little and returns none."""
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -64,8 +64,8 @@ BREACHES: list[tuple[str, str, Callable[[Cluster], object]]] = [
     ("I3", "a queue counts a pod twice", lambda c: setattr(c.queues["a"], "_usable", 7)),
     ("I3", "a pod has another home", lambda c: setattr(c.records["uid-large"], "home", "default")),
     ("I3", "a class fits nowhere", lambda c: c.queues["a"]._demand._amounts.__setitem__((0, UNOFFERED), 1)),
-    ("I4", "deferred work is left for no pool", lambda c: c.deferred.review.add("")),
-    ("I4", "pods are to be woken in no pool", lambda c: c.deferred.waking.update(gone=OrderedDict())),
+    ("I4", "deferred work is left for no pool", lambda c: c.deferred.review([""])),
+    ("I4", "pods are to be woken in no pool", lambda c: c.deferred.agenda("gone")),
     ("I4", "a node is in the wrong pool", lambda c: c.nodes.pool.__setitem__(c.nodes.rows["n"], 0)),
     ("I5", "a loan is counted twice", lambda c: c.ledger._sums.update({(LOAN, "a", "default"): Counter({PODS: 1})})),
     ("I5", "a borrower counts as a home pod", lambda c: c.running.table["borrower"].fill(False)),
@@ -98,7 +98,7 @@ def test_gang_that_may_evict_is_stuck_once_no_row_that_it_needs_is_about_to_be_o
     session.see(replace(c, invalid="spec: broken"))  # the row falls to the pool of the gang: a pod on each row may go
     cluster = session.scheduler._cluster
     assert stuck(cluster) == ()
-    cluster.deferred.rows.clear()
+    cluster.deferred.agendas.clear()
     assert [(lost.uid, lost.by) for lost in stuck(cluster)] == [("uid-g-0", "a refresh before it preempts")]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aischeduler.engine.constraints import RECHECKED_AT_ONCE
+from aischeduler.engine.agenda import CHECKS_MAX
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.pod import Pod
@@ -146,13 +146,13 @@ def test_change_of_a_claim_wakes_only_the_pods_that_use_it() -> None:
 
 
 def test_change_of_a_claim_with_many_waiting_pods_wakes_a_part_per_decision() -> None:
-    count = 3 * RECHECKED_AT_ONCE
+    count = 3 * CHECKS_MAX
     session = Session(a_node("n", cpu="1k", memory="1Ti", pods=1000))
     session.see(*(a_pod(f"p{number}", claims=(DATA,)) for number in range(count)))
     session.decide()
     session.tell(Seen(BOUND), Seen(VOLUME))
     session.scheduler.decide("default", session.now, 1)
-    assert session.scheduler.waiting()["default"]["held"] == count - RECHECKED_AT_ONCE
+    assert session.scheduler.waiting()["default"]["held"] == count - CHECKS_MAX
     assert len(binds(session.decide())) == count - 1
 
 

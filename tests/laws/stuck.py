@@ -48,14 +48,14 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
         for record in waiting.values()
     }
     deferred = cluster.deferred
-    seeking = {*deferred.affected, *deferred.waking, *deferred.seeking, *deferred.sought}
-    doubted = {*deferred.affected}
+    agendas = deferred.agendas.items()
+    seeking = {pool for pool, one in agendas if one.affected or one.waking or one.seeking or one.sought}
+    doubted = {pool for pool, one in agendas if one.affected}
     first: dict[tuple[object, ...], PodRecord] = {}
     for name in sorted(cluster.queues):
         for record in sorted(cluster.queues[name].records(), key=lambda r: r.order):
-            if class_key(record) in deferred.counted.get(name, ()) or record.pod.uid in deferred.rechecking.get(
-                name, ()
-            ):
+            agenda = deferred.look_at(name)
+            if class_key(record) in agenda.counted or record.pod.uid in agenda.rechecking:
                 continue
             chain = (record.home, record.pod.spec.key, record.pod.preempts)
             if record.leads is not None:
@@ -120,7 +120,7 @@ def _may_borrow(cluster: Cluster, record: PodRecord) -> bool:
 def _is_offered(cluster: Cluster, pool: str, proposal: Place | MakeRoom) -> bool:
     nodes, names = cluster.nodes, (proposal.node, *(one.node for one in proposal.others))
     pools = {cluster.pool_of(nodes.rows[name]) for name in names}
-    offered = {nodes.names[row] for one in (pool, *pools) for row in cluster.deferred.rows.get(one, ())}
+    offered = {nodes.names[row] for one in (pool, *pools) for row in cluster.deferred.look_at(one).rows}
     offered.update(nodes.names[row] for row in cluster.deferred.offers)
     return not offered.isdisjoint(names) or not all(_is_missed(cluster, one) for one in pools - {pool})
 
@@ -136,14 +136,15 @@ def not_allowed_text(record: PodRecord) -> str:
 def _is_missed(cluster: Cluster, lender: str) -> bool:
     """Return whether nothing is about to offer the lender's room to other pools."""
     queue, deferred = cluster.queues[lender], cluster.deferred
-    noted, counts = deferred.relook.get(lender), queue.counts()
+    agenda, counts = deferred.look_at(lender), queue.counts()
+    noted = agenda.relook
     tried = counts[PodState.ACTIVE] + counts[PodState.BACKOFF]
-    awaited = any(lender in work for work in (deferred.lending, deferred.affected))
-    looked_at_again = awaited or (noted is not None and (noted != queue.version or tried or lender in deferred.counted))
-    offered = lender in deferred.rows or any(cluster.pool_of(row) == lender for row in cluster.deferred.offers)
+    awaited = agenda.lending is not None or agenda.affected is not None
+    looked_at_again = awaited or (noted is not None and (noted != queue.version or tried or bool(agenda.counted)))
+    offered = bool(agenda.rows) or any(cluster.pool_of(row) == lender for row in cluster.deferred.offers)
     return not looked_at_again and not offered
 
 
 def _not_offered(cluster: Cluster, pool: str) -> Rows:
     rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool))
-    return rows[~np.isin(rows, [*cluster.deferred.offers, *cluster.deferred.rows.get(pool, ())])]
+    return rows[~np.isin(rows, [*cluster.deferred.offers, *cluster.deferred.look_at(pool).rows])]

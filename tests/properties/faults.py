@@ -45,6 +45,7 @@ MODULES: Final = (
         "due_pools",
         "message_updates",
         "scheduler",
+        "tasks",
         "object_events",
         "searches",
         "pool_status",

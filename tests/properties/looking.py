@@ -195,7 +195,11 @@ def amounts(cluster: Cluster) -> list[str | bytes]:
         (sorted(storage.used.on.items(), key=repr), sorted(storage.chosen.all().items(), key=repr)),
         [(claim.owner.pod.uid, claim.rows) for claim in cluster.claims.all()],
         [(uid, one.state, one.queue, one.visited, one.row) for uid, one in cluster.records.items()],
-        (cluster.decisions, len(cluster.said.outbox), sorted(cluster.deferred.relook.items())),
+        (
+            cluster.decisions,
+            len(cluster.said.outbox),
+            sorted((pool, one.relook) for pool, one in cluster.deferred.agendas.items() if one.relook is not None),
+        ),
     )
     arrays = (nodes.used, nodes.scored, nodes.alive, nodes.pool, cluster.running.table)
     return [*map(repr, parts), *(array.tobytes() for array in arrays)]
