@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from aischeduler.analysis.explanation import Start, full_name
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.nominator import lifted_for, without
+from aischeduler.engine.pod_counting import adopt, uncount
 from aischeduler.engine.propose import propose
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.node import Node
@@ -225,13 +226,13 @@ def pods_ended(cluster: Cluster, records: Sequence[PodRecord]) -> Iterator[None]
     shrunk, before = cluster.ledger.shrunk, set(cluster.ledger.shrunk)
     spare, stale = dict(cluster.running.spare), dict(cluster.units.stale)
     for record in records:
-        cluster.uncount(record)
+        uncount(cluster, record)
     try:
         yield
     finally:
         for record, assigned in reversed(gone):
             cluster.nodes.add(assigned)
-            cluster.adopt(record, assigned)
+            adopt(cluster, record, assigned)
             if record.unit is not None:
                 cluster.running.set_spare(record.unit.number, spare.get(record.unit.number, NONE_TO_SPARE))
         shrunk.intersection_update(before)

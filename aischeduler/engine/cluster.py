@@ -13,15 +13,13 @@ from aischeduler.engine.cluster_parts import Edits, LeavingPods, Said
 from aischeduler.engine.counters import Counters
 from aischeduler.engine.deferred_work import DeferredWork, Freshness, UnknownPools
 from aischeduler.engine.pod_classes import PodClasses
-from aischeduler.engine.pod_counting import count_again, interest_of, pods_on_rows
+from aischeduler.engine.pod_counting import count_again, follow_accounts, interest_of, planned, pods_on_rows
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.reservations import Reservations
 from aischeduler.engine.search_cache import Searches
-from aischeduler.framework.allocating import bound_allocation
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.profile_runners import make_runner
 from aischeduler.model.actions import Action
-from aischeduler.model.allocation import NO_ALLOCATION
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.policies.borrowing import BorrowingContext
@@ -29,19 +27,18 @@ from aischeduler.policies.placement import placement_strategy
 from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.policies.unit_placement import UnitRequest, labels_of_placed
 from aischeduler.policies.victims import Loss, Preemptor
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.cards import Cards
 from aischeduler.state.claims import Claims
 from aischeduler.state.counted_pods import NO_INTEREST
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.held_by_account import HeldByAccount
-from aischeduler.state.ledger import Account, Ledger, accounts_of_loan
+from aischeduler.state.ledger import Account, Ledger
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState, Unit
 from aischeduler.state.pod_sets import PodSets
 from aischeduler.state.pool_table import PoolTable
 from aischeduler.state.rows_by_pool import NO_POOL
-from aischeduler.state.running_pods import RunningFacts, RunningPods
+from aischeduler.state.running_pods import RunningPods
 from aischeduler.state.scheduling_queue import PoolQueue
 from aischeduler.state.transitions import Transition, change_state
 from aischeduler.state.units import Units
@@ -60,7 +57,7 @@ class Cluster:
     def __init__(self, profile: Profile, run: str) -> None:
         self.now, self.decisions, self.start, self._run, self._arrivals = 0.0, 0, 0, run, 0
         self.profile, self.classes, self.counters = profile, PodClasses(profile), Counters()
-        self._has_quotas = any(one.quotas for one in (profile.plugins, *profile.others.values()))
+        self.has_quotas = any(one.quotas for one in (profile.plugins, *profile.others.values()))
         self.leaving_pods, self.edits, self.said = LeavingPods(), Edits(), Said()
         self.reservations, self.unknown_pools, self.freshness = Reservations(profile), UnknownPools(), Freshness()
         self.clear()
@@ -82,7 +79,7 @@ class Cluster:
         self.queues: dict[str, PoolQueue] = {}
         self.add_queue(DEFAULT_POOL)
         self.running, self.ledger = RunningPods(), Ledger()
-        self.claims, self.held = Claims(self.nodes, self.ledger, self._planned), HeldByAccount()
+        self.claims, self.held = Claims(self.nodes, self.ledger, partial(planned, self)), HeldByAccount()
         self.units, self.pod_sets = Units(), PodSets()
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod, obeyed=profile.obeys_budgets)
         parts = self.pools, self.queues, self.claims, self.ledger, self.runner
@@ -232,65 +229,8 @@ class Cluster:
             self.nodes.pod_counts.disuse(before.spec, old)
         if before.labels != pod.labels or before.terminating != pod.terminating:
             count_again(self, before, record)
-        if self._has_quotas and self.accounts_of(before) != self.accounts_of(pod):
-            self._follow_accounts(record)
-
-    def _follow_accounts(self, record: PodRecord) -> None:
-        """Count a pod, or its claim, in the accounts that it has now."""
-        if record.counted is not None:
-            self.book(record, self.pool_of(record.row))
-        claim = self.claims.of(record.waits_as.pod.uid)
-        if claim is not None:
-            self.claims.renew(claim, self.accounts_of)
-
-    def count(self, record: PodRecord, node: str) -> None:
-        """Count a pod on the node of this name; an unknown node gets a stub."""
-        row = self.nodes.row(node)
-        allocation = bound_allocation(self.profile.plugins_of(record.pod), record.pod)
-        assigned = AssignedPod(record.pod, record.pod.spec, row, allocation)
-        self.nodes.add(assigned)
-        self.adopt(record, assigned)
-
-    def adopt(self, record: PodRecord, assigned: AssignedPod) -> None:
-        """Note that the node table already counts the pod on this row."""
-        record.row, record.counted, record.allocation = assigned.row, assigned.spec, assigned.allocation
-        record.home = self.pools.home(record.pod.pool)
-        pool = self.pool_of(record.row)
-        self.budgets.placed(record.pod)
-        self.running.add(record.pod.uid, record.pod.spec, record.row, self._facts(record, pool))
-        self.book(record, pool)
-        if record.unit is not None:
-            self.units.touch(record)
-
-    def uncount(self, record: PodRecord) -> int:
-        """Stop counting a pod on its node; return the row."""
-        row, assigned = record.row, record.assigned
-        self.reservations.release(record.pod.uid)
-        self._unbook(record)
-        self.running.remove(record.pod.uid)
-        self.budgets.taken_off(record.pod)
-        record.row, record.counted, record.allocation = NOWHERE, None, NO_ALLOCATION
-        self.nodes.remove(assigned)
-        self.units.touch(record)
-        return row
-
-    def book(self, record: PodRecord, pool: str) -> None:
-        """Update the accounts of a pod from its home pool and `pool`, that of its row."""
-        accounts = self.accounts_in(record, pool)
-        if accounts != record.accounts:
-            self._unbook(record)
-            record.accounts = accounts
-            if record.counted is not None:
-                self.ledger.book(accounts, record.counted, 1)
-
-    def refresh(self, record: PodRecord) -> None:
-        """Update what is kept of a pod on a row: its home pool, its loan, whether it is leaving."""
-        record.home = self.pools.home(record.pod.pool)
-        before, pool = record.loan, self.pool_of(record.row)
-        self.running.change(record.pod.uid, self._facts(record, pool))
-        self.book(record, pool)
-        if record.loan != before:
-            self.edits.turned.setdefault(record.pod.uid, before)
+        if self.has_quotas and self.accounts_of(before) != self.accounts_of(pod):
+            follow_accounts(self, record)
 
     def forget_eviction(self, uid: str) -> bool:
         """Drop the requested eviction of a pod; return whether there was one."""
@@ -301,11 +241,6 @@ class Cluster:
     def leaving(self, uid: str) -> bool:
         """Return whether a pod on a row counts as leaving: terminating, or its eviction is requested or planned."""
         return self.leaving_pods.has(uid) or uid in self.claims.planned
-
-    def may_go(self, record: PodRecord) -> bool:
-        """Return whether a pod on a row may be evicted now."""
-        facts = self._facts(record, self.pool_of(record.row))
-        return facts.evictable and not facts.leaving and record.pod.uid not in self.reservations.delayed
 
     def on_row(self, row: int) -> tuple[PodRecord, ...]:
         """Return the records of the pods on a row, in the order of their uids."""
@@ -348,49 +283,9 @@ class Cluster:
         if queue is not None and record.offered == NOWHERE:
             queue.wake_next(record, now)
 
-    def _facts(self, record: PodRecord, pool: str) -> RunningFacts:
-        """Return the facts of a pod on a row of this pool."""
-        pod, unit, ours = record.pod, record.unit, self.ours(record.pod)
-        known = unit is None or unit.formed  # else neither its rank nor its spare is
-        kept = pod.uid in self.leaving_pods.spared or pod.uid in self.budgets.forbidden
-        stays = kept or pod.uid in self.leaving_pods.overstayed
-        return RunningFacts(
-            priority=pod.priority if unit is None else unit.priority,
-            borrower=record.home != pool,
-            evictable=ours and known and not pod.guarded and not pod.critical and not stays,
-            leaving=self.leaving(pod.uid),
-            started_seconds=pod.started_seconds,
-            home=self.pools.id(record.home),
-            ours=ours,
-            unit=0 if unit is None else unit.number,
-            kept=kept,
-        )
-
-    def _planned(self, uid: str) -> None:
-        record = self.records.get(uid)
-        if record is not None and record.counted is not None:
-            self.refresh(record)
-
-    def _unbook(self, record: PodRecord) -> None:
-        if record.counted is not None:
-            self.ledger.book(record.accounts, record.counted, -1)
-        record.accounts = ()
-
-    def accounts_in(self, record: PodRecord, pool: str) -> tuple[Account, ...]:
-        """Return the accounts of a pod on its row of this pool: those of its loan, if it has one, and of its quotas."""
-        at_home = not pool or pool == record.home
-        if (at_home and not self._has_quotas) or not self.ours(record.pod):
-            return ()
-        accounts = self.accounts_of(record.pod)
-        if at_home:
-            return accounts
-        node = self.nodes.nodes[record.row]
-        cards = self.nodes.cards.label_of(node.labels) if node is not None else ""
-        return (*accounts_of_loan((pool, record.home), cards), *accounts)
-
     def accounts_of(self, pod: Pod) -> tuple[Account, ...]:
         """Return the accounts in which a pod counts by its quotas."""
-        if not self._has_quotas:
+        if not self.has_quotas:
             return ()
         return tuple(account for one in self.profile.plugins_of(pod).quotas for account in one.accounts_of(pod))
 

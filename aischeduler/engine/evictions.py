@@ -24,6 +24,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.cluster_parts import Asked
 from aischeduler.engine.freshness import await_to_end_loans, is_fresh
 from aischeduler.engine.nominator import end_claim, wake_owner
+from aischeduler.engine.pod_counting import may_go, refresh
 from aischeduler.model.actions import Action, Evict, EvictionCause, ReadPod
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import EvictRefusal, EvictRefused
@@ -71,7 +72,7 @@ def evict(
     cluster.leaving_pods.asked[pod.uid] = Asked(asker, decision, cluster.decisions, cluster.now + UNHEARD_SECONDS)
     cluster.claims.plan_no_more(pod.uid)
     cluster.budgets.note_eviction(pod)
-    cluster.refresh(victim)
+    refresh(cluster, victim)
     reconsider(cluster, cluster.budgets.turned(pod.namespace))
     if victim.unit is not None and not victim.unit.started:
         cluster.units.touch(victim)  # the pod no longer counts for the start
@@ -150,7 +151,7 @@ def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
     cluster.forget_eviction(uid)
     if uid not in cluster.leaving_pods.terminating and uid not in cluster.leaving_pods.overstayed:
         cluster.leaving_pods.terminating.set(uid, now + record.pod.grace_seconds + LEAVING_SLACK_SECONDS)
-        cluster.refresh(record)
+        refresh(cluster, record)
         cluster.row_changed(record.row)  # a pod may wait for its room instead of evicting another
 
 
@@ -173,7 +174,7 @@ def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
         _spare(cluster, record, now)
     cluster.budgets.note_refusal(record.pod)
     if record.counted is not None:
-        cluster.refresh(record)
+        refresh(cluster, record)
         cluster.row_changed(record.row, offers=False)
         if event.why in NOT_REFUSED:
             _spare_no_more(cluster, [event.uid])
@@ -253,7 +254,7 @@ def reconsider(cluster: Cluster, uids: Iterable[str]) -> None:
     """Note which of these pods on rows the budgets forbid to evict; wake those that may need the room of the others."""
     changed = [uid for uid in uids if cluster.budgets.note(cluster.records[uid].pod)]
     for uid in changed:
-        cluster.refresh(cluster.records[uid])
+        refresh(cluster, cluster.records[uid])
     _spare_no_more(cluster, [uid for uid in changed if uid not in cluster.budgets.forbidden])
 
 
@@ -262,7 +263,7 @@ def flush(cluster: Cluster, now: float) -> None:
     overstayed = [cluster.records[uid] for uid in cluster.leaving_pods.terminating.pop_due(now, FLUSHED_AT_ONCE)]
     cluster.leaving_pods.overstayed.update(record.pod.uid for record in overstayed)
     for record in overstayed:
-        cluster.refresh(record)
+        refresh(cluster, record)
         cluster.row_changed(record.row, offers=False)
     _spare_no_more(cluster, cluster.leaving_pods.spared.pop_due(now, FLUSHED_AT_ONCE))
     for owner in cluster.claims.stalled.pop_due(now, FLUSHED_AT_ONCE):
@@ -281,7 +282,7 @@ def _give_up(cluster: Cluster, claim: Claim, now: float) -> None:
             record.protected = True
             record.needs = 1 + max(needs[key] for key in cluster.budgets.covering(record.pod))
             _spare(cluster, record, now)
-            cluster.refresh(record)
+            refresh(cluster, record)
 
 
 def settle(cluster: Cluster, actions: list[Action]) -> None:
@@ -318,7 +319,7 @@ def end_loans(cluster: Cluster, lender: str, actions: list[Action]) -> None:
             actions += await_to_end_loans(cluster, lender, cluster.now)
             return
         decision = cluster.next_decision() if ended else ""
-        actions += [evict(cluster, record, None, decision) for record in ended if cluster.may_go(record)]
+        actions += [evict(cluster, record, None, decision) for record in ended if may_go(cluster, record)]
 
 
 def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
@@ -332,7 +333,7 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
     for record in loans:
         if cluster.leaving(record.pod.uid) or record.pod.uid in cluster.leaving_pods.overstayed:
             lent.subtract(record.pod.spec.request.taken)
-    mortal = [record for record in loans if cluster.may_go(record) and not _kept_by_unit(cluster, record)]
+    mortal = [record for record in loans if may_go(cluster, record) and not _kept_by_unit(cluster, record)]
     newest_first = sorted(mortal, key=_newness)
     if pool.disable_sharing:
         return _with_lost(cluster, newest_first)
@@ -404,7 +405,7 @@ def _over(limit: ResourceList, lent: ResourceList, taken: ResourceList) -> bool:
 def _spare_no_more(cluster: Cluster, uids: list[str]) -> None:
     """Wake the pods that may need the room of pods that are spared no longer."""
     for record in [cluster.records[uid] for uid in uids]:
-        cluster.refresh(record)
+        refresh(cluster, record)
         for one in record.unit.members.values() if record.unit is not None else (record,):
             if one.counted is not None:  # pods of its unit may go where it may
                 cluster.row_changed(one.row, loans=True)

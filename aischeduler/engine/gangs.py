@@ -15,6 +15,7 @@ from typing import Final
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import evict
 from aischeduler.engine.freshness import await_to_roll_back, is_fresh, was_refreshed
+from aischeduler.engine.pod_counting import may_go
 from aischeduler.framework.plugin import UnitMembers, UnitPolicy
 from aischeduler.model.actions import Action, EvictionCause, ReportGang, pod_warning
 from aischeduler.model.event_reasons import EventReason
@@ -143,7 +144,7 @@ def roll_back_some(cluster: Cluster, actions: list[Action]) -> None:
         staying = [record for record in placed if not cluster.leaving(record.pod.uid)]
         if not cluster.profile.preemption:
             _warn_of_half(cluster, unit, staying, "Preemption is switched off")
-        elif staying and not any(cluster.may_go(record) for record in staying):
+        elif staying and not any(may_go(cluster, record) for record in staying):
             _warn_of_half(cluster, unit, staying, "None of them may be evicted")
         elif staying:
             _roll_back(cluster, unit, staying, actions)
@@ -173,7 +174,7 @@ def _roll_back(cluster: Cluster, unit: Unit, staying: list[PodRecord], actions: 
     if all(was_refreshed(cluster, pool, unit.given_up) for pool in stale):
         decision = cluster.next_decision()
         for one in staying:
-            if pools[one] not in stale and cluster.may_go(one):  # the eviction before may have used up its budget
+            if pools[one] not in stale and may_go(cluster, one):  # the eviction before may have used up its budget
                 actions.append(evict(cluster, one, None, decision, EvictionCause.GANG_NOT_WHOLE))
     if not stale:
         unit.given_up = None

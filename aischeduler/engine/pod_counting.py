@@ -1,16 +1,137 @@
-"""Counts of many pods at once: by selector, and loans after rows changed their pools or after an exception."""
+"""What counts of pods on rows: in the node table, among the running pods, in accounts, and by selectors.
+
+Invariant: a pod counts in all of them exactly while its record has a row.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from aischeduler.framework.allocating import bound_allocation
+from aischeduler.model.allocation import NO_ALLOCATION
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.counted_pods import NO_INTEREST, Interest
-from aischeduler.state.ledger import Account
+from aischeduler.state.ledger import Account, accounts_of_loan
 from aischeduler.state.pod_records import NOWHERE, PodRecord, Unit
+from aischeduler.state.running_pods import RunningFacts
 
 if TYPE_CHECKING:
     from aischeduler.engine.cluster import Cluster
+
+
+def count(cluster: "Cluster", record: PodRecord, node: str) -> None:
+    """Count a pod on the node of this name; an unknown node gets a stub."""
+    row = cluster.nodes.row(node)
+    allocation = bound_allocation(cluster.profile.plugins_of(record.pod), record.pod)
+    assigned = AssignedPod(record.pod, record.pod.spec, row, allocation)
+    cluster.nodes.add(assigned)
+    adopt(cluster, record, assigned)
+
+
+def adopt(cluster: "Cluster", record: PodRecord, assigned: AssignedPod) -> None:
+    """Note that the node table already counts the pod on this row."""
+    record.row, record.counted, record.allocation = assigned.row, assigned.spec, assigned.allocation
+    record.home = cluster.pools.home(record.pod.pool)
+    pool = cluster.pool_of(record.row)
+    cluster.budgets.placed(record.pod)
+    cluster.running.add(record.pod.uid, record.pod.spec, record.row, _facts(cluster, record, pool))
+    book(cluster, record, pool)
+    if record.unit is not None:
+        cluster.units.touch(record)
+
+
+def uncount(cluster: "Cluster", record: PodRecord) -> int:
+    """Stop counting a pod on its node; return the row."""
+    row, assigned = record.row, record.assigned
+    cluster.reservations.release(record.pod.uid)
+    _unbook(cluster, record)
+    cluster.running.remove(record.pod.uid)
+    cluster.budgets.taken_off(record.pod)
+    record.row, record.counted, record.allocation = NOWHERE, None, NO_ALLOCATION
+    cluster.nodes.remove(assigned)
+    cluster.units.touch(record)
+    return row
+
+
+def book(cluster: "Cluster", record: PodRecord, pool: str) -> None:
+    """Update the accounts of a pod from its home pool and `pool`, that of its row."""
+    accounts = accounts_in(cluster, record, pool)
+    if accounts != record.accounts:
+        _unbook(cluster, record)
+        record.accounts = accounts
+        if record.counted is not None:
+            cluster.ledger.book(accounts, record.counted, 1)
+
+
+def refresh(cluster: "Cluster", record: PodRecord) -> None:
+    """Update what is kept of a pod on a row: its home pool, its loan, whether it is leaving."""
+    record.home = cluster.pools.home(record.pod.pool)
+    before, pool = record.loan, cluster.pool_of(record.row)
+    cluster.running.change(record.pod.uid, _facts(cluster, record, pool))
+    book(cluster, record, pool)
+    if record.loan != before:
+        cluster.edits.turned.setdefault(record.pod.uid, before)
+
+
+def accounts_in(cluster: "Cluster", record: PodRecord, pool: str) -> tuple[Account, ...]:
+    """Return the accounts of a pod on its row of this pool: those of its loan, if it has one, and of its quotas."""
+    at_home = not pool or pool == record.home
+    if (at_home and not cluster.has_quotas) or not cluster.ours(record.pod):
+        return ()
+    accounts = cluster.accounts_of(record.pod)
+    if at_home:
+        return accounts
+    node = cluster.nodes.nodes[record.row]
+    cards = cluster.nodes.cards.label_of(node.labels) if node is not None else ""
+    return (*accounts_of_loan((pool, record.home), cards), *accounts)
+
+
+def may_go(cluster: "Cluster", record: PodRecord) -> bool:
+    """Return whether a pod on a row may be evicted now."""
+    facts = _facts(cluster, record, cluster.pool_of(record.row))
+    return facts.evictable and not facts.leaving and record.pod.uid not in cluster.reservations.delayed
+
+
+def _facts(cluster: "Cluster", record: PodRecord, pool: str) -> RunningFacts:
+    """Return the facts of a pod on a row of this pool."""
+    pod, unit, ours = record.pod, record.unit, cluster.ours(record.pod)
+    known = unit is None or unit.formed  # else neither its rank nor its spare is
+    kept = pod.uid in cluster.leaving_pods.spared or pod.uid in cluster.budgets.forbidden
+    stays = kept or pod.uid in cluster.leaving_pods.overstayed
+    return RunningFacts(
+        priority=pod.priority if unit is None else unit.priority,
+        borrower=record.home != pool,
+        evictable=ours and known and not pod.guarded and not pod.critical and not stays,
+        leaving=cluster.leaving(pod.uid),
+        started_seconds=pod.started_seconds,
+        home=cluster.pools.id(record.home),
+        ours=ours,
+        unit=0 if unit is None else unit.number,
+        kept=kept,
+    )
+
+
+def _unbook(cluster: "Cluster", record: PodRecord) -> None:
+    if record.counted is not None:
+        cluster.ledger.book(record.accounts, record.counted, -1)
+    record.accounts = ()
+
+
+def follow_accounts(cluster: "Cluster", record: PodRecord) -> None:
+    """Count a pod, or its claim, in the accounts that it has now."""
+    if record.counted is not None:
+        book(cluster, record, cluster.pool_of(record.row))
+    claim = cluster.claims.of(record.waits_as.pod.uid)
+    if claim is not None:
+        cluster.claims.renew(claim, cluster.accounts_of)
+
+
+def planned(cluster: "Cluster", uid: str) -> None:
+    """Update what is kept of a pod of which an eviction was planned, or is planned no more."""
+    record = cluster.records.get(uid)
+    if record is not None and record.counted is not None:
+        refresh(cluster, record)
 
 
 def interest_of(cluster: "Cluster", pod: Pod) -> Interest:
@@ -33,7 +154,7 @@ def count_with_unit(cluster: "Cluster", unit: Unit) -> None:
     """Count the pods of a unit that are on nodes with its priority, and as pods that may be evicted."""
     for record in unit.members.values():
         if record.counted is not None:
-            cluster.refresh(record)
+            refresh(cluster, record)
             cluster.row_changed(record.row, loans=True)
 
 
@@ -50,7 +171,7 @@ def book_rows(cluster: "Cluster", rows: list[int]) -> None:
     for row in rows:
         pool = cluster.pool_of(row)
         for record in cluster.on_row(row):
-            accounts, spec = cluster.accounts_in(record, pool), record.counted
+            accounts, spec = accounts_in(cluster, record, pool), record.counted
             if accounts == record.accounts or spec is None:
                 continue
             specs[spec.key] = spec

@@ -12,16 +12,16 @@ Invariants:
 
 from typing import Final, assert_never
 
+from aischeduler.engine.admission import admit
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_later
 from aischeduler.engine.evictions import left, on_its_way, reconsider, terminates
 from aischeduler.engine.gangs import note_end
-from aischeduler.engine.internal_errors import Doing, break_off, internal_error
 from aischeduler.engine.nominator import clear_nomination
 from aischeduler.engine.pod_classes import classed, ruled, take_profile
+from aischeduler.engine.pod_counting import count, refresh, uncount
 from aischeduler.engine.units import gang_touched, stop_waiting
-from aischeduler.engine.unknown_pools import is_known, want_pool
-from aischeduler.model.actions import ReportWaiting, Step
+from aischeduler.model.actions import ReportWaiting
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
 from aischeduler.state.pod_records import WAITING, PodRecord, PodState
@@ -107,40 +107,11 @@ def free_room(cluster: Cluster, record: PodRecord) -> None:
     """Stop counting a pod on its node, and wake the pods that its room, or its volumes, may help."""
     allocation = record.allocation
     on_its_way(cluster, record, cluster.now)
-    row = cluster.uncount(record)
+    row = uncount(cluster, record)
     if allocation.volumes is not None:
         recheck_later(cluster, cluster.nodes.storage.released(allocation))
     cluster.nodes.release_stub(row)
     cluster.row_changed(row)
-
-
-def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
-    """Add a pod to the queue of its home pool; it keeps its age and its backoff."""
-    record.home = cluster.pools.home(record.pod.pool)
-    record.visited = ()
-    queue, gate = cluster.queues[record.home], ""
-    try:
-        if not cluster.classes.plain:
-            take_profile(cluster, record)
-        gate = cluster.gate_of(record.pod)
-    except Exception as error:  # noqa: BLE001 - a bug costs one pod its backoff; its next attempt asks again
-        doing = Doing(Step.EVENT, "asking whether a gate holds a pod", record.home, record)
-        cluster.say(record.home, internal_error(cluster, doing, error))
-        break_off(cluster, record)
-    if gate:
-        record.message = gate
-        queue.gate(record)
-        clear_nomination(cluster, record)
-    else:
-        if record.unit is not None:
-            record.message = ""
-            queue.gate(record)  # until its unit is formed
-            cluster.units.touch(record)
-            cluster.units.waits(record, 1)
-        else:
-            queue.add(record, now)
-        if not is_known(cluster, record, now):
-            want_pool(cluster, record)
 
 
 def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
@@ -172,7 +143,7 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
 
 def _count(cluster: Cluster, record: PodRecord) -> None:
     """Count a pod on the node that the watch shows; claims there may lose their room."""
-    cluster.count(record, record.pod.node_name)
+    count(cluster, record, record.pod.node_name)
     cluster.row_changed(record.row, offers=False, loans=True)
 
 
@@ -182,10 +153,10 @@ def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:
     cluster.rename(record, pod)
     facts = ((p.pool, p.priority, p.guarded, p.started_seconds) for p in (old, pod))
     if record.unit is not unit:
-        cluster.refresh(record)
+        refresh(cluster, record)
         cluster.row_changed(record.row)  # it may be evicted alone now, or only with others
     elif next(facts) != next(facts):
-        cluster.refresh(record)
+        refresh(cluster, record)
     reconsider(cluster, (pod.uid,))
     if old.pool != pod.pool:
         cluster.row_changed(record.row, loans=True)  # own and lent room may have changed

@@ -10,11 +10,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from aischeduler.engine.admission import admit
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.machine_groups import namespace_relabelled, rules_changed
 from aischeduler.engine.message_updates import reword_all
 from aischeduler.engine.node_events import follow
-from aischeduler.engine.pod_events import admit
+from aischeduler.engine.pod_counting import refresh
 from aischeduler.engine.queueing_hints import rows_changed
 from aischeduler.engine.units import break_up, stop_waiting
 from aischeduler.model.names import DEFAULT_POOL
@@ -141,7 +142,7 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
     followers = tuple(cluster.naming.get(name, {}).values())
     counted = [record for record in followers if record.counted is not None]
     for record in counted:
-        cluster.refresh(record)
+        refresh(cluster, record)
     rows = sorted({record.row for record in counted})
     cluster.deferred.review(pool for pool in map(cluster.pool_of, rows) if pool)
     for record in followers:

@@ -20,6 +20,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aischeduler.engine.admission import admit
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.counters import Result
 from aischeduler.engine.event_lines import as_line
@@ -28,7 +29,7 @@ from aischeduler.engine.freshness import go_on
 from aischeduler.engine.internal_errors import Doing, break_off, error_message, internal_error
 from aischeduler.engine.node_events import node_seen
 from aischeduler.engine.object_events import object_changed
-from aischeduler.engine.pod_events import admit
+from aischeduler.engine.pod_counting import adopt, count
 from aischeduler.engine.pool_events import put_in_force
 from aischeduler.engine.queueing_hints import offer_ends
 from aischeduler.engine.recount import can_come_true
@@ -272,11 +273,11 @@ def _place(cluster: Cluster, known: _Known, record: PodRecord, node: str, alloca
     if not node:
         admit(cluster, record, cluster.now)
     elif allocation is None:
-        cluster.count(record, node)
+        count(cluster, record, node)
     else:
         assigned = AssignedPod(record.pod, record.pod.spec, cluster.nodes.row(node), allocation)
         cluster.nodes.add(assigned)
-        cluster.adopt(record, assigned)
+        adopt(cluster, record, assigned)
     if node and record.pod.terminating:
         terminates(cluster, record, cluster.now)
 

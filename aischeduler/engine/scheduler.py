@@ -14,11 +14,12 @@ from typing import Final
 
 from aischeduler.engine import steps
 from aischeduler.engine.agenda import Checks
+from aischeduler.engine.apply import NoProposalError
 from aischeduler.engine.changed_rows import lets_pass
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.count_hints import note_counts
 from aischeduler.engine.counters import Counters
-from aischeduler.engine.cycle import SEARCH_COST, NoProposalError, attempt
+from aischeduler.engine.cycle import SEARCH_COST, attempt
 from aischeduler.engine.due_pools import Readiness
 from aischeduler.engine.evictions import evict_refused, flush, settle
 from aischeduler.engine.freshness import refresh_failed, refreshed

@@ -225,7 +225,7 @@ def two_pools() -> Session:
 def test_victims_of_an_attempt_that_failed_do_not_count_as_leaving(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     session = two_pools()
     session.tell(Refreshed("a"))
-    fail_once(monkeypatch, "cycle", step)
+    fail_once(monkeypatch, "apply", step)
     said = session.scheduler.decide("a", 0.0, 512)
     assert evictions(said) == {}
     assert len(errors(said)) == 1

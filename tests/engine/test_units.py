@@ -267,10 +267,10 @@ def test_node_that_goes_ends_the_claim_of_the_pair() -> None:
     ("module", "step"),
     [
         ("cycle", "propose"),
-        ("cycle", "change_state"),
-        ("cycle", "send_or_delay"),
+        ("apply", "change_state"),
+        ("apply", "send_or_delay"),
         ("units", "offer_ends"),
-        ("cycle", "renominate"),
+        ("apply", "renominate"),
     ],
 )
 def test_exception_costs_a_pair_one_attempt(monkeypatch: pytest.MonkeyPatch, module: str, step: str) -> None:

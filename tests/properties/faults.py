@@ -28,14 +28,17 @@ from tests.properties.world import World
 
 MODULES: Final = (
     *(
+        "admission",
         "nominator",
         "count_hints",
         "cycle",
+        "apply",
         "evictions",
         "gangs",
         "lending",
         "node_events",
         "pod_classes",
+        "pod_counting",
         "pod_events",
         "pod_warnings",
     ),
@@ -72,7 +75,7 @@ RECOVERY: Final = (
 )
 """Functions that recover from an exception, or compare versions outside every step; they do not raise here."""
 METHODS: Final[dict[type, tuple[str, ...]]] = {
-    Cluster: ("adopt", "book", "count", "enroll", "leave_queue", "offer", "refresh", "rename", "strike", "uncount"),
+    Cluster: ("enroll", "leave_queue", "offer", "rename", "strike"),
     Claims: ("end", "forget", "make"),
     Ledger: ("book",),
     NodeTable: ("add", "remove", "count_tentatively"),

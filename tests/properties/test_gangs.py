@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from msgspec.structs import astuple
 
+from aischeduler.engine.pod_counting import may_go
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind, Evict
 from aischeduler.model.events import BindRefusal, Event, Seen, gone
@@ -165,7 +166,7 @@ class GangWorld(World):
         unit = cluster.records[evict.victim.uid].unit
         assert unit is not None
         every = [one for one in unit.members.values() if one.counted is not None]
-        staying = [one for one in every if cluster.may_go(one)]
+        staying = [one for one in every if may_go(cluster, one)]
         gone = [one for one in every if cluster.leaving(one.pod.uid)]
         spare = cluster.running.spare_of(unit.number).pods
         assert not staying or len(gone) <= spare, f"{evict.victim.uid} goes, and its gang stays on nodes for nothing"

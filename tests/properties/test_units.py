@@ -4,6 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from aischeduler.engine.pod_counting import may_go
 from aischeduler.engine.profile import Profile
 from aischeduler.framework.plugin import UnitMembers
 from aischeduler.model.actions import Action, Bind, Evict
@@ -39,7 +40,7 @@ class PairWorld(World):
         cluster = self.scheduler._cluster
         record = cluster.records[evict.victim.uid]
         if record.unit is not None:
-            staying = [one for one in record.unit.members.values() if one.counted is not None and cluster.may_go(one)]
+            staying = [one for one in record.unit.members.values() if one.counted is not None and may_go(cluster, one)]
             every = [one for one in record.unit.members.values() if one.counted is not None]
             gone = [one for one in every if cluster.leaving(one.pod.uid)]
             spare = Pairs().spare(UnitMembers((), tuple(one.pod for one in every)))
