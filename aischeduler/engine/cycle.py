@@ -27,7 +27,8 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     """
     record.decision, searches = cluster.next_decision(), cluster.searches.made
     record.broken = False
-    cluster.held.drop(record.pod.uid)
+    if cluster.has_quotas:
+        cluster.held.drop(record.pod.uid)
     if record.unit is not None and cluster.units.outdated(record.unit):
         queue.add(record, now)
         form(cluster, record.unit)

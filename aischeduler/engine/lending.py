@@ -108,7 +108,8 @@ def seek_lenders(cluster: Cluster, home: str, checks: Checks) -> None:
         cluster.queues[home],
         cluster.pools.pools[home].borrowing_limit,
     )
-    search, agenda.seeking = agenda.seeking or Search(), None
+    search, agenda.seeking = agenda.seeking, None
+    assert search is not None, "the task is on the agenda"
     borrowed = cluster.ledger.of(BORROWS, home)
     columns = {cluster.nodes.column(name): most - borrowed.get(name, 0) for name, most in limit.items()}
     room = np.full(len(cluster.nodes.used), UNLIMITED, dtype=np.int64)

@@ -68,7 +68,8 @@ def reword_all(cluster: Cluster) -> None:
 def reword(cluster: Cluster, pool: str, actions: list[Action], checks: Checks) -> None:
     """Report the new reasons of the parked pods of the next classes."""
     agenda = cluster.deferred.agenda(pool)
-    work, agenda.rewording = agenda.rewording or Rewording(0, counts=False), None
+    work, agenda.rewording = agenda.rewording, None
+    assert work is not None, "the task is on the agenda"
     queue, after, left = cluster.queues[pool], work.after, work.left
     for alike in queue.parked(after)[: min(REWORDED_AT_ONCE, left)]:
         if checks.left <= 0:

@@ -192,7 +192,7 @@ def _proposal(look: _Look, *, known: bool) -> Proposal:
         held = _hold_of(look, one, known=known)
         if held is not None:
             return held
-    if refused := over_quota(look.cluster, record):
+    if look.cluster.has_quotas and (refused := over_quota(look.cluster, record)):
         return Hold(refused, ConstraintKind.QUOTA)
     return _at_home(look) if record.home == look.pool.name else _abroad(look)
 
@@ -229,7 +229,7 @@ def _at_home(look: _Look) -> Proposal:
     """Place the pod in its home pool, keep its claim, make room, borrow, or wait."""
     cluster = look.cluster
     own = cluster.claims.of(look.record.pod.uid)
-    placed = _place(look, (own,) if own is not None else ()) or _place_over_claims(look)
+    placed = (_place(look, (own,)) if own is not None else _find(look, ())) or _place_over_claims(look)
     if placed is not None:
         return placed
     if own is not None and _keeps(look, own):
@@ -263,8 +263,6 @@ def _place(look: _Look, lifted: tuple[Claim, ...]) -> Place | Wait | None:
 
     A pod waits whose preferred terms cannot be read, unless one node alone fits, which needs no scores.
     """
-    if not lifted:
-        return _find(look, ())
     with without(look.cluster, lifted):
         return _find(look, lifted)
 

@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.engine.agenda import BOUNDS_PER_CHECK, Affected, Checks
+from aischeduler.engine.agenda import BOUNDS_PER_CHECK, Checks
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_affected
 from aischeduler.engine.freshness import awaits_view
@@ -116,7 +116,8 @@ def find_affected(cluster: Cluster, pool: str) -> None:
     Then other pools may borrow what they leave.
     """
     agenda, queue = cluster.deferred.agenda(pool), cluster.queues[pool]
-    affected, agenda.affected = agenda.affected or Affected(), None
+    affected, agenda.affected = agenda.affected, None
+    assert affected is not None, "the task is on the agenda"
     recheck_affected(cluster, pool, affected)
     tried = queue.parked_first(WOKEN_MAX) if affected.first_rows else []
     if affected.rows:
