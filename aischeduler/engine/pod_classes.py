@@ -156,16 +156,10 @@ def take_class(cluster: "Cluster", record: PodRecord) -> None:
     """Put a pod, and all pods of the unit that it leads, into their classes as they are now."""
     if not (cluster.nodes.pod_counts.terms.divide or cluster.pod_sets.by_key or record.pod.spec.origin):
         return
-    new = [(one, _divided(cluster, one.pod)) for one in record.with_surplus]
-    changed = [(one, pod) for one, pod in new if pod.spec.key != one.pod.spec.key]
+    changed = _changed(cluster, record)
     if changed:  # those of the old class would wait for no pod
         cluster.queues[record.queue or record.home].wake_next(record, cluster.now)
-    for one, pod in changed:
-        rename = partial(cluster.rename, one, pod)
-        if one.queue:
-            cluster.queues[one.queue].reclass(one, rename)
-        else:
-            rename()
+        _rename(cluster, record, changed)
     claim = cluster.claims.of(record.pod.uid)
     if claim is not None and claim.outdated:
         cluster.claims.renew(claim, cluster.accounts_of)
@@ -178,17 +172,27 @@ def take_classes(cluster: "Cluster", pool: str, checks: Checks) -> None:
     while parked and checks.left > 0:
         checks.spend_part(CHANGED_PER_CHECK)
         _, record = parked.popitem(last=False)
-        if record.queue == pool and record.state is PodState.PARKED and record.leads is None:
+        if record.queue == pool and record.state is PodState.PARKED and (changed := _changed(cluster, record)):
             before = class_key(record)
-            queue.reclass(record, partial(_rename, cluster, record))
+            queue.reclass(record, partial(_rename, cluster, record, changed))
             if before in counted:  # what is to be checked for the class, is to be checked for its parts
                 counted[class_key(record)] = None
 
 
-def _rename(cluster: "Cluster", record: PodRecord) -> None:
-    pod = _divided(cluster, record.pod)
-    if pod.spec.key != record.pod.spec.key:
-        cluster.rename(record, pod)
+def _changed(cluster: "Cluster", record: PodRecord) -> list[tuple[PodRecord, Pod]]:
+    """Return those of the pods that one attempt with this pod may place that change their classes, with their specs."""
+    new = [(one, _divided(cluster, one.pod)) for one in record.with_surplus]
+    return [(one, pod) for one, pod in new if pod.spec.key != one.pod.spec.key]
+
+
+def _rename(cluster: "Cluster", record: PodRecord, changed: list[tuple[PodRecord, Pod]]) -> None:
+    """Give the pods of an attempt the specs of their classes; that of the record itself is in no queue meanwhile."""
+    for one, pod in changed:
+        rename = partial(cluster.rename, one, pod)
+        if one.queue and one is not record:
+            cluster.queues[one.queue].reclass(one, rename)
+        else:
+            rename()
 
 
 def _divided(cluster: "Cluster", pod: Pod, new: Sequence[Read] = ()) -> Pod:
@@ -206,9 +210,9 @@ def _note_parked(cluster: "Cluster", new: Sequence[Read]) -> None:
         parked = OrderedDict(
             (one.pod.uid, one)
             for alike in queue.parked()
-            if _may_divide(alike.head.pod.spec, new)
+            if any(_may_divide(one.pod.spec, new) for one in alike.head.with_surplus)
             for one in alike.parked
-            if any(_reads(one.pod, read) for read in new)
+            if any(_reads(each.pod, read) for each in one.with_surplus for read in new)
         )
         if parked:
             cluster.deferred.agenda(pool).dividing.update(parked)

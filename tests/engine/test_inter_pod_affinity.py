@@ -159,6 +159,19 @@ def test_surplus_pod_of_a_gang_keeps_off_the_node_of_a_pod_that_excludes_it_and_
     assert EXISTING in reports(said)["g-2"]
 
 
+def test_all_pods_of_a_waiting_gang_change_their_classes_with_a_new_term() -> None:
+    session = hosts("far", cpu="2")
+    gang = a_gang("g", 2, GangSource.LABELS)
+    session.see(a_pod("old", cpu="2", node="far", priority=9))
+    session.see(*(member(a_pod(f"g-{turn}", cpu="1", labels=DB if turn else {}), gang) for turn in range(3)))
+    session.decide()
+    session.see(guard("db-0", term()))
+    session.decide()
+    records = session.scheduler._cluster.records
+    labels = [records[f"uid-g-{turn}"].pod.spec.labels for turn in range(3)]
+    assert labels == [(), (("app", "db"),), (("app", "db"),)]
+
+
 def test_pods_come_together_where_the_first_of_them_is() -> None:
     near = pod_affinity(required=(term(key="zone"),))
     session = Session(

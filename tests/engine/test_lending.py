@@ -2,6 +2,7 @@
 
 import pytest
 
+from aischeduler.engine.agenda import CHECKS_MAX
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
@@ -131,6 +132,23 @@ def test_freed_room_wakes_as_many_pods_as_can_use_it_and_one_more() -> None:
     session.tell(gone(Pod, "uid-full"))
     assert set(binds(session.decide(11))) == {f"p{i}" for i in range(10)}
     assert sum(session.scheduler.counters.attempts.values()) - before <= 25
+
+
+def test_search_for_lenders_begins_again_where_its_pool_may_borrow_more_since_it_began() -> None:
+    session = session_of(pool("a", borrowing_limit={"cpu": 2000}), pool("b"), pool("c"), b1=("b", "2"), c1=("c", "2"))
+    session.scheduler.often = session.scheduler.closely = False
+    session.see(*(a_pod(name, cpu="1", pool="a", node="b1") for name in ("one", "two")))
+    classes = range(CHECKS_MAX + 6)
+    elsewhere = (a_pod(f"p{n:03d}", cpu=f"{n + 1}m", pool="a", node_selector={"x": "y"}, created=9) for n in classes)
+    session.see(a_pod("first", cpu="2", pool="a", created=2), *elsewhere)
+    session.decide()
+    session.tell(gone(Pod, "uid-one"))
+    while (search := session.scheduler._cluster.deferred.look_at("a").seeking) is None or search.after is None:
+        session.scheduler.decide("a", session.now, 1)
+    session.see(a_pod("daemon", cpu="2", node="b1", scheduler_name="other"))
+    session.tell(gone(Pod, "uid-two"))
+    assert binds(session.decide()) == {"first": "c1"}
+    session.scheduler.look(closely=True)
 
 
 def test_trip_visits_each_lender_once_and_ends_at_home() -> None:
