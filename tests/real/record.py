@@ -147,12 +147,14 @@ class Record(Changes):
         self._thread.join()
         self._loop.close()
 
-    def until(self, holds: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-        """Wait until the condition holds."""
+    def until(
+        self, holds: Callable[[], bool], what: str, seconds: float = 60.0, lacks: Callable[[], object] = lambda: ""
+    ) -> None:
+        """Wait until the condition holds; else the error says what is awaited, and what it `lacks`."""
         deadline = time.monotonic() + seconds
         while not holds():
             assert self._thread.is_alive(), "the record has ended"
-            assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
+            assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s; {lacks()}"
             time.sleep(POLL_SECONDS)
 
     def wait_until_calm(self, quiet_seconds: float, within_seconds: float) -> None:

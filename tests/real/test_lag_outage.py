@@ -143,11 +143,13 @@ def test_new_pools_after_an_outage_get_their_pods_and_no_pod_is_evicted(
             outage(control_plane, *blow)
         create_nodes(control_plane, [home_of_newcomer(number) for number in range(0, NEW_POOLS, 2)])
         expected = {f"new-{n}" for n in range(NEW_POOLS)}
-        record.until(
-            lambda: all(expected <= {name for _, name in record.now(kind)} for kind in ("pools", "pods", "nodes")),
-            "the new objects in the watches of the API server",
-            WATCHES_BACK_SECONDS,
-        )
+
+        def unseen() -> dict[str, list[str]]:
+            there = {kind: {name for _, name in record.now(kind)} for kind in ("pools", "pods", "nodes")}
+            return {kind: sorted(expected - names) for kind, names in there.items() if not expected <= names}
+
+        awaited = "the new objects in the watches of the API server"
+        record.until(lambda: not unseen(), awaited, WATCHES_BACK_SECONDS, unseen)
         record.until(lambda: expected <= bound(record, namespace), "the new pods on nodes")
         record.until(lambda: expected <= accepted(record), "the new Pools in force")
         tell_lags(daemon)
