@@ -15,9 +15,10 @@ from aischeduler.framework.runner import Runner
 from aischeduler.policies.preemption import Candidate, VictimRequest, find_candidates, least
 from aischeduler.policies.victims import (
     PRIORITY_MASK,
-    least_important,
+    first_to_go,
     may_go,
     ranks_of,
+    started,
     started_of,
 )
 from aischeduler.state.disruption_budgets import BudgetTable
@@ -80,22 +81,16 @@ class EvictionCostBounds:
 
     def _read_one(self, running: RunningPods, row: int) -> None:
         """Do for one row what `_read` does for many, and find its least important potential victim."""
-        slots = running.slots_on(np.array([row], dtype=np.intp))
-        pods = running.table[slots]
-        gone = pods["spec"][pods["leaving"]]
+        pods = running.pods_on(row)
+        gone = [pod.spec for _, pod in pods if pod.leaving]
         self.leaving[:, row] = 0
-        if len(gone):
+        if gone:
             self.leaving[self.columns, row] = running.specs.amounts[gone].sum(axis=0)
-        may = may_go(pods)
-        slots = slots[may]
-        if not len(slots):
-            self.highest[row], self.youth[row], self.last[row] = NO_VICTIM, 0, NO_SLOT
-            return
-        self.last[row] = last = least_important(running, slots)
-        alike = (
-            running.table[slots[pods["borrower"][may]]] if running.table["borrower"][last] else running.table[[last]]
-        )
-        self.highest[row], self.youth[row] = ranks_of(alike)[0], -started_of(alike).max()
+        self.highest[row], self.youth[row], self.last[row] = NO_VICTIM, 0, NO_SLOT
+        first = first_to_go(running, pods)
+        if first is not None:
+            self.last[row], self.highest[row], latest = first
+            self.youth[row] = -latest
 
     def _read(self, running: RunningPods, rows: Rows) -> None:
         pods = running.table[running.slots_on(rows)]
@@ -157,10 +152,10 @@ class BoundedSearch(Struct, frozen=True):
         other pods stay.
         """
         slot = self.bounds.least_important(row, self.running)
-        uid, pod = self.running.uid_of(slot), self.running.table[slot]
-        if pod["unit"] or -started_of(pod) != self.bounds.youth[row] or self.budgets.protects(uid):
+        uid, pod = self.running.uid_of(slot), self.running.pod_in(slot)
+        if pod.unit or -started(pod) != self.bounds.youth[row] or self.budgets.protects(uid):
             return ""
         rows = np.array([row], dtype=np.intp)
         used = self._used(rows)
-        used[self.bounds.columns, 0] -= self.running.specs.amounts[pod["spec"]]
+        used[self.bounds.columns, 0] -= self.running.specs.amounts[pod.spec]
         return uid if self.runner.fits_using(self.ask.spec, rows, used)[0] else ""

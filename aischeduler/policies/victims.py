@@ -12,7 +12,7 @@ Source: kube-scheduler's order of importance of pods, and of nodes by victims. T
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
@@ -20,7 +20,7 @@ from msgspec import Struct
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import Column
-from aischeduler.state.running_pods import RunningPods, RunningTable, Slots
+from aischeduler.state.running_pods import RunningPod, RunningPods, RunningTable, Slots
 
 PRIORITY_MIN: Final = -(2**31)
 PRIORITY_BITS: Final = 32
@@ -111,9 +111,12 @@ def gone_for(preemptor: Preemptor, pods: RunningTable) -> Mask:
 
 def standing_of(pods: RunningTable) -> Column:
     """Return the standing of each of these rows of the table of running pods."""
-    kind = HOME_MIN - pods["surplus"] * (HOME_MIN - SURPLUS_MIN)
-    standing: Column = ~pods["borrower"] * kind + pods["priority"] - PRIORITY_MIN
+    standing: Column = _standing(pods["borrower"], pods["surplus"], pods["priority"])
     return standing
+
+
+def _standing(borrower: Any, surplus: Any, priority: Any) -> Any:
+    return (1 - borrower) * (HOME_MIN - surplus * (HOME_MIN - SURPLUS_MIN)) + (priority - PRIORITY_MIN)
 
 
 def ranks_of(pods: RunningTable) -> Column:
@@ -139,12 +142,25 @@ def most_important_first(running: RunningPods, slots: Sequence[int] | Slots) -> 
     return found[np.lexsort((uids, started_of(pods), -standing_of(pods)))]
 
 
-def least_important(running: RunningPods, slots: Slots) -> int:
-    """Return the one of these slots that `most_important_first` puts last."""
-    standing = standing_of(running.table[slots])
-    last: Slots = slots[standing == standing.min()]
-    if len(last) > 1:
-        started = started_of(running.table[last])
-        last = last[started == started.max()]
-    slot: int = max(last.tolist(), key=running.uid_of)
-    return slot
+def started(pod: RunningPod) -> int:
+    """Return the start time of one pod, in the form of `started_of`."""
+    return pod.started_seconds or NOT_STARTED
+
+
+def first_to_go(running: RunningPods, pods: list[tuple[int, RunningPod]]) -> tuple[int, int, int] | None:
+    """Return which of these pods of a row, with their slots, goes first, for whoever may evict it; None where none may.
+
+    That is its slot, its rank (see `ranks_of`), and the latest start among the pods of this rank.
+    """
+    found = [
+        (_standing(pod.borrower, pod.surplus, pod.priority), -started(pod), slot, pod.borrower)
+        for slot, pod in pods
+        if pod.evictable and not pod.leaving
+    ]
+    if not found:
+        return None
+    standing, earliest, _, borrows = min(found)
+    slot = max((one[2] for one in found if one[:2] == (standing, earliest)), key=running.uid_of)
+    if not borrows:
+        return slot, standing, -earliest
+    return slot, 0, max(-one[1] for one in found if one[3])

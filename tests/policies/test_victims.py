@@ -8,13 +8,15 @@ from aischeduler.policies.victims import (
     HOME_MIN,
     PRIORITY_MIN,
     Preemptor,
+    first_to_go,
     gone_for,
-    least_important,
     may_evict,
+    may_go,
     most_important_first,
     potential_victims,
     ranks_of,
     standing_of,
+    started_of,
     weights_of,
 )
 from aischeduler.state.disruption_budgets import BudgetTable
@@ -63,7 +65,22 @@ def test_home_pods_are_more_important_than_borrowers_then_priority_start_and_uid
 
     ordered = [f"p{number}" for number in sorted(range(len(facts)), key=importance)]
     assert running.uids_of(most_important_first(running, slots)) == ordered
-    assert not facts or running.uid_of(least_important(running, slots)) == ordered[-1]
+
+
+@given(st.lists(FACTS, max_size=8))
+def test_first_to_go_on_a_row_is_the_last_in_importance_of_those_that_may_go(facts: list[RunningFacts]) -> None:
+    running = RunningPods()
+    for number, one in enumerate(facts):
+        running.add(f"p{number}", a_pod("p", cpu="1").spec, 3, one)
+    slots = running.slots_on(np.array([3], dtype=np.intp))
+    slots = slots[may_go(running.table[slots])]
+    if not len(slots):
+        assert first_to_go(running, running.pods_on(3)) is None
+        return
+    ranks, started = ranks_of(running.table[slots]), started_of(running.table[slots])
+    lowest = int(ranks.min())
+    expected = (int(most_important_first(running, slots)[-1]), lowest, int(started[ranks == lowest].max()))
+    assert first_to_go(running, running.pods_on(3)) == expected
 
 
 @given(st.lists(FACTS, max_size=8))
