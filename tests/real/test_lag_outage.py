@@ -51,7 +51,9 @@ class Newcomers:
     def _run(self) -> None:
         try:
             for number in range(NEW_POOLS):
-                self._make(POOLS_PATH, pool_object(f"new-{number}", labels={LABEL: f"new-{number}"}))
+                labels = {LABEL: f"new-{number}"}
+                pool = pool_object(f"new-{number}", labels=labels, disableBorrowing=True)  # owners end loans at once
+                self._make(POOLS_PATH, pool)
                 self._make(f"/api/v1/namespaces/{self._namespace}/pods", newcomer(self._namespace, number))
                 if number % 2:
                     self._make("/api/v1/nodes", home_of_newcomer(number))
