@@ -41,12 +41,10 @@ class Checks(Struct):
         if unit:
             self.of_units += checks
 
-    def spend_part(self, per_check: int) -> None:
-        """Count a piece of work of which `per_check` cost as much as a check."""
-        self.pieces += PIECES // per_check
-        if self.pieces >= PIECES:
-            self.pieces -= PIECES
-            self.spend(1)
+    def spend_part(self, per_check: int, times: int = 1) -> None:
+        """Count pieces of work of which `per_check` cost as much as a check."""
+        whole, self.pieces = divmod(self.pieces + times * (PIECES // per_check), PIECES)
+        self.spend(whole)
 
     def allow_one(self) -> None:
         """Allow the next task a part, although others may have spent the budget."""

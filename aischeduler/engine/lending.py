@@ -103,11 +103,8 @@ def _lend(cluster: Cluster, lender: str, checks: Checks) -> None:
 def seek_lenders(cluster: Cluster, home: str, checks: Checks) -> None:
     """Send waiting pods of this pool to lenders, because the pool may borrow more than before."""
     cluster.said.announcements.of_pool(home)
-    agenda, queue, limit = (
-        cluster.deferred.agenda(home),
-        cluster.queues[home],
-        cluster.pools.pools[home].borrowing_limit,
-    )
+    agenda, queue = cluster.deferred.agenda(home), cluster.queues[home]
+    limit = cluster.pools.pools[home].borrowing_limit
     search, agenda.seeking = agenda.seeking, None
     assert search is not None, "the task is on the agenda"
     borrowed = cluster.ledger.of(BORROWS, home)

@@ -170,8 +170,8 @@ def take_classes(cluster: "Cluster", pool: str, checks: Checks) -> None:
     agenda, queue = cluster.deferred.agenda(pool), cluster.queues[pool]
     parked, counted = agenda.dividing, agenda.counted
     while parked and checks.left > 0:
-        checks.spend_part(CHANGED_PER_CHECK)
         _, record = parked.popitem(last=False)
+        checks.spend_part(CHANGED_PER_CHECK, len(record.with_surplus))
         if record.queue == pool and record.state is PodState.PARKED and (changed := _changed(cluster, record)):
             before = class_key(record)
             queue.reclass(record, partial(_rename, cluster, record, changed))

@@ -8,7 +8,7 @@ Invariants:
 - Nothing here changes state.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -170,7 +170,11 @@ def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> M
             continue
         own = context.claims.of(unit.lead.pod.uid) if unit.lead is not None else None
         with Trial(nodes, own.assigned if own is not None else ()):  # a unit moves out of the room that it claims
-            if not (_fits_now(context, unit, lender) if evicts else _fits_large_enough_nodes(context, unit, lender)):
+            if not (
+                _fits_now(context, unit, lender)
+                if evicts
+                else _fits_large_enough_nodes(context, unit, asked.values(), lender)
+            ):
                 continue
             for spec in asked.values():
                 wanted |= could(spec, rows)
@@ -196,14 +200,13 @@ def _fits_now(context: BorrowingContext, unit: Unit, pool: str) -> bool:
     return fits
 
 
-def _fits_large_enough_nodes(context: BorrowingContext, unit: Unit, pool: str) -> bool:
-    """Return whether each pod of a unit of this pool fits by amounts on a node of the pool, or may go elsewhere."""
+def _fits_large_enough_nodes(context: BorrowingContext, unit: Unit, specs: Iterable[PodSpec], pool: str) -> bool:
+    """Return whether each pod of a unit, of these specs, fits by amounts on a node of the pool, or may go elsewhere."""
     if unit.spans:
         return True
     nodes = context.runner.nodes
     offered = nodes.allocatable[:, nodes.rows_of_pool(context.pools.id(pool))]
-    specs = {record.pod.spec.key: record.pod.spec for record in unit.together}
-    return all(bool((offered >= nodes.request(spec)[:, None]).all(axis=0).any()) for spec in specs.values())
+    return all(bool((offered >= nodes.request(spec)[:, None]).all(axis=0).any()) for spec in specs)
 
 
 def _home_refusal(context: BorrowingContext, home: str, spec: PodSpec) -> tuple[LenderRefusal | None, str]:

@@ -5,13 +5,16 @@ from collections.abc import Iterable
 import pytest
 
 from aischeduler.engine.agenda import CHECKS_MAX, Agenda, Checks, Rewording, Search
+from aischeduler.engine.pod_classes import CHANGED_PER_CHECK, take_classes
 from aischeduler.engine.tasks import TASKS
 from aischeduler.model.events import gone
+from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.state.pod_records import PodRecord, PodState
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds
+from tests.gangs import a_gang, member
 
 A = {"pool": "a"}
 PARKED = 3 * CHECKS_MAX
@@ -82,6 +85,17 @@ def test_agenda_of_a_pool_that_is_gone_is_dropped() -> None:
     session.scheduler.look(closely=True)
 
 
+def test_gang_that_changes_its_class_costs_as_much_as_its_pods_do_alone() -> None:
+    session = Session(a_pool("a", labels=A), a_node("n", cpu="1", labels=A))
+    gang = a_gang("g", 40, GangSource.LABELS)
+    session.see(*(member(a_pod(f"g{n}", cpu="1", pool="a"), gang) for n in range(40)))
+    session.decide()
+    agenda, checks = the_agenda(session), Checks()
+    agenda.dividing.update(by_uid(parked(session)))
+    take_classes(session.scheduler._cluster, "a", checks)
+    assert (len(agenda.dividing), checks.spent) == (0, 40 // CHANGED_PER_CHECK)
+
+
 ONE_TASK: list[tuple[str, object]] = [
     ("review", True),
     ("seeking", Search()),
@@ -129,6 +143,10 @@ def test_pieces_of_work_cost_a_check_together() -> None:
         checks.spend_part(4)
     assert (checks.left, checks.spent) == (9, 1)
     checks.spend_part(4)
+    assert (checks.left, checks.spent) == (8, 2)
+    checks.spend_part(4, times=5)
+    assert (checks.left, checks.spent) == (7, 3)
+    checks = Checks(8, spent=2)
     checks.spend(3, unit=True)
     assert (checks.left, checks.spent, checks.of_units) == (5, 5, 3)
     checks.spend(7)

@@ -168,6 +168,7 @@ def test_all_pods_of_a_waiting_gang_change_their_classes_with_a_new_term() -> No
     session.see(guard("db-0", term()))
     session.decide()
     records = session.scheduler._cluster.records
+    assert session.scheduler._cluster.deferred.look_at("default").dividing == {}
     labels = [records[f"uid-g-{turn}"].pod.spec.labels for turn in range(3)]
     assert labels == [(), (("app", "db"),), (("app", "db"),)]
 
