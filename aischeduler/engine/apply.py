@@ -229,7 +229,9 @@ def _evict(tried: Attempt, victims: list[PodRecord], *, together: bool = True) -
             take_back(cluster, victim, why, tried.actions)
         elif not cluster.budgets.forbids(victim.pod):
             evicted.append(evict(cluster, victim, record, record.decision))
-    tried.actions += [replace(one, together=len(evicted)) for one in evicted] if together else evicted
+    if together and len(evicted) > 1:
+        evicted = [replace(one, together=len(evicted)) for one in evicted]
+    tried.actions += evicted
 
 
 def _evict_more(tried: Attempt) -> None:

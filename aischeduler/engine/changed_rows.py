@@ -40,7 +40,8 @@ def work_on_rows(cluster: Cluster, pool: str, checks: Checks) -> None:
     """Do a part of the work on the changed rows of a pool."""
     agenda, of_units = cluster.deferred.agenda(pool), checks.of_units
     rows = agenda.rows
-    if not _some_pod_waits(cluster, pool) or (len(rows) > FEW_ROWS and not _some_pod_fits(cluster, pool, rows)):
+    many = len(rows) > FEW_ROWS and not agenda.held_up  # not in each slice: it reads all rows
+    if not _some_pod_waits(cluster, pool) or (many and not _some_pod_fits(cluster, pool, rows)):
         cluster.said.announcements.of_rows(rows)
         rows.clear()
         agenda.held_up = 0

@@ -101,7 +101,7 @@ class DeferredWork(Struct):
 
         With `loans`, have the loans of the pool checked.
         """
-        agenda = self.agenda(pool)
+        agenda = self.agendas.get(pool) or self.agenda(pool)
         agenda.review |= loans
         known = agenda.rows.get(row)
         agenda.rows[row] = RowWork(offers or (known is not None and known.offers))

@@ -16,7 +16,7 @@ from aischeduler.engine.units import place_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.node import Node
-from aischeduler.state.node_change import Change
+from aischeduler.state.node_change import MAY_MOVE, Change
 from aischeduler.state.pool_table import Moved
 from aischeduler.state.rows_by_pool import NO_POOL
 
@@ -26,7 +26,7 @@ def node_seen(cluster: Cluster, node: Node, now: float) -> None:
     version = cluster.nodes.version
     row, change = cluster.nodes.see(node)
     moved = None
-    if change & (Change.LABELS | Change.JOINED):
+    if change & MAY_MOVE:
         moved = cluster.pools.assign_row(row, node)
         place_changed(cluster, row, now)
     if node.invalid and cluster.warned(f"Node/{node.uid}", node.invalid):

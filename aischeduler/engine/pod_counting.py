@@ -66,12 +66,14 @@ def book(cluster: "Cluster", record: PodRecord, pool: str) -> None:
 
 def refresh(cluster: "Cluster", record: PodRecord) -> None:
     """Update what is kept of a pod on a row: its home pool, its loan, whether it is leaving."""
+    home, pool = record.home, cluster.pool_of(record.row)
     record.home = cluster.pools.home(record.pod.pool)
-    before, pool = record.loan, cluster.pool_of(record.row)
     cluster.running.change(record.pod.uid, _facts(cluster, record, pool))
-    book(cluster, record, pool)
-    if record.loan != before:
-        cluster.edits.turned.setdefault(record.pod.uid, before)
+    if record.home != home:  # a row that changes its pool or its cards, and a pod its quotas, are booked there
+        loan = record.loan
+        book(cluster, record, pool)
+        if record.loan != loan:
+            cluster.edits.turned.setdefault(record.pod.uid, loan)
 
 
 def accounts_in(cluster: "Cluster", record: PodRecord, pool: str) -> tuple[Account, ...]:

@@ -136,6 +136,8 @@ class _Look(Struct):
         """Return the placement of the lead, and those of the other pods of its unit."""
         names, lead = self.cluster.nodes.names, self.record.pod.uid
         placements = [Placement(pod.pod.uid, names[pod.row], pod.allocation) for pod in pods]
+        if len(placements) == 1:
+            return placements[0], ()
         others = tuple(one for one in placements if one.pod != lead)
         return next(one for one in placements if one.pod == lead), others
 

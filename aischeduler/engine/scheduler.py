@@ -301,18 +301,21 @@ class Scheduler:
         Room that a pod leaves is offered before the next is tried.
         """
         cluster, unit_pods, cost = self._cluster, 0, min(checks.spent, limit - 1)
-        while cost < limit and (not cluster.deferred.look_at(pool).rows or self._may_try(pool)):
+        rows = cluster.deferred.look_at(pool).rows
+        while cost < limit and (not rows or self._may_try(pool)):
             queue = cluster.queues[pool]  # another one after an exception
             record = queue.pop()
             if record is None:
                 return
             unit_pods += len(record.together) if record.unit is not None else 0
             cost += self._try(queue, record, actions)
-            if cluster.deferred.look_at(pool).rows and checks.left > 0:
+            rows = cluster.deferred.look_at(pool).rows
+            if rows and checks.left > 0:
                 before = checks.spent
                 self._do(ROWS, pool, checks, actions)
                 cost += checks.spent - before
-            if unit_pods >= UNIT_PODS_MAX or (checks.left <= 0 and cluster.deferred.look_at(pool).rows):
+                rows = cluster.deferred.look_at(pool).rows
+            if unit_pods >= UNIT_PODS_MAX or (checks.left <= 0 and rows):
                 return
 
     def _may_try(self, pool: str) -> bool:

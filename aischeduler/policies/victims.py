@@ -153,7 +153,7 @@ def first_to_go(running: RunningPods, pods: list[tuple[int, RunningPod]]) -> tup
     That is its slot, its rank (see `ranks_of`), and the latest start among the pods of this rank.
     """
     found = [
-        (_standing(pod.borrower, pod.surplus, pod.priority), -started(pod), slot, pod.borrower)
+        (_standing(pod.borrower, pod.surplus, pod.priority), -(pod.started_seconds or NOT_STARTED), slot, pod.borrower)
         for slot, pod in pods
         if pod.evictable and not pod.leaving
     ]

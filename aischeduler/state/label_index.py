@@ -139,7 +139,8 @@ class LabelIndex:
 
     def change(self, row: int, old: Labels, new: Labels) -> None:
         """Replace the labels of one row."""
-        changed = {key for key in (*old, *new) if old.get(key) != new.get(key)}
+        follows = self._listed or self._read
+        changed = {key for key in (*old, *new) if old.get(key) != new.get(key)} if follows else set[str]()
         known = {key for key in changed if key in self._keys}
         for key, value in old.items():
             if new.get(key) != value:

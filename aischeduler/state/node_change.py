@@ -1,6 +1,7 @@
 """What changed of a node."""
 
 from enum import IntFlag
+from typing import Final
 
 
 class Change(IntFlag):
@@ -15,3 +16,11 @@ class Change(IntFlag):
     FEATURES = 32
     JOINED = 16
     """The node is new."""
+
+
+UNLABELLED: Final = Change.TAINTS | Change.CORDON | Change.FEATURES | Change.JOINED
+"""The changes of what masks are built from, but labels."""
+STATIC: Final = UNLABELLED | Change.LABELS
+"""The changes of what masks are built from."""
+MAY_MOVE: Final = Change.LABELS | Change.JOINED
+"""The changes that may put a node into another pool, or another place of a topology."""

@@ -32,7 +32,7 @@ from aischeduler.state.host_ports import HostPorts
 from aischeduler.state.image_index import ImageIndex
 from aischeduler.state.kept import Part, Stamp, Versions, reading
 from aischeduler.state.label_index import LabelIndex, Mask, RowIndex, Rows
-from aischeduler.state.node_change import Change
+from aischeduler.state.node_change import STATIC, UNLABELLED, Change
 from aischeduler.state.pod_counts import PodCounts
 from aischeduler.state.requests import AMOUNT_MAX, Wanted, WantedRequests
 from aischeduler.state.rows_by_pool import NO_POOL, PoolRows
@@ -124,8 +124,8 @@ class NodeTable:
         if old is None:
             self.alive[row] = True
             change |= Change.JOINED
-        if change & ~Change.ROOM:
-            self.touch_static(row, labels_alone=not change & ~(Change.ROOM | Change.LABELS))
+        if change & STATIC:
+            self.touch_static(row, labels_alone=not change & UNLABELLED)
         else:
             self.touch(row)
         return row, change
