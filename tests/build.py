@@ -15,7 +15,7 @@ from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, MEMORY,
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, HostPort, Pod, PodSpec, Toleration
 from aischeduler.model.pod_affinity import NO_POD_AFFINITY, PodAffinity
-from aischeduler.model.pool import GroupRule, MakeRoom, PlacementStrategy, Pool, ReclaimPolicy
+from aischeduler.model.pool import GroupRule, MakeRoomOrder, PlacementStrategy, Pool, ReclaimPolicy
 from aischeduler.model.resources import ContainerRequest, PodRequest, ResourceList, parse_resource_list, pod_request
 from aischeduler.model.selectors import (
     LabelSelector,
@@ -29,7 +29,7 @@ from aischeduler.model.selectors import (
 from aischeduler.model.topology_spread import PodSelector, TopologySpreadConstraint
 from aischeduler.model.unsupported_constraints import Constraint
 from aischeduler.model.volumes import Disk, PodVolumes, VolumeClaimUse
-from aischeduler.state.assigned_pod import AssignedPod
+from aischeduler.state.pod_records import AssignedPod
 
 NOTHING: Mapping[str, str] = {}
 T = TypeVar("T")
@@ -231,7 +231,7 @@ def a_pool(
     borrowing_pools: tuple[str, ...] | None = None,
     lending_limit: ResourceList | None = None,
     borrowing_limit: ResourceList | None = None,
-    make_room: MakeRoom | None = None,
+    make_room: MakeRoomOrder | None = None,
     reclaim_policy: ReclaimPolicy = ReclaimPolicy.ON_DEMAND,
     allowed_namespaces: Mapping[str, str] | None = None,
     rare_types: tuple[str, ...] = (),

@@ -1,6 +1,5 @@
 """The production engine with checks: every decision and every state in a test is checked against all invariants."""
 
-from aischeduler.engine.invariants import check
 from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
@@ -13,9 +12,10 @@ from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
 from aischeduler.state.pod_records import PodRecord, PodState, Unit
 from tests.build import replace
-from tests.laws.decisions import judge
-from tests.laws.reports import check_reports
-from tests.laws.stuck import stuck
+from tests.invariants.decisions import judge
+from tests.invariants.reports import check_reports
+from tests.invariants.state import check
+from tests.invariants.stuck import stuck
 from tests.pool_rules_oracle import Oracle
 
 

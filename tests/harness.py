@@ -9,10 +9,10 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind, Warn
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.request import Response
-from aischeduler.sim.virtual_cluster import VirtualCluster
-from aischeduler.sim.virtual_daemon import Network, VirtualDaemon
 from tests import seeds
 from tests.checked_scheduler import CheckedScheduler
+from tests.virtual.virtual_cluster import VirtualCluster
+from tests.virtual.virtual_daemon import Network, VirtualDaemon
 
 Json = dict[str, Any]
 

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
 from aischeduler.model.pod import Pod
-from aischeduler.state.gangs import GangTable
 from aischeduler.state.running_pods import Spare
+from aischeduler.state.units import GangTable
 
 PAIR = "pair"
 """The label whose value is the name of the pair."""

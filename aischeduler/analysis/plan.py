@@ -37,7 +37,7 @@ class PlanError(ValueError):
     """A change that cannot be planned; the message is a sentence that says why."""
 
 
-class Verdict(StrEnum):
+class UnitVerdict(StrEnum):
     """What becomes of a unit."""
 
     STARTS = "starts"
@@ -50,7 +50,7 @@ class Verdict(StrEnum):
     """A pod waits."""
 
 
-class Unit(Struct, frozen=True):
+class PlannedUnit(Struct, frozen=True):
     """The pods that one object brings, or several whose pods start together; `notes` are sentences about them.
 
     `others` wait already and belong to a unit of these pods, so that what is decided for them is decided for these too.
@@ -64,10 +64,10 @@ class Unit(Struct, frozen=True):
     others: tuple[Pod, ...] = ()
 
 
-class Change(Struct, frozen=True):
+class PlannedChange(Struct, frozen=True):
     """What is planned: `events` of other objects are applied first, then the nodes `without` go, then pods come."""
 
-    units: tuple[Unit, ...] = ()
+    units: tuple[PlannedUnit, ...] = ()
     events: tuple[Event, ...] = ()
     without: tuple[str, ...] = ()
 
@@ -79,7 +79,7 @@ class UnitPlan(Struct, frozen=True):
     of each other pod; `evicts` are pods as `namespace/name`, in the order of their evictions.
     """
 
-    unit: Unit
+    unit: PlannedUnit
     nodes: Mapping[str, str] = field(default_factory=dict)
     lenders: Mapping[str, str] = field(default_factory=dict)
     waits: Mapping[str, str] = field(default_factory=dict)
@@ -87,13 +87,13 @@ class UnitPlan(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> UnitVerdict:
         """What becomes of the unit as a whole."""
         if self.waits:
-            return Verdict.WAITS
+            return UnitVerdict.WAITS
         if self.evicts:
-            return Verdict.EVICTS
-        return Verdict.BORROWS if self.lenders else Verdict.STARTS
+            return UnitVerdict.EVICTS
+        return UnitVerdict.BORROWS if self.lenders else UnitVerdict.STARTS
 
     @property
     def waits_for(self) -> str:
@@ -117,7 +117,7 @@ class Plan(Struct, frozen=True):
     at_rest: bool = True
 
 
-def plan(copy: ClusterCopy, change: Change) -> Plan:
+def plan(copy: ClusterCopy, change: PlannedChange) -> Plan:
     """Apply the change to the copy, let it come to rest, and return what happened; raises PlanError."""
     for name in change.without:
         if name not in copy.nodes:
@@ -145,7 +145,7 @@ def plan(copy: ClusterCopy, change: Change) -> Plan:
     )
 
 
-def _apply(copy: ClusterCopy, change: Change) -> list[Unit]:
+def _apply(copy: ClusterCopy, change: PlannedChange) -> list[PlannedUnit]:
     """Apply the change, and return the units with their pods as they came."""
     for event in change.events:
         copy.tell(_as_applied(copy, event))
@@ -157,9 +157,9 @@ def _apply(copy: ClusterCopy, change: Change) -> list[Unit]:
     return units
 
 
-def _as_decided(copy: ClusterCopy, units: list[Unit]) -> list[Unit]:
+def _as_decided(copy: ClusterCopy, units: list[PlannedUnit]) -> list[PlannedUnit]:
     """Join objects whose pods form one unit at the place of the first, and find the pods that wait for them already."""
-    cluster, joined = copy.scheduler.cluster, dict[int, Unit]()
+    cluster, joined = copy.scheduler.cluster, dict[int, PlannedUnit]()
     places: dict[str, int] = {}
     known = {pod.uid for unit in units for pod in unit.pods}
     for number, unit in enumerate(units):
@@ -171,7 +171,9 @@ def _as_decided(copy: ClusterCopy, units: list[Unit]) -> list[Unit]:
         place, whole = places.get(shared, number), replace(unit, others=others)
         if shared:
             first = joined[place]
-            whole = Unit(UNIT, "", shared, first.pods + unit.pods, first.notes + unit.notes, first.others + others)
+            whole = PlannedUnit(
+                UNIT, "", shared, first.pods + unit.pods, first.notes + unit.notes, first.others + others
+            )
         joined[place] = whole
         if unit.kind != NODE:  # drained nodes come first
             places.update(dict.fromkeys(names, place))
@@ -188,7 +190,7 @@ def _as_applied(copy: ClusterCopy, event: Event) -> Event:
             return event
 
 
-def _drain(copy: ClusterCopy, node: str) -> Unit:
+def _drain(copy: ClusterCopy, node: str) -> PlannedUnit:
     """Remove a node with its pods; return those that their controllers would make again for this scheduler."""
     there = [pod for pod in copy.pods.values() if pod.node_name == node]
     there.sort(key=lambda pod: (pod.namespace, pod.name, pod.uid))
@@ -200,10 +202,10 @@ def _drain(copy: ClusterCopy, node: str) -> Unit:
     again = [pod for pod in there if ours(pod) and not (pod.guarded or pod.terminating)]
     others = len(there) - len(again)
     notes = (f"{others} other pod{'s' * (others != 1)} on it {'end' if others != 1 else 'ends'} with it",)
-    return Unit(NODE, "", node, tuple(again), notes if others else ())
+    return PlannedUnit(NODE, "", node, tuple(again), notes if others else ())
 
 
-def _as_new(units: Iterable[Unit], now_seconds: int) -> list[Unit]:
+def _as_new(units: Iterable[PlannedUnit], now_seconds: int) -> list[PlannedUnit]:
     """Return the units with pods that were created just now, each with a uid of its own."""
     return [
         replace(
@@ -226,7 +228,7 @@ def _as_new(units: Iterable[Unit], now_seconds: int) -> list[Unit]:
     ]
 
 
-def _unit_plan(copy: ClusterCopy, unit: Unit) -> UnitPlan:
+def _unit_plan(copy: ClusterCopy, unit: PlannedUnit) -> UnitPlan:
     uids = {pod.uid for pod in unit.pods}
     binds = {one.pod.uid: one for one in copy.happened if isinstance(one, Bind)}
     evicted = {one.victim.uid: one for one in copy.happened if isinstance(one, Evict)}
@@ -284,7 +286,7 @@ def _errors(copy: ClusterCopy) -> list[str]:
     ]
 
 
-def pod_name(unit: Unit, pod: Pod) -> str:
+def pod_name(unit: PlannedUnit, pod: Pod) -> str:
     """Return the name of a pod in its unit: a drained node, or several objects, may have pods of several namespaces."""
     return full_name(pod) if unit.kind in (NODE, UNIT) else pod.name
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
-from aischeduler.analysis.plan import Change, Unit
+from aischeduler.analysis.plan import PlannedChange, PlannedUnit
 from aischeduler.cli.check_documents import Body, Document, Finding, items_at, mapping_at, text_at
 from aischeduler.cli.check_objects import Objects, read_objects
 from aischeduler.cli.check_pods import Template
@@ -84,7 +84,7 @@ def plan_input(documents: Sequence[Document]) -> PlanInput:
     return PlanInput(objects, tuple(documents))
 
 
-def change_of(given: PlanInput, snapshot: ClusterSnapshot, variant: Variant, without: Sequence[str]) -> Change:
+def change_of(given: PlanInput, snapshot: ClusterSnapshot, variant: Variant, without: Sequence[str]) -> PlannedChange:
     """Return the change that the files bring to a cluster; raises FindingsError."""
     objects = given.objects.events
     events = [one for one in objects if not (isinstance(one, Seen) and isinstance(one.object, DisruptionBudget))]
@@ -100,7 +100,7 @@ def change_of(given: PlanInput, snapshot: ClusterSnapshot, variant: Variant, wit
     if total > PODS_MAX:
         document = given.objects.pods[0][0].document
         raise FindingsError([Finding(document, "", f"the files have {total} pods, and a plan has at most {PODS_MAX}")])
-    return Change(tuple(units), tuple(events), tuple(dict.fromkeys(without)))
+    return PlannedChange(tuple(units), tuple(events), tuple(dict.fromkeys(without)))
 
 
 class _Unit(Struct, frozen=True):
@@ -113,7 +113,7 @@ class _Unit(Struct, frozen=True):
     """The objects of the cluster and of the files."""
     classes_known: bool
 
-    def unit(self, there: set[tuple[str, str]]) -> Unit:
+    def unit(self, there: set[tuple[str, str]]) -> PlannedUnit:
         document = self.templates[0][0].document
         pods: list[Pod] = []
         roles: list[str] = []
@@ -136,7 +136,7 @@ class _Unit(Struct, frozen=True):
         if gang is not None:
             pods = _together(pods, roles, gang)
         name = document.name.rstrip("-") or document.kind.lower()
-        return Unit(document.kind, document.namespace, name, tuple(pods), tuple(dict.fromkeys(notes)))
+        return PlannedUnit(document.kind, document.namespace, name, tuple(pods), tuple(dict.fromkeys(notes)))
 
     def _gangs(self) -> Iterator[Gang]:
         """Yield the gangs of the Jobs and JobSets, whose pods do not name them; in a file the uid is the place."""

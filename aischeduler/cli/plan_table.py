@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aischeduler.analysis.explanation import full_name
-from aischeduler.analysis.plan import Plan, UnitPlan, Verdict
+from aischeduler.analysis.plan import Plan, UnitPlan, UnitVerdict
 from aischeduler.cli.plan_documents import Variant
 from aischeduler.cli.pools_table import print_trimmed
 from aischeduler.observability.logging import printable
@@ -25,7 +25,12 @@ WIDE: Final = 120
 UNITS_MAX: Final = 15
 REASONS_MAX: Final = 6
 """The most reasons to wait that are shown."""
-STYLES: Final = {Verdict.STARTS: "green", Verdict.BORROWS: "cyan", Verdict.EVICTS: "yellow", Verdict.WAITS: "red"}
+STYLES: Final = {
+    UnitVerdict.STARTS: "green",
+    UnitVerdict.BORROWS: "cyan",
+    UnitVerdict.EVICTS: "yellow",
+    UnitVerdict.WAITS: "red",
+}
 AS_WRITTEN: Final = "as written"
 
 Plans = Sequence[tuple[Variant, Plan]]

@@ -17,8 +17,7 @@ from aischeduler.config.load import ConfigError, load_config
 from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, Logging, LogLevel
 from aischeduler.daemon.journal_file import JournalFile
 from aischeduler.daemon.process import Outputs
-from aischeduler.daemon.reload import Source
-from aischeduler.daemon.service import serve
+from aischeduler.daemon.service import Source, serve
 from aischeduler.kube.errors import AccessError
 from aischeduler.kube.server_access import connect
 from aischeduler.model.quantity import shorten

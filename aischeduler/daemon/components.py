@@ -1,4 +1,4 @@
-"""The components of a running daemon, put together as the configuration says."""
+"""The components of a running daemon, put together as the configuration says, and what is logged of failed watches."""
 
 import asyncio
 import os
@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any, Final
 
 from msgspec import Struct
@@ -17,7 +18,6 @@ from aischeduler.config.profiles import ProfileError, with_names
 from aischeduler.config.schema import Config, ConstraintRule, EvictionWay, GroupRuleConfig
 from aischeduler.config.spelling import quoted
 from aischeduler.daemon.leadership import Leadership
-from aischeduler.daemon.watch_errors import WatchErrors
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import watched_resources
@@ -27,15 +27,17 @@ from aischeduler.kube.binder import Binder, BinderOptions, BindHooks, bindings_i
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.errors import OnInternalError
+from aischeduler.kube.errors import ApiError, OnInternalError, RefusedError, ResourceNotServedError
 from aischeduler.kube.event_messages import ReportingController
 from aischeduler.kube.event_queue import EventQueue
 from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT_MAX, EvictionOptions, Evictor
 from aischeduler.kube.executor import Workers
 from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.gang_resources import gang_resources
+from aischeduler.kube.log_fields import object_fields
 from aischeduler.kube.pod_reader import PodReader
 from aischeduler.kube.pod_set_resources import pod_set_resources
+from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.refresher import Reflectors, Refresher
 from aischeduler.kube.reporter import REPORTS_IN_FLIGHT_MAX as REPORTS_IN_FLIGHT
@@ -44,13 +46,48 @@ from aischeduler.kube.server_version import Discovery
 from aischeduler.kube.storage_resources import storage_resources
 from aischeduler.kube.volcano_jobs import VolcanoJobs
 from aischeduler.kube.volume_binder import VOLUMES_IN_FLIGHT_MAX, VolumeBinder
-from aischeduler.kube.watched_resources import D, WatchedResource
+from aischeduler.kube.watched_resources import D, UnreadableObject, WatchedResource
+from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.card_types import TypeNameError, type_name
+from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.gang import GangSource
 from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.model.pool import GroupRule, MakeRoom, Pool
+from aischeduler.model.pool import GroupRule, MakeRoomOrder, Pool
 from aischeduler.model.selectors import SelectorError, label_requirement, label_selector
 from aischeduler.state.pod_records import Backoff
+
+
+class WatchErrors:
+    """Handles the errors of all reflectors; `reporter` writes the events, only while this scheduler leads."""
+
+    def __init__(self, log: FilteringBoundLogger, reporter: Reporter, leadership: Leadership) -> None:
+        self._log = log
+        self._reporter = reporter
+        self._leadership = leadership
+
+    def list_or_watch_failed(self, kind: str, error: ApiError) -> None:
+        """Log that a list or a watch of this kind failed."""
+        refused = error.status if isinstance(error, RefusedError) else 0
+        if refused == HTTPStatus.FORBIDDEN:
+            self._log.warning("permission missing", kind=kind, reason=str(error))
+        elif isinstance(error, ResourceNotServedError) and kind != "Pool":
+            self._log.info("kind not served", kind=kind, reason="no object of this kind exists; it is looked for again")
+        elif isinstance(error, ResourceNotServedError):
+            until_then = "until it is, all nodes and pods are in the default pool"
+            self._log.warning("Pool definition missing", kind=kind, reason=f"{NOT_INSTALLED}; {until_then}")
+        elif refused == HTTPStatus.GONE:
+            self._log.info("listing again", kind=kind, reason=str(error))
+        else:
+            self._log.warning("list or watch failed", kind=kind, reason=str(error))
+
+    def object_unreadable(self, found: UnreadableObject) -> None:
+        """Log that an object cannot be read, and write the event."""
+        about = ObjectRef(found.kind, found.name, found.uid, found.namespace)
+        self._log.warning("object not readable", **object_fields(about), reason=found.message)
+        if found.name and found.uid and self._leadership.leads:
+            message = f"The scheduler cannot read this object: {found.message}"
+            self._reporter.report_warning(Warn(about, EventReason.UNREADABLE, message))
+
 
 NOT_NEEDED_SECONDS_MAX: Final = 30.0
 """How long the first list of pods waits for the lists of resources that are not needed."""
@@ -178,7 +215,7 @@ def _settings(config: Config) -> Profile:
             config.gpu_type_labels,
             preemption=not config.disable_preemption,
         ),
-        make_room=MakeRoom(config.make_room),
+        make_room=MakeRoomOrder(config.make_room),
         hold_unsupported=config.unsupported_constraints is ConstraintRule.HOLD,
         backoff=Backoff(config.backoff.initial_seconds, config.backoff.max_seconds),
         default_pool=Pool(

@@ -62,7 +62,7 @@ class Pods(Protocol):
         """Return once all pods were listed by a list that began after the call."""
 
 
-class Watch(Protocol):
+class LeadershipWatch(Protocol):
     """A watch that can be opened again; see `kube.reflector.Reflector`."""
 
     watching: asyncio.Event
@@ -146,7 +146,7 @@ class Leadership:
             self._lost(f"a write was due {elector.config.lease_duration_seconds} s after the last renewal, or later")
         return self._timing.sleep(HELD_SECONDS)
 
-    async def begin(self, pods: Pods, watches: Collection[Watch]) -> None:
+    async def begin(self, pods: Pods, watches: Collection[LeadershipWatch]) -> None:
         """Return once this process leads and has seen all pods that the last leader may have bound."""
         if self._elector is not None:
             await self._elector.acquire()
@@ -154,7 +154,7 @@ class Leadership:
             if self._elector.has_predecessor:
                 await self._catch_up(pods, self._elector.pods_seen or await self._version_of(pods))
 
-    async def _reopen(self, watches: Collection[Watch]) -> None:
+    async def _reopen(self, watches: Collection[LeadershipWatch]) -> None:
         """Open all watches again: the fault that ended the last leader may have ended the API server of a watch too."""
         for watch in watches:
             watch.reopen_watch()

@@ -27,17 +27,16 @@ from structlog.typing import FilteringBoundLogger
 
 from aischeduler import __version__
 from aischeduler.config.schema import Config
-from aischeduler.daemon.answer_batching import batch_answers
 from aischeduler.daemon.bind_hooks import hooked_plugins, hooks_of
 from aischeduler.daemon.components import Components, Context, build, profile_of, writes_max
 from aischeduler.daemon.journal_file import JournalFile
 from aischeduler.daemon.leadership import elected
-from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, Perform, PoolLoops, Spawn
+from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, Perform, PoolLoops, Spawn, batch_answers
 from aischeduler.daemon.shutdown import finish, newest_own_version, requests_in_flight
 from aischeduler.daemon.startup import check_server, wait_for_sync
 from aischeduler.engine.event_lines import as_line
+from aischeduler.engine.internal_errors import names_of, plugin_of
 from aischeduler.engine.journal import JournaledScheduler
-from aischeduler.engine.plugin_errors import names_of, plugin_of
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.backoff import ExponentialBackoff, Timing, unix_clock
 from aischeduler.kube.binder import Binder

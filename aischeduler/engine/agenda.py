@@ -108,7 +108,7 @@ class Affected(Struct):
     """It had no rows before."""
 
 
-class Search(Struct):
+class LenderSearch(Struct):
     """A search for lenders, because the pool may borrow more: the turn `after` which to continue; None at the start.
 
     It begins `again` once it has ended where the pool may borrow even more since it began.
@@ -138,7 +138,7 @@ class Agenda(Struct):
     counted: dict[bytes, OrderKey | None] = field(default_factory=dict)
     """Its waiting classes (keys) whose cross-row filters count differently: they are to be checked, those of its
     nominated pods that come after this turn."""
-    seeking: Search | None = None
+    seeking: LenderSearch | None = None
     """It may borrow more: lenders for its pods are searched."""
     rewording: Rewording | None = None
     """The reasons of its parked pods are to be updated."""

@@ -35,9 +35,8 @@ from aischeduler.model.proposal import (
     WaitFor,
 )
 from aischeduler.model.unsupported_constraints import ConstraintKind
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim, ClaimedRoom
-from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.pod_records import AssignedPod, PodRecord
 from aischeduler.state.scheduling_queue import PoolQueue
 from aischeduler.state.transitions import Transition, change_state
 

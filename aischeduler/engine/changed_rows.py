@@ -17,12 +17,12 @@ from aischeduler.engine.lending import borrowers
 from aischeduler.engine.nominator import check_claims
 from aischeduler.engine.queueing_hints import (
     FEW_ROWS,
+    RowRoom,
     offer_abroad,
     offer_at_home,
     offer_to_nominated,
     offer_to_owners,
 )
-from aischeduler.engine.row_room import RowRoom
 
 OFFER_COST: Final = 3
 """The cost of looking at the room of a row and at who may take it, in checks."""

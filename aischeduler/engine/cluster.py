@@ -18,7 +18,7 @@ from aischeduler.engine.profile import Profile
 from aischeduler.engine.reservations import Reservations
 from aischeduler.engine.search_cache import Searches
 from aischeduler.framework.plugin import PlacementRequest
-from aischeduler.framework.profile_runners import make_runner
+from aischeduler.framework.runner import make_runner
 from aischeduler.model.actions import Action
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
@@ -33,11 +33,10 @@ from aischeduler.state.counted_pods import NO_INTEREST
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.held_by_account import HeldByAccount
 from aischeduler.state.ledger import Account, Ledger
-from aischeduler.state.node_table import NodeTable
+from aischeduler.state.node_table import NO_POOL, NodeTable
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState, Unit
 from aischeduler.state.pod_sets import PodSets
 from aischeduler.state.pool_table import PoolTable
-from aischeduler.state.rows_by_pool import NO_POOL
 from aischeduler.state.running_pods import RunningPods
 from aischeduler.state.scheduling_queue import PoolQueue
 from aischeduler.state.transitions import Transition, change_state

@@ -1,16 +1,50 @@
-"""Parts of the state that `cluster` owns: pods that leave their nodes, edits of Pools, and what was said of pools."""
+"""Parts of the state that `cluster` owns: pods that leave their nodes, edits of Pools, and what was said of pools.
+
+Invariants:
+- An announcement comes before each wake-up for room. So a pod that only the five-minute flush brought back, and that
+  gets room without an announcement since, missed an event.
+"""
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 from cachetools import LRUCache
 from msgspec import Struct, field
 
-from aischeduler.engine.announcements import Announcements
 from aischeduler.model.actions import Action, ReportPool
 from aischeduler.model.pool import Pool
 from aischeduler.state.ledger import Loan
 from aischeduler.state.timers import Timers
+
+
+class Announcements:
+    """Numbered announcements. `count` grows with each; the last of each row and pool is kept."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._rows: dict[int, int] = {}
+        self._pools: dict[str, int] = {}
+
+    def of_rows(self, rows: Iterable[int]) -> None:
+        """Announce the room of rows."""
+        self.count += 1
+        self._rows.update(dict.fromkeys(rows, self.count))
+
+    def of_pool(self, pool: str) -> None:
+        """Announce that pods of this pool, or borrowers from it, are tried."""
+        self.count += 1
+        self._pools[pool] = self.count
+
+    def forget(self, pool: str) -> None:
+        """Drop a pool that is gone."""
+        self._pools.pop(pool, None)
+
+    def since(self, count: int, rows: Iterable[int], pools: Iterable[str]) -> bool:
+        """Return whether one of the rows, or of the pools, was announced after this count."""
+        of_rows = any(self._rows.get(row, 0) > count for row in rows)
+        return of_rows or any(self._pools.get(pool, 0) > count for pool in pools)
+
 
 WARNINGS_MAX: Final = 4096
 """The most objects of which the last warning is kept."""

@@ -14,7 +14,7 @@ from aischeduler.engine.propose import propose_briefly
 from aischeduler.engine.queueing_hints import would_be_helped
 from aischeduler.model.proposal import Place
 from aischeduler.state.pod_records import OrderKey, PodState
-from aischeduler.state.queued_class import QueuedClass
+from aischeduler.state.scheduling_queue import QueuedClass
 
 
 def note_counts(cluster: Cluster) -> None:

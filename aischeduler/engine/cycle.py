@@ -1,20 +1,71 @@
 """The scheduling cycle: one attempt to schedule a pod, or the unit that it leads.
 
 `propose` decides, and `apply` does what it says.
+
+Invariants:
+- Each warning is written once per pod, and again only with another message.
+- A warning changes nothing: the pod is tried like any other.
 """
 
 from typing import Final
 
+from aischeduler.config.spelling import nearest
 from aischeduler.engine.apply import Attempt, NoProposalError, apply
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.constraints import ignored
 from aischeduler.engine.nominator import clear_nomination, end_claim_of
 from aischeduler.engine.pod_classes import take_class, take_profile
 from aischeduler.engine.propose import propose
 from aischeduler.engine.queueing_hints import offer_ends
 from aischeduler.engine.units import form
-from aischeduler.model.actions import Action
+from aischeduler.engine.unknown_pools import is_missing
+from aischeduler.model.actions import Action, pod_warning
+from aischeduler.model.event_reasons import EventReason
+from aischeduler.model.names import DEFAULT_POOL, GPU_TYPE_KEY, MACHINE_GROUP_KEY, POOL_KEY, can_be_pool_name
+from aischeduler.model.pod import Pod
 from aischeduler.state.pod_records import NOWHERE, PodRecord
 from aischeduler.state.scheduling_queue import PoolQueue
+
+
+def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None:
+    """Add the new warnings about this pod, or the pods of the unit that it leads, to `actions`."""
+    for one in (record,) if record.unit is None else record.together:
+        pod = one.pod
+        if is_missing(cluster, pod) and cluster.warned(pod.uid, pod.pool):
+            actions.append(pod_warning(pod, EventReason.UNKNOWN_POOL, _no_such_pool(pod.pool, cluster.pools.names())))
+        if pod.spec.unsupported_constraints and not cluster.profile.hold_unsupported:
+            message = ignored(pod.spec.unsupported_constraints)
+            if cluster.warned(f"{pod.uid}/{EventReason.UNSUPPORTED_CONSTRAINT}", message):
+                actions.append(pod_warning(pod, EventReason.UNSUPPORTED_CONSTRAINT, message))
+        if pod.spec.gpu_types or pod.spec.machine_group:
+            _warn_of_spelling(cluster, pod, actions)
+
+
+def _warn_of_spelling(cluster: Cluster, pod: Pod, actions: list[Action]) -> None:
+    """Warn of the first card type, and of the machine group, that no node has while a node has a similar one."""
+    spec, nodes = pod.spec, cluster.nodes
+    known = nodes.cards.known(nodes) if spec.gpu_types else ()
+    near = ((one, nearest(one, known)) for one in spec.gpu_types if one not in known)
+    wrong = next(((one, meant) for one, meant in near if meant), None)
+    if wrong is not None:
+        message = f"No node has the GPU type {wrong[0]} (annotation {GPU_TYPE_KEY}). Did you mean {wrong[1]}?"
+        if cluster.warned(f"{pod.uid}/{EventReason.UNKNOWN_GPU_TYPE}", message):
+            actions.append(pod_warning(pod, EventReason.UNKNOWN_GPU_TYPE, message))
+    group, groups = spec.machine_group, nodes.labels.values(MACHINE_GROUP_KEY)
+    meant = nearest(group, groups) if group and group not in groups else ""
+    if meant:
+        message = f"No node is in the machine group {group} (annotation {MACHINE_GROUP_KEY}). Did you mean {meant}?"
+        if cluster.warned(f"{pod.uid}/{EventReason.UNKNOWN_MACHINE_GROUP}", message):
+            actions.append(pod_warning(pod, EventReason.UNKNOWN_MACHINE_GROUP, message))
+
+
+def _no_such_pool(name: str, known: tuple[str, ...]) -> str:
+    near = nearest(name, known)
+    until = "until it does," if can_be_pool_name(name) else "no Pool can have this name, so"
+    home = f"the pod belongs to the pool {DEFAULT_POOL}."
+    hint = f" Did you mean {near}?" if near else ""
+    return f'The Pool "{name}" does not exist (annotation or label {POOL_KEY}); {until} {home}{hint}'
+
 
 SEARCH_COST: Final = 64
 """The cost of a search for victims or a lender, in attempts without one."""

@@ -25,7 +25,7 @@ from aischeduler.model.allocation import NO_ALLOCATION
 from aischeduler.model.events import Event
 from aischeduler.model.names import GPU_TYPE_LABELS
 from aischeduler.model.pod import Pod
-from aischeduler.model.pool import GroupRule, MakeRoom, Pool
+from aischeduler.model.pool import GroupRule, MakeRoomOrder, Pool
 from aischeduler.state.pod_records import Backoff
 
 FORMAT: Final = 1
@@ -43,7 +43,7 @@ class Header(msgspec.Struct, frozen=True):
     scheduler_name: str
     gpu_resources: tuple[str, ...]
     preemption: bool
-    make_room: MakeRoom
+    make_room: MakeRoomOrder
     hold_unsupported: bool
     backoff: Backoff
     default_pool: Pool

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.engine.agenda import BOUNDS_PER_CHECK, Checks, Search
+from aischeduler.engine.agenda import BOUNDS_PER_CHECK, Checks, LenderSearch
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.internal_errors import judging_failed
 from aischeduler.engine.propose import propose_briefly, propose_on
@@ -25,10 +25,9 @@ from aischeduler.state.label_index import Rows
 from aischeduler.state.ledger import BORROWS, LOAN
 from aischeduler.state.node_table import UNOFFERED
 from aischeduler.state.pod_records import OrderKey, PodRecord
-from aischeduler.state.queued_class import QueuedClass
 from aischeduler.state.requests import Amounts
-from aischeduler.state.scheduling_queue import Holds, PoolQueue
-from aischeduler.state.unit_shapes import Shape
+from aischeduler.state.scheduling_queue import Holds, PoolQueue, QueuedClass
+from aischeduler.state.units import Shape
 
 PASSED_MAX: Final = 256
 """The most quick refusals in one walk over parked classes."""
@@ -137,7 +136,7 @@ def seek_lenders(cluster: Cluster, home: str, checks: Checks) -> None:
 
     rest = walk(cluster, parked_in([queue], room, holds), check, search.after, checks)
     if rest is not None or search.again:
-        agenda.seeking = Search(rest, again=search.again and rest is not None)
+        agenda.seeking = LenderSearch(rest, again=search.again and rest is not None)
 
 
 def lends_to(cluster: Cluster, lender: str, record: PodRecord, rows: Rows) -> bool:
@@ -221,7 +220,7 @@ def _seek(cluster: Cluster, home: str) -> None:
     """Search lenders for the waiting pods of this pool; again after a search that is under way."""
     agenda = cluster.deferred.agenda(home)
     if agenda.seeking is None:
-        agenda.seeking = Search()
+        agenda.seeking = LenderSearch()
     else:
         agenda.seeking.again = True
 

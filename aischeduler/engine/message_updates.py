@@ -10,8 +10,7 @@ from typing import Final
 
 from aischeduler.engine.agenda import Checks, Rewording
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.messages import same_but_for_counts
-from aischeduler.engine.propose import propose
+from aischeduler.engine.propose import propose, same_but_for_counts
 from aischeduler.model.actions import Action, ReportWaiting
 from aischeduler.model.proposal import Wait, WaitFor
 from aischeduler.state.pod_records import PodRecord

@@ -16,9 +16,8 @@ from aischeduler.engine.units import place_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.node import Node
-from aischeduler.state.node_change import MAY_MOVE, Change
+from aischeduler.state.node_table import MAY_MOVE, NO_POOL, Change
 from aischeduler.state.pool_table import Moved
-from aischeduler.state.rows_by_pool import NO_POOL
 
 
 def node_seen(cluster: Cluster, node: Node, now: float) -> None:

@@ -61,14 +61,14 @@ _REQUIRED: Final = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution
 _PREFERRED: Final = "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
 
 
-class Cards(NamedTuple):
+class CardSettings(NamedTuple):
     """What the configuration says of GPUs: the names of the resources, and the labels that have the types."""
 
     resources: tuple[str, ...]
     type_labels: tuple[str, ...]
 
 
-def _fit(args: NodeResourcesFitArgs, cards: Cards) -> NodeResourcesFit:
+def _fit(args: NodeResourcesFitArgs, cards: CardSettings) -> NodeResourcesFit:
     given, strategy = args.scoring_strategy, None
     if given is not None:
         ratio = given.requested_to_capacity_ratio
@@ -142,7 +142,7 @@ def _pod_topology_spread(args: PodTopologySpreadArgs) -> PodTopologySpread:
 
 Objects = tuple[object, ...]
 """The objects of one plugin; each has the methods of one or more protocols of `framework.plugin`."""
-Factory = Callable[[Any, Cards], Objects]
+Factory = Callable[[Any, CardSettings], Objects]
 """Makes a plugin from its arguments, which are its `KnownPlugin.args`; None where it takes none."""
 
 BUILT_IN: Final[Mapping[str, Factory]] = {
@@ -208,10 +208,10 @@ class _Source(Struct, frozen=True):
 
     config: ProfileConfig
     path: str
-    cards: Cards
+    cards: CardSettings
 
 
-def make_plugins(config: ProfileConfig, path: str, cards: Cards) -> Plugins:
+def make_plugins(config: ProfileConfig, path: str, cards: CardSettings) -> Plugins:
     """Return the plugins of a profile; `path` names it in errors. Raises ProfileError."""
     source = _Source(config, path, cards)
     args = arguments(config, path)

@@ -32,7 +32,7 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.topology_spread import DefaultSelector
 from aischeduler.state.carried_terms import EVERY_NAMESPACE, OTHER, Read
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
-from aischeduler.state.queued_class import class_key
+from aischeduler.state.scheduling_queue import class_key
 
 if TYPE_CHECKING:
     from aischeduler.engine.cluster import Cluster

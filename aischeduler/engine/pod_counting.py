@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from aischeduler.framework.allocating import bound_allocation
 from aischeduler.model.allocation import NO_ALLOCATION
 from aischeduler.model.pod import Pod, PodSpec
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.counted_pods import NO_INTEREST, Interest
 from aischeduler.state.ledger import Account, accounts_of_loan
-from aischeduler.state.pod_records import NOWHERE, PodRecord, Unit
+from aischeduler.state.pod_records import NOWHERE, AssignedPod, PodRecord, Unit
 from aischeduler.state.running_pods import RunningFacts
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aischeduler.config.profiles import ProfileConfig, ProfileError
-from aischeduler.engine.plugin_registry import Cards, make_plugins
+from aischeduler.engine.plugin_registry import CardSettings, make_plugins
 from aischeduler.framework.plugin import Plugins, QueueSort, UnitPolicy
 from aischeduler.model.names import DEFAULT_POOL, GPU_DEFAULT, GPU_TYPE_LABELS, SCHEDULER_NAME
 from aischeduler.model.pod import Pod
-from aischeduler.model.pool import GroupRule, MakeRoom, Pool
+from aischeduler.model.pool import GroupRule, MakeRoomOrder, Pool
 from aischeduler.state.pod_records import Backoff
 
 
@@ -30,7 +30,7 @@ class Profile(Struct, frozen=True):
     gpu_resources: tuple[str, ...]
     plugins: Plugins
     preemption: bool = True
-    make_room: MakeRoom = MakeRoom.PREEMPT_THEN_BORROW
+    make_room: MakeRoomOrder = MakeRoomOrder.PREEMPT_THEN_BORROW
     hold_unsupported: bool = True
     backoff: Backoff = field(default_factory=Backoff)
     default_pool: Pool = field(default_factory=lambda: Pool(DEFAULT_POOL))
@@ -61,7 +61,7 @@ class Profile(Struct, frozen=True):
         found = (self.plugins, *self.others.values())
         return next((one.units for one in found if one.units is not None), None)
 
-    def first_room(self, pool: Pool) -> MakeRoom:
+    def first_room(self, pool: Pool) -> MakeRoomOrder:
         """Return what a pod of this pool that fits on none of its nodes tries first."""
         return pool.make_room or self.make_room
 
@@ -74,7 +74,7 @@ def default_profile(
     preemption: bool = True,
 ) -> Profile:
     """Return the profile of all built-in plugins, in kube-scheduler's order; those of its own come after affinity."""
-    plugins = make_plugins(ProfileConfig(), "profiles[0]", Cards(gpu_resources, gpu_type_labels))
+    plugins = make_plugins(ProfileConfig(), "profiles[0]", CardSettings(gpu_resources, gpu_type_labels))
     return Profile(scheduler_name, gpu_resources, plugins, preemption, gpu_type_labels=gpu_type_labels)
 
 
@@ -85,7 +85,7 @@ def with_profiles(profile: Profile, profiles: tuple[ProfileConfig, ...]) -> Prof
     """
     if not profiles:
         return profile
-    cards = Cards(profile.gpu_resources, profile.gpu_type_labels)
+    cards = CardSettings(profile.gpu_resources, profile.gpu_type_labels)
     made = {one.scheduler_name: make_plugins(one, f"profiles[{index}]", cards) for index, one in enumerate(profiles)}
     own = made.pop(profile.scheduler_name, profile.plugins)
     _check_common(own, made)

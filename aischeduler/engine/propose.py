@@ -1,22 +1,24 @@
 """What an attempt would do with a pod, or the unit that it leads.
 
-`propose` looks and changes nothing; `cycle.apply` does it.
+`propose` looks and changes nothing; `apply` does it.
 
 Invariants:
 - The order of an attempt stands here and nowhere else: hold, place, keep the claim, make room, borrow, wait.
 - The state after `propose` is the state before it: amounts, versions, queues, claims, counters. Only results of
   searches are kept, and they change no later proposal.
 - A claim that its owner can no longer use does not count in the rest of its attempt.
+- Each kind of clause has at most one clause; `makeRoom` of the pool decides which comes first.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct, field
 
 from aischeduler.engine.constraints import held_by
 from aischeduler.engine.freshness import awaits_view, is_fresh
 from aischeduler.engine.machine_groups import group_refused
-from aischeduler.engine.messages import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.quotas import over_quota
 from aischeduler.engine.searches import find_lender, find_unit_victims, find_victims
@@ -25,8 +27,7 @@ from aischeduler.engine.view import View
 from aischeduler.framework.allocating import allocation_on
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.model.allocation import allocation_of
-from aischeduler.model.pool import MakeRoom as RoomOrder
-from aischeduler.model.pool import Pool
+from aischeduler.model.pool import MakeRoomOrder, Pool
 from aischeduler.model.proposal import (
     NO_SEARCH,
     Borrow,
@@ -42,9 +43,8 @@ from aischeduler.model.proposal import (
     WaitFor,
 )
 from aischeduler.model.unsupported_constraints import ConstraintKind
-from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
+from aischeduler.policies.borrowing import may_borrow, place_spanning, wanted_by_home_pods
 from aischeduler.policies.preemption import NoCandidate, claiming
-from aischeduler.policies.spanning import place_spanning
 from aischeduler.policies.unit_placement import (
     NotPlaced,
     UnitPlacement,
@@ -54,11 +54,35 @@ from aischeduler.policies.unit_placement import (
 )
 from aischeduler.policies.unit_preemption import UnitCandidate
 from aischeduler.policies.victims import Preemptor, standing_of
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim
+from aischeduler.state.diagnosis import MESSAGE_LENGTH_MAX
 from aischeduler.state.label_index import Rows
-from aischeduler.state.pod_records import PodRecord, Unit
-from aischeduler.state.unit_shapes import shape_of_unit
+from aischeduler.state.pod_records import AssignedPod, PodRecord, Unit
+from aischeduler.state.units import shape_of_unit
+
+PREEMPTION: Final = "preemption: "
+BORROWING: Final = "borrowing: "
+
+_COUNT: Final = re.compile(r"(?<!\S)\d+(?:/\d+)? ")
+"""A number of nodes or pods; a name of digits alone is never followed by a space."""
+_PART_ENDS: Final = re.compile(r"[,;:.](?: |$)")
+
+
+def sentence(refused: str, clauses: Mapping[str, str]) -> str:
+    """Return the message: why the pool's nodes refuse the pod, then the clauses, each with a full stop."""
+    parts = (refused, *(kind + said for kind, said in clauses.items() if said))
+    text = " ".join(part if part.endswith(".") else f"{part}." for part in parts) if len(parts) > 1 else refused
+    return text if len(text) <= MESSAGE_LENGTH_MAX else text[: MESSAGE_LENGTH_MAX - 4] + " ..."
+
+
+def same_but_for_counts(reason: str, other: str) -> bool:
+    """Return whether two messages differ at most in their counts, and in the order that follows from these."""
+    return reason == other or without_counts(reason) == without_counts(other)
+
+
+def without_counts(reason: str) -> tuple[str, ...]:
+    """Return the parts of a message without counts, sorted, because counts decide their order."""
+    return tuple(sorted(_COUNT.sub("", part) for part in _PART_ENDS.split(reason)))
 
 
 class _Look(Struct):
@@ -237,7 +261,7 @@ def _at_home(look: _Look) -> Proposal:
     if own is not None and _keeps(look, own):
         return Wait(WaitFor.CLAIM, search=look.search())
     with without(cluster, (own,) if own is not None else ()):
-        if cluster.profile.first_room(look.pool) is RoomOrder.PREEMPT_THEN_BORROW:
+        if cluster.profile.first_room(look.pool) is MakeRoomOrder.PREEMPT_THEN_BORROW:
             return _make_room(look) or _borrow(look) or _wait(look)
         return _borrow(look) or _make_room(look) or _wait(look)
 

@@ -32,7 +32,6 @@ from aischeduler.engine.object_events import object_changed
 from aischeduler.engine.pod_counting import adopt, count
 from aischeduler.engine.pool_events import put_in_force
 from aischeduler.engine.queueing_hints import offer_ends
-from aischeduler.engine.recount import can_come_true
 from aischeduler.engine.units import form, stop_waiting
 from aischeduler.engine.unknown_pools import want_again
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
@@ -41,9 +40,8 @@ from aischeduler.model.events import BindRefused, Event, EvictRefused, Gone, Obj
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace, Pool
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim
-from aischeduler.state.pod_records import NOWHERE, WAITING, PodRecord, PodState, Unit
+from aischeduler.state.pod_records import NOWHERE, WAITING, AssignedPod, PodRecord, PodState, Unit
 from aischeduler.state.transitions import Transition, change_state
 
 
@@ -333,8 +331,6 @@ def _claim_again(cluster: Cluster, claim: Claim, nodes: list[str]) -> None:
     planned = {uid: useless for uid, useless in claim.planned.items() if _is_placed(cluster, uid)}
     again = replace(claim, rooms=rooms, planned=planned)
     cluster.claims.make(again)
-    if not all(can_come_true(cluster, again, row) for row in again.rows):
-        cluster.claims.end(again)
     for row in again.rows:
         cluster.row_changed(row)
 

@@ -12,27 +12,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from aischeduler.engine import steps
 from aischeduler.engine.agenda import Checks
 from aischeduler.engine.apply import NoProposalError
 from aischeduler.engine.changed_rows import lets_pass
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.count_hints import note_counts
 from aischeduler.engine.counters import Counters
-from aischeduler.engine.cycle import SEARCH_COST, attempt
+from aischeduler.engine.cycle import SEARCH_COST, attempt, warn_pod
 from aischeduler.engine.due_pools import Readiness
 from aischeduler.engine.evictions import evict_refused, flush, settle
 from aischeduler.engine.freshness import refresh_failed, refreshed
 from aischeduler.engine.gangs import roll_back_some
 from aischeduler.engine.internal_errors import Doing
-from aischeduler.engine.invariants import Violation
 from aischeduler.engine.lending import accounts_shrunk, lend
 from aischeduler.engine.message_updates import advance, look_again
 from aischeduler.engine.node_events import node_seen
 from aischeduler.engine.object_events import object_changed
 from aischeduler.engine.permits import ask_again
 from aischeduler.engine.pod_events import bind_refused
-from aischeduler.engine.pod_warnings import warn_pod
 from aischeduler.engine.pool_events import end_windows, pool_seen
 from aischeduler.engine.pool_status import StatusReports
 from aischeduler.engine.profile import Profile
@@ -46,9 +43,9 @@ from aischeduler.engine.recovery import (
     set_aside,
     step_failed,
 )
-from aischeduler.engine.self_check import SelfCheck, digest
+from aischeduler.engine.self_check import SelfCheck, Violation, digest
 from aischeduler.engine.summary import summarize
-from aischeduler.engine.tasks import ROWS, TASKS, Task
+from aischeduler.engine.tasks import ROWS, TASKS, Part, Task
 from aischeduler.engine.units import form_some
 from aischeduler.engine.unknown_pools import (
     begin_reads,
@@ -79,6 +76,18 @@ from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.ledger import Loan
 from aischeduler.state.pod_records import PodRecord, PodState
 from aischeduler.state.scheduling_queue import PoolQueue
+
+FORMING: Final = (Step.WAKING, "forming units")
+ROLLING_BACK: Final = (Step.WAKING, "giving up units that are not whole")
+SETTLING: Final = (Step.SETTLE, "choosing pods to read")
+PERMITTING: Final = (Step.SETTLE, "asking rules about delayed Bindings")
+TELLING: Final = (Step.STATUS, "computing the statuses of Pools")
+READING_QUEUE: Final = (Step.QUEUE, "reading when a queue has something to decide")
+MOVING: Final = (Step.QUEUE, "moving pods whose backoff ended")
+TAKING: Final = (Step.QUEUE, "popping pods from the queue")
+READING: Final = (Step.SETTLE, "choosing Pools to read")
+COUNTING: Final = (Step.WAKING, "checking pods whose constraints count other pods")
+LENDING: Final = (Step.LENDING, "offering room to other pools")
 
 UNSAID_MAX: Final = 100
 """The most actions of a pool's outbox that are kept while another scheduler leads."""
@@ -142,31 +151,31 @@ class Scheduler:
         actions: list[Action] = []
         self._let_time_act(actions, now)
         if pool == CLUSTER:
-            self._step(steps.FORMING, pool, actions, partial(form_some, cluster))
-            self._step(steps.ROLLING_BACK, pool, actions, partial(roll_back_some, cluster, actions))
-            self._step(steps.SETTLING, pool, actions, partial(settle, cluster, actions))
-            self._step(steps.PERMITTING, pool, actions, partial(ask_again, cluster, actions))
-            self._step(steps.TELLING, pool, actions, partial(self._status.report, cluster, now))
+            self._step(FORMING, pool, actions, partial(form_some, cluster))
+            self._step(ROLLING_BACK, pool, actions, partial(roll_back_some, cluster, actions))
+            self._step(SETTLING, pool, actions, partial(settle, cluster, actions))
+            self._step(PERMITTING, pool, actions, partial(ask_again, cluster, actions))
+            self._step(TELLING, pool, actions, partial(self._status.report, cluster, now))
             self._begin_reads(pool, actions)
         elif pool in cluster.queues:
             self._work(pool, actions, limit)
-        self._step(steps.LENDING, pool, actions, partial(accounts_shrunk, cluster))
-        self._step(steps.COUNTING, pool, actions, partial(note_counts, cluster))
+        self._step(LENDING, pool, actions, partial(accounts_shrunk, cluster))
+        self._step(COUNTING, pool, actions, partial(note_counts, cluster))
         return actions
 
     def _work(self, pool: str, actions: list[Action], limit: int) -> None:
         """Do the deferred work of a pool and try pods of its queue up to the cost `limit`."""
         cluster, now = self._cluster, self._cluster.now
         actions += cluster.said.outbox.pop(pool, [])
-        self._step(steps.READING_QUEUE, pool, actions, partial(self._readiness.raise_failure, pool))
+        self._step(READING_QUEUE, pool, actions, partial(self._readiness.raise_failure, pool))
         checks = Checks()
         if limit:
             self._do_tasks(pool, checks, actions)
-        self._step(steps.MOVING, pool, actions, partial(flush_queue, cluster, cluster.queues[pool], now))
-        self._step(steps.TAKING, pool, actions, partial(self._try_some, pool, actions, limit, checks))
+        self._step(MOVING, pool, actions, partial(flush_queue, cluster, cluster.queues[pool], now))
+        self._step(TAKING, pool, actions, partial(self._try_some, pool, actions, limit, checks))
         self._begin_reads(pool, actions)
         checks.allow_one()
-        self._step(steps.LENDING, pool, actions, partial(lend, cluster, pool, checks))
+        self._step(LENDING, pool, actions, partial(lend, cluster, pool, checks))
         cluster.deferred.slice_ends(pool)
         self._readiness.decided(pool)
 
@@ -175,7 +184,7 @@ class Scheduler:
         cluster = self._cluster
         advance(cluster, now)
         actions: list[Action] = []
-        self._step(steps.READING, DEFAULT_POOL, actions, partial(stop_reads, cluster))
+        self._step(READING, DEFAULT_POOL, actions, partial(stop_reads, cluster))
         self._let_time_act(actions, now)
         cluster.edits.turned.clear()
         for said in cluster.said.outbox.values():
@@ -351,7 +360,7 @@ class Scheduler:
 
     def _begin_reads(self, pool: str, actions: list[Action]) -> None:
         """Request the reads of Pools that can begin now."""
-        self._step(steps.READING, pool, actions, lambda: actions.extend(begin_reads(self._cluster)))
+        self._step(READING, pool, actions, lambda: actions.extend(begin_reads(self._cluster)))
 
     def _do_tasks(self, pool: str, checks: Checks, actions: list[Action]) -> None:
         """Do a part of each task of the pool's agenda."""
@@ -362,7 +371,7 @@ class Scheduler:
     def _do(self, task: Task, pool: str, checks: Checks, actions: list[Action]) -> bool:
         """Do a part of a task; return whether it succeeded."""
         checks.allow_one()
-        return self._step(task.step, pool, actions, lambda: task.do(self._cluster, pool, checks, actions))
+        return self._step(task.step, pool, actions, lambda: task.do(Part(self._cluster, pool, checks, actions)))
 
     def _let_time_act(self, actions: list[Action], now: float) -> None:
         """Do what is due, before the queue is flushed: the five-minute flush must not count pods that this wakes."""

@@ -15,8 +15,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.model.names import PODS
 from aischeduler.model.pool_summary import CARD_TYPES_MAX, GPU, OTHER_TYPES, CardCount, PoolSummary
 from aischeduler.model.resources import ResourceList
-from aischeduler.state.node_table import ALWAYS
-from aischeduler.state.rows_by_pool import NO_POOL
+from aischeduler.state.node_table import ALWAYS, NO_POOL
 from aischeduler.state.running_pods import Slots
 
 Sums = npt.NDArray[np.int64]

@@ -8,11 +8,10 @@ Invariants:
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from aischeduler.engine import steps
 from aischeduler.engine.agenda import Agenda, Checks
 from aischeduler.engine.changed_rows import work_on_rows
 from aischeduler.engine.cluster import Cluster
@@ -25,8 +24,14 @@ from aischeduler.engine.pod_classes import take_classes
 from aischeduler.engine.queueing_hints import find_affected, wake_some
 from aischeduler.model.actions import Action, Step
 
-Do = Callable[[Cluster, str, Checks, list[Action]], None]
-"""Does the next part of a task of this pool, as far as checks are left, and adds to the actions."""
+
+class Part(NamedTuple):
+    """A part of a task of a pool: as far as `checks` are left; `actions` are added to."""
+
+    cluster: Cluster
+    pool: str
+    checks: Checks
+    actions: list[Action]
 
 
 class Task(Struct, frozen=True):
@@ -34,28 +39,33 @@ class Task(Struct, frozen=True):
 
     step: tuple[Step, str]
     waits: Callable[[Agenda], object]
-    do: Do
+    do: Callable[[Part], None]
 
 
-ROWS: Final = Task(
-    steps.OFFERING, attrgetter("rows"), lambda cluster, pool, checks, _: work_on_rows(cluster, pool, checks)
+def _task(step: Step, doing: str, field: str, do: Callable[[Part], None]) -> Task:
+    return Task((step, doing), attrgetter(field), do)
+
+
+ROWS: Final = _task(
+    Step.WAKING, "offering room that became free", "rows", lambda of: work_on_rows(of.cluster, of.pool, of.checks)
 )
 TASKS: Final = (
     ROWS,
-    Task(steps.SOUGHT, attrgetter("sought"), lambda cluster, pool, _, __: leave_to_others(cluster, pool)),
-    Task(steps.ENDING_LOANS, attrgetter("review"), lambda cluster, pool, _, said: end_loans(cluster, pool, said)),
-    Task(steps.FINDING, attrgetter("affected"), lambda cluster, pool, _, __: find_affected(cluster, pool)),
-    Task(steps.DIVIDING, attrgetter("dividing"), lambda cluster, pool, checks, _: take_classes(cluster, pool, checks)),
-    Task(
-        steps.RECHECKING, attrgetter("rechecking"), lambda cluster, pool, checks, _: recheck_some(cluster, pool, checks)
+    _task(Step.LENDING, "ending a search for lenders", "sought", lambda of: leave_to_others(of.cluster, of.pool)),
+    _task(Step.LOANS, "ending loans", "review", lambda of: end_loans(of.cluster, of.pool, of.actions)),
+    _task(Step.WAKING, "finding pods to try", "affected", lambda of: find_affected(of.cluster, of.pool)),
+    _task(Step.WAKING, "dividing classes", "dividing", lambda of: take_classes(of.cluster, of.pool, of.checks)),
+    _task(
+        Step.WAKING, "checking held pods again", "rechecking", lambda of: recheck_some(of.cluster, of.pool, of.checks)
     ),
-    Task(steps.WAKING, attrgetter("waking"), lambda cluster, pool, checks, _: wake_some(cluster, pool, checks)),
-    Task(steps.COUNTING, attrgetter("counted"), lambda cluster, pool, checks, _: check_counted(cluster, pool, checks)),
-    Task(steps.SEEKING, attrgetter("seeking"), lambda cluster, pool, checks, _: seek_lenders(cluster, pool, checks)),
-    Task(
-        steps.REWORDING,
-        attrgetter("rewording"),
-        lambda cluster, pool, checks, said: reword(cluster, pool, said, checks),
+    _task(Step.WAKING, "waking pods", "waking", lambda of: wake_some(of.cluster, of.pool, of.checks)),
+    _task(
+        Step.WAKING,
+        "checking pods whose constraints count other pods",
+        "counted",
+        lambda of: check_counted(of.cluster, of.pool, of.checks),
     ),
+    _task(Step.LENDING, "searching for lenders", "seeking", lambda of: seek_lenders(of.cluster, of.pool, of.checks)),
+    _task(Step.REASONS, "updating reasons", "rewording", lambda of: reword(of.cluster, of.pool, of.actions, of.checks)),
 )
 """The kinds in the order in which a slice does them, before the pool's pods are tried; then the pool lends."""

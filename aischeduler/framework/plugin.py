@@ -28,11 +28,11 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.counted_pods import Counted
-from aischeduler.state.gangs import GangTable
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.ledger import Account, Sums
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.running_pods import Spare
+from aischeduler.state.units import GangTable
 
 Scores = npt.NDArray[np.int64]
 
@@ -186,7 +186,7 @@ class Score(Protocol):
         """Return a vector as long as `at`; only the values of rows that passed every filter count."""
 
 
-class Gate(Protocol):
+class EnqueueGate(Protocol):
     """A plugin that holds pods before their first attempt (PreEnqueue)."""
 
     name: str
@@ -353,8 +353,8 @@ class PreBind(Protocol):
         """Prepare what the pod needs on the node; an exception refuses the Binding, and the pod is tried again."""
 
 
-class Bind(Protocol):
-    """A plugin that binds pods itself, in the daemon (Bind). DefaultBinder is asked last."""
+class BindPlugin(Protocol):
+    """A plugin that binds pods itself, in the daemon (extension point Bind). DefaultBinder is asked last."""
 
     name: str
 
@@ -377,7 +377,7 @@ class PostBind(Protocol):
 class Plugins(Struct, frozen=True):
     """The plugins of a profile, in the order in which they are called. Without `preempts` no pod makes room."""
 
-    gates: tuple[Gate, ...]
+    gates: tuple[EnqueueGate, ...]
     filters: tuple[Filter, ...]
     scores: tuple[Score, ...]
     cross_row: tuple[CrossRowFilter, ...] = ()
@@ -394,7 +394,7 @@ class Plugins(Struct, frozen=True):
     queue_sort: QueueSort | None = None
     pre_binds: tuple[PreBind, ...] = ()
     post_binds: tuple[PostBind, ...] = ()
-    binds: tuple[Bind, ...] = ()
+    binds: tuple[BindPlugin, ...] = ()
     default_binds: bool = True
     """Whether DefaultBinder binds the pods that all `binds` leave to it."""
     reads: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ from aischeduler.kube.schema_types import (
 )
 from aischeduler.model.card_types import TypeNameError, type_name
 from aischeduler.model.names import POOL_NAME_LENGTH_MAX
-from aischeduler.model.pool import GroupRule, MakeRoom, PlacementStrategy, Pool, ReclaimPolicy
+from aischeduler.model.pool import GroupRule, MakeRoomOrder, PlacementStrategy, Pool, ReclaimPolicy
 from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import ResourceList, parse_resource_list
 from aischeduler.model.selectors import (
@@ -77,7 +77,7 @@ def _pool(metadata: Metadata, spec: Mapping[str, Any]) -> Pool:
         borrowing_pools=_lenders("spec.borrowingPools", spec.get("borrowingPools"), metadata.name),
         lending_limit=_limit("spec.lendingLimit", spec.get("lendingLimit")),
         borrowing_limit=_limit("spec.borrowingLimit", spec.get("borrowingLimit")),
-        make_room=_choice("spec.makeRoom", spec.get("makeRoom"), MakeRoom),
+        make_room=_choice("spec.makeRoom", spec.get("makeRoom"), MakeRoomOrder),
         reclaim_policy=_choice("spec.reclaimPolicy", spec.get("reclaimPolicy"), ReclaimPolicy)
         or ReclaimPolicy.ON_DEMAND,
         allowed_namespaces=_selector("spec.allowedNamespaces", spec.get("allowedNamespaces")),

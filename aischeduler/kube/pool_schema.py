@@ -26,7 +26,7 @@ from aischeduler.kube.schema_types import (
 )
 from aischeduler.model.card_types import TYPE_LENGTH_MAX
 from aischeduler.model.names import DEFAULT_POOL, GPU_TYPE_KEY, MACHINE_GROUP_KEY, POOL_KEY, POOL_NAME_LENGTH_MAX
-from aischeduler.model.pool import MakeRoom, PlacementStrategy, ReclaimPolicy
+from aischeduler.model.pool import MakeRoomOrder, PlacementStrategy, ReclaimPolicy
 from aischeduler.model.pool_summary import CARD_TYPES_MAX, OTHER_TYPES
 
 POOLS_NAMED_MAX: Final = 256
@@ -86,7 +86,7 @@ def _spec() -> Schema:
             "borrowers and pods of lower priority on the pool's own nodes, then look for idle nodes of other pools. "
             "BorrowThenPreempt: the other way round, which disturbs fewer running pods. Absent: as the scheduler's "
             "configuration says, which is PreemptThenBorrow where it says nothing.",
-            enum=[str(order) for order in MakeRoom],
+            enum=[str(order) for order in MakeRoomOrder],
         ),
         reclaimPolicy=string(
             "When pods of other pools on this pool's nodes are evicted. OnDemand (the default): only when a pod of "

@@ -29,7 +29,7 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.config.schema import EventsConfig
-from aischeduler.engine.messages import without_counts
+from aischeduler.engine.propose import without_counts
 from aischeduler.kube import event_messages, gang_writes, pod_writes, pool_writes
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.backoff import RETRY_AFTER_SECONDS_MAX, ExponentialBackoff, RateLimiter, Throttle, Timing

@@ -26,7 +26,7 @@ class PlacementStrategy(StrEnum):
     """The node first on which the fewest GPUs become useless to jobs of several GPUs."""
 
 
-class MakeRoom(StrEnum):
+class MakeRoomOrder(StrEnum):
     """What a home pod that fits on no node of its pool tries first."""
 
     PREEMPT_THEN_BORROW = "PreemptThenBorrow"
@@ -74,7 +74,7 @@ class Pool(Struct, frozen=True):
     borrowing_pools: tuple[str, ...] | None = None
     lending_limit: ResourceList = field(default_factory=dict)
     borrowing_limit: ResourceList = field(default_factory=dict)
-    make_room: MakeRoom | None = None
+    make_room: MakeRoomOrder | None = None
     reclaim_policy: ReclaimPolicy = ReclaimPolicy.ON_DEMAND
     allowed_namespaces: LabelSelector | None = None
     rare_types: tuple[str, ...] = ()

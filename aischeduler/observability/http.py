@@ -2,48 +2,90 @@
 
 Invariants:
 - Everything is read-only, and health answers name no object of the cluster.
-- Pages cost a bounded share of the daemon's time and memory, however many clients there are and however slow they are.
+- The numbers of a page of metrics are taken in the event loop, at one moment; a thread makes the text.
 """
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from enum import Enum
 from typing import Final
 
 from aiohttp import hdrs, web
+from msgspec import Struct
+from prometheus_client import CollectorRegistry, exposition
+from prometheus_client.openmetrics import exposition as openmetrics
 
-from aischeduler.observability.connection_limit import accept_connections, close_after_answer
 from aischeduler.observability.health import Problem
-from aischeduler.observability.scrape_cache import Form, ScrapeCache
 
+IDLE_SECONDS: Final = 15.0
+"""A connection that sends no request for so long is closed."""
 SHUTDOWN_SECONDS: Final = 1.0
 """How long an answer that is being written may take when the daemon ends."""
+_OPENMETRICS: Final = "application/openmetrics-text"
+
+
+class Form(Enum):
+    """The format of the metrics; the value is its content type."""
+
+    TEXT = exposition.CONTENT_TYPE_PLAIN_0_0_4
+    OPENMETRICS = openmetrics.CONTENT_TYPE_LATEST
+
+    @classmethod
+    def accepted(cls, accept: str) -> "Form":
+        """Return OpenMetrics where the Accept header names it, else Prometheus' text format."""
+        names = (part.partition(";")[0].strip() for part in accept.split(","))
+        return cls.OPENMETRICS if _OPENMETRICS in names else cls.TEXT
+
+
+def encode(registry: CollectorRegistry, form: Form) -> bytes:
+    """Return all metrics of the registry as text."""
+    if form is Form.TEXT:
+        return exposition.generate_latest(registry)
+    text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+    return text
+
+
+class Pages(Struct, frozen=True):
+    """What is served: the metrics of the registry, whose numbers `take` copies, and what is wrong with the daemon."""
+
+    registry: CollectorRegistry
+    take: Callable[[], None]
+    live: Problem
+    ready: Problem
 
 
 @asynccontextmanager
-async def serving(listener: socket.socket, cache: ScrapeCache, live: Problem, ready: Problem) -> AsyncIterator[None]:
+async def serving(listener: socket.socket, pages: Pages) -> AsyncIterator[None]:
     """Serve on this socket while the context is open; the socket is closed at the end."""
-    pages = _application(cache, live, ready)
-    runner = web.AppRunner(pages, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, lingering_time=0.0)
+    runner = web.AppRunner(
+        _application(pages),
+        access_log=None,
+        keepalive_timeout=IDLE_SECONDS,
+        shutdown_timeout=SHUTDOWN_SECONDS,
+        lingering_time=0.0,
+    )
     await runner.setup()
-    assert runner.server is not None
-    accepting = asyncio.create_task(accept_connections(listener, runner.server), name="connection limit")
+    await web.SockSite(runner, listener).start()
     try:
         yield
     finally:
-        accepting.cancel()
-        await asyncio.wait([accepting])
         await runner.cleanup()
         listener.close()
 
 
-def _application(cache: ScrapeCache, live: Problem, ready: Problem) -> web.Application:
+def _application(pages: Pages) -> web.Application:
     """Return the four pages."""
+    live, ready = pages.live, pages.ready
+    one_at_a_time = asyncio.Lock()  # the registry has the numbers of one page
 
     async def metrics(request: web.Request) -> web.Response:
         form = Form.accepted(request.headers.get(hdrs.ACCEPT, ""))
-        return web.Response(body=await cache.page(form), headers={hdrs.CONTENT_TYPE: form.value})
+        async with one_at_a_time:
+            pages.take()
+            text = await asyncio.to_thread(encode, pages.registry, form)
+        return web.Response(body=text, headers={hdrs.CONTENT_TYPE: form.value})
 
     async def livez(_request: web.Request) -> web.Response:
         return _health(live(), 500)
@@ -51,8 +93,8 @@ def _application(cache: ScrapeCache, live: Problem, ready: Problem) -> web.Appli
     async def readyz(_request: web.Request) -> web.Response:
         return _health(live() or ready(), 503)
 
-    pages = web.Application(middlewares=[close_after_answer])
-    pages.add_routes(
+    application = web.Application()
+    application.add_routes(
         [
             web.get("/metrics", metrics),
             web.get("/livez", livez),
@@ -60,7 +102,7 @@ def _application(cache: ScrapeCache, live: Problem, ready: Problem) -> web.Appli
             web.get("/readyz", readyz),
         ]
     )
-    return pages
+    return application
 
 
 def _health(problem: str, status: int) -> web.Response:

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.engine.plugin_errors import plugin_objects
+from aischeduler.engine.internal_errors import plugin_objects
 from aischeduler.engine.profile import Profile
 from aischeduler.framework.per_node import NodeByNodeFilter, NodeByNodeScore
-from aischeduler.observability.metrics_recorder import MetricsRecorder
+from aischeduler.observability.metrics import MetricsRecorder
 
 METHODS: Final = (
     *("holds", "rank", "filter", "filter_node", "reasons", "helps", "applies", "counts", "prefilter"),

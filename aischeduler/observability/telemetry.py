@@ -3,6 +3,7 @@
 Invariants:
 - The daemon runs the same with and without it.
 - The HTTP server is imported while the first requests to the API server are under way.
+- The instrumented scheduler calls the engine exactly as without it, and returns its results unchanged.
 """
 
 import asyncio
@@ -14,17 +15,66 @@ from functools import partial
 from importlib import import_module
 from typing import Final
 
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.config.load import ConfigError
 from aischeduler.config.schema import HTTP_OFF
+from aischeduler.engine.counters import Result
 from aischeduler.engine.scheduler import Scheduler
+from aischeduler.model.actions import Action, Evict, ReportPool
 from aischeduler.observability.health import LoopHealth, Problem
-from aischeduler.observability.instrumented_scheduler import InstrumentedScheduler, Recorders
-from aischeduler.observability.metrics import DaemonCollector, Sources
-from aischeduler.observability.metrics_recorder import MetricsRecorder, PoolLabels
+from aischeduler.observability.metrics import DaemonCollector, MetricsRecorder, PoolLabels, Sources
 from aischeduler.observability.pool_status_log import PoolStatusLog
-from aischeduler.observability.scrape_cache import ScrapeCache
+
+
+class Recorders(Struct, frozen=True):
+    """The parts that record what the engine does."""
+
+    metrics: MetricsRecorder
+    health: LoopHealth
+    pool_status_log: PoolStatusLog
+
+
+class InstrumentedScheduler:
+    """The engine, with records of each call."""
+
+    def __init__(self, engine: Scheduler, clock: Callable[[], float], recorders: Recorders) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._recorders = recorders
+
+    def decide(self, pool: str, now: float, limit: int) -> list[Action]:
+        """Try at most `limit` pods of a pool, or do the work of no pool."""
+        before, began = self._attempts(pool), self._clock()
+        actions = self._engine.decide(pool, now, limit)
+        recorders = self._recorders
+        recorders.metrics.record_attempts(pool, self._attempts(pool) - before, self._clock() - began)
+        if evictions := [action for action in actions if isinstance(action, Evict)]:
+            recorders.metrics.record_victims(evictions)
+        if reports := [action for action in actions if isinstance(action, ReportPool)]:
+            recorders.pool_status_log.record(reports)
+        recorders.health.decided(pool)
+        return actions
+
+    def ready(self, now: float) -> tuple[str, ...]:
+        """Return the pools with something to decide."""
+        pools = self._engine.ready(now)
+        self._recorders.health.due(pools)
+        return pools
+
+    def next_wakeup(self) -> float | None:
+        """Return the earliest time at which a pool becomes ready by time alone; None if none does."""
+        return self._engine.next_wakeup()
+
+    def loops(self) -> tuple[str, ...]:
+        """Return all pools, and the name of the work of no pool."""
+        return self._engine.loops()
+
+    def _attempts(self, pool: str) -> int:
+        attempts = self._engine.counters.attempts
+        return sum(attempts.get((pool, result), 0) for result in Result)
+
 
 _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
@@ -52,9 +102,9 @@ class Telemetry:
         with listener:
             http = await asyncio.to_thread(import_module, f"{__package__}.http")  # its libraries take 0.1 s
             collector = DaemonCollector(sources, self.recorder)
-            cache = ScrapeCache(self.recorder.registry, collector.take)
             live = partial(self.problem, sources.leads)
-            async with http.serving(listener, cache, live, self._unready):
+            pages = http.Pages(self.recorder.registry, collector.take, live, self._unready)
+            async with http.serving(listener, pages):
                 yield
 
     def problem(self, leads: Callable[[], bool]) -> str:

@@ -30,7 +30,7 @@ PEERS_LENGTH_MAX: Final = 16_000
 CONTAINER: Final = "main"
 
 
-class Seen(Struct, frozen=True):
+class SeenObject(Struct, frozen=True):
     """A pod as it was seen. `place` is its role and index, `attempt` counts the pods of its name up to it.
 
     `phase` is that of its status. `lost_seconds` is when its container failed, in unix seconds; 0 where the pod was
@@ -49,7 +49,7 @@ class Seen(Struct, frozen=True):
     why: str = ""
 
 
-def seen_pod(document: Json, owner_uid: str) -> Seen | None:
+def seen_pod(document: Json, owner_uid: str) -> SeenObject | None:
     """Return a pod of this owner; None for any other."""
     metadata = document["metadata"]
     labels = metadata.get("labels") or {}
@@ -59,7 +59,7 @@ def seen_pod(document: Json, owner_uid: str) -> Seen | None:
         return None
     attempt = (metadata.get("annotations") or {}).get(ATTEMPT_KEY, "")
     status = document.get("status") or {}
-    return Seen(
+    return SeenObject(
         name=metadata["name"],
         uid=metadata["uid"],
         place=(labels.get(GANG_ROLE_KEY, ""), int(index)),

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aischeduler.operator.batch_process import BatchProcess, Role
-from aischeduler.operator.objects import Seen
+from aischeduler.operator.objects import SeenObject
 from aischeduler.operator.record import FINISHED, Phase, Record, grown
 
 FIRST_DELAY_SECONDS: Final = 10.0
@@ -51,14 +51,14 @@ class Plan(Struct, frozen=True):
 
     record: Record
     counts: tuple[Counts, ...]
-    deletes: tuple[Seen, ...] = ()
+    deletes: tuple[SeenObject, ...] = ()
     creates: tuple[Wanted, ...] = ()
     again_seconds: float | None = None
     failure: str = ""
     waits: str = ""
 
 
-def plan(process: BatchProcess, record: Record, pods: Sequence[Seen], now_seconds: float) -> Plan:
+def plan(process: BatchProcess, record: Record, pods: Sequence[SeenObject], now_seconds: float) -> Plan:
     """Return what to do with the BatchProcess, of which exactly these pods exist."""
     record = grown(record, process, pods)
     places = {(role.name, index): role for role in process.roles for index in range(role.replicas)}
@@ -89,7 +89,9 @@ def plan(process: BatchProcess, record: Record, pods: Sequence[Seen], now_second
     )
 
 
-def _verdict(process: BatchProcess, record: Record, places: dict[Place, Role], by_place: dict[Place, Seen]) -> Plan:
+def _verdict(
+    process: BatchProcess, record: Record, places: dict[Place, Role], by_place: dict[Place, SeenObject]
+) -> Plan:
     """Return a plan that only says whether the BatchProcess has finished."""
     if record.finished:
         return Plan(record, ())
@@ -105,7 +107,7 @@ def _verdict(process: BatchProcess, record: Record, places: dict[Place, Role], b
     return Plan(replace(record, phase=Phase.FAILED), (), failure=f"pod {index} of {role} is lost{why}, and {done}")
 
 
-def _is_lost(place: Place, record: Record, by_place: dict[Place, Seen]) -> bool:
+def _is_lost(place: Place, record: Record, by_place: dict[Place, SeenObject]) -> bool:
     """Return whether this place needs a restart now, or will when its pod is gone."""
     if record.completed(place):
         return False
@@ -115,11 +117,11 @@ def _is_lost(place: Place, record: Record, by_place: dict[Place, Seen]) -> bool:
     return pod.phase == Phase.FAILED
 
 
-def _has_failed(pod: Seen) -> bool:
+def _has_failed(pod: SeenObject) -> bool:
     return pod.phase == Phase.FAILED and not pod.terminating
 
 
-def _due(failed: Iterable[Seen], now_seconds: float) -> tuple[list[Seen], float | None]:
+def _due(failed: Iterable[SeenObject], now_seconds: float) -> tuple[list[SeenObject], float | None]:
     """Return the failed pods whose delay is over, and in how many seconds the next one is due."""
     due, waits = [], []
     for pod in failed:
@@ -132,11 +134,11 @@ def _due(failed: Iterable[Seen], now_seconds: float) -> tuple[list[Seen], float 
     return due, min(waits, default=None)
 
 
-def _last_first(pods: Iterable[Seen]) -> Iterator[Seen]:
+def _last_first(pods: Iterable[SeenObject]) -> Iterator[SeenObject]:
     yield from sorted(pods, key=lambda pod: (-pod.place[1], pod.name))
 
 
-def _counts(role: Role, record: Record, by_place: dict[Place, Seen]) -> Counts:
+def _counts(role: Role, record: Record, by_place: dict[Place, SeenObject]) -> Counts:
     running = succeeded = failed = bound = present = 0
     for index in range(role.replicas):
         place = (role.name, index)

@@ -21,7 +21,7 @@ from aischeduler.model.gang import GANG_KEY
 from aischeduler.operator.batch_process import BatchProcess, Json, RefusedError, Settings, read_batch_process
 from aischeduler.operator.cluster import REFUSALS, Cluster, ClusterError, Key
 from aischeduler.operator.naming import KIND, MADE_BY, MADE_BY_KEY, RECORD_KEY, dns_label
-from aischeduler.operator.objects import PodMaker, Seen, seen_pod, service
+from aischeduler.operator.objects import PodMaker, SeenObject, seen_pod, service
 from aischeduler.operator.plan import Plan, plan
 from aischeduler.operator.record import read_record, record_document
 from aischeduler.operator.status import (
@@ -98,7 +98,7 @@ def _refusal(document: Json, process: BatchProcess, made: Plan, why: Condition, 
     return status_of(document, process, made, why, tools.now())
 
 
-def _pods(process: BatchProcess, tools: Tools) -> list[Seen]:
+def _pods(process: BatchProcess, tools: Tools) -> list[SeenObject]:
     path = collection_path("v1", "pods", process.namespace)
     documents = tools.cluster.items(path, {MADE_BY_KEY: MADE_BY, GANG_KEY: process.gang})
     return [pod for pod in (seen_pod(document, process.uid) for document in documents) if pod is not None]
@@ -107,7 +107,7 @@ def _pods(process: BatchProcess, tools: Tools) -> list[Seen]:
 def _act(process: BatchProcess, made: Plan, tools: Tools) -> None:
     """Delete and make what the plan says; raises NameTakenError and ClusterError."""
 
-    def delete(pod: Seen) -> None:
+    def delete(pod: SeenObject) -> None:
         tools.cluster.delete(object_path("v1", "pods", pod.name, process.namespace), pod.uid)
 
     list(tools.each(delete, made.deletes))

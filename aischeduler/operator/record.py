@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from aischeduler.operator.batch_process import BatchProcess, Json
 from aischeduler.operator.naming import RECORD_KEY
-from aischeduler.operator.objects import Seen
+from aischeduler.operator.objects import SeenObject
 
 
 class Phase(StrEnum):
@@ -63,7 +63,7 @@ class Record(Struct, frozen=True):
         return index in self.roles.get(role, RoleRecord()).completed
 
 
-def grown(record: Record, process: BatchProcess, seen: Iterable[Seen]) -> Record:
+def grown(record: Record, process: BatchProcess, seen: Iterable[SeenObject]) -> Record:
     """Return the record with the pods that are seen now, for the roles and replicas of the spec.
 
     A pod that terminates is no longer counted anew: it may be one that a change of the spec took away.

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
 from aischeduler.model.gang import Gang, GangSource, Lack
 from aischeduler.model.pod import Pod
-from aischeduler.state.gangs import GangTable
 from aischeduler.state.running_pods import Spare
+from aischeduler.state.units import GangTable
 
 LAST: Final = 2**31
 """The rank of a pod that has none."""

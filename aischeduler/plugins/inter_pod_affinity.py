@@ -18,11 +18,10 @@ from aischeduler.framework.plugin import PlacementRequest, PreFilterState, PreSc
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pod_affinity import CarriedKind, PodAffinityTerm
 from aischeduler.state.counted_pods import Counted, SelectedByTerms, selected_by
-from aischeduler.state.domain_counts import DomainCounts, Numbers
-from aischeduler.state.kept import Part, Versions, reading
+from aischeduler.state.kept import StatePart, Versions, reading
 from aischeduler.state.label_index import Mask, Rows, all_hold
 from aischeduler.state.node_table import NodeTable
-from aischeduler.state.pod_counts import PodCounts
+from aischeduler.state.pod_counts import DomainCounts, Numbers, PodCounts
 
 AFFINITY: Final = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
@@ -33,7 +32,7 @@ SCALES_MAX: Final = 64
 HARD_WEIGHT: Final = 1
 """The default of hardPodAffinityWeight: what a required affinity of a pod on a node adds to a score."""
 
-READ: Final = reading(Part.COUNTED, Part.LABELS)
+READ: Final = reading(StatePart.COUNTED, StatePart.LABELS)
 """What grows where counts, labels or rows come or go, so that other domains may matter."""
 
 

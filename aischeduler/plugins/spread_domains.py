@@ -10,13 +10,12 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.plugins.node_affinity import NodeAffinity
 from aischeduler.plugins.taint_toleration import TaintToleration
-from aischeduler.state.domain_counts import DomainCounts
-from aischeduler.state.kept import Part, reading
+from aischeduler.state.kept import StatePart, reading
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NodeTable
-from aischeduler.state.pod_counts import PodCount
+from aischeduler.state.pod_counts import DomainCounts, PodCount
 
-READ: Final = reading(Part.UNLABELLED, Part.LABELS, Part.POOLS)
+READ: Final = reading(StatePart.UNLABELLED, StatePart.LABELS, StatePart.POOLS)
 
 
 class KeptCounts:

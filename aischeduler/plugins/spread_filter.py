@@ -14,9 +14,9 @@ from aischeduler.framework.node_view import NodeView
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.plugins.spread_domains import KeptCounts, counted_rows
-from aischeduler.state.domain_counts import DomainCounts, Numbers
 from aischeduler.state.label_index import NO_VALUE, Mask, Rows
 from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_counts import DomainCounts, Numbers
 
 REASON: Final = "node(s) didn't match pod topology spread constraints"
 MISSING_LABEL: Final = f"{REASON} (missing required label)"

@@ -15,9 +15,9 @@ from aischeduler.framework.plugin import Scores
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.topology_spread import HOSTNAME, TopologySpreadConstraint
 from aischeduler.plugins.spread_domains import KeptCounts, counted_rows
-from aischeduler.state.domain_counts import DomainCounts
 from aischeduler.state.label_index import NO_VALUE, Mask, Rows
 from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_counts import DomainCounts
 
 SCORE_MAX: Final = 100
 

@@ -18,7 +18,7 @@ from aischeduler.model.volumes import PodVolumes, Volume, VolumeChoice, VolumeCl
 from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.class_volumes import NONE, ClassVolumes, Numbers, affinity_of
 from aischeduler.state.counted_pods import Counted
-from aischeduler.state.kept import Part, Versions, reading
+from aischeduler.state.kept import StatePart, Versions, reading
 from aischeduler.state.label_index import Mask, term_mask
 from aischeduler.state.node_table import NodeTable
 
@@ -28,7 +28,7 @@ NO_SPACE: Final = "node(s) did not have enough free storage"
 VOLUME_SECONDS: Final = 600
 """The default of bindTimeoutSeconds."""
 VOLUME_GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-READ: Final = reading(Part.STORAGE, Part.CHOICES, Part.UNLABELLED, Part.LABELS)
+READ: Final = reading(StatePart.STORAGE, StatePart.CHOICES, StatePart.UNLABELLED, StatePart.LABELS)
 
 
 class VolumeBinding:

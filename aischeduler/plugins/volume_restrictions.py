@@ -13,7 +13,7 @@ from aischeduler.framework.plugin import PreFilterState
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.volumes import ONE_POD, Disk, DiskKind, PodVolumes, VolumeClaimKey
 from aischeduler.state.counted_pods import Counted
-from aischeduler.state.kept import Part, Versions, reading
+from aischeduler.state.kept import StatePart, Versions, reading
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
 
@@ -23,7 +23,7 @@ CLAIM_IN_USE: Final = (
 )
 KINDS: Final = frozenset((DiskKind.GCE_PD, DiskKind.EBS, DiskKind.ISCSI, DiskKind.RBD))
 """The disks that only one pod of a node uses, but for reading."""
-READ: Final = reading(Part.STORAGE)
+READ: Final = reading(StatePart.STORAGE)
 
 
 class VolumeRestrictions:

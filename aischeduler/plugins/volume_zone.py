@@ -15,7 +15,7 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.selectors import Labels
 from aischeduler.model.volumes import PodVolumes
 from aischeduler.state.counted_pods import Counted
-from aischeduler.state.kept import Part, Versions, reading
+from aischeduler.state.kept import StatePart, Versions, reading
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
 
@@ -28,7 +28,7 @@ NEWER: Final = {
 LABELS: Final = (*NEWER, *NEWER.values())
 APART: Final = "__"
 """What is between the zones of a label."""
-READ: Final = reading(Part.STORAGE, Part.UNLABELLED, Part.LABELS)
+READ: Final = reading(StatePart.STORAGE, StatePart.UNLABELLED, StatePart.LABELS)
 
 
 class VolumeZone:

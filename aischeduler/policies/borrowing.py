@@ -1,14 +1,19 @@
 """Borrowing: choose the pool that lends a node to a pod that fits on no node of its home pool.
 
+`place_spanning` places a unit whose gang may span pools: in its home pool and in lenders at once.
+
 Invariants:
 - A lender shares, is in the home pool's borrowingPools, stays within both limits, and has a node on which the pod fits
   and which no waiting home pod of the lender can use. Where one lender is refused, the next is checked.
 - A node of a rare type is lent only if the lender's spec says so.
 - The order of lenders: largest idle share, fewest pods, fewest idle scarce resources that the pod does not use, name.
+- Of a unit that spans pools, each pod takes its home pool where it fits there, else the first lender in that order.
+- A lender gives only nodes that none of its waiting home pods can use. The loans together keep to the limits of the
+  home pool, those of each lender to its limits; a lender whose limits forbid its part is left out.
 - Nothing here changes state.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -23,16 +28,24 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Lender, LenderRefusal, NoLender
 from aischeduler.policies.unit_capacity import UnitCapacity
-from aischeduler.policies.unit_placement import UnitPlacement, UnitRequest, place_unit
+from aischeduler.policies.unit_placement import (
+    UnitPlacement,
+    UnitRequest,
+    assigned,
+    close_parts,
+    in_rank_order,
+    place_unit,
+    total_of,
+)
 from aischeduler.state.claims import Claims
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.ledger import BORROWS, LENDS, Ledger, within
 from aischeduler.state.node_table import NodeTable
-from aischeduler.state.pod_records import Unit
+from aischeduler.state.pod_records import AssignedPod, Unit
 from aischeduler.state.pool_table import PoolTable
 from aischeduler.state.requests import requested
 from aischeduler.state.scheduling_queue import PoolQueue
-from aischeduler.state.unit_shapes import Shape, shape_of, shape_of_unit
+from aischeduler.state.units import Shape, shape_of, shape_of_unit
 from aischeduler.state.what_if import Trial
 
 PLENTIFUL: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
@@ -260,3 +273,53 @@ def _in_order(
         pods = int(used[nodes.columns[PODS], place]) - context.claims.count_in(name)
         ranked.append((-share, pods, int(scarce[place]), name))
     return [name for *_, name in sorted(ranked)]
+
+
+def place_spanning(context: BorrowingContext, home: str, unit: UnitRequest) -> UnitPlacement | None:
+    """Return nodes of the home pool and of lenders for the required pods; None where there are too few."""
+    runner, nodes = context.runner, context.runner.nodes
+    mine = nodes.rows_of_pool(context.pools.id(home))
+    lenders = lenders_in_order(context, home, unit.asks[0])
+    while lenders:
+        parts = [mine]
+        for lender in lenders:
+            rows = nodes.rows_of_pool(context.pools.id(lender))
+            parts.append(rows[~wanted_by_home_pods(context, lender, rows)])
+        found = _place(unit, runner, parts)
+        if found is None:
+            return None
+        refused = _refused(context, home, found, lenders)
+        if not refused:
+            return UnitPlacement(in_rank_order(unit, runner, found), 1)
+        lenders = [lender for lender in lenders if lender not in refused]
+    return None
+
+
+def _place(unit: UnitRequest, runner: Runner, parts: Sequence[Rows]) -> tuple[AssignedPod, ...] | None:
+    """Place each required pod on the first part where it fits, close to the others; None where one does not."""
+    for near in close_parts(unit, runner, parts):
+        placed: list[AssignedPod] = []
+        with Trial(runner.nodes) as trial:
+            for turn in range(unit.required):
+                best = (runner.best(unit.asks[turn], rows) for rows in near if len(rows))
+                found = next((one for one in best if one is not None), None)
+                if found is None:
+                    break
+                placed.append(assigned(unit.pods[turn], unit.asks[turn].spec, found[0], runner))
+                trial.place(placed[-1])
+        if len(placed) == unit.required:
+            return tuple(placed)
+    return None
+
+
+def _refused(context: BorrowingContext, home: str, pods: tuple[AssignedPod, ...], lenders: Sequence[str]) -> list[str]:
+    """Return the lenders whose part is more than their limits allow; the last one where the whole is too much."""
+    parts: dict[str, list[PodSpec]] = {}
+    for one in pods:
+        parts.setdefault(context.pools.name(int(context.runner.nodes.pool[one.row])), []).append(one.spec)
+    lent = [lender for lender in lenders if lender in parts]
+    refused = [lender for lender in lent if lender_refusal(context, home, lender, total_of(parts[lender])) is not None]
+    every = total_of([spec for lender in lent for spec in parts[lender]])
+    if within(context.pools.pools[home].borrowing_limit, context.ledger.of(BORROWS, home), every):
+        return [lent[-1]]
+    return refused

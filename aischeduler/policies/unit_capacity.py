@@ -19,7 +19,7 @@ from aischeduler.state.claims import Claims
 from aischeduler.state.label_index import NO_VALUE, Mask, Rows
 from aischeduler.state.node_table import Column, NodeTable
 from aischeduler.state.running_pods import RunningPods
-from aischeduler.state.unit_shapes import Classes, Part, Shape
+from aischeduler.state.units import Classes, Shape, ShapePart
 
 KEPT_MAX: Final = 512
 """The most counts by classes that are kept; each takes a number per row."""
@@ -78,7 +78,7 @@ class UnitCapacity:
                 return -1
         return spare
 
-    def _count_of(self, part: Part, priority: int | None) -> "_Count":
+    def _count_of(self, part: ShapePart, priority: int | None) -> "_Count":
         kept = self._kept.get((part.classes, priority))
         if kept is None:
             kept = self._kept[part.classes, priority] = _Count(part.specs, self._runner)

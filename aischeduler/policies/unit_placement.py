@@ -28,11 +28,10 @@ from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_packing import Kind, Places, pack
 from aischeduler.policies.unit_topology import closeness
 from aischeduler.policies.victims import Preemptor
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import NodeTable
-from aischeduler.state.pod_records import Unit
+from aischeduler.state.pod_records import AssignedPod, Unit
 from aischeduler.state.running_pods import RunningPods
 from aischeduler.state.what_if import Trial
 

@@ -40,10 +40,10 @@ from aischeduler.policies.unit_placement import (
 from aischeduler.policies.unit_topology import closeness
 from aischeduler.policies.unit_victims import UnitVictims, groups_of, leaving_pods, room_without
 from aischeduler.policies.victims import most_important_first, potential_victims
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import Column
+from aischeduler.state.pod_records import AssignedPod
 from aischeduler.state.running_pods import RunningPods
 from aischeduler.state.what_if import Trial
 

@@ -30,7 +30,7 @@ NOT_STARTED: Final = 2**62
 """The start time of a pod that has none: after all others."""
 
 
-class Kind(IntEnum):
+class StandingKind(IntEnum):
     """The kinds of pods on nodes, those that go first first."""
 
     BORROWER = 0
@@ -38,8 +38,8 @@ class Kind(IntEnum):
     HOME = 3
 
 
-SURPLUS_MIN: Final = Kind.SURPLUS << PRIORITY_BITS
-HOME_MIN: Final = Kind.HOME << PRIORITY_BITS
+SURPLUS_MIN: Final = StandingKind.SURPLUS << PRIORITY_BITS
+HOME_MIN: Final = StandingKind.HOME << PRIORITY_BITS
 """The standing of a home pod of the lowest priority."""
 
 

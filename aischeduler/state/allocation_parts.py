@@ -12,7 +12,7 @@ Invariants:
 from typing import Protocol
 
 from aischeduler.model.pod import PodSpec
-from aischeduler.state.assigned_pod import AssignedPod
+from aischeduler.state.pod_records import AssignedPod
 from aischeduler.state.running_pods import RunningPods, Slots
 
 

@@ -1,7 +1,7 @@
 """The card types of the nodes, and the nodes that are closed because their type is rare.
 
 Invariants:
-- Nodes with the same cards share one `Kind`, so that a question costs per kind and not per node.
+- Nodes with the same cards share one `CardKind`, so that a question costs per kind and not per node.
 - What is kept is built from labels, pools and rules, and built again when one of them changes.
 - Without rare types every question about them is answered by one check.
 """
@@ -19,7 +19,7 @@ from aischeduler.model.card_types import card_names, covered_names, shortest
 from aischeduler.model.names import GPU_TYPE_LABELS
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
-from aischeduler.state.kept import Part, Versions, reading
+from aischeduler.state.kept import StatePart, Versions, reading
 from aischeduler.state.label_index import LabelIndex, Mask, Rows
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 MASKS_MAX: Final = 256
 """The most lists of types whose masks are kept; beyond that all are dropped and built again."""
-READ_FOR_KINDS: Final = reading(Part.LABELS)
-READ_FOR_MASKS: Final = reading(Part.LABELS, Part.POOLS, Part.CARDS)
+READ_FOR_KINDS: Final = reading(StatePart.LABELS)
+READ_FOR_MASKS: Final = reading(StatePart.LABELS, StatePart.POOLS, StatePart.CARDS)
 _ANY: Final = "*"
 
 
 @dataclass(frozen=True)
-class Kind:
+class CardKind:
     """The names of the cards of a node, the full name of the first label first; none where it has no card."""
 
     names: tuple[str, ...] = ()
@@ -52,12 +52,12 @@ class Kind:
         return frozenset() if named else found
 
 
-def kind_of(labels: Labels, keys: tuple[str, ...]) -> Kind:
+def kind_of(labels: Labels, keys: tuple[str, ...]) -> CardKind:
     """Return the kind of a node with these labels; a key of a type may have a `*`."""
     found = [card_names(labels[key]) for key in _present(labels, keys)]
     first = next(filter(None, found), ())
     names = dict.fromkeys(name for names in found for name in names)
-    return Kind(tuple(names), shortest(first) if first else "")
+    return CardKind(tuple(names), shortest(first) if first else "")
 
 
 def _present(labels: Mapping[str, object], keys: tuple[str, ...]) -> list[str]:
@@ -87,7 +87,7 @@ class Cards:
         self.version = 0
         self._labels: LRUCache[tuple[str, ...], str] = LRUCache(MASKS_MAX)
         """Values of labels of types -> the name under which such cards are counted."""
-        self._kinds: tuple[Kind, ...] = (Kind(),)
+        self._kinds: tuple[CardKind, ...] = (CardKind(),)
         self._numbers: Rows = np.zeros(0, dtype=np.intp)
         self._numbers_made_from: Versions = ()
         self._masks: dict[tuple[str, ...] | int | None, Mask] = {}
@@ -114,7 +114,7 @@ class Cards:
             self._lends.add(number)
         return True
 
-    def kinds(self, nodes: "NodeTable") -> tuple[tuple[Kind, ...], Rows]:
+    def kinds(self, nodes: "NodeTable") -> tuple[tuple[CardKind, ...], Rows]:
         """Return all kinds, and per row the number of its kind; the caller must not change them."""
         versions = READ_FOR_KINDS(nodes)
         if versions != self._numbers_made_from:
@@ -178,7 +178,7 @@ class Cards:
         return tuple(sorted({name for kind in self.kinds(nodes)[0] for name in kind.names}))
 
     def _kept(
-        self, nodes: "NodeTable", key: tuple[str, ...] | None, closed: Callable[[Kind, frozenset[str]], bool]
+        self, nodes: "NodeTable", key: tuple[str, ...] | None, closed: Callable[[CardKind, frozenset[str]], bool]
     ) -> Mask:
         versions = READ_FOR_MASKS(nodes)
         if versions != self._masks_made_from:
@@ -193,7 +193,7 @@ class Cards:
                 found &= ~np.isin(nodes.pool, list(self._lends))
         return found
 
-    def _mask(self, nodes: "NodeTable", closed: Callable[[Kind, frozenset[str]], bool]) -> Mask:
+    def _mask(self, nodes: "NodeTable", closed: Callable[[CardKind, frozenset[str]], bool]) -> Mask:
         """Return a mask of the rows whose kind is closed by the rule of their pool, in one step for all pools."""
         (kinds, numbers), (rules, of_row) = self.kinds(nodes), self._rules(nodes)
         table = np.array([[closed(kind, rule) for kind in kinds] for rule in rules], dtype=np.bool_)
@@ -209,7 +209,7 @@ class Cards:
         of_row: Rows = of_pool[nodes.pool]
         return rules, of_row
 
-    def _read_kinds(self, nodes: "NodeTable") -> tuple[tuple[Kind, ...], Rows]:
+    def _read_kinds(self, nodes: "NodeTable") -> tuple[tuple[CardKind, ...], Rows]:
         """Read the kinds from labels; rows whose labels of cards are equal have one kind."""
         labels: LabelIndex = nodes.labels
         codes = np.zeros(nodes.width, dtype=np.intp)
@@ -218,5 +218,5 @@ class Cards:
             codes = np.unique(codes * (int(numbers.max()) + 2) + numbers + 1, return_inverse=True)[1].reshape(-1)
         _, first, numbers = np.unique(codes, return_index=True, return_inverse=True)
         found = (nodes.nodes[row] for row in first.tolist())
-        kinds = tuple(Kind() if node is None else kind_of(node.labels, self._keys) for node in found)
+        kinds = tuple(CardKind() if node is None else kind_of(node.labels, self._keys) for node in found)
         return kinds, numbers.reshape(-1)

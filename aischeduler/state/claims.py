@@ -19,11 +19,10 @@ from sortedcontainers import SortedKeyList
 
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.pod import Pod, PodSpec
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.groups import Groups
 from aischeduler.state.ledger import Account, Ledger
 from aischeduler.state.node_table import NodeTable
-from aischeduler.state.pod_records import OrderKey, PodRecord
+from aischeduler.state.pod_records import AssignedPod, OrderKey, PodRecord
 from aischeduler.state.timers import Timers
 
 _turn: Final = attrgetter("turn")

@@ -9,8 +9,8 @@ import numpy as np
 
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.allocation_parts import AllocationPart
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.label_index import RowIndex
+from aischeduler.state.pod_records import AssignedPod
 from aischeduler.state.running_pods import RunningPods, Slots
 
 

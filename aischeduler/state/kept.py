@@ -1,9 +1,10 @@
-"""Kept results: each carries the versions of what it was made from, and holds while these are the same.
+"""Kept results and change logs. A kept result has the versions of what it was made from; it holds while these hold.
 
 Invariants:
 - A change takes a version that never was. What a trial puts back gets the version from before: it is the same again.
 - Trials change rows, whose version therefore comes with the number of the open trial, and the choices of volumes. So a
   result that was made in a trial does not hold after it, and one from before it holds again.
+- For a version before the oldest kept change, or of another log, a change log returns None: a reader reads all.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from aischeduler.state.node_table import NodeTable
+
 
 Value = TypeVar("Value")
 Versions = tuple[int, ...]
@@ -34,7 +36,7 @@ class Stamp:
         self.version = self._made
 
 
-class Part(StrEnum):
+class StatePart(StrEnum):
     """A part of the node table from which results are made: where its version is."""
 
     ROWS = "version"
@@ -57,9 +59,9 @@ WIDTH: Final = "width"
 TRIAL: Final = "trial.version"
 
 
-def reading(*parts: Part) -> "Callable[[NodeTable], Versions]":
+def reading(*parts: StatePart) -> "Callable[[NodeTable], Versions]":
     """Return how to get the versions of these parts; those of a table that grew are others in any case."""
-    read: Callable[[NodeTable], Versions] = attrgetter(WIDTH, *parts, *((TRIAL,) if Part.ROWS in parts else ()))
+    read: Callable[[NodeTable], Versions] = attrgetter(WIDTH, *parts, *((TRIAL,) if StatePart.ROWS in parts else ()))
     return read
 
 
@@ -68,3 +70,41 @@ class Kept(Struct, Generic[Value], frozen=True, eq=False):
 
     made_from: tuple[object, ...]
     value: Value
+
+
+Noted = TypeVar("Noted")
+
+
+class ChangeLog(Generic[Noted]):
+    """The changes in their order. `version` grows with each; at most `limit` are kept."""
+
+    def __init__(self, limit: int, version: int = 0) -> None:
+        self.version = version
+        self.limit = limit
+        self._changes: list[Noted] = []
+        self._start = version
+
+    def note(self, change: Noted) -> None:
+        """Note a change."""
+        self.version += 1
+        self._changes.append(change)
+        if len(self._changes) > self.limit:
+            cut = len(self._changes) // 2
+            del self._changes[:cut]
+            self._start += cut
+
+    def note_all(self) -> None:
+        """Note that everything changed."""
+        self.version += 1
+        self._changes.clear()
+        self._start = self.version
+
+    def since(self, version: int) -> list[Noted] | None:
+        """Return the changes after this version, in their order; None where they are no longer kept."""
+        return self._changes[version - self._start :] if self._start <= version <= self.version else None
+
+
+def rows_since(log: ChangeLog[int], version: int) -> list[int] | None:
+    """Return the rows that changed after this version, ascending; None where the changes are no longer kept."""
+    rows = log.since(version)
+    return None if rows is None else sorted(set(rows))

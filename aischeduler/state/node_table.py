@@ -14,6 +14,7 @@ Invariants:
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from enum import IntFlag
 from typing import Final
 
 import numpy as np
@@ -25,18 +26,62 @@ from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.allocation_parts import AllocationPart
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.cards import Cards
-from aischeduler.state.change_log import ChangeLog, rows_since
 from aischeduler.state.host_ports import HostPorts
 from aischeduler.state.image_index import ImageIndex
-from aischeduler.state.kept import Part, Stamp, Versions, reading
+from aischeduler.state.kept import ChangeLog, Stamp, StatePart, Versions, reading, rows_since
 from aischeduler.state.label_index import LabelIndex, Mask, RowIndex, Rows
-from aischeduler.state.node_change import STATIC, UNLABELLED, Change
 from aischeduler.state.pod_counts import PodCounts
-from aischeduler.state.requests import AMOUNT_MAX, Wanted, WantedRequests
-from aischeduler.state.rows_by_pool import NO_POOL, PoolRows
+from aischeduler.state.pod_records import AssignedPod
+from aischeduler.state.requests import AMOUNT_MAX, Amounts, Wanted, WantedRequests
 from aischeduler.state.storage import Storage
+
+NO_POOL: Final = -1
+"""The number of a row in no pool."""
+
+
+class PoolRows:
+    """The `rows` of all pools, grouped by pool; `numbers` are the pools that have rows, ascending.
+
+    Sums over a pool's rows are exact int64.
+    """
+
+    def __init__(self, pool: npt.NDArray[np.int32], alive: Mask) -> None:
+        rows = np.flatnonzero(alive & (pool != NO_POOL))
+        self.rows: Rows = rows[np.argsort(pool[rows], kind="stable")]
+        self.numbers, self._starts = np.unique(pool[self.rows], return_index=True)
+        self.places = {number: place for place, number in enumerate(self.numbers.tolist())}
+
+    def sums(self, column: Amounts) -> Amounts:
+        """Return the sums of a column (or of several) over the rows of each pool; the last axis follows `numbers`."""
+        return np.add.reduceat(column[..., self.rows], self._starts, axis=-1, dtype=np.int64)
+
+    def any(self, mask: Mask) -> Mask:
+        """Return for each pool whether the mask is True on one of its rows."""
+        return np.logical_or.reduceat(mask[self.rows], self._starts)
+
+
+class Change(IntFlag):
+    """The changes of a row that may help a waiting pod."""
+
+    NONE = 0
+    ROOM = 1
+    """More became allocatable."""
+    LABELS = 2
+    TAINTS = 4
+    CORDON = 8
+    FEATURES = 32
+    JOINED = 16
+    """The node is new."""
+
+
+UNLABELLED: Final = Change.TAINTS | Change.CORDON | Change.FEATURES | Change.JOINED
+"""The changes of what masks are built from, but labels."""
+STATIC: Final = UNLABELLED | Change.LABELS
+"""The changes of what masks are built from."""
+MAY_MOVE: Final = Change.LABELS | Change.JOINED
+"""The changes that may put a node into another pool, or another place of a topology."""
+
 
 Column = npt.NDArray[np.int64]
 
@@ -55,8 +100,8 @@ CHANGES_PER_ROW: Final = 4
 """The changes that the change log keeps, per row of the table: for more, one pass over all rows is faster."""
 NODES_MAX: Final = 2**20
 """The most rows: a tie rank has room for these."""
-READ_FOR_PODS: Final = reading(Part.ROWS)
-READ_FOR_VOLUMES: Final = reading(Part.ROWS, Part.STORAGE)
+READ_FOR_PODS: Final = reading(StatePart.ROWS)
+READ_FOR_VOLUMES: Final = reading(StatePart.ROWS, StatePart.STORAGE)
 
 
 class NodeTable:

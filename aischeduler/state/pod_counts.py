@@ -8,7 +8,7 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from weakref import WeakSet
 
 import numpy as np
@@ -27,10 +27,91 @@ from aischeduler.state.counted_pods import (
     depends_on_namespace,
     is_counted,
 )
-from aischeduler.state.domain_counts import DomainCounts
-from aischeduler.state.groups import SelectorIndex, required_label
-from aischeduler.state.label_index import NUMBERS_MAX, LabelIndex, Mask, Rows
-from aischeduler.state.pods_by_label import OnRow, PodsByLabel
+from aischeduler.state.groups import Groups, SelectorIndex, required_label
+from aischeduler.state.label_index import NO_VALUE, NUMBERS_MAX, LabelIndex, Mask, Rows
+
+OnRow = tuple[Pod, int, bool]
+"""A pod, its row, and whether it owns a claim there instead of being there."""
+
+
+class PodsByLabel:
+    """Namespace, key and value -> the pods by uid and by where they are, for the keys that were learned."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, None] = {}
+        self._pods: Groups[tuple[str, str, str], tuple[str, int, bool], OnRow] = Groups()
+
+    def add(self, pod: Pod, row: int, *, claims: bool) -> None:
+        """Add a pod that came to a row."""
+        for key in self._keys:
+            self._add(key, (pod, row, claims))
+
+    def remove(self, pod: Pod, row: int, *, claims: bool) -> None:
+        """Remove a pod that left its row, or whose claim there ended."""
+        for key in self._keys:
+            value = pod.labels.get(key)
+            if value is not None:
+                self._pods.drop((pod.namespace, key, value), (pod.uid, row, claims))
+
+    def learn(self, key: str, pods: Iterable[OnRow]) -> None:
+        """Keep pods by this label from now on; `pods` are all on rows now. Nothing changes for a known key."""
+        if key not in self._keys:
+            self._keys[key] = None
+            for one in pods:
+                self._add(key, one)
+
+    def having(self, namespace: str, label: tuple[str, str]) -> Iterator[OnRow]:
+        """Yield the pods of this namespace with this label, whose key was learned."""
+        yield from self._pods.get((namespace, *label), {}).values()
+
+    def forget(self) -> None:
+        """Forget all keys."""
+        self._keys.clear()
+        self._pods.clear()
+
+    def _add(self, key: str, one: OnRow) -> None:
+        pod, row, claims = one
+        value = pod.labels.get(key)
+        if value is not None:
+            self._pods.put((pod.namespace, key, value), (pod.uid, row, claims), one)
+
+
+Numbers = npt.NDArray[np.int64]
+
+
+class DomainCounts:
+    """The numbers of `pods` and of owners of `claims` by domain; rows without the label are in the last, empty one.
+
+    `of_row` has the number of the domain of each row, -1 without the label: as an index it is that of the last domain.
+    With `counted`, a mask over all rows, only the pods of its rows count.
+    """
+
+    def __init__(
+        self, of_row: Rows, pods: Mapping[int, int], claims: Mapping[int, int], counted: Mask | None = None
+    ) -> None:
+        self.of_row, self.counted = of_row, counted
+        self._counted_in: Rows = of_row if counted is None else np.where(counted, of_row, NO_VALUE)
+        domains = int(of_row.max(initial=-1)) + 2
+        self.pods: Numbers = np.zeros(domains, dtype=np.int64)
+        self.claims: Numbers = np.zeros(domains, dtype=np.int64)
+        for total, numbers in ((self.pods, pods), (self.claims, claims)):
+            if numbers:
+                rows = np.fromiter(numbers.keys(), dtype=np.intp, count=len(numbers))
+                amounts = np.fromiter(numbers.values(), dtype=np.int64, count=len(numbers))
+                np.add.at(total, self._counted_in[rows], amounts)
+            total[-1] = 0
+
+    def is_of(self, of_row: Rows, counted: Mask | None) -> bool:
+        """Return whether these are the domains of such rows, of which the same count."""
+        if self.of_row is not of_row or counted is None or self.counted is None:
+            return self.of_row is of_row and self.counted is counted
+        return np.array_equal(self.counted, counted)
+
+    def change(self, row: int, by: int, *, claims: bool) -> None:
+        """Add to the domain of a row; a table that has grown since needs new domains anyway."""
+        if row < len(self._counted_in) and self._counted_in[row] >= 0:
+            (self.claims if claims else self.pods)[self._counted_in[row]] += by
+
 
 Gone = npt.NDArray[np.int64]
 Place = tuple[int, bool]

@@ -16,8 +16,22 @@ from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.gang import UNKNOWN_GANG_SECONDS, Gang, Lack
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.unsupported_constraints import ConstraintKind
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.ledger import LOAN, Account, Loan
+
+
+class AssignedPod(Struct, frozen=True, gc=False):
+    """A pod that counts on a row with its requests (those of `spec`) and with what it has for itself there.
+
+    `spec` is the spec that counts, which may be older than that of `pod`. With `claims` the pod is not there yet: it
+    owns a claim.
+    """
+
+    pod: Pod
+    spec: PodSpec
+    row: int
+    allocation: Allocation
+    claims: bool = False
+
 
 NOWHERE: Final = -1
 DOUBLINGS_MAX: Final = 10

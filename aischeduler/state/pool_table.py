@@ -18,8 +18,7 @@ from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.node import Node
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import LabelSelector
-from aischeduler.state.node_table import NodeTable
-from aischeduler.state.rows_by_pool import NO_POOL
+from aischeduler.state.node_table import NO_POOL, NodeTable
 
 DEFAULT_ID = 0
 

@@ -20,8 +20,8 @@ from msgspec.structs import astuple
 
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort, PodSpec
-from aischeduler.state.change_log import ChangeLog, rows_since
 from aischeduler.state.groups import Groups
+from aischeduler.state.kept import ChangeLog, rows_since
 from aischeduler.state.label_index import Rows
 from aischeduler.state.pod_records import NOWHERE
 from aischeduler.state.requests import requested

@@ -3,9 +3,14 @@
 Invariants:
 - `use` and `drop` come in pairs, so that a change of an object finds its pods without a search.
 - `version` grows with every change that may change where a pod with volumes may run.
+- Several pods may have chosen for one claim, and then the same: the choice holds while one of them is placed.
+- A choice counts while its claim is the same object and is not bound.
+- `stamp` changes with every choice, in trials too.
+- The choices of a row are known, so that they can be counted again.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -20,16 +25,59 @@ from aischeduler.model.storage_objects import (
     StorageObject,
     VolumeAttachment,
 )
-from aischeduler.model.volumes import DriverVolume, Volume, VolumeClaim, VolumeClaimKey
-from aischeduler.state.assigned_pod import AssignedPod
-from aischeduler.state.chosen_volumes import ChosenVolumes
+from aischeduler.model.volumes import DriverVolume, Volume, VolumeChoice, VolumeClaim, VolumeClaimKey
 from aischeduler.state.class_volumes import ClassVolumes, suits
-from aischeduler.state.groups import Groups
-from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.groups import Groups, Tallies
+from aischeduler.state.kept import Stamp
+from aischeduler.state.pod_records import AssignedPod, PodRecord
 from aischeduler.state.running_pods import RunningPods, Slots
-from aischeduler.state.volume_limits import VolumeLimits
+from aischeduler.state.volume_limits import VolumeLimits, VolumeUse
 from aischeduler.state.volume_topology import VolumeTopology
-from aischeduler.state.volume_use import VolumeUse
+
+
+class ChosenVolumes:
+    """The choices by claim, each with the number of placed pods that have it."""
+
+    def __init__(self, claims: Mapping[VolumeClaimKey, VolumeClaim]) -> None:
+        self.by_claim: Tallies[VolumeClaimKey, VolumeChoice] = Tallies()
+        self.stamp = Stamp()
+        self._claims = claims
+        self._on: Tallies[int, VolumeChoice] = Tallies()
+        self._by_volume: Tallies[str, VolumeChoice] = Tallies()
+
+    def put(self, choice: VolumeChoice, row: int) -> None:
+        """Count a choice of a pod that is placed on this row."""
+        self.stamp.change()
+        self._on.add(row, choice)
+        self.by_claim.add(choice.claim, choice)
+        if choice.volume:
+            self._by_volume.add(choice.volume, choice)
+
+    def drop(self, choice: VolumeChoice, row: int) -> None:
+        """Undo `put`."""
+        self.stamp.change()
+        self._on.subtract(row, choice)
+        self.by_claim.subtract(choice.claim, choice)
+        if choice.volume:
+            self._by_volume.subtract(choice.volume, choice)
+
+    def of(self, claim: VolumeClaim) -> VolumeChoice | None:
+        """Return what was chosen for a claim; None where nothing that counts was."""
+        return next((one for one in self.by_claim.get(claim.key, ()) if self._counts(one)), None)
+
+    def taken(self) -> Iterator[tuple[str, VolumeClaimKey]]:
+        """Yield the volumes that were chosen, each with its claim."""
+        for volume, choices in self._by_volume.items():
+            yield from ((volume, one.claim) for one in choices if self._counts(one))
+
+    def all(self) -> Counter[VolumeChoice]:
+        """Return every choice, each with the number of pods that have it."""
+        return Counter({choice: pods for choices in self.by_claim.values() for choice, pods in choices.items()})
+
+    def _counts(self, choice: VolumeChoice) -> bool:
+        claim = self._claims.get(choice.claim)
+        return claim is not None and claim.uid == choice.claim_uid and not claim.bound
+
 
 Fits = Callable[[VolumeClaim], bool]
 

@@ -6,17 +6,72 @@ Invariants:
   the last one counts that the watch shows: until then its pods wait for nothing and none may leave.
 - A large unit rests after it was formed, in proportion to its pods; it is formed at once when it can be complete, and
   when it is tried.
+- A gang that its pods declare by labels is not here: each of them says all of it.
 """
 
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from aischeduler.model.gang import Lack
-from aischeduler.model.pod import Pod
-from aischeduler.state.gangs import GangTable
+from aischeduler.model.gang import Gang, GangKey, GangStatus, Lack
+from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.pod_records import PodRecord, PodState, Unit
 from aischeduler.state.timers import Timers
+
+
+class GangTable:
+    """The gangs of objects: PodGroups, Jobs and JobSets."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[GangKey, Gang] = {}
+        self.reported: dict[GangKey, tuple[Gang, GangStatus]] = {}
+        """The last reported status of each, and the gang that it was about."""
+        self._strangers: dict[GangKey, dict[str, str]] = {}
+        """The pods that name a gang and another scheduler: uid -> that scheduler."""
+        self._named: dict[str, GangKey] = {}
+        """The gang that each of these pods names, by uid."""
+
+    def see(self, gang: Gang) -> bool:
+        """Store a gang as its object says it now; return whether that differs from before."""
+        differs = self.by_key.get(gang.key) != gang
+        self.by_key[gang.key] = gang
+        return differs
+
+    def forget(self, key: GangKey) -> bool:
+        """Remove the gang of a deleted object; return whether it was known."""
+        self.reported.pop(key, None)
+        return self.by_key.pop(key, None) is not None
+
+    def note_stranger(self, pod: Pod) -> None:
+        """Note a pod of another scheduler that names a gang. It does not count: it starts without the others."""
+        if pod.gang is not None and self._named.get(pod.uid) != pod.gang.key:
+            self.drop_stranger(pod.uid)
+            self._named[pod.uid] = pod.gang.key
+            self._strangers.setdefault(pod.gang.key, {})[pod.uid] = pod.scheduler_name
+
+    def drop_stranger(self, uid: str) -> GangKey | None:
+        """Forget such a pod; return the gang that it named."""
+        key = self._named.pop(uid, None)
+        if key is not None:
+            del self._strangers[key][uid]
+            if not self._strangers[key]:
+                del self._strangers[key]
+        return key
+
+    def strangers(self, key: GangKey) -> str:
+        """Return a sentence about the pods of other schedulers that name the gang; empty where there is none."""
+        found = self._strangers.get(key, {})
+        names = ", ".join(sorted({*found.values()}))
+        return f"{len(found)} pod(s) of another scheduler do not count: {names}." if found else ""
+
+    def of(self, pod: Pod) -> Gang | None:
+        """Return the gang of a pod; None where it names none, or none that is known."""
+        claim = pod.gang
+        return None if claim is None else claim.said or self.by_key.get(claim.key)
+
 
 REST_AFTER: Final = 32
 """A unit of more pods than this rests after it was formed."""
@@ -140,3 +195,50 @@ class Units:
         unit.unsure = True
         if not unit.started and not unit.binds:
             self.changed(unit)
+
+
+CLASSES_MAX: Final = 4
+"""The most classes of a unit of which each is counted for itself too."""
+
+Classes = tuple[bytes, ...]
+"""The keys of the classes of some pods, sorted."""
+
+
+class ShapePart(Struct, frozen=True, eq=False):
+    """Pods of these classes, as many as must fit together; a spec of each class."""
+
+    classes: Classes
+    specs: tuple[PodSpec, ...]
+    count: int
+
+
+class Shape(Struct, frozen=True, eq=False):
+    """The pods that start together, and where there are several classes but few, those of each class too.
+
+    They start on nodes that share the values of these `labels`, and may span pools or not. Shapes with equal keys are
+    equal.
+    """
+
+    key: Hashable
+    parts: tuple[ShapePart, ...]
+    labels: tuple[str, ...] = ()
+    spans: bool = False
+
+
+def shape_of(specs: Sequence[PodSpec], labels: tuple[str, ...] = (), *, spans: bool = False) -> Shape:
+    """Return the shape of pods with these specs that start together, on nodes that share the values of these labels."""
+    counts = Counter(spec.key for spec in specs)
+    by_key = {spec.key: spec for spec in specs}
+    classes = tuple(sorted(counts))
+    parts = [ShapePart(classes, tuple(by_key[key] for key in classes), len(specs))]
+    if 1 < len(classes) <= CLASSES_MAX:
+        parts += [ShapePart((key,), (by_key[key],), counts[key]) for key in classes]
+    key = tuple((part.classes, part.count) for part in parts), labels, spans
+    return Shape(key, tuple(parts), labels, spans)
+
+
+def shape_of_unit(unit: Unit) -> Shape:
+    """Return the shape of a unit that waits."""
+    levels = unit.gang.topology if unit.gang is not None else ()
+    labels = tuple(level.label for level in levels if level.required)
+    return shape_of([record.pod.spec for record in unit.together], labels, spans=unit.spans)

@@ -10,7 +10,7 @@ from cachetools import LRUCache
 
 from aischeduler.model.selectors import NodeSelectorTerm, Operator
 from aischeduler.state.class_volumes import Affinity, ClassVolumes, GroupRows
-from aischeduler.state.kept import Part, Versions, reading
+from aischeduler.state.kept import StatePart, Versions, reading
 from aischeduler.state.label_index import Mask, Rows, term_mask
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MASKS_MAX: Final = 128
 """The most affinities whose masks are kept."""
-READ: Final = reading(Part.UNLABELLED, Part.LABELS, Part.PLUGINS)
+READ: Final = reading(StatePart.UNLABELLED, StatePart.LABELS, StatePart.PLUGINS)
 
 
 class VolumeTopology:

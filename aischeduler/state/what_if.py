@@ -18,10 +18,10 @@ import numpy as np
 
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.allocation_parts import Cleared
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.counted_pods import Counted
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_records import AssignedPod
 from aischeduler.state.running_pods import RunningPods, Slots
 
 FEW_SLOTS: Final = 64

@@ -9,7 +9,7 @@ import msgspec
 
 from aischeduler.analysis.cluster_copy import ClusterCopy
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
-from aischeduler.analysis.plan import Plan, Verdict, plan
+from aischeduler.analysis.plan import Plan, UnitVerdict, plan
 from aischeduler.cli.check_documents import Document
 from aischeduler.cli.plan_documents import Variant, change_of, plan_input
 from aischeduler.engine.profile import Profile, default_profile
@@ -44,7 +44,7 @@ class Case:
     name: str
     planned: dict[str, Outcome]
     happened: dict[str, Outcome]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[UnitVerdict, ...]
 
     @property
     def differs(self) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from aischeduler.analysis.cluster_copy import ClusterCopy
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot
-from aischeduler.analysis.plan import Change, Plan, PlanError, Unit, UnitPlan, Verdict, plan
+from aischeduler.analysis.plan import Plan, PlanError, PlannedChange, PlannedUnit, UnitPlan, UnitVerdict, plan
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Event, Seen
@@ -35,12 +35,12 @@ def event_of(thing: Pool | Node | Pod | DisruptionBudget) -> Event:
             return Seen(thing)
 
 
-def a_unit(*pods: Pod, kind: str = "Job", name: str = "new") -> Unit:
-    return Unit(kind, "default", name, pods)
+def a_unit(*pods: Pod, kind: str = "Job", name: str = "new") -> PlannedUnit:
+    return PlannedUnit(kind, "default", name, pods)
 
 
-def planned(snapshot: ClusterSnapshot, *units: Unit, **change: Any) -> Plan:
-    return plan(ClusterCopy(default_profile(), snapshot), Change(units, **change))
+def planned(snapshot: ClusterSnapshot, *units: PlannedUnit, **change: Any) -> Plan:
+    return plan(ClusterCopy(default_profile(), snapshot), PlannedChange(units, **change))
 
 
 def only(made: Plan) -> UnitPlan:
@@ -59,7 +59,7 @@ def node_of(pool: str, name: str, cpu: str = "2") -> Node:
 
 def test_pods_on_free_room_of_their_pool_start() -> None:
     made = only(planned(a_snapshot(A, node_of("a", "n1")), a_unit(a_pod("p-0", pool="a"), a_pod("p-1", pool="a"))))
-    assert made.verdict is Verdict.STARTS
+    assert made.verdict is UnitVerdict.STARTS
     assert made.nodes == {"p-0": "n1", "p-1": "n1"}
     assert (made.evicts, made.lenders, made.waits_for) == ((), {}, "")
 
@@ -67,20 +67,20 @@ def test_pods_on_free_room_of_their_pool_start() -> None:
 def test_unit_of_which_a_pod_is_lent_room_borrows_and_names_the_lender_of_that_pod() -> None:
     snapshot = a_snapshot(A, B, node_of("a", "n1"), node_of("b", "n2"))
     made = only(planned(snapshot, a_unit(*(a_pod(f"p-{i}", pool="a") for i in range(3)))))
-    assert made.verdict is Verdict.BORROWS
+    assert made.verdict is UnitVerdict.BORROWS
     assert list(made.lenders.values()) == ["b"]
 
 
 def test_unit_that_starts_after_evictions_names_the_victims() -> None:
     low = a_pod("low", namespace="team", cpu="2", pool="a", node="n1")
     made = only(planned(a_snapshot(A, node_of("a", "n1"), low), a_unit(a_pod("p", cpu="2", pool="a", priority=9))))
-    assert made.verdict is Verdict.EVICTS
+    assert made.verdict is UnitVerdict.EVICTS
     assert (made.nodes, made.evicts) == ({"p": "n1"}, ("team/low",))
 
 
 def test_unit_of_which_a_pod_waits_waits_for_what_the_scheduler_says() -> None:
     made = only(planned(a_snapshot(A, node_of("a", "n1")), a_unit(*(a_pod(f"p-{i}", pool="a") for i in range(3)))))
-    assert made.verdict is Verdict.WAITS
+    assert made.verdict is UnitVerdict.WAITS
     assert sorted(made.nodes) == ["p-0", "p-1"]
     assert list(made.waits) == ["p-2"]
     assert made.waits_for.startswith("0/1 nodes are available: 1 Insufficient cpu.")
@@ -96,13 +96,13 @@ def test_pod_with_a_node_of_its_own_counts_there() -> None:
     snapshot = a_snapshot(A, node_of("a", "n1"))
     placed, other = a_unit(a_pod("p", cpu="2", pool="a", node="n1"), name="placed"), a_unit(a_pod("q", pool="a"))
     first, second = planned(snapshot, placed, other).units
-    assert (first.verdict, first.nodes) == (Verdict.STARTS, {"p": "n1"})
-    assert second.verdict is Verdict.WAITS
+    assert (first.verdict, first.nodes) == (UnitVerdict.STARTS, {"p": "n1"})
+    assert second.verdict is UnitVerdict.WAITS
 
 
 def test_pod_that_names_an_unknown_pool_says_so() -> None:
     made = only(planned(a_snapshot(a_node("n1")), a_unit(a_pod("p", pool="nowhere"))))
-    assert made.verdict is Verdict.STARTS
+    assert made.verdict is UnitVerdict.STARTS
     assert made.notes[0].startswith('The Pool "nowhere" does not exist')
 
 
@@ -111,8 +111,8 @@ def test_pod_that_starts_and_is_evicted_for_another_unit_waits_and_says_for_whom
     first = a_unit(a_pod("first", cpu="2"), name="first")
     second = a_unit(a_pod("second", cpu="2", pool="nowhere", priority=9), name="second")
     evicted, made = planned(a_snapshot(a_node("n1", cpu="2")), first, second).units
-    assert (made.verdict, made.evicts) == (Verdict.EVICTS, ("default/first",))
-    assert evicted.verdict is Verdict.WAITS
+    assert (made.verdict, made.evicts) == (UnitVerdict.EVICTS, ("default/first",))
+    assert evicted.verdict is UnitVerdict.WAITS
     assert evicted.waits_for.startswith("it starts and is evicted again. Preempted by default/second")
 
 
@@ -120,7 +120,7 @@ def test_what_happens_without_the_change_is_a_note_and_its_room_is_taken() -> No
     waiting = a_pod("early", cpu="2", pool="a", created=5)
     made = planned(a_snapshot(A, node_of("a", "n1"), waiting), a_unit(a_pod("p", pool="a")))
     assert made.notes == ("Without this change too, 1 waiting pod would start: default/early",)
-    assert only(made).verdict is Verdict.WAITS
+    assert only(made).verdict is UnitVerdict.WAITS
     assert made.other_starts == ()
 
 
@@ -175,13 +175,15 @@ def test_new_pool_shows_the_nodes_and_the_running_pods_that_change_hands() -> No
     assert [(one.pool, one.home_pool) for one in made.loan_changes] == [("c", "a")]
 
 
-@pytest.mark.parametrize(("allowed", "verdict"), [(0, Verdict.WAITS), (1, Verdict.EVICTS)])
-def test_budget_forbids_an_eviction_where_the_scheduler_asks_the_eviction_api(allowed: int, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("allowed", "verdict"), [(0, UnitVerdict.WAITS), (1, UnitVerdict.EVICTS)])
+def test_budget_forbids_an_eviction_where_the_scheduler_asks_the_eviction_api(
+    allowed: int, verdict: UnitVerdict
+) -> None:
     selector = label_selector("spec.selector", {"app": "x"}, ())
     low = a_pod("low", cpu="2", pool="a", node="n1", labels={"app": "x"})
     budget = DisruptionBudget("default", "b", "uid-b", selector, allowed)
     copy = ClusterCopy(OBEYING, a_snapshot(A, node_of("a", "n1"), low, budget))
-    made = plan(copy, Change((a_unit(a_pod("p", cpu="2", pool="a", priority=9)),)))
+    made = plan(copy, PlannedChange((a_unit(a_pod("p", cpu="2", pool="a", priority=9)),)))
     assert only(made).verdict is verdict
 
 
@@ -192,7 +194,7 @@ def test_pods_of_a_drained_node_use_up_what_their_budget_allows() -> None:
     budget = DisruptionBudget("default", "b", "uid-b", label_selector("spec.selector", labels, ()), 1)
     snapshot = a_snapshot(A, node_of("a", "n1"), node_of("a", "n2"), lost, low, budget)
     copy = ClusterCopy(OBEYING, snapshot)
-    assert only(plan(copy, Change(without=("n1",)))).verdict is Verdict.WAITS
+    assert only(plan(copy, PlannedChange(without=("n1",)))).verdict is UnitVerdict.WAITS
 
 
 def test_budget_does_not_save_a_pod_where_the_scheduler_deletes() -> None:

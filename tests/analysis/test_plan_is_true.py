@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from aischeduler.analysis.plan import Verdict
+from aischeduler.analysis.plan import UnitVerdict
 from tests import seeds
 from tests.analysis.plan_worlds import (
     Case,
@@ -47,11 +47,11 @@ def cases(name: str, clusters: int, *, restarted: bool) -> Iterator[Case]:
 @pytest.mark.parametrize("batch", [0, *(pytest.param(one, marks=pytest.mark.soak) for one in range(1, 6))])
 def test_plan_equals_what_then_happens(batch: int) -> None:
     """A plan knows what a new scheduler knows."""
-    verdicts = Counter[Verdict]()
+    verdicts = Counter[UnitVerdict]()
     for case in cases(f"plan {batch}", 20, restarted=True):
         assert not case.differs, case
         verdicts.update(case.verdicts)
-    assert set(verdicts) == set(Verdict), verdicts
+    assert set(verdicts) == set(UnitVerdict), verdicts
 
 
 def test_plan_hardly_ever_differs_from_what_a_scheduler_with_a_long_memory_does() -> None:

@@ -6,8 +6,7 @@ from aischeduler.analysis.cluster_copy import ClusterCopy
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation, PodUnit, RemedyKind, Start, Verdict
-from aischeduler.analysis.plan import UNIT, Change, Plan, Unit, UnitPlan, plan
-from aischeduler.analysis.plan import Verdict as Outcome
+from aischeduler.analysis.plan import UNIT, Plan, PlannedChange, PlannedUnit, UnitPlan, UnitVerdict, plan
 from aischeduler.engine.self_check import digest
 from aischeduler.model.names import CLUSTER
 from aischeduler.model.node import Node
@@ -228,8 +227,8 @@ def test_pair_whose_end_is_tried_can_spare_as_many_pods_as_before() -> None:
 def planned(objects: tuple[Node | Pod | Pool, ...], *pods: Pod, without: tuple[str, ...] = ()) -> Plan:
     """Return the plan of plain pods, and of drained nodes."""
     snapshot = ClusterSnapshot(NOW, tuple(event_of(one) for one in objects))
-    units = tuple(Unit("Pod", pod.namespace, pod.name, (pod,)) for pod in pods)
-    return plan(ClusterCopy(pair_profile(), snapshot), Change(units, without=without))
+    units = tuple(PlannedUnit("Pod", pod.namespace, pod.name, (pod,)) for pod in pods)
+    return plan(ClusterCopy(pair_profile(), snapshot), PlannedChange(units, without=without))
 
 
 def only(made: Plan) -> UnitPlan:
@@ -242,7 +241,7 @@ def test_objects_whose_pods_form_a_pair_are_one_unit_of_the_plan() -> None:
     made = planned(nodes, one_of("x", "x-0"), a_pod("single", cpu="1"), one_of("x", "x-1"))
     pair, single = made.units
     assert (pair.unit.kind, pair.unit.namespace, pair.unit.name) == (UNIT, "", "default/x")
-    assert (pair.verdict, sorted(pair.nodes)) == (Outcome.STARTS, ["default/x-0", "default/x-1"])
+    assert (pair.verdict, sorted(pair.nodes)) == (UnitVerdict.STARTS, ["default/x-0", "default/x-1"])
     assert sorted(pair.nodes.values()) == ["n1", "n2"]
     assert (single.unit.kind, single.nodes) == ("Pod", {"single": "n3"})
 
@@ -251,26 +250,26 @@ def test_pair_of_a_plan_has_one_list_of_victims() -> None:
     nodes = a_node("n1", cpu="2"), a_node("n2", cpu="2")
     old = [a_pod(f"old-{node.name}", cpu="2", node=node.name) for node in nodes]
     made = planned((*nodes, *old), *a_pair(priority=1))
-    assert (only(made).verdict, sorted(only(made).evicts)) == (Outcome.EVICTS, ["default/old-n1", "default/old-n2"])
+    assert (only(made).verdict, sorted(only(made).evicts)) == (UnitVerdict.EVICTS, ["default/old-n1", "default/old-n2"])
     assert made.other_evictions == ()
 
 
 def test_pair_of_a_plan_has_one_lender() -> None:
     node = a_node("l", cpu="4", labels={"of": "l"})
     made = only(planned((HOME, lender("l"), node), *a_pair(pool="home")))
-    assert (made.verdict, set(made.lenders.values()), len(made.lenders)) == (Outcome.BORROWS, {"l"}, 2)
+    assert (made.verdict, set(made.lenders.values()), len(made.lenders)) == (UnitVerdict.BORROWS, {"l"}, 2)
 
 
 def test_pair_of_a_plan_that_does_not_fit_waits_whole() -> None:
     made = only(planned((a_node("n", cpu="3"),), *a_pair()))
-    assert (made.verdict, made.nodes, list(made.waits)) == (Outcome.WAITS, {}, ["default/x-0", "default/x-1"])
+    assert (made.verdict, made.nodes, list(made.waits)) == (UnitVerdict.WAITS, {}, ["default/x-0", "default/x-1"])
     assert made.waits_for.startswith("1 of the 2 pods that start together fit.")
 
 
 def test_pod_of_a_plan_without_its_partner_waits_for_it() -> None:
     made = only(planned((a_node("n"),), one_of("x", "x-0")))
     assert (made.unit.kind, made.unit.name) == ("Pod", "x-0")
-    assert (made.verdict, made.waits_for) == (Outcome.WAITS, "waits for 1 more pod of its pair")
+    assert (made.verdict, made.waits_for) == (UnitVerdict.WAITS, "waits for 1 more pod of its pair")
 
 
 def test_pod_of_a_plan_that_completes_a_pair_names_the_node_of_the_pod_that_waits_already() -> None:
@@ -281,7 +280,7 @@ def test_pod_of_a_plan_that_completes_a_pair_names_the_node_of_the_pod_that_wait
     (start,) = made.other_starts
     assert (start.pod.name, only(made).nodes) == ("x-0", {"x-1": "n1" if start.node == "n2" else "n2"})
     assert only(made).notes == (f"default/x-0 of its unit, which waits already, starts on {start.node}",)
-    assert (only(made).verdict, sorted(only(made).evicts)) == (Outcome.EVICTS, ["default/old-n1", "default/old-n2"])
+    assert (only(made).verdict, sorted(only(made).evicts)) == (UnitVerdict.EVICTS, ["default/old-n1", "default/old-n2"])
     assert made.other_evictions == ()
 
 
@@ -290,8 +289,8 @@ def test_drained_nodes_of_a_pair_stay_two_units_whose_pods_start_together() -> N
     nodes = [a_node(name, cpu="2") for name in ("n1", "n2", "n3")]
     made = planned((*nodes, *running), without=("n1", "n2"))
     assert [(one.unit.name, one.verdict, one.nodes) for one in made.units] == [
-        ("n1", Outcome.WAITS, {}),
-        ("n2", Outcome.WAITS, {}),
+        ("n1", UnitVerdict.WAITS, {}),
+        ("n2", UnitVerdict.WAITS, {}),
     ]
     made = planned((*nodes, a_node("n4", cpu="2"), *running), without=("n1", "n2"))
     assert [sorted(one.nodes) for one in made.units] == [["default/x-0"], ["default/x-1"]]

@@ -7,8 +7,7 @@ import pytest
 
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation, RemedyKind, Verdict
-from aischeduler.analysis.plan import UNIT, Plan
-from aischeduler.analysis.plan import Verdict as Outcome
+from aischeduler.analysis.plan import UNIT, Plan, UnitVerdict
 from tests import seeds
 from tests.analysis.clusters import Documents, cluster_of, merged, random_pairs, settled, waiting
 from tests.analysis.oracle import starts
@@ -114,9 +113,9 @@ def as_equals(started: Started, pairs: dict[str, str]) -> Started:
 
 @pytest.mark.parametrize("batch", range(3))
 def test_plan_of_pairs_equals_what_then_happens(batch: int) -> None:
-    verdicts = Counter[Outcome]()
+    verdicts = Counter[UnitVerdict]()
     for number in range(CLUSTERS_MAX):
-        if number >= CLUSTERS and set(verdicts) == set(Outcome):
+        if number >= CLUSTERS and set(verdicts) == set(UnitVerdict):
             break
         name = f"pairs {batch} {number}"
         chance = seeds.random(name)
@@ -140,4 +139,4 @@ def test_plan_of_pairs_equals_what_then_happens(batch: int) -> None:
             if one.unit.kind == UNIT:
                 verdicts[one.verdict] += 1
                 assert (len(one.unit.pods), len(one.nodes)) in ((2, 0), (2, 2)), name
-    assert set(verdicts) == set(Outcome), verdicts
+    assert set(verdicts) == set(UnitVerdict), verdicts

@@ -9,7 +9,6 @@ from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import EditPool, EndPods, Explanation, LowerRequest
 from aischeduler.analysis.what_if import requesting
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.invariants import check
 from aischeduler.engine.self_check import digest
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.pod import Pod
@@ -27,6 +26,7 @@ from tests.analysis.clusters import (
 )
 from tests.analysis.oracle import starts_in
 from tests.build import replace
+from tests.invariants.state import check
 from tests.objects import pod_object
 from tests.pairs import PAIR
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aischeduler.analysis.cluster_snapshot import write_lines
-from aischeduler.analysis.plan import Verdict
+from aischeduler.analysis.plan import UnitVerdict
 from aischeduler.cli.app import main
 from aischeduler.kube.cluster_lister import WITHOUT
 from tests.cli.jq import filtered
@@ -50,10 +50,10 @@ def test_every_field_is_described(directory: Path, capsys: pytest.CaptureFixture
 
 
 def test_every_verdict_and_every_kind_that_may_be_missing_is_described() -> None:
-    assert [verdict for verdict in Verdict if f"| `{verdict}` |" not in PAGE] == []
+    assert [verdict for verdict in UnitVerdict if f"| `{verdict}` |" not in PAGE] == []
     assert [kind for kind in WITHOUT if kind.lower() not in PAGE] == []
 
 
 def test_page_shows_each_verdict() -> None:
     (_, output), *_ = COMMANDS
-    assert {word for word in output.split() if word in set(Verdict)} >= {"evicts", "borrows", "waits"}
+    assert {word for word in output.split() if word in set(UnitVerdict)} >= {"evicts", "borrows", "waits"}

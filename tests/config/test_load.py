@@ -27,7 +27,7 @@ from aischeduler.config.schema import (
     RoomOrder,
 )
 from aischeduler.model import names
-from aischeduler.model.pool import MakeRoom
+from aischeduler.model.pool import MakeRoomOrder
 
 ROOT = Path(__file__).resolve().parents[2]
 TOP = [field.path for field in fields() if "." not in field.path]
@@ -64,7 +64,7 @@ def test_defaults_are_the_names_that_the_model_knows() -> None:
     assert Config().scheduler_name == names.SCHEDULER_NAME
     assert Config().gpu_resources == (names.GPU_DEFAULT,)
     assert Config().gpu_type_labels == names.GPU_TYPE_LABELS
-    assert [str(one) for one in RoomOrder] == [str(one) for one in MakeRoom]
+    assert [str(one) for one in RoomOrder] == [str(one) for one in MakeRoomOrder]
 
 
 def test_every_field_is_read() -> None:

@@ -1,7 +1,7 @@
 import asyncio
 from contextlib import suppress
 
-from aischeduler.daemon.answer_batching import PAUSE_SECONDS, batch_answers
+from aischeduler.daemon.pool_loops import PAUSE_SECONDS, batch_answers
 
 
 class Scene:

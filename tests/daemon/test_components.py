@@ -17,7 +17,7 @@ from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import CreatePool
 from aischeduler.model.events import gone
 from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.model.pool import MakeRoom, Pool
+from aischeduler.model.pool import MakeRoomOrder, Pool
 from aischeduler.state.pod_records import Backoff
 from tests.build import a_pool
 from tests.engine.session import Session
@@ -56,7 +56,7 @@ def test_every_field_that_the_engine_uses_reaches_it() -> None:
     assert (found.gpu_type_labels, found.rare_types) == (("example.com/card",), ("H200",))
     assert [(one.name, str(one.namespaces)) for one in found.machine_groups] == [("vision", "team=vision,!closed")]
     assert (found.scheduler_name, found.gpu_resources, found.preemption) == ("night", ("a.com/gpu",), False)
-    assert (found.make_room, found.backoff) == (MakeRoom.BORROW_THEN_PREEMPT, Backoff(2, 60))
+    assert (found.make_room, found.backoff) == (MakeRoomOrder.BORROW_THEN_PREEMPT, Backoff(2, 60))
     assert found.default_pool == Pool(DEFAULT_POOL, disable_sharing=True, disable_borrowing=True)
 
 
@@ -84,8 +84,11 @@ def test_configuration_that_makes_no_profile_is_refused_with_the_field(config: C
 
 def test_pool_without_make_room_uses_that_of_the_profile() -> None:
     profile = profile_of(Config(make_room=RoomOrder.BORROW_THEN_PREEMPT))
-    assert profile.first_room(a_pool("a")) is MakeRoom.BORROW_THEN_PREEMPT
-    assert profile.first_room(a_pool("a", make_room=MakeRoom.PREEMPT_THEN_BORROW)) is MakeRoom.PREEMPT_THEN_BORROW
+    assert profile.first_room(a_pool("a")) is MakeRoomOrder.BORROW_THEN_PREEMPT
+    assert (
+        profile.first_room(a_pool("a", make_room=MakeRoomOrder.PREEMPT_THEN_BORROW))
+        is MakeRoomOrder.PREEMPT_THEN_BORROW
+    )
 
 
 def test_default_pool_is_created_with_the_switches_of_the_configuration() -> None:

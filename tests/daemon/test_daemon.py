@@ -14,8 +14,7 @@ from aischeduler.config.schema import Config
 from aischeduler.daemon import process
 from aischeduler.daemon import shutdown as module
 from aischeduler.daemon.process import Daemon
-from aischeduler.daemon.reload import Source
-from aischeduler.daemon.service import serve
+from aischeduler.daemon.service import Source, serve
 from aischeduler.kube.client import Client
 from aischeduler.kube.server_access import Server
 from aischeduler.sandbox.http_server import HttpSandbox

@@ -10,13 +10,13 @@ import pytest
 from aischeduler.daemon import components
 from aischeduler.daemon.process import PARTS
 from aischeduler.engine import evictions, permits
-from aischeduler.engine.invariants import check
 from aischeduler.kube import binder, evictor, executor, report_queue, reporter
 from aischeduler.kube.work_queue import WorkQueue
-from aischeduler.observability.metrics_recorder import MetricsRecorder
+from aischeduler.observability.metrics import MetricsRecorder
 from aischeduler.state.pod_records import Backoff
 from tests.daemon.cluster import PODS as PATH
 from tests.daemon.cluster import Cluster, cluster
+from tests.invariants.state import check
 from tests.seeds import random
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.pod_warnings import warn_pod
+from aischeduler.engine.cycle import warn_pod
 from aischeduler.model.actions import Action, Step
 from aischeduler.state.pod_records import PodRecord
 from tests.daemon.cluster import cluster

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from aischeduler.engine.agenda import CHECKS_MAX, Agenda, Checks, Rewording, Search
+from aischeduler.engine.agenda import CHECKS_MAX, Agenda, Checks, LenderSearch, Rewording
 from aischeduler.engine.pod_classes import CHANGED_PER_CHECK, take_classes
 from aischeduler.engine.tasks import TASKS
 from aischeduler.model.events import gone
@@ -98,7 +98,7 @@ def test_gang_that_changes_its_class_costs_as_much_as_its_pods_do_alone() -> Non
 
 ONE_TASK: list[tuple[str, object]] = [
     ("review", True),
-    ("seeking", Search()),
+    ("seeking", LenderSearch()),
     ("rewording", Rewording(1, counts=False)),
     ("lending", (False, 0, 0, 0, "")),
     *((kind, {"x": None}) for kind in ("rows", "affected", "dividing", "rechecking", "waking", "counted")),

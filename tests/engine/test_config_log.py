@@ -2,7 +2,7 @@
 
 from aischeduler.engine.pool_status import NAMED_MAX
 from aischeduler.model.actions import Action, LogLoanChange, LogPoolEdit
-from aischeduler.model.pool import MakeRoom
+from aischeduler.model.pool import MakeRoomOrder
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session
 
@@ -63,7 +63,7 @@ def test_edits_of_a_pool_are_logged_once_a_second_with_the_changed_fields() -> N
     session = of_a()
     for number in range(3):
         session.see(a_pool("b", labels={"pool": "b"}, disable_sharing=number % 2 == 0, generation=number))
-    session.see(a_pool("a", labels={"pool": "x"}, make_room=MakeRoom.BORROW_THEN_PREEMPT))
+    session.see(a_pool("a", labels={"pool": "x"}, make_room=MakeRoomOrder.BORROW_THEN_PREEMPT))
     edited = [one for one in told(session.decide(SECOND)) if isinstance(one, LogPoolEdit)]
     assert edited == [
         LogPoolEdit("a", ("nodeSelector changed", "makeRoom: unset -> BorrowThenPreempt")),

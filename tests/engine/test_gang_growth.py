@@ -12,8 +12,8 @@ from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.gang import Gang, GangSource
 from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.plugins.gangs import Gangs
-from aischeduler.state.gangs import GangTable
 from aischeduler.state.running_pods import Spare
+from aischeduler.state.units import GangTable
 from tests.build import a_node, a_pod, replace
 from tests.checked_scheduler import answers
 from tests.gangs import a_gang, member

@@ -108,22 +108,12 @@ def spanning(least: int, *, span: bool = True) -> list[Pod]:
     return members(a_gang("g", least, GangSource.LABELS, span=span), least, pool="home")
 
 
-def test_gang_that_may_not_span_waits_where_no_pool_holds_it_whole() -> None:
-    assert binds(three_pools(*spanning(3, span=False)).decide()) == {}
-
-
 def test_gang_that_may_span_starts_at_home_and_at_one_lender() -> None:
     assert pools_of(binds(three_pools(*spanning(3)).decide())) == ["a", "home", "home"]
 
 
 def test_gang_that_may_span_takes_several_lenders() -> None:
     assert pools_of(binds(three_pools(*spanning(6)).decide())) == ["a", "a", "b", "b", "home", "home"]
-
-
-def test_gang_that_may_span_keeps_to_the_borrowing_limit_of_its_pool() -> None:
-    home = a_pool("home", labels={"pool": "home"}, borrowing_limit=amounts(cpu="2"))
-    assert binds(three_pools(*spanning(4), home=home).decide()) == {}
-    assert len(binds(three_pools(*spanning(3), home=home).decide())) == 3
 
 
 def test_lender_whose_limit_is_too_low_gives_no_part() -> None:

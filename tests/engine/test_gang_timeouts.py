@@ -48,13 +48,6 @@ def test_changed_gang_gets_its_time_again() -> None:
     assert gang_statuses(session.said)["g"].phase is GangPhase.FAILED
 
 
-def test_gang_whose_pods_are_missing_is_late_too() -> None:
-    session = Session(*nodes(2), *members("g", 1))
-    session.tell(Seen(a_gang("g", 2, timeout=10)))
-    session.decide()
-    assert reports(session.decide(seconds=11))["g-0"].startswith(f"The gang {a_key('g')} did not start within 10 s. ")
-
-
 def test_new_pod_gives_a_late_gang_its_time_again() -> None:
     session = Session(*nodes(1), *members("g", 2))
     session.tell(Seen(a_gang("g", 2, timeout=60)))

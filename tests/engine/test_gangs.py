@@ -143,14 +143,6 @@ def test_gang_that_is_not_valid_waits_with_the_reason_and_starts_once_it_is_mend
     assert len(binds(session.decide())) == 2
 
 
-def test_minimum_that_is_lowered_while_the_gang_waits_lets_it_start() -> None:
-    session = Session(*nodes(2), *members("g", 3))
-    session.tell(Seen(a_gang("g", 3)))
-    assert binds(session.decide()) == {}
-    session.tell(Seen(a_gang("g", 2)))
-    assert len(binds(session.decide())) == 2
-
-
 def test_minimum_that_is_raised_after_the_start_evicts_nothing() -> None:
     pods = members("g", 2)
     session = Session(*nodes(2), *pods)

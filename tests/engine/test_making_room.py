@@ -8,7 +8,7 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import EvictRefusal, EvictRefused, Seen, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
-from aischeduler.model.pool import MakeRoom, ReclaimPolicy
+from aischeduler.model.pool import MakeRoomOrder, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions, nominations, reports
@@ -210,9 +210,9 @@ def test_pod_that_never_preempts_waits_but_ahead_of_lower_ones() -> None:
     assert binds(session.decide(20)) == {"patient": "n"}, "ahead of the owner of the claim"
 
 
-@pytest.mark.parametrize("of_the_pool", [None, MakeRoom.BORROW_THEN_PREEMPT])
-def test_borrow_then_preempt_evicts_only_when_no_pool_lends(of_the_pool: MakeRoom | None) -> None:
-    order = MakeRoom.PREEMPT_THEN_BORROW if of_the_pool else MakeRoom.BORROW_THEN_PREEMPT
+@pytest.mark.parametrize("of_the_pool", [None, MakeRoomOrder.BORROW_THEN_PREEMPT])
+def test_borrow_then_preempt_evicts_only_when_no_pool_lends(of_the_pool: MakeRoomOrder | None) -> None:
+    order = MakeRoomOrder.PREEMPT_THEN_BORROW if of_the_pool else MakeRoomOrder.BORROW_THEN_PREEMPT
     profile = replace(default_profile(), make_room=order)
     session = Session(a_pool("a", labels=A, make_room=of_the_pool), a_pool("b", labels=B), profile=profile)
     session.see(a_node("n", cpu="4", labels=A), a_node("m", cpu="4", labels=B))

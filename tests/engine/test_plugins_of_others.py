@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from aischeduler.config.entry_points import plugin_names
 from aischeduler.config.load import ConfigError, parse_config
 from aischeduler.config.profiles import ProfileConfig, ProfileError, with_names
-from aischeduler.engine.internal_errors import PLUGIN_ERROR
-from aischeduler.engine.plugin_errors import plugin_of
+from aischeduler.engine.internal_errors import PLUGIN_ERROR, plugin_of
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.per_node import NodeByNodeFilter, NodeByNodeScore, PlainNode

@@ -364,7 +364,9 @@ def test_exception_of_an_event_is_raised_and_its_object_counts(monkeypatch: pyte
     assert session.scheduler._cluster.records == {}
 
 
-def test_event_that_failed_leaves_no_claim_on_room_that_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claim_ends_at_the_next_decision_after_a_failed_event_took_its_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     session = two_pools()
     assert evictions(session.decide()) == {"guest": "Reclaimed"}
     stranger = a_pod("stranger", cpu="4", node="n", started=1, scheduler_name="default-scheduler")
@@ -377,8 +379,8 @@ def test_event_that_failed_leaves_no_claim_on_room_that_it_took(monkeypatch: pyt
     with pytest.raises(ValueError, match="a bug in a step"):
         session.see(stranger)
     session.scheduler.look()
-    assert session.scheduler._cluster.claims.of("uid-owner") is None
     assert nominations(session.decide(1.0)) == {"owner": ""}
+    assert session.scheduler._cluster.claims.of("uid-owner") is None
 
 
 @pytest.mark.parametrize("booking", [1, -1])

@@ -9,10 +9,9 @@ from aischeduler.model.events import gone
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
 from aischeduler.model.selectors import label_selector
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim, Claims
 from aischeduler.state.node_table import NodeTable
-from aischeduler.state.pod_records import PodState
+from aischeduler.state.pod_records import AssignedPod, PodState
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, errors, evictions, fail_once, nominations
 

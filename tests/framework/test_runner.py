@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from aischeduler.engine.profile import default_profile
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import Filter, PlacementRequest, Scores
-from aischeduler.framework.runner import Runner
+from aischeduler.framework.runner import ProfileRunners, Runner, make_runner
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.pod_affinity import pod_affinity
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.model.selectors import NAME_FIELD, Operator, PreferredSchedulingTerm
+from aischeduler.state.cards import Cards
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NodeTable
@@ -270,3 +271,12 @@ def test_a_label_that_nothing_reads_leaves_the_domains_of_pods_as_they_are() -> 
     table.see(a_node("n0", cpu="8", labels={"zone": "b", "time": "1"}))
     after = [one.state for one in runner.prefiltered(pod.spec)]
     assert all(new is not old for new, old in zip(after, before, strict=True))
+
+
+def test_one_profile_has_a_plain_runner_and_several_ask_that_of_the_class() -> None:
+    plugins, nodes = default_profile().plugins, NodeTable(Cards((), ()))
+    assert type(make_runner(plugins, {}, nodes)) is Runner
+    runner = make_runner(plugins, {"other": replace(plugins, filters=())}, nodes)
+    assert type(runner) is ProfileRunners
+    assert runner.plugins_of(a_pod("p").spec) is plugins
+    assert runner.plugins_of(replace(a_pod("p").spec, profile="other")).filters == ()

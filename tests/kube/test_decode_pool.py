@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.decode_pool import read_pool
 from aischeduler.kube.pool_schema import pool_schema
-from aischeduler.model.pool import MakeRoom, PlacementStrategy, Pool, ReclaimPolicy
+from aischeduler.model.pool import MakeRoomOrder, PlacementStrategy, Pool, ReclaimPolicy
 from aischeduler.model.selectors import Operator, Requirement
 from tests.kube import api_objects
 
@@ -165,7 +165,7 @@ def test_lending_and_borrowing_are_read() -> None:
     assert found.borrowing_pools == ("gpu", "default")
     assert found.lending_limit == {"cpu": 8000, "memory": 64 * 2**30, "nvidia.com/gpu": 2}
     assert found.borrowing_limit == {"cpu": 1500}
-    assert (found.make_room, found.reclaim_policy) == (MakeRoom.BORROW_THEN_PREEMPT, ReclaimPolicy.EVICT)
+    assert (found.make_room, found.reclaim_policy) == (MakeRoomOrder.BORROW_THEN_PREEMPT, ReclaimPolicy.EVICT)
     assert found.allowed_namespaces is not None
     assert found.allowed_namespaces.matches({"team": "vision"})
     assert not found.allowed_namespaces.matches({"team": "speech"})

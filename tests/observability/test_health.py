@@ -10,9 +10,9 @@ from aischeduler.engine.counters import Counters, Result
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind
 from aischeduler.observability.health import FAILURES_MAX, HEALTHY_SECONDS, STUCK_SECONDS, LoopHealth, pool_loop
-from aischeduler.observability.instrumented_scheduler import InstrumentedScheduler, Recorders
-from aischeduler.observability.metrics_recorder import MetricsRecorder, PoolLabels
+from aischeduler.observability.metrics import MetricsRecorder, PoolLabels
 from aischeduler.observability.pool_status_log import PoolStatusLog
+from aischeduler.observability.telemetry import InstrumentedScheduler, Recorders
 from tests.observability.world import Clock, bind
 
 

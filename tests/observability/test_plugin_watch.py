@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.framework.per_node import NodeByNodeFilter, PlainNode
 from aischeduler.model.pod import Pod, PodSpec
-from aischeduler.observability.metrics_recorder import MetricsRecorder, PoolLabels
+from aischeduler.observability.metrics import MetricsRecorder, PoolLabels
 from aischeduler.observability.plugin_watch import PluginWatch
 from tests.build import a_node, a_pod
 from tests.engine.session import Session, binds

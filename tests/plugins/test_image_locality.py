@@ -10,8 +10,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.plugins.image_locality import MIB, ImageLocality
-from aischeduler.state.node_change import Change
-from aischeduler.state.node_table import NodeTable
+from aischeduler.state.node_table import Change, NodeTable
 from tests.build import a_node, a_pod, replace
 from tests.plugins.table import a_table
 

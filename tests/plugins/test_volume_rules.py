@@ -35,8 +35,8 @@ from aischeduler.plugins.node_volume_limits import NodeVolumeLimits
 from aischeduler.plugins.volume_binding import VolumeBinding
 from aischeduler.plugins.volume_restrictions import VolumeRestrictions
 from aischeduler.plugins.volume_zone import VolumeZone
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_records import AssignedPod
 from aischeduler.state.what_if import Trial
 from tests import seeds
 from tests.build import a_node, a_pod, a_term, expression, replace

@@ -8,10 +8,15 @@ import pytest
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.model.gang import TopologyLevel
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.policies.borrowing import choose_lender, kept_from_borrowers, lenders_in_order, wanted_by_home_pods
+from aischeduler.policies.borrowing import (
+    choose_lender,
+    kept_from_borrowers,
+    lenders_in_order,
+    place_spanning,
+    wanted_by_home_pods,
+)
 from aischeduler.policies.preemption import NoCandidate, VictimRequest, choose_victims
 from aischeduler.policies.preemption_bounds import BoundedSearch, EvictionCostBounds
-from aischeduler.policies.spanning import place_spanning
 from aischeduler.policies.unit_placement import (
     NotPlaced,
     UnitRequest,
@@ -104,7 +109,6 @@ ANSWERS: dict[str, tuple[Answer, object]] = {
     "fits": (lambda crowd, ask: list(crowd.runner.fits(ask.spec, NOWHERE)), []),
     "passes": (lambda crowd, ask: list(crowd.runner.passes(ask.spec, NOWHERE)), []),
     "could_run": (lambda crowd, ask: list(crowd.runner.could_run(ask.spec, NOWHERE)), []),
-    "refused_for_now": (lambda crowd, ask: list(crowd.runner.refused_for_now(ask.spec, NOWHERE)), []),
     "diagnose": (lambda crowd, ask: crowd.runner.diagnose(ask, NOWHERE).reasons, {}),
     "refusals": (lambda crowd, ask: crowd.runner.refusals(ask.spec, NOWHERE).reasons, {}),
 }

@@ -9,7 +9,7 @@ from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_vict
 from aischeduler.policies.victims import Preemptor
 from aischeduler.state.claims import Claims
 from aischeduler.state.ledger import Ledger
-from aischeduler.state.unit_shapes import shape_of
+from aischeduler.state.units import shape_of
 from aischeduler.state.what_if import Trial
 from tests.build import a_node, a_pod, on_row, replace
 from tests.policies.crowd import Crowd, Held, held, res

@@ -19,7 +19,7 @@ from aischeduler.policies.unit_placement import (
     place_unit,
     refusals_beside,
 )
-from aischeduler.state.assigned_pod import AssignedPod
+from aischeduler.state.pod_records import AssignedPod
 from aischeduler.state.what_if import Trial
 from tests.build import a_node, a_pod
 from tests.policies.crowd import Crowd

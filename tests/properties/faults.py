@@ -40,7 +40,6 @@ MODULES: Final = (
         "pod_classes",
         "pod_counting",
         "pod_events",
-        "pod_warnings",
     ),
     *(
         "pool_events",

@@ -19,31 +19,31 @@ from msgspec.structs import replace
 import aischeduler.engine
 import aischeduler.policies
 from aischeduler.engine import propose as proposing
-from aischeduler.engine import recount, searches
+from aischeduler.engine import searches
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.search_cache import Searches
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PlacementRequest, PreFilterState
-from aischeduler.framework.profile_runners import make_runner
-from aischeduler.framework.runner import Runner
+from aischeduler.framework.runner import Runner, make_runner
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.policies import borrowing, spanning
+from aischeduler.policies import borrowing
 from aischeduler.policies.unit_capacity import UnitCapacity
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_records import AssignedPod
 from aischeduler.state.volume_limits import VolumeLimits
 from aischeduler.state.volume_topology import VolumeTopology
 from aischeduler.state.what_if import Trial
 from tests.engine_state import change, state
+from tests.invariants import recount
 
 PROPOSALS: Final = (proposing.propose, proposing.propose_on)
 LOOKS: Final = (
     *PROPOSALS,
     borrowing.choose_lender,
     borrowing.wanted_by_home_pods,
-    spanning.place_spanning,
+    borrowing.place_spanning,
     searches.find_lender,
     searches.find_unit_victims,
     searches.find_victims,

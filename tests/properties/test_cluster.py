@@ -12,13 +12,13 @@ from hypothesis.stateful import initialize, rule
 from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.names import POOL_KEY
 from aischeduler.sandbox.controllers.kubelet import STOP_SECONDS
-from aischeduler.sim.virtual_daemon import Network
 from aischeduler.state.pod_records import PodState
 from tests import seeds
 from tests.checked_scheduler import CheckedScheduler
 from tests.harness import Harness, Json
 from tests.objects import binding_object, node_object, pdb_object, pod_object, pool_object, priority_class_object
 from tests.properties.playing import SHRINKING_SECONDS_MAX, Days, play
+from tests.virtual.virtual_daemon import Network
 
 NODES: Final = [f"n{i}" for i in range(4)]
 POOLS: Final = ["a", "b"]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.invariants import check
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.events import Seen, gone
@@ -19,6 +18,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.storage_objects import CsiNode
 from tests import seeds
 from tests.build import a_spec, replace
+from tests.invariants.state import check
 from tests.properties.churn import KINDS, MAKERS, Churn, ended, seen
 
 NAMES = 3

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import HostPort
 from aischeduler.model.pod_affinity import PodAffinityTerm
-from aischeduler.model.pool import MakeRoom, PlacementStrategy, ReclaimPolicy
+from aischeduler.model.pool import MakeRoomOrder, PlacementStrategy, ReclaimPolicy
 from tests.affinity_terms import term
 from tests.build import SpecFields, tolerates
 
@@ -105,7 +105,7 @@ SPECS = st.fixed_dictionaries(
         "borrowing_pools": st.sampled_from([None, None, None, ("a",), ("b", DEFAULT_POOL), ()]),
         "lending_limit": st.sampled_from(LIMITS),
         "borrowing_limit": st.sampled_from(LIMITS),
-        "make_room": st.sampled_from([None, *MakeRoom]),
+        "make_room": st.sampled_from([None, *MakeRoomOrder]),
         "reclaim_policy": st.sampled_from(ReclaimPolicy),
         "allowed_namespaces": st.sampled_from([None, None, None, {"team": "yes"}]),
         "placement": st.sampled_from([None, *PlacementStrategy]),

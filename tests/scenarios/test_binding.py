@@ -1,9 +1,9 @@
 """Slow Bindings: changes while one is under way, and the result of each refusal."""
 
-from aischeduler.sim.virtual_daemon import Network
 from tests import seeds
 from tests.harness import Harness
 from tests.objects import binding_object, job_object, node_object, pod_object
+from tests.virtual.virtual_daemon import Network
 
 SLOW = Network(bind_seconds=1.0)
 

@@ -7,10 +7,10 @@ from random import Random  # noqa: TID251 - the generator is made from the seed
 
 import pytest
 
-from aischeduler.sim.virtual_daemon import Network
 from tests.harness import Harness, Json
 from tests.objects import node_object, pod_object, pool_object
 from tests.seeds import number as number_of
+from tests.virtual.virtual_daemon import Network
 
 WHILES = 40
 SEEDS = 10

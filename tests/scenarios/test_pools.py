@@ -58,32 +58,6 @@ def test_pool_created_later_gets_its_waiting_pods() -> None:
     assert h.marks("p")[HOME] == "cpu-pool"
 
 
-def test_waiting_pods_of_a_deleted_pool_become_pods_of_the_default_pool() -> None:
-    h = Harness(node_object("n", cpu="4"), pool_object("empty", labels=CPU, disableBorrowing=True))
-    h.add(pod_object("p", pool="empty"))
-    h.run()
-    assert h.why("p") == "no nodes available to schedule pods. borrowing: its pool does not borrow."
-    h.delete("Pool", "empty")
-    h.run(seconds=20)
-    assert h.node_of("p") == "n"
-    assert h.marks("p")[HOME] == "default"
-
-
-def test_node_that_two_pools_select_belongs_to_the_default_pool_and_both_have_a_condition() -> None:
-    h = Harness(node_object("n", labels={"a": "1", "b": "1"}))
-    h.add(pool_object("pool-a", labels={"a": "1"}), pool_object("pool-b", labels={"b": "1"}, disableBorrowing=True))
-    h.add(pod_object("p"), pod_object("q", pool="pool-a"), pod_object("r", pool="pool-b"))
-    h.run()
-    assert h.nodes_of_pods() == {"p": "n", "q": "n", "r": ""}
-    assert (h.marks("p")[POOL], h.marks("q")[POOL]) == ("default", "default")
-    assert "scheduling.resource.aibee.cn/borrowed" not in h.marks("p")
-    assert h.marks("q")["scheduling.resource.aibee.cn/borrowed"] == "true"
-    for name in ("pool-a", "pool-b"):
-        conflict = h.condition("Pool", name, "Conflict")
-        assert conflict["status"] == "True"
-        assert conflict["message"].endswith(": n.")
-
-
 def test_conflict_ends_when_the_label_does() -> None:
     h = Harness(node_object("n", labels={"a": "1", "b": "1"}))
     h.add(pool_object("pool-a", labels={"a": "1"}), pool_object("pool-b", labels={"b": "1"}))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from aischeduler.sim.virtual_daemon import Network
 from tests import seeds
 from tests.harness import Harness
 from tests.objects import job_object, node_object, pod_object, pool_object
+from tests.virtual.virtual_daemon import Network
 
 ROOT = Path(__file__).parent.parent.parent
 RUN = """

@@ -11,9 +11,9 @@ from aischeduler.model.allocation import Allocation
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.allocation_parts import AllocationPart
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_records import AssignedPod
 from aischeduler.state.running_pods import RunningPods, Slots
 
 HALF = "example.com/half"

@@ -3,8 +3,8 @@
 from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
 from aischeduler.model.gang import Gang
 from aischeduler.model.pod import Pod
-from aischeduler.state.gangs import GangTable
 from aischeduler.state.running_pods import Spare
+from aischeduler.state.units import GangTable
 
 JOB = "job"
 """The label of a pod that names its job."""

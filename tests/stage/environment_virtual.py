@@ -11,11 +11,11 @@ from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.request import Request, request
 from aischeduler.sandbox.watches import WatchStream
-from aischeduler.sim.virtual_cluster import VirtualCluster
-from aischeduler.sim.virtual_daemon import Network, VirtualDaemon
 from tests import seeds
 from tests.checked_scheduler import CheckedScheduler
 from tests.stage.environment import DEFINITIONS, definitions_of_gangs
+from tests.virtual.virtual_cluster import VirtualCluster
+from tests.virtual.virtual_daemon import Network, VirtualDaemon
 from tests.worlds.world import Answer, Call, Json, encode
 
 MOMENT_SECONDS = 0.05

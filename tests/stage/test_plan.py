@@ -6,7 +6,7 @@ import msgspec
 
 from aischeduler.analysis.cluster_copy import ClusterCopy
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
-from aischeduler.analysis.plan import UnitPlan, Verdict, plan
+from aischeduler.analysis.plan import UnitPlan, UnitVerdict, plan
 from aischeduler.cli.check_documents import Document
 from aischeduler.cli.plan_documents import Variant, change_of, plan_input
 from aischeduler.engine.profile import default_profile
@@ -82,7 +82,11 @@ def test_pods_start_borrow_and_wait_as_planned(stage: Stage) -> None:
     two_pools(stage)
     documents = [a_pod(stage, f"p{cpu}", cpu=cpu, pool="a") for cpu in ("1", "2", "9")]
     starts, borrows, waits = planned(stage, *documents)
-    assert [one.verdict for one in (starts, borrows, waits)] == [Verdict.STARTS, Verdict.BORROWS, Verdict.WAITS]
+    assert [one.verdict for one in (starts, borrows, waits)] == [
+        UnitVerdict.STARTS,
+        UnitVerdict.BORROWS,
+        UnitVerdict.WAITS,
+    ]
     for document in documents:
         create(stage, document)
     stage.until(lambda: stage.why("p9") != "")
@@ -98,7 +102,7 @@ def test_pods_are_evicted_as_planned(stage: Stage) -> None:
     two_pools(stage)
     document = a_pod(stage, "high", cpu="4", pool="a", priority=10)
     (made,) = planned(stage, document)
-    assert (made.verdict, made.evicts) == (Verdict.EVICTS, (f"{stage.own('ns')}/low",))
+    assert (made.verdict, made.evicts) == (UnitVerdict.EVICTS, (f"{stage.own('ns')}/low",))
     create(stage, document)
     stage.until(lambda: stage.node_of("high") != "")
     assert {"high": stage.node_of("high")} == plain(stage, made)
@@ -111,7 +115,7 @@ def test_pods_of_a_job_start_where_planned(stage: Stage) -> None:
     stage.pools("a")
     document = job_object("j", namespace=stage.own("ns"), completions=4, parallelism=4, pool=stage.own("a"))
     (made,) = planned(stage, document)
-    assert made.verdict is Verdict.STARTS
+    assert made.verdict is UnitVerdict.STARTS
     stage.create(document)
     stage.until(lambda: len(nodes_of_job(stage)) == 4)
     assert nodes_of_job(stage) == sorted(plain(stage, made).values())
@@ -131,9 +135,9 @@ def test_gangs_start_whole_or_wait_whole_as_planned(stage: Stage) -> None:
     stage.pools("a")
     documents = [a_gang(stage, "big", 3), a_gang(stage, "small", 2)]
     waits, starts = planned(stage, *documents)
-    assert (waits.verdict, dict(waits.nodes)) == (Verdict.WAITS, {})
+    assert (waits.verdict, dict(waits.nodes)) == (UnitVerdict.WAITS, {})
     assert "0 of the 3 pods that start together fit" in waits.waits_for
-    assert (starts.verdict, len(starts.nodes)) == (Verdict.STARTS, 2)
+    assert (starts.verdict, len(starts.nodes)) == (UnitVerdict.STARTS, 2)
     for document in documents:
         stage.create(document)
     stage.until(lambda: stage.jobs_nodes("small") == {"a1": 2})
@@ -147,7 +151,7 @@ def test_gang_evicts_a_whole_gang_as_planned(stage: Stage) -> None:
     stage.runs("low-0", "low-1")
     document = a_gang(stage, "high", 2, priority=10)
     (made,) = planned(stage, document)
-    assert (made.verdict, sorted(made.evicts)) == (Verdict.EVICTS, [f"{stage.own('ns')}/low-{n}" for n in (0, 1)])
+    assert (made.verdict, sorted(made.evicts)) == (UnitVerdict.EVICTS, [f"{stage.own('ns')}/low-{n}" for n in (0, 1)])
     stage.create(document)
     stage.until(lambda: stage.jobs_nodes("high") == {"a1": 2})
     assert sorted(stage.victims()) == ["low-0", "low-1"]

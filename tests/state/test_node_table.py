@@ -7,9 +7,8 @@ from aischeduler.model.allocation import Allocation
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
 from aischeduler.model.volumes import PodVolumes, VolumeChoice
-from aischeduler.state.kept import Part, reading
-from aischeduler.state.node_change import Change
-from aischeduler.state.node_table import ALWAYS, COLUMNS_MIN, FEW_ROWS, UNOFFERED, WIDTH_FIRST, NodeTable
+from aischeduler.state.kept import StatePart, reading
+from aischeduler.state.node_table import ALWAYS, COLUMNS_MIN, FEW_ROWS, UNOFFERED, WIDTH_FIRST, Change, NodeTable
 from aischeduler.state.requests import AMOUNT_MAX
 from aischeduler.state.what_if import Trial
 from tests.build import a_node, a_pod, a_taint, on_row, replace
@@ -176,7 +175,11 @@ def test_pods_of_one_spec_free_what_each_has_for_itself() -> None:
 
 
 def test_kept_results_from_before_a_trial_hold_after_it_and_no_others() -> None:
-    read, table, choice = reading(Part.ROWS, Part.CHOICES), NodeTable(), VolumeChoice(("default", "c"), "uid", "v", "")
+    read, table, choice = (
+        reading(StatePart.ROWS, StatePart.CHOICES),
+        NodeTable(),
+        VolumeChoice(("default", "c"), "uid", "v", ""),
+    )
     row, _ = table.see(a_node("n"))
     before, volumes = read(table), Allocation((), PodVolumes("default"), (choice,))
     seen = [before]

@@ -1,8 +1,7 @@
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
-from aischeduler.state.node_table import NodeTable
+from aischeduler.state.node_table import NO_POOL, NodeTable
 from aischeduler.state.pool_table import PoolTable
-from aischeduler.state.rows_by_pool import NO_POOL
 from tests.build import a_node, a_pool
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from aischeduler.model.pod import HostPort
-from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_records import AssignedPod
 from aischeduler.state.running_pods import RunningFacts, RunningPods
 from aischeduler.state.what_if import Clearing, Trial
 from tests.build import a_node, a_request, a_spec, on_row

@@ -10,7 +10,7 @@ from tests.affinity_terms import term
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions
 from tests.gangs import a_gang, member
-from tests.laws.decisions import judge
+from tests.invariants.decisions import judge
 
 
 def displaced() -> tuple[Session, list[Action], list[Action]]:

@@ -4,13 +4,12 @@ from collections import Counter
 from collections.abc import Iterable
 from operator import attrgetter
 
-from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.recount import Faults, unequal
 from aischeduler.state.node_table import UNOFFERED
 from aischeduler.state.pod_records import WAITING, PodRecord, PodState
-from aischeduler.state.queued_class import QueuedClass, class_key
-from aischeduler.state.scheduling_queue import PoolQueue
+from aischeduler.state.scheduling_queue import PoolQueue, QueuedClass, class_key
+from tests.invariants import recount
+from tests.invariants.recount import Faults, unequal
 
 TIMED = frozenset((PodState.PARKED, PodState.NOMINATED, PodState.HELD))
 """The states from which the five-minute flush brings pods back."""

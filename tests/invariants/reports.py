@@ -1,7 +1,7 @@
 """The last reported status of pools, checked at a time when no report is due."""
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.invariants import Violation
+from aischeduler.engine.self_check import Violation
 from aischeduler.engine.summary import summarize
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool

@@ -8,8 +8,8 @@ from aischeduler.model.events import Event, Gone, objects_of
 from aischeduler.model.node import Node
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.request import Response, request
-from aischeduler.sim.in_process_reflector import InProcessReflector
 from tests.objects import node_object
+from tests.virtual.in_process_reflector import InProcessReflector
 
 NODES = "/api/v1/nodes"
 

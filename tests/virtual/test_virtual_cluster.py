@@ -3,9 +3,9 @@ import pytest
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Bind
-from aischeduler.sim.virtual_cluster import STARTED_AT, VirtualCluster
-from aischeduler.sim.virtual_daemon import Network, VirtualDaemon
 from tests.objects import node_object, pod_object
+from tests.virtual.virtual_cluster import STARTED_AT, VirtualCluster
+from tests.virtual.virtual_daemon import Network, VirtualDaemon
 
 PODS = "/api/v1/namespaces/default/pods"
 

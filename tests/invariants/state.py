@@ -1,4 +1,4 @@
-"""The invariants of the engine, checked on a live one without changing it.
+"""The invariants of the state of an engine, checked on a live one without changing it.
 
 Invariants:
 - The names are those of the product's list of invariants. A violation is a bug of the scheduler.
@@ -10,32 +10,20 @@ Invariants:
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
 
 import numpy as np
-from msgspec import Struct
 
-from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.pod_classes import profiled
-from aischeduler.engine.queue_invariants import queue_faults
-from aischeduler.engine.recount import Faults, unequal
+from aischeduler.engine.self_check import Violation
 from aischeduler.engine.summary import summarize
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import PodSpec
-from aischeduler.state.node_table import UNOFFERED
+from aischeduler.state.node_table import NO_POOL, UNOFFERED
 from aischeduler.state.pod_records import NOWHERE, WAITING, PodRecord, PodState, Unit
-from aischeduler.state.rows_by_pool import NO_POOL
-
-NAMES: Final = ("I1", "I2", "I3", "I4", "I5", "I7", "I14")
-"""The invariants of the product's list that are checked here."""
-
-
-class Violation(Struct, frozen=True):
-    """A violated invariant: `name` as in I2; `message` names the pods, nodes and pools."""
-
-    name: str
-    message: str
+from tests.invariants import recount
+from tests.invariants.queues import queue_faults
+from tests.invariants.recount import Faults, unequal
 
 
 def check(cluster: Cluster) -> tuple[Violation, ...]:

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import held_by
-from aischeduler.engine.invariants import Violation
+from aischeduler.engine.self_check import Violation
 from aischeduler.model.actions import Action, Bind, Evict, EvictionCause
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort
@@ -21,6 +20,7 @@ from aischeduler.plugins.node_ports import conflict
 from aischeduler.state.ledger import BORROWS, LENDS
 from aischeduler.state.pod_records import PodRecord, PodState
 from aischeduler.state.what_if import Trial
+from tests.invariants import recount
 
 Faults = Iterator[tuple[str, str]]
 

@@ -8,10 +8,10 @@ import pytest
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Evict, Nominate
-from aischeduler.sim.virtual_cluster import VirtualCluster
-from aischeduler.sim.virtual_daemon import RESPONSE_TIMEOUT_SECONDS, Network, VirtualDaemon
 from tests.objects import node_object, pdb_object, pod_object, pool_object
-from tests.sim.test_virtual_cluster import Always
+from tests.virtual.test_virtual_cluster import Always
+from tests.virtual.virtual_cluster import VirtualCluster
+from tests.virtual.virtual_daemon import RESPONSE_TIMEOUT_SECONDS, Network, VirtualDaemon
 
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"

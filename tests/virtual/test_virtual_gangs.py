@@ -14,9 +14,6 @@ from aischeduler.model.actions import Action, ReportGang
 from aischeduler.model.events import Event, Gone, Seen, gone
 from aischeduler.model.gang import Gang, GangClaim, GangKey, GangPhase, GangSource, GangStatus
 from aischeduler.model.pod import Pod
-from aischeduler.sim.in_process_reflector import InProcessReflector
-from aischeduler.sim.virtual_cluster import VirtualCluster
-from aischeduler.sim.virtual_daemon import Network
 from tests.gang_objects import (
     coscheduling_crd,
     indexed_job_object,
@@ -27,7 +24,10 @@ from tests.gang_objects import (
     volcano_pod_group_object,
 )
 from tests.objects import Json
-from tests.sim.test_virtual_cluster import Always
+from tests.virtual.in_process_reflector import InProcessReflector
+from tests.virtual.test_virtual_cluster import Always
+from tests.virtual.virtual_cluster import VirtualCluster
+from tests.virtual.virtual_daemon import Network
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"

@@ -21,12 +21,11 @@ from aischeduler.model.volumes import VolumeChoice, VolumeClaimKey
 from aischeduler.state.cards import kind_of
 from aischeduler.state.claims import Claim
 from aischeduler.state.counted_pods import Counted, is_counted
-from aischeduler.state.domain_counts import DomainCounts
 from aischeduler.state.ledger import BORROWS, LENDS, LOAN, Account, Loan
-from aischeduler.state.pod_counts import PodCount
+from aischeduler.state.pod_counts import DomainCounts, PodCount
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
 from aischeduler.state.requests import AMOUNT_MAX, requested
-from aischeduler.state.volume_use import Used
+from aischeduler.state.volume_limits import Used
 
 Faults = Iterator[tuple[str, str]]
 """The name of an invariant, and what violates it."""

@@ -63,8 +63,8 @@ from aischeduler.model.pod import Pod
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.request import JSON, Response, request
 from aischeduler.sandbox.watches import WatchStream
-from aischeduler.sim.in_process_reflector import InProcessReflector
-from aischeduler.sim.timer_heap import TimerHeap
+from tests.virtual.in_process_reflector import InProcessReflector
+from tests.virtual.timer_heap import TimerHeap
 
 ATTEMPTS_PER_DECISION: Final = 64
 """The attempts of one call of `decide`."""

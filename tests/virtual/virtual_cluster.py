@@ -18,8 +18,8 @@ from aischeduler.sandbox.controllers.controller_manager import ControllerManager
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.request import JSON, Response, request
 from aischeduler.sandbox.watches import WatchStream
-from aischeduler.sim.timer_heap import TimerHeap
-from aischeduler.sim.virtual_daemon import Network, VirtualDaemon
+from tests.virtual.timer_heap import TimerHeap
+from tests.virtual.virtual_daemon import Network, VirtualDaemon
 
 STARTED_AT: Final = 1_767_225_600.0
 """1 January 2026, in Unix seconds."""

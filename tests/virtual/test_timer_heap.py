@@ -1,6 +1,6 @@
 from functools import partial
 
-from aischeduler.sim.timer_heap import TimerHeap
+from tests.virtual.timer_heap import TimerHeap
 
 
 def test_timers_run_by_time_and_then_in_the_order_in_which_they_were_added() -> None:

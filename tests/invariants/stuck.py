@@ -22,7 +22,7 @@ from aischeduler.model.proposal import Borrow, Hold, Lender, MakeRoom, Place, Wa
 from aischeduler.policies.borrowing import choose_lender
 from aischeduler.state.label_index import Rows
 from aischeduler.state.pod_records import PodRecord, PodState
-from aischeduler.state.queued_class import class_key
+from aischeduler.state.scheduling_queue import class_key
 
 
 @dataclass(frozen=True, slots=True)
