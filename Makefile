@@ -45,9 +45,9 @@ soak: $(STAMP) ## what needs long
 controlplane: ## build kube-apiserver, etcd, kubectl and the rest into the cache
 	@$(PYTHON) tools/controlplane/build.py
 
-crds: $(STAMP) ## write manifests/crds, and the chart's copy, from their Python sources
-	@$(BIN)/python -m aischeduler.kube.pool_crd manifests/crds helm/ai-scheduler/files
-	@$(BIN)/python -m aischeduler.operator.definition manifests/crds helm/ai-scheduler/files
+crds: ## copy the definitions of aischeduler/crds to manifests/crds and into the chart
+	@cp aischeduler/crds/*.yaml manifests/crds/
+	@cp aischeduler/crds/*.yaml helm/ai-scheduler/files/
 
 chart: $(STAMP) ## write the chart's schema of `config` and the table of its README
 	@$(BIN)/python tools/chart.py write

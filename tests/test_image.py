@@ -26,6 +26,8 @@ import importlib, pkgutil, aischeduler
 for module in pkgutil.walk_packages(aischeduler.__path__, "aischeduler."):
     if module.name != "aischeduler.__main__":
         importlib.import_module(module.name)
+from aischeduler.kube.crds import crd
+assert crd("pools")["kind"] == crd("batchprocesses")["kind"] == "CustomResourceDefinition"
 """
 
 

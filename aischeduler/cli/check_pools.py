@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from aischeduler.cli.check_documents import Document, Finding, items_at, mapping_at, text_at
 from aischeduler.config.spelling import nearest, shown
-from aischeduler.kube.pool_schema import pool_schema
-from aischeduler.kube.schema_types import Schema
+from aischeduler.kube.crds import Json, pool_schema
 from aischeduler.model.names import DEFAULT_POOL, can_be_pool_name
 from aischeduler.model.pool import Pool
 from aischeduler.model.quantity import shorten
@@ -85,7 +84,7 @@ def meant(name: str, known: Sequence[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
-def _differences(value: Any, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
+def _differences(value: Any, schema: Json, path: str) -> Iterator[tuple[str, str]]:
     """Yield each field that differs from a structural schema, with a sentence; amounts are left to `read_pool`."""
     kind = schema.get("type")
     if value is None or kind not in _TYPES:

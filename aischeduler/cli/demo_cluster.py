@@ -8,7 +8,7 @@ import yaml
 from msgspec import Struct
 
 from aischeduler.kube.client import Client
-from aischeduler.kube.pool_crd import pool_crd
+from aischeduler.kube.crds import pool_crd
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, GROUP, MEMORY, PODS, VERSION
 
 Object = dict[str, Any]

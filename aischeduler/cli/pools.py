@@ -20,8 +20,8 @@ from aischeduler.cli.pools_table import pool_table, print_trimmed
 from aischeduler.cli.pools_watch import watch_pools
 from aischeduler.cli.sandbox import stop_signal
 from aischeduler.kube.client import Client
+from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.errors import ApiError, RefusedError, UnreachableError
-from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.server_access import Server, connect
 from aischeduler.observability.logging import printable
 

@@ -26,6 +26,7 @@ from aischeduler.kube.backoff import Timing
 from aischeduler.kube.binder import Binder, BinderOptions, BindHooks, bindings_in_flight_max
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
+from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import ApiError, OnInternalError, RefusedError, ResourceNotServedError
 from aischeduler.kube.event_messages import ReportingController
@@ -37,7 +38,6 @@ from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.log_fields import object_fields
 from aischeduler.kube.pod_reader import PodReader
 from aischeduler.kube.pod_set_resources import pod_set_resources
-from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.refresher import Reflectors, Refresher
 from aischeduler.kube.reporter import REPORTS_IN_FLIGHT_MAX as REPORTS_IN_FLIGHT

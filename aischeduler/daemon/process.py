@@ -42,11 +42,11 @@ from aischeduler.kube.backoff import ExponentialBackoff, Timing, unix_clock
 from aischeduler.kube.binder import Binder
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
+from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.errors import AccessError
 from aischeduler.kube.event_queue import EventQueue
 from aischeduler.kube.executor import Executor, Instruments
 from aischeduler.kube.log_sampler import LogSampler, RefusalLog
-from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.pool_writes import RENEW_SECONDS
 from aischeduler.kube.reporter import Reporter
 from aischeduler.kube.server_access import Server

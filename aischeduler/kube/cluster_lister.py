@@ -18,6 +18,7 @@ from msgspec import Raw, Struct, field
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
 from aischeduler.kube import watched_resources
 from aischeduler.kube.client import LIST_SECONDS, Client
+from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import ApiError, RefusedError, UnreachableError, decode_problem
 from aischeduler.kube.gang_owners import GangOwners
@@ -25,7 +26,6 @@ from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.list_pager import pages, read_raw
 from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page, read_metadata
 from aischeduler.kube.pod_set_resources import pod_set_resources
-from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.storage_resources import storage_resources
 from aischeduler.kube.watched_resources import WatchedResource
 from aischeduler.model.events import Event

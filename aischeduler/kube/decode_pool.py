@@ -4,6 +4,7 @@ Invariants:
 - A spec that the current schema rejects (it was stored under an older one) is rejected as a whole; `invalid` names the
   field, nothing is raised, and the pool owns, lends and borrows nothing.
 - Unknown fields are ignored: a newer schema may define them.
+- The limits are those of `aischeduler/crds/pools.yaml`, which a test compares; the daemon does not read that file.
 - User text is shortened and escaped before it appears in a message.
 """
 
@@ -16,21 +17,6 @@ from aischeduler.config.spelling import shown
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.errors import INVALID_LENGTH_MAX
 from aischeduler.kube.meta_types import Metadata
-from aischeduler.kube.pool_schema import (
-    GROUP_RULES_MAX,
-    POOLS_NAMED_MAX,
-    PROFILE_LENGTH_MAX,
-    PROFILE_PATTERN,
-    RARE_TYPES_MAX,
-)
-from aischeduler.kube.schema_types import (
-    NAME_PATTERN,
-    REQUIREMENTS_MAX,
-    RESOURCE_PATTERN,
-    RESOURCES_MAX,
-    RESOURCES_TEXT,
-    VALUES_MAX,
-)
 from aischeduler.model.card_types import TypeNameError, type_name
 from aischeduler.model.names import POOL_NAME_LENGTH_MAX
 from aischeduler.model.pool import GroupRule, MakeRoomOrder, PlacementStrategy, Pool, ReclaimPolicy
@@ -45,9 +31,26 @@ from aischeduler.model.selectors import (
     label_selector,
 )
 
-_NAME: Final = re.compile(NAME_PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
-_PROFILE: Final = re.compile(PROFILE_PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
-_RESOURCE: Final = re.compile(RESOURCE_PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
+POOLS_NAMED_MAX: Final = 256
+"""How many lenders a pool may name."""
+RARE_TYPES_MAX: Final = 32
+"""How many card types a pool may call rare."""
+GROUP_RULES_MAX: Final = 32
+"""How many rules for machine groups a pool may have."""
+REQUIREMENTS_MAX: Final = 64
+"""How many labels or expressions a selector may have."""
+VALUES_MAX: Final = 256
+"""How many values an expression of a selector may have."""
+RESOURCES_MAX: Final = 64
+"""How many resources a limit may have under an older definition; the present one allows fewer."""
+NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
+RESOURCE: Final = re.compile(
+    r"(cpu|memory|ephemeral-storage|pods|hugepages-[0-9]{1,20}[KMGTPE]i|"
+    r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)",
+    re.ASCII,
+)
+RESOURCES_TEXT: Final = "such as cpu, memory, ephemeral-storage, pods, hugepages-2Mi or nvidia.com/gpu"
+
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
@@ -90,9 +93,13 @@ def _pool(metadata: Metadata, spec: Mapping[str, Any]) -> Pool:
 
 def _profile(path: str, value: Any) -> str:
     name = _text(path, value)
-    if name and (len(name) > PROFILE_LENGTH_MAX or not _PROFILE.fullmatch(name)):
+    if name and not _is_name(name):
         raise _FieldError(f"{path}: {shorten(name)} is not the name of a scheduler")
     return name
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= POOL_NAME_LENGTH_MAX and NAME.fullmatch(text) is not None
 
 
 def _rare_types(path: str, value: Any) -> tuple[str, ...]:
@@ -131,7 +138,7 @@ def _lenders(path: str, value: Any, own_name: str) -> tuple[str, ...] | None:
     names: dict[str, None] = {}
     for index, one in enumerate(_list(path, value, POOLS_NAMED_MAX)):
         name = _text(f"{path}[{index}]", one)
-        if len(name) > POOL_NAME_LENGTH_MAX or not _NAME.fullmatch(name):
+        if not _is_name(name):
             raise _FieldError(f"{path}[{index}]: {shorten(name)} is not the name of a Pool")
         if name == own_name:
             raise _FieldError(f"{path}: a pool cannot borrow from itself")
@@ -145,7 +152,7 @@ def _limit(path: str, value: Any) -> ResourceList:
     """Return the amounts by resource, sorted by name: CPU in millicores, all others in units."""
     amounts: dict[str, int] = {}
     for name, quantity in sorted(_object(path, value, RESOURCES_MAX).items()):
-        if not _RESOURCE.fullmatch(name):
+        if not RESOURCE.fullmatch(name):
             raise _FieldError(f"{path}.{shorten(name)}: is not the name of a resource, {RESOURCES_TEXT}")
         if isinstance(quantity, float):
             raise _FieldError(f'{path}.{name}: a fraction must be in quotes: "{quantity}"')

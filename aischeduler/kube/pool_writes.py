@@ -20,7 +20,6 @@ from msgspec import Struct
 
 from aischeduler.kube.paths import collection_path, object_path
 from aischeduler.kube.pod_writes import time_text
-from aischeduler.kube.schema_types import COLUMN_LENGTH_MAX, RESOURCES_MAX
 from aischeduler.model.actions import Condition, ReportPool
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GROUP, MEMORY, PODS, VERSION
 from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
@@ -36,6 +35,10 @@ STATUS_EXPIRY_SECONDS: Final = 180.0
 """A status that was not renewed for this long is free, and its numbers may be outdated."""
 SKEW_SECONDS: Final = 600.0
 """A renewal further in the future than this does not count; clocks differ less."""
+RESOURCES_MAX: Final = 64
+"""How many resources a list of a status may have."""
+COLUMN_LENGTH_MAX: Final = 128
+"""The longest text of a printer column."""
 REFUSED_FLAGS: Final = "refused"
 """The flags of a pool whose spec is rejected."""
 

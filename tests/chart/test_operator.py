@@ -2,8 +2,8 @@
 
 import pytest
 
-from aischeduler.operator import definition
-from tests.chart.rendering import CHART, Helm, Json, Rendered
+from aischeduler.kube.crds import crd
+from tests.chart.rendering import Helm, Json, Rendered
 from tests.chart.test_pods import RESTRICTED_CONTAINER, RESTRICTED_POD
 from tests.chart.test_rights import granted
 
@@ -104,9 +104,8 @@ def test_people_see_batch_processes_with_view_and_make_them_with_edit(on: Render
 
 def test_definition_comes_with_the_operator_and_stays_when_it_goes(helm: Helm, on: Rendered) -> None:
     found = on.one("CustomResourceDefinition", "batchprocesses.resource.aibee.cn")
-    assert found["spec"] == definition.definition()["spec"]
+    assert found["spec"] == crd("batchprocesses")["spec"]
     assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
-    assert (CHART / "files" / definition.FILE).read_text() == definition.file_text()
     without = helm.render({"operator": {"enabled": True}, "crds": {"install": False}})
     assert without.all("CustomResourceDefinition") == []
 

@@ -5,15 +5,10 @@ from typing import Any
 import yaml
 
 from aischeduler import __version__
-from aischeduler.kube import pool_crd
+from aischeduler.kube.crds import pool_crd
 from tests.chart.rendering import CHART, Helm, Rendered
 from tests.test_documents import LINK
 from tools import chart
-
-
-def test_definition_in_the_chart_is_what_the_source_says() -> None:
-    written = {name: (CHART / "files" / name).read_text() for name in pool_crd.files()}
-    assert written == pool_crd.files()
 
 
 def test_schema_and_readme_are_up_to_date() -> None:
@@ -54,8 +49,8 @@ def test_every_definition_stays_unless_the_values_say_otherwise(helm: Helm, defa
     (lost,) = helm.render({"crds": {"keep": False}}).all("CustomResourceDefinition")
     assert kept["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     assert "annotations" not in lost["metadata"]
-    assert kept["spec"] == lost["spec"] == pool_crd.pool_crd()["spec"]
-    assert kept["metadata"]["name"] == pool_crd.pool_crd()["metadata"]["name"]
+    assert kept["spec"] == lost["spec"] == pool_crd()["spec"]
+    assert kept["metadata"]["name"] == pool_crd()["metadata"]["name"]
 
 
 def test_chart_is_of_the_version_of_the_package_and_names_no_registry() -> None:
@@ -63,6 +58,6 @@ def test_chart_is_of_the_version_of_the_package_and_names_no_registry() -> None:
     assert (about["version"], about["appVersion"]) == (__version__, __version__)
     assert about["kubeVersion"] == ">=1.31.0-0"
     example = yaml.safe_load(about["annotations"]["artifacthub.io/crdsExamples"])[0]
-    assert example["kind"] == pool_crd.pool_crd()["spec"]["names"]["kind"]
+    assert example["kind"] == pool_crd()["spec"]["names"]["kind"]
     first = yaml.safe_load((CHART / "values.yaml").read_text())["image"]["repository"].partition("/")[0]
     assert {".", ":"} & set(first) == set()

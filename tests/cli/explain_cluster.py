@@ -12,7 +12,7 @@ import orjson
 
 from aischeduler.cli.demo_cluster import create
 from aischeduler.kube.client import Client
-from aischeduler.kube.pool_crd import pool_crd
+from aischeduler.kube.crds import pool_crd
 from aischeduler.kube.server_access import connect
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.http_server import HttpSandbox

@@ -24,8 +24,8 @@ from aischeduler.cli.pools_json import FIELDS
 from aischeduler.cli.pools_snapshot import take_snapshot
 from aischeduler.cli.pools_table import WIDE_COLUMNS
 from aischeduler.kube.client import Client
+from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.errors import ApiError, MalformedAnswerError, RefusedError, UnreachableError
-from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.server_access import Server, connect
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.cli.jq import filtered

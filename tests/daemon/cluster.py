@@ -14,9 +14,9 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.kube.backoff import Timing, unix_clock
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
+from aischeduler.kube.crds import pool_crd
 from aischeduler.kube.credentials import CredentialSource
 from aischeduler.kube.pod_writes import STRATEGIC_PATCH
-from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.kube.server_access import Server
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.daemon.between import Between, between

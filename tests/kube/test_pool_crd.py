@@ -3,17 +3,30 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from aischeduler.kube import pool_crd
+from aischeduler.kube import decode_pool, pool_writes
+from aischeduler.kube.crds import pool_crd, pool_schema
 from aischeduler.kube.pool_writes import pool_status
+from aischeduler.model.card_types import TYPE_LENGTH_MAX
+from aischeduler.model.names import (
+    DEFAULT_POOL,
+    GPU_TYPE_KEY,
+    GROUP,
+    MACHINE_GROUP_KEY,
+    POOL_KEY,
+    POOL_NAME_LENGTH_MAX,
+    VERSION,
+)
+from aischeduler.model.pool import MakeRoomOrder, PlacementStrategy, ReclaimPolicy
+from aischeduler.model.pool_summary import CARD_TYPES_MAX, OTHER_TYPES
+from aischeduler.model.selectors import LABEL_OPERATORS
 from aischeduler.sandbox.schema import errors, prune
 from tests.build import replace
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
+from tests.crds import columns_of_pools, fields
 from tests.kube.pool_reports import EMPTY, NOTHING, WRITER, a_report
 from tests.objects import pool_object
 
@@ -25,46 +38,62 @@ COST_OF_A_LOOK_AT_AN_AMOUNT = 314_573
 COST_OF_A_RULE_MAX = 10_000_000
 
 
-def fields(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield path, schema
-    for name, child in schema.get("properties", {}).items():
-        yield from fields(f"{path}.{name}", child)
-    if "items" in schema:
-        yield from fields(f"{path}[]", schema["items"])
-    if "additionalProperties" in schema:
-        yield from fields(f"{path}{{}}", schema["additionalProperties"])
+def test_definition_has_the_names_of_the_code() -> None:
+    definition = pool_crd()
+    assert definition["metadata"]["name"] == f"pools.{GROUP}"
+    assert (definition["spec"]["group"], definition["spec"]["versions"][0]["name"]) == (GROUP, VERSION)
+    said = {path: field.get("description", "") for path, field in fields("pool", pool_schema())}
+    assert POOL_KEY in said["pool"]
+    assert f"named {DEFAULT_POOL}" in said["pool.spec.nodeSelector"]
+    assert GPU_TYPE_KEY in said["pool.spec.rareTypes"]
+    assert MACHINE_GROUP_KEY in said["pool.spec.machineGroups"]
+    assert said["pool.status.cardsByType"].endswith(f"one entry named {OTHER_TYPES}.")
 
 
-def schema() -> dict[str, Any]:
-    version = pool_crd.pool_crd()["spec"]["versions"][0]
-    found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
-    return found
+def test_choices_are_those_of_the_model() -> None:
+    spec = dict(fields("spec", pool_schema()["properties"]["spec"]))
+    assert spec["spec.makeRoom"]["enum"] == list(MakeRoomOrder)
+    assert spec["spec.reclaimPolicy"]["enum"] == list(ReclaimPolicy)
+    assert spec["spec.placement"]["enum"] == list(PlacementStrategy)
+    operators = [field["enum"] for path, field in spec.items() if path.endswith(".operator")]
+    assert operators == [sorted(LABEL_OPERATORS)] * 3
 
 
-def test_generated_files_are_up_to_date() -> None:
-    assert {name: (CRDS / name).read_text() for name in pool_crd.files()} == pool_crd.files()
+def test_limits_of_the_spec_are_those_of_its_reader() -> None:
+    spec = dict(fields("spec", pool_schema()["properties"]["spec"]))
+    lenders, types, groups = spec["spec.borrowingPools"], spec["spec.rareTypes"], spec["spec.machineGroups"]
+    assert lenders["maxItems"] == decode_pool.POOLS_NAMED_MAX
+    assert (types["maxItems"], types["items"]["maxLength"]) == (decode_pool.RARE_TYPES_MAX, TYPE_LENGTH_MAX)
+    assert groups["maxItems"] == decode_pool.GROUP_RULES_MAX
+    for name in (lenders["items"], spec["spec.profile"]):
+        assert (name["maxLength"], name["pattern"]) == (POOL_NAME_LENGTH_MAX, f"^{decode_pool.NAME.pattern}$")
+    for limit in (spec["spec.lendingLimit"], spec["spec.borrowingLimit"]):
+        assert limit["maxProperties"] < decode_pool.RESOURCES_MAX
+        (names,) = limit["x-kubernetes-validations"]
+        assert f"name.matches('^{decode_pool.RESOURCE.pattern}$')" in names["rule"]
+        assert names["message"].endswith(decode_pool.RESOURCES_TEXT)
 
 
-def test_every_field_is_described() -> None:
-    mute = [path for path, field in fields("pool", schema()) if path != "pool.metadata" and not field["description"]]
-    assert mute == []
+@pytest.mark.parametrize("of", ["nodeSelector", "allowedNamespaces", "machineGroups[].namespaceSelector"])
+def test_limits_of_selectors_are_those_of_their_reader(of: str) -> None:
+    selector = dict(fields("spec", pool_schema()["properties"]["spec"]))[f"spec.{of}"]["properties"]
+    expressions = selector["matchExpressions"]
+    assert selector["matchLabels"]["maxProperties"] == expressions["maxItems"] == decode_pool.REQUIREMENTS_MAX
+    assert expressions["items"]["properties"]["values"]["maxItems"] == decode_pool.VALUES_MAX
 
 
-def test_everything_that_can_be_long_has_a_limit() -> None:
-    limits = {"array": "maxItems", "string": "maxLength", "object": "maxProperties"}
-    unbounded = [
-        path
-        for path, field in fields("pool", schema())
-        if limits.get(field.get("type", "string")) not in field
-        and field.get("type") not in {"boolean", "integer"}
-        and not {"properties", "enum", "format"} & field.keys()
-        and path not in {"pool.metadata", "pool.apiVersion", "pool.kind"}
-    ]
-    assert unbounded == []
+def test_limits_of_the_status_are_those_of_its_writer() -> None:
+    status = dict(fields("status", pool_schema()["properties"]["status"]))
+    amounts = [status[f"status.{name}"] for name in pool_writes.AMOUNTS]
+    assert {field["maxProperties"] for field in amounts} == {pool_writes.RESOURCES_MAX}
+    columns = [field for path, field in status.items() if path.startswith("status.columns.")]
+    assert {field["maxLength"] for field in columns} == {pool_writes.COLUMN_LENGTH_MAX}
+    assert status["status.cardsByType"]["maxItems"] == CARD_TYPES_MAX
+    assert status["status.cardsByType[].type"]["maxLength"] == TYPE_LENGTH_MAX
 
 
 def test_every_rule_has_a_message() -> None:
-    rules = [rule for _, field in fields("pool", schema()) for rule in field.get("x-kubernetes-validations", ())]
+    rules = [rule for _, field in fields("pool", pool_schema()) for rule in field.get("x-kubernetes-validations", ())]
     assert len(rules) > 5
     assert [rule["rule"] for rule in rules if not rule.get("message")] == []
 
@@ -74,7 +103,7 @@ def test_rules_of_amounts_are_within_what_the_oldest_api_server_allows() -> None
     dear = re.compile(r"isQuantity\(|\bquantity\(|matches\(|string\(|==|!=")
     found = [
         len(dear.findall(rule["rule"])) * limits["maxProperties"]
-        for _, limits in fields("pool", schema())
+        for _, limits in fields("pool", pool_schema())
         for rule in limits.get("additionalProperties", {}).get("x-kubernetes-validations", ())
     ]
     assert len(found) == 4
@@ -82,7 +111,7 @@ def test_rules_of_amounts_are_within_what_the_oldest_api_server_allows() -> None
 
 
 def test_defaults_are_in_the_schema() -> None:
-    spec = schema()["properties"]["spec"]["properties"]
+    spec = pool_schema()["properties"]["spec"]["properties"]
     assert {name: field["default"] for name, field in spec.items() if "default" in field} == {
         "disablePreemption": False,
         "disableBorrowing": False,
@@ -93,17 +122,21 @@ def test_defaults_are_in_the_schema() -> None:
 
 
 def test_every_column_shows_a_field_of_the_schema() -> None:
-    known = {path.removeprefix("pool"): field for path, field in fields("pool", schema())}
-    for name, (kind, path) in {**pool_crd.COLUMNS, **pool_crd.WIDE_COLUMNS}.items():
+    known = {path.removeprefix("pool"): field for path, field in fields("pool", pool_schema())}
+    for column in pool_crd()["spec"]["versions"][0]["additionalPrinterColumns"]:
+        name, path = column["name"], column["jsonPath"]
         field, _, rest = path.partition("[")
+        if name == "Age":
+            assert path == ".metadata.creationTimestamp"
+            continue
         assert field in known or (field.rpartition(".")[0] + "{}") in known, name
-        assert rest or known[field]["type"] == kind, name
+        assert rest or known[field]["type"] == column["type"], name
         assert bool(rest) == (field == ".status.conditions"), name
 
 
 def test_schema_has_every_field_of_a_written_status() -> None:
     status = pool_status(a_report(), {}, WRITER)
-    known = schema()["properties"]["status"]
+    known = pool_schema()["properties"]["status"]
     assert prune(status, known) == []
     assert errors(status, known) == []
     assert [name for name in known["properties"] if name not in status] == []
@@ -116,15 +149,8 @@ def test_schema_accepts_the_status_of_a_pool_with_a_hundred_resources() -> None:
         EMPTY, capacity={**NOTHING, "nvidia.com/gpu": 8}, pending={**NOTHING, **asked, "nvidia.com/gpu": 3}
     )
     status = pool_status(a_report(summary=summary), {}, WRITER)
-    assert errors(status, schema()["properties"]["status"]) == []
+    assert errors(status, pool_schema()["properties"]["status"]) == []
     assert (status["pending"]["nvidia.com/gpu"], status["pending"]["pods"]) == ("3", "0")
-
-
-def test_write_creates_the_directory(tmp_path: Path) -> None:
-    pool_crd.write(tmp_path / "new")
-    written = yaml.safe_load((tmp_path / "new" / "pools.yaml").read_text())
-    assert written["metadata"]["name"] == "pools.resource.aibee.cn"
-    assert written["spec"]["scope"] == "Cluster"
 
 
 @pytest.fixture
@@ -145,7 +171,7 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
 def test_explain_describes_every_field(plane: ControlPlane) -> None:
     said = plane.kubectl("get", "--raw", "/openapi/v3/apis/resource.aibee.cn/v1alpha1")
     published = json.loads(said.stdout)["components"]["schemas"]["cn.aibee.resource.v1alpha1.Pool"]
-    ours = {path: field["description"] for path, field in fields("pool", schema()) if path != "pool.metadata"}
+    ours = {path: field["description"] for path, field in fields("pool", pool_schema()) if path != "pool.metadata"}
     theirs = {path: field.get("description") for path, field in fields("pool", published)}
     kept = {path: theirs[path] for path in ours if path not in {"pool.apiVersion", "pool.kind"}}
     assert kept == {path: text for path, text in ours.items() if path in kept}
@@ -167,11 +193,11 @@ def test_kubectl_shows_the_columns_and_wide_shows_more(plane: ControlPlane) -> N
     path = "/apis/resource.aibee.cn/v1alpha1/pools/team-a/status"
     assert plane.api("PATCH", path, {"status": status}).status == 200
     heads, row = plane.kubectl("get", "pool").stdout.splitlines()
-    assert heads.split() == ["NAME", *(name.upper() for name in pool_crd.COLUMNS), "AGE"]
+    assert heads.split() == ["NAME", *(name.upper() for name in columns_of_pools(0))]
     assert row.split()[:7] == ["team-a", "True", "3", "5/24", "9Gi/96Gi", "1/8", "1"]
     assert "p✓ b✓ s✗" in row
     wide, row = plane.kubectl("get", "pool", "-o", "wide").stdout.splitlines()
-    assert wide.split() == [*heads.split(), *(name.upper() for name in pool_crd.WIDE_COLUMNS)]
+    assert wide.split() == [*heads.split(), *(name.upper() for name in columns_of_pools(1))]
     assert "OnDemand" in row
     assert "team-a" in plane.kubectl("get", "ai-scheduler").stdout
 

@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from aischeduler.kube.api_types import PoolDocument
+from aischeduler.kube.crds import pool_crd, pool_schema
 from aischeduler.kube.decode_pool import read_pool
-from aischeduler.kube.pool_crd import pool_crd
-from aischeduler.kube.pool_schema import pool_schema
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.request import Response, request
 

@@ -15,9 +15,9 @@ from prometheus_client import parser
 
 from aischeduler.daemon.process import Daemon, Outputs
 from aischeduler.kube.client import Client
+from aischeduler.kube.crds import pool_crd
 from aischeduler.kube.errors import RefusedError
 from aischeduler.kube.pod_writes import MERGE_PATCH
-from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.kube.server_access import connect
 from aischeduler.model.quantity import parse_milli
 from aischeduler.observability.telemetry import listen

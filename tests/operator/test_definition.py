@@ -1,46 +1,43 @@
-"""The definition of BatchProcess: up to date, described, bounded."""
+"""The definition of BatchProcess has the names and limits of the operator."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from aischeduler.operator import definition
-
-ROOT = Path(__file__).resolve().parents[2]
-AS_THEY_ARE = "x-kubernetes-preserve-unknown-fields"
-
-
-def fields(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield path, schema
-    for name, child in schema.get("properties", {}).items():
-        yield from fields(f"{path}.{name}", child)
-    for name in ("items", "additionalProperties"):
-        if name in schema:
-            yield from fields(f"{path}[]", schema[name])
+from aischeduler.kube.crds import crd
+from aischeduler.model.gang import GANG_SIZE_MAX
+from aischeduler.model.names import GROUP
+from aischeduler.operator.batch_process import BACKOFF_LIMIT, BACKOFF_LIMIT_MAX, ROLES_MAX, TIMEOUT_SECONDS_MAX
+from aischeduler.operator.naming import BATCH_VERSION, KIND, PLURAL, ROLE_LENGTH_MAX
+from aischeduler.operator.record import Phase
+from tests.crds import fields
 
 
 def schema() -> dict[str, Any]:
-    found: dict[str, Any] = definition.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    found: dict[str, Any] = crd("batchprocesses")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return found
 
 
-def test_generated_file_is_up_to_date() -> None:
-    assert (ROOT / "manifests" / "crds" / definition.FILE).read_text() == definition.file_text()
+def test_definition_has_the_names_of_the_operator() -> None:
+    definition = crd("batchprocesses")
+    spec = definition["spec"]
+    assert definition["metadata"]["name"] == f"{PLURAL}.{GROUP}"
+    assert (spec["group"], spec["versions"][0]["name"]) == (GROUP, BATCH_VERSION)
+    assert (spec["names"]["kind"], spec["names"]["plural"]) == (KIND, PLURAL)
 
 
-def test_every_field_is_described() -> None:
-    mute = [path for path, field in fields("bp", schema()) if path != "bp.metadata" and not field["description"]]
-    assert mute == []
+def test_definition_has_the_limits_of_the_operator() -> None:
+    spec = dict(fields("spec", schema()["properties"]["spec"]))
+    roles, group = "spec.simpleProcesses", "spec.podGroup"
+    counts = [f"{path}.{name}" for path in (group, f"{roles}[]") for name in ("replicas", "minAvailable")]
+    assert {spec[path]["maximum"] for path in counts} == {GANG_SIZE_MAX}
+    assert spec[f"{group}.timeoutSeconds"]["maximum"] == TIMEOUT_SECONDS_MAX
+    assert spec["spec.backoffLimit"]["maximum"] == BACKOFF_LIMIT_MAX
+    assert f"Default: {BACKOFF_LIMIT}." in spec["spec.backoffLimit"]["description"]
+    assert (spec[roles]["maxItems"], spec[f"{roles}[].name"]["maxLength"]) == (ROLES_MAX, ROLE_LENGTH_MAX)
 
 
-def test_everything_that_can_be_long_has_a_limit() -> None:
-    limits = {"array": "maxItems", "string": "maxLength", "object": "maxProperties"}
-    unbounded = [
-        path
-        for path, field in fields("bp", schema())
-        if limits.get(field.get("type", "string")) not in field
-        and field.get("type") not in {"boolean", "integer"}
-        and not {"properties", "enum", "format", AS_THEY_ARE} & field.keys()
-        and path not in {"bp.metadata", "bp.apiVersion", "bp.kind"}
-    ]
-    assert unbounded == []
+def test_status_has_the_phases_of_the_operator_and_room_for_every_pod() -> None:
+    status = dict(fields("status", schema()["properties"]["status"]))
+    assert status["status.phase"]["enum"] == list(Phase)
+    assert status["status.roles"]["maxItems"] == ROLES_MAX
+    lists = ("status.roles[].attempts", "status.roles[].completedIndexes")
+    assert {status[path]["maxItems"] for path in lists} == {GANG_SIZE_MAX}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from aischeduler.kube.pool_crd import pool_crd
+from aischeduler.kube.crds import pool_crd
 from aischeduler.model.names import POOL_KEY
 from tests.controlplane.plane import ControlPlane
 from tests.daemon.cluster import schemaless_crd

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from aischeduler.kube.pool_crd import pool_crd
+from aischeduler.kube.crds import pool_crd
 from aischeduler.sandbox.api_server import Options
 from aischeduler.sandbox.request import Request, Response
 from tests.objects import event_object, pool_object

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube.pool_crd import COLUMNS, WIDE_COLUMNS, pool_crd
+from aischeduler.kube.crds import pool_crd
 from aischeduler.sandbox.controllers.kubelet import RUN_SECONDS, KubeletOptions
+from tests.crds import columns_of_pools
 from tests.objects import pool_object
 from tests.sandbox.kubectl import Kubectl, as_yaml, kubectl_on_sandbox
 
@@ -207,10 +208,10 @@ def test_describe_pod_shows_events_of_the_newer_api(kubectl: Kubectl) -> None:
 def test_pools_have_columns_and_wide_has_more(kubectl: Kubectl) -> None:
     kubectl.apply(pool_object("gpu", labels={"gpu": "true"}, makeRoom="BorrowThenPreempt"))
     heads, row = kubectl.ok("get", "pool").splitlines()
-    assert heads.split() == ["NAME", *(name.upper() for name in COLUMNS), "AGE"]
+    assert heads.split() == ["NAME", *(name.upper() for name in columns_of_pools(0))]
     assert row.split()[0] == "gpu"
     wide, row = kubectl.ok("get", "pools", "-o", "wide").splitlines()
-    assert wide.split() == [*heads.split(), *(name.upper() for name in WIDE_COLUMNS)]
+    assert wide.split() == [*heads.split(), *(name.upper() for name in columns_of_pools(1))]
     assert "BorrowThenPreempt" in row
     shown = kubectl.ok("get", "pool", "gpu", "-o", "custom-columns=NAME:.metadata.name,ROOM:.spec.makeRoom")
     assert shown.split() == ["NAME", "ROOM", "gpu", "BorrowThenPreempt"]

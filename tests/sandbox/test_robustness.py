@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from aischeduler.kube.pool_crd import pool_crd
+from aischeduler.kube.crds import pool_crd
 from aischeduler.sandbox.controllers.controller_manager import ControllerManager
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.request import Request, Response, request

@@ -1,6 +1,6 @@
 """Pools: their nodes, their pods, and the creation, deletion and conflict of pools."""
 
-from aischeduler.kube.pool_crd import pool_crd
+from aischeduler.kube.crds import pool_crd
 from tests.harness import Harness, Json
 from tests.objects import NO_POOL_NOWHERE, node_object, pod_object, pool_object
 

@@ -19,7 +19,7 @@ import msgspec
 from aischeduler.config.schema import Config
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.backoff import Timing, unix_clock
-from aischeduler.kube.pool_crd import pool_crd
+from aischeduler.kube.crds import pool_crd
 from aischeduler.kube.server_access import Server
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.http_server import HttpSandbox

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from aischeduler.kube.pool_crd import pool_crd
+from aischeduler.kube.crds import pool_crd
 from aischeduler.model.names import DEFAULT_POOL
 from tests.daemon.cluster import schemaless_crd
 from tests.objects import job_object, node_object, pdb_object, pod_object, pool_object, priority_class_object

@@ -12,7 +12,7 @@ import msgspec
 
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.backoff import RandomSource
-from aischeduler.kube.pool_crd import pool_crd
+from aischeduler.kube.crds import pool_crd
 from aischeduler.sandbox.api_server import ApiServer, Options
 from aischeduler.sandbox.controllers.controller_manager import ControllerManager
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions

@@ -10,7 +10,7 @@ from itertools import count
 
 import pytest
 
-from aischeduler.kube.pool_crd import pool_crd
+from aischeduler.kube.crds import pool_crd
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
 from tests.worlds.over_http import HttpTransport

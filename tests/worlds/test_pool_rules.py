@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube.pool_crd import pool_crd
+from aischeduler.kube.crds import pool_crd
 from tests.objects import pool_object
 from tests.worlds.conftest import DEFINITIONS
 from tests.worlds.world import Call, Json, World, encode

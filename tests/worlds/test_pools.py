@@ -2,7 +2,7 @@
 
 import pytest
 
-from aischeduler.kube.pool_crd import COLUMNS, WIDE_COLUMNS
+from tests.crds import columns_of_pools
 from tests.objects import pool_object
 from tests.worlds.world import JSON_PATCH, TABLE, Call, Json, World, condition, encode
 
@@ -127,8 +127,8 @@ def test_table_of_pools_has_the_columns_of_the_definition(world: World) -> None:
     world.create(pool_object(name))
     answer = world.send(Call("GET", world.url("Pool", name), accept=TABLE))
     columns = {column["name"]: column["priority"] for column in answer.body["columnDefinitions"]}
-    narrow = ["Name", *COLUMNS, "Age"]
-    assert list(columns.items()) == [*((one, 0) for one in narrow), *((one, 1) for one in WIDE_COLUMNS)]
+    narrow, wide = ["Name", *columns_of_pools(0)], columns_of_pools(1)
+    assert list(columns.items()) == [*((column, 0) for column in narrow), *((column, 1) for column in wide)]
     assert answer.body["rows"][0]["cells"][0] == name
 
 

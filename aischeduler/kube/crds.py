@@ -1,0 +1,43 @@
+"""Reads the CustomResourceDefinitions of the package, which are the files of `aischeduler/crds`.
+
+Invariant: importing this module reads no file. The daemon never needs a definition, only the text for a missing one.
+"""
+
+from copy import deepcopy
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+import yaml
+
+from aischeduler.model.names import GROUP
+
+Json = dict[str, Any]
+
+NOT_INSTALLED: Final = f"the definition of pools.{GROUP} is not installed: kubectl apply -f manifests/crds"
+"""The message for an API server that has no Pool resource."""
+
+
+def pool_crd() -> Json:
+    """Return the definition of Pools."""
+    return crd("pools")
+
+
+@cache
+def pool_schema() -> Json:
+    """Return the OpenAPI schema of a Pool; all callers share it and do not change it."""
+    (version,) = pool_crd()["spec"]["versions"]
+    schema: Json = version["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def crd(plural: str) -> Json:
+    """Return the definition of a kind by its plural: `pools` or `batchprocesses`; the caller may change it."""
+    return deepcopy(_read(plural))
+
+
+@cache
+def _read(plural: str) -> Json:
+    text = (files("aischeduler") / "crds" / f"{plural}.yaml").read_text(encoding="utf-8")
+    definition: Json = yaml.safe_load(text)
+    return definition
