@@ -1,39 +1,70 @@
-"""Read kubeconfig files: the chosen context with its cluster and its user.
+"""The server and the credentials that a kubeconfig context names.
 
 Invariants:
 - The first file that has a name wins, and so does the first current-context; entries of several files do not merge.
-- Unknown fields are ignored, as client-go does.
-- Every error is one sentence that names the file.
+- Paths are relative to their file; `...-data` fields win over the files that the other fields name.
+- Unknown fields are ignored, as client-go does; a known field that is not supported is an error.
+- Every error is one sentence that names the file and shows no secret.
 
 Source: Kubernetes kubeconfig conventions (client-go tools/clientcmd).
 """
 
 import os
-from collections.abc import Callable, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar
+from urllib.parse import quote
 
 import msgspec
 import yaml
 from msgspec import Struct
 
 from aischeduler.config.spelling import nearest
+from aischeduler.kube.credentials import basic, bearer, bearer_from_file, header_value
 from aischeduler.kube.errors import AccessError, decode_problem
+from aischeduler.kube.exec_credential import GROUP, VERSIONS, ExecPlugin
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Far above any real kubeconfig, which has some kilobytes per cluster; a larger file would take long to parse."""
+EXEC_EXTENSION: Final = f"{GROUP}/exec"
+"""The cluster extension whose content is passed to exec plugins."""
+_HEADER_NAME: Final = "!#$&'*+^`|"
+"""The characters that a header name allows besides letters, digits and what `quote` keeps, without `%`."""
 
 
-class Extension(Struct):
-    """An extension of a cluster entry."""
+@dataclass(frozen=True, slots=True)
+class KubeconfigContext:
+    """The server and the credentials of a context.
 
+    `ca_data` and `client_certificate` (with its key) are PEM from the file, `..._file` are paths; `header` is the value
+    of Authorization, `impersonation` the header lines of impersonation. With a `plugin` the file has no credential.
+    `proxy` is the proxy-url of the cluster; `where` names the user and its file, `cluster` the cluster and its file.
+    """
+
+    server: str
+    server_name: str | None = None
+    verify_server: bool = True
+    ca_data: str | None = None
+    ca_file: str | None = None
+    client_certificate: bytes | None = field(default=None, repr=False)
+    certificate_file: str | None = None
+    key_file: str | None = None
+    header: bytes | None = field(default=None, repr=False)
+    plugin: ExecPlugin | None = None
+    impersonation: bytes = b""
+    proxy: str | None = field(default=None, repr=False)
+    cluster: str = field(default="", compare=False)
+    where: str = field(default="", compare=False)
+
+
+class _Extension(Struct):
     name: str = ""
     extension: Any = None
 
 
-class Cluster(Struct, rename="kebab"):
-    """A cluster entry: the address of an API server, and how to verify it."""
-
+class _Cluster(Struct, rename="kebab"):
     server: str | None = None
     certificate_authority: str | None = None
     certificate_authority_data: str | None = None
@@ -41,37 +72,29 @@ class Cluster(Struct, rename="kebab"):
     tls_server_name: str | None = None
     proxy_url: str | None = None
     disable_compression: bool | None = None
-    extensions: list[Extension] | None = None
+    extensions: list[_Extension] | None = None
 
 
-class Variable(Struct):
-    """An environment variable of an exec credential plugin."""
-
+class _Variable(Struct):
     name: str
     value: str | None = None
 
 
-class Exec(Struct, rename="camel"):
-    """The exec entry of a user: a credential plugin."""
-
+class _Exec(Struct, rename="camel"):
     command: str | None = None
     args: list[str] | None = None
-    env: list[Variable] | None = None
+    env: list[_Variable] | None = None
     api_version: str | None = None
     install_hint: str | None = None
     provide_cluster_info: bool | None = None
     interactive_mode: str | None = None
 
 
-class AuthProvider(Struct):
-    """The auth-provider entry of a user, which is not supported; an error names it."""
-
+class _AuthProvider(Struct):
     name: str = ""
 
 
-class User(Struct, rename="kebab"):
-    """A user entry: the credentials."""
-
+class _User(Struct, rename="kebab"):
     client_certificate: str | None = None
     client_certificate_data: str | None = None
     client_key: str | None = None
@@ -80,12 +103,15 @@ class User(Struct, rename="kebab"):
     token_file: str | None = msgspec.field(name="tokenFile", default=None)
     username: str | None = None
     password: str | None = None
-    exec: Exec | None = None
-    auth_provider: AuthProvider | None = None
+    exec: _Exec | None = None
+    auth_provider: _AuthProvider | None = None
     as_: str | None = msgspec.field(name="as", default=None)
     as_uid: str | None = None
     as_groups: list[str] | None = None
     as_user_extra: dict[str, list[str]] | None = None
+
+
+_Kind = Literal["context", "cluster", "user"]
 
 
 class _Context(Struct):
@@ -93,47 +119,31 @@ class _Context(Struct):
     user: str | None = None
 
 
-class _NamedCluster(Struct):
+class _Named(Struct):
+    """An entry of one of the three lists; the other two fields are not set."""
+
     name: str
-    fields: Any = msgspec.field(name="cluster", default=None)
-
-
-class _NamedUser(Struct):
-    name: str
-    fields: Any = msgspec.field(name="user", default=None)
-
-
-class _NamedContext(Struct):
-    name: str
-    fields: Any = msgspec.field(name="context", default=None)
+    context: Any = None
+    cluster: Any = None
+    user: Any = None
 
 
 class _Document(Struct, rename="kebab"):
     kind: str | None = None
     current_context: str | None = None
-    contexts: list[_NamedContext] | None = None
-    clusters: list[_NamedCluster] | None = None
-    users: list[_NamedUser] | None = None
+    contexts: list[_Named] | None = None
+    clusters: list[_Named] | None = None
+    users: list[_Named] | None = None
+
+    def named(self, kind: _Kind) -> Sequence[_Named]:
+        return {"context": self.contexts, "cluster": self.clusters, "user": self.users}[kind] or ()
 
 
-Kind = Literal["context", "cluster", "user"]
-_LISTS: Final[dict[Kind, Callable[[_Document], Sequence[_NamedContext | _NamedCluster | _NamedUser]]]] = {
-    "context": lambda document: document.contexts or (),
-    "cluster": lambda document: document.clusters or (),
-    "user": lambda document: document.users or (),
-}
-T = TypeVar("T", _Context, Cluster, User)
+T = TypeVar("T", _Context, _Cluster, _User)
 
 
-class _KubeconfigFile(Struct, frozen=True):
-    """One kubeconfig file."""
-
-    file: Path
-    document: _Document
-
-
-class Entry(Struct, Generic[T], frozen=True):
-    """A context, cluster or user entry; `where` names the entry and its file."""
+class _Entry(Struct, Generic[T], frozen=True):
+    """A context, cluster or user; `where` names it and its file."""
 
     file: Path
     where: str
@@ -144,26 +154,60 @@ class Entry(Struct, Generic[T], frozen=True):
         return self.file.parent.absolute() / name
 
 
-def read_entries(paths: str, context: str | None) -> tuple[Entry[Cluster], Entry[User]]:
-    """Read the given or the current context of one file, or of several joined by `:`. Raises AccessError.
+def read_kubeconfig_context(paths: str, context: str | None, *, terminal: bool = False) -> KubeconfigContext:
+    """Read the given or the current context of one file, or of several joined by `:`; raises AccessError.
 
     A context without a user gives an anonymous user, as in kubectl. Missing files are ignored if another one exists.
+    `terminal` says that a plugin may prompt the user.
     """
-    parts = [_KubeconfigFile(file, _document(file)) for file in _present(paths)]
-    if not parts:
+    cluster, user = _chosen(paths, context)
+    if user.fields.auth_provider is not None:
+        name = user.fields.auth_provider.name
+        raise AccessError(
+            f"{user.where}: auth-provider {name!r} is not supported; use exec with a credential plugin instead"
+        )
+    try:
+        authority, authority_file = _authority(cluster)
+        identity, certificate_file, key_file = _identity(user)
+        header = _header(user)
+        static = identity or certificate_file or header
+        return KubeconfigContext(
+            server=cluster.fields.server or "",
+            server_name=cluster.fields.tls_server_name or None,
+            verify_server=not cluster.fields.insecure_skip_tls_verify,
+            ca_data=authority,
+            ca_file=authority_file,
+            client_certificate=identity,
+            certificate_file=certificate_file,
+            key_file=key_file,
+            header=header,
+            plugin=None if static else _plugin(user, cluster, terminal=terminal),
+            impersonation=_impersonation(user),
+            proxy=cluster.fields.proxy_url or None,
+            cluster=cluster.where,
+            where=user.where,
+        )
+    except OSError as error:
+        raise AccessError(f"{user.file}: {error}") from error
+
+
+def _chosen(paths: str, context: str | None) -> tuple[_Entry[_Cluster], _Entry[_User]]:
+    """Return the cluster and the user of the given or the current context; raises AccessError."""
+    documents = {file: _document(file) for file in _present(paths)}
+    if not documents:
         raise AccessError(f"{paths}: there is no such kubeconfig file")
-    name = context or next((one.document.current_context for one in parts if one.document.current_context), None)
+    name = context or next((one.current_context for one in documents.values() if one.current_context), None)
     if name is None:
-        known = any(part.document.contexts for part in parts)
+        known = any(document.contexts for document in documents.values())
         why = "current-context is not set" if known else "is not a kubeconfig: it has no context"
         raise AccessError(f"{paths}: {why}")
-    chosen = _entry(parts, "context", name, _Context)
+    chosen = _entry(documents, "context", name, _Context)
     if not chosen.fields.cluster:
         raise AccessError(f"{chosen.where} names no cluster")
-    cluster = _entry(parts, "cluster", chosen.fields.cluster, Cluster)
+    cluster = _entry(documents, "cluster", chosen.fields.cluster, _Cluster)
     if not chosen.fields.user:
-        return cluster, Entry(chosen.file, f"{chosen.where}, which names no user", User())
-    return cluster, _entry(parts, "user", chosen.fields.user, User)
+        return cluster, _Entry(chosen.file, f"{chosen.where}, which names no user", _User())
+    return cluster, _entry(documents, "user", chosen.fields.user, _User)
 
 
 def _present(paths: str) -> list[Path]:
@@ -199,18 +243,139 @@ def _document(file: Path) -> _Document:
     return document
 
 
-def _entry(parts: Sequence[_KubeconfigFile], kind: Kind, name: str, fields: type[T]) -> Entry[T]:
+def _entry(documents: Mapping[Path, _Document], kind: _Kind, name: str, fields: type[T]) -> _Entry[T]:
     """Return the entry of this name in the first file that has it; raises AccessError."""
-    for part in parts:
-        found = [one.fields for one in _LISTS[kind](part.document) if one.name == name]
-        where = f"{part.file}: {kind} {name!r}"
+    for file, document in documents.items():
+        found = [getattr(one, kind) for one in document.named(kind) if one.name == name]
+        where = f"{file}: {kind} {name!r}"
         if len(found) > 1:
             raise AccessError(f"{where} is defined {len(found)} times")
         if found:
             try:
-                return Entry(part.file, where, msgspec.convert({} if found[0] is None else found[0], fields))
+                return _Entry(file, where, msgspec.convert({} if found[0] is None else found[0], fields))
             except (msgspec.ValidationError, RecursionError) as error:
                 raise AccessError(f"{where}: {decode_problem(error)}") from error
-    near = nearest(name, (one.name for part in parts for one in _LISTS[kind](part.document)))
-    files = os.pathsep.join(str(part.file) for part in parts)
+    near = nearest(name, (one.name for document in documents.values() for one in document.named(kind)))
+    files = os.pathsep.join(map(str, documents))
     raise AccessError(f"{files}: there is no {kind} {name!r}" + (f"; did you mean {near}?" if near else ""))
+
+
+def _authority(cluster: _Entry[_Cluster]) -> tuple[str | None, str | None]:
+    """Return the CA as PEM, or else the path of its file."""
+    fields = cluster.fields
+    if fields.certificate_authority_data:
+        pem = _decoded(fields.certificate_authority_data, f"{cluster.where}: certificate-authority-data")
+        return pem.decode("ascii", errors="ignore"), None  # other text may stand between certificates
+    return None, str(cluster.path(fields.certificate_authority)) if fields.certificate_authority else None
+
+
+def _identity(user: _Entry[_User]) -> tuple[bytes | None, str | None, str | None]:
+    """Return certificate and key: as PEM if one of them is in the file, else their paths."""
+    fields = user.fields
+    certificate = user.path(fields.client_certificate) if fields.client_certificate else None
+    key = user.path(fields.client_key) if fields.client_key else None
+    if not fields.client_certificate_data and not (certificate and fields.client_key_data):
+        return None, str(certificate) if certificate else None, str(key) if certificate and key else None
+    pem = []
+    for what, text, file in (
+        ("client-certificate-data", fields.client_certificate_data, certificate),
+        ("client-key-data", fields.client_key_data, key),
+    ):
+        if text:
+            pem.append(_decoded(text, f"{user.where}: {what}"))
+        elif file:
+            pem.append(file.read_bytes())
+    return b"\n".join(pem), None, None
+
+
+def _header(user: _Entry[_User]) -> bytes | None:
+    """Return the value of Authorization: from the token file, which is newer, the token, or name and password."""
+    fields = user.fields
+    tokens = fields.token or fields.token_file
+    if (fields.username or fields.password) and tokens:
+        raise AccessError(f"{user.where} has both a token and a user name with a password")
+    if fields.username or fields.password:
+        return basic(fields.username or "", fields.password or "")
+    known = bearer(fields.token, f"{user.where}: token") if fields.token else None
+    if fields.token_file:
+        try:
+            return bearer_from_file(user.path(fields.token_file))
+        except (OSError, AccessError):
+            if known is None:
+                raise
+    return known
+
+
+def _impersonation(user: _Entry[_User]) -> bytes:
+    """Return the header lines of impersonation."""
+    fields = user.fields
+    extra = fields.as_user_extra or {}
+    if not fields.as_:
+        if fields.as_uid or fields.as_groups or extra:
+            raise AccessError(f"{user.where} has as-uid, as-groups or as-user-extra without as")
+        return b""
+    lines = [("User", fields.as_), *([("Uid", fields.as_uid)] if fields.as_uid else [])]
+    lines += [("Group", group) for group in fields.as_groups or ()]
+    lines += [(f"Extra-{quote(key, safe=_HEADER_NAME)}", value) for key, values in extra.items() for value in values]
+    return b"".join(
+        b"Impersonate-%b: %b\r\n" % (name.encode(), header_value(value, f"{user.where}: Impersonate-{name}"))
+        for name, value in lines
+    )
+
+
+def _plugin(user: _Entry[_User], cluster: _Entry[_Cluster], *, terminal: bool) -> ExecPlugin | None:
+    exec_entry, where = user.fields.exec, user.where
+    if exec_entry is None:
+        return None
+    command = exec_entry.command
+    if not command:
+        raise AccessError(f"{where}: exec has no command")
+    if exec_entry.api_version not in VERSIONS:
+        raise AccessError(f"{where}: exec.apiVersion is {exec_entry.api_version!r}, not {' or '.join(VERSIONS)}")
+    mode = exec_entry.interactive_mode or ("" if exec_entry.api_version == VERSIONS[0] else "IfAvailable")
+    if mode == "Always" and not terminal:
+        raise AccessError(f"{where}: {command!r} needs a terminal (exec.interactiveMode Always), and there is none")
+    if mode not in ("Never", "IfAvailable", "Always"):
+        raise AccessError(f"{where}: exec.interactiveMode is {mode!r}, not Never, IfAvailable or Always")
+    interactive = terminal and mode != "Never"
+    spec: dict[str, Any] = {"interactive": interactive}
+    if exec_entry.provide_cluster_info:
+        spec["cluster"] = _cluster_info(cluster)
+    exec_info = {"apiVersion": exec_entry.api_version, "kind": "ExecCredential", "spec": spec}
+    return ExecPlugin(
+        where,
+        command=str(user.path(command)) if "/" in command else command,
+        arguments=tuple(exec_entry.args or ()),
+        environment=tuple((one.name, one.value or "") for one in exec_entry.env or ()),
+        version=exec_entry.api_version,
+        install_hint=exec_entry.install_hint or "",
+        exec_info=msgspec.json.encode(exec_info).decode(),
+        shows_stderr=terminal,
+        interactive=interactive,
+    )
+
+
+def _cluster_info(cluster: _Entry[_Cluster]) -> dict[str, Any]:
+    """Return the cluster information that a plugin may get."""
+    fields = cluster.fields
+    authority = fields.certificate_authority_data
+    if not authority and fields.certificate_authority:
+        authority = b64encode(cluster.path(fields.certificate_authority).read_bytes()).decode()
+    known = {
+        "server": fields.server,
+        "tls-server-name": fields.tls_server_name,
+        "insecure-skip-tls-verify": fields.insecure_skip_tls_verify,
+        "certificate-authority-data": authority,
+        "proxy-url": fields.proxy_url,
+        "disable-compression": fields.disable_compression,
+        "config": next((one.extension for one in fields.extensions or () if one.name == EXEC_EXTENSION), None),
+    }
+    return {key: value for key, value in known.items() if value}
+
+
+def _decoded(text: str, where: str) -> bytes:
+    """Decode base64; raises AccessError."""
+    try:
+        return b64decode(text)
+    except ValueError as error:
+        raise AccessError(f"{where} is not base64") from error

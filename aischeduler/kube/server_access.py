@@ -29,7 +29,7 @@ from aischeduler.kube.credentials import Credential, CredentialSource, TokenFile
 from aischeduler.kube.dialer import Proxy, Resolve, parse_proxy, proxy_from_environment, resolve
 from aischeduler.kube.errors import AccessError, InterceptedError, one_line
 from aischeduler.kube.exec_credential import ExecCredentialCache
-from aischeduler.kube.kubeconfig_context import KubeconfigContext, read_kubeconfig_context
+from aischeduler.kube.kubeconfig import KubeconfigContext, read_kubeconfig_context
 
 REREAD_SECONDS: Final = 60.0
 """How often credentials are read; the kubelet rotates a service account token long before it expires."""

@@ -130,25 +130,6 @@ async def test_failure_to_read_the_token_is_reported_until_it_is_read(tmp_path: 
     assert (await server.authorization(), server.credential_failure) == (b"Bearer first", "")
 
 
-async def test_missing_file_is_one_sentence_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(AccessError, match="nothing-here: there is no such kubeconfig file"):
-        await from_kubeconfig(str(tmp_path / "nothing-here"), None, Clock())
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", "a: [", "current-context: x\ncontexts: 5\n"])
-async def test_file_that_is_no_kubeconfig_is_one_sentence_that_names_it(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "config"
-    path.write_text(text)
-    with pytest.raises(AccessError, match="config: ") as caught:
-        await from_kubeconfig(str(path), None, Clock())
-    assert "\n" not in str(caught.value)
-
-
-async def test_unknown_context_is_named(tmp_path: Path) -> None:
-    with pytest.raises(AccessError, match="three"):
-        await from_kubeconfig(kubeconfig(tmp_path / "config"), "three", Clock())
-
-
 @pytest.mark.parametrize(
     ("cluster", "reason"),
     [
