@@ -69,9 +69,9 @@ push: docker-engine ## push the image IMAGE:TAG to its registry
 
 lock: $(STAMP) ## pin the dependencies anew
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
-		pyproject.toml --extra operator -o requirements.lock
+		pyproject.toml -o requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
-		pyproject.toml --extra operator --group dev -c requirements.lock -o requirements-dev.lock
+		pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
 		--group build -c requirements-dev.lock -o requirements-build.lock
 

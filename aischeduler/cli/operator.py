@@ -1,7 +1,6 @@
-"""`ai-scheduler operator`: runs the operator of BatchProcess, which needs the packages of the extra `operator`."""
+"""`ai-scheduler operator`: runs the operator of BatchProcess."""
 
 import asyncio
-import importlib.util
 import sys
 from pathlib import Path
 from typing import Final
@@ -15,8 +14,6 @@ from aischeduler.config.schema import LogFormat, Logging, LogLevel
 from aischeduler.model.quantity import shorten
 from aischeduler.observability.logging import configure
 
-NEEDED: Final = ("kopf", "kubernetes")
-NOT_INSTALLED: Final = "the packages of the operator are not installed: pip install '.[operator]' in its repository"
 BUG: Final = 4
 """Exit status of an operator that a bug, or an answer that kopf cannot use, ends; it may start again at once."""
 
@@ -36,11 +33,9 @@ class OperatorOptions(Struct, frozen=True):
 def run_operator(options: OperatorOptions) -> None:
     """Run the operator until SIGTERM or SIGINT.
 
-    Raises ConfigError without the packages, without credentials and for a wrong address, and SystemExit with status 4
-    where the operator ends by itself; its log has the reason.
+    Raises ConfigError without credentials and for a wrong address, and SystemExit with status 4 where the operator ends
+    by itself; its log has the reason.
     """
-    if not all(importlib.util.find_spec(name) for name in NEEDED):
-        raise ConfigError(NOT_INSTALLED)
     from aischeduler.operator.batch_process import Settings  # noqa: PLC0415
     from aischeduler.operator.program import Access, AccessError, serve  # noqa: PLC0415
 

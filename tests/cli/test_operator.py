@@ -1,26 +1,10 @@
 """`ai-scheduler operator` where it cannot run: one sentence, status 1."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from aischeduler.cli.app import main
-
-WITHOUT = """
-import sys
-sys.modules["kopf"] = sys.modules["kubernetes"] = None
-from aischeduler.cli.app import main
-sys.exit(main(["operator"]))
-"""
-"""A Python without the packages of the operator."""
-
-
-def test_operator_without_its_packages_says_how_to_install_them() -> None:
-    ran = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
-    sentence = "the packages of the operator are not installed: pip install '.[operator]' in its repository"
-    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", f"ai-scheduler: {sentence}\n")
 
 
 @pytest.mark.usefixtures("logging_as_it_was")
