@@ -4,9 +4,9 @@ from typing import assert_never
 
 from aischeduler.analysis.explanation import Missing, MissingKind, NearestMiss, NoLoan
 from aischeduler.analysis.nearest_miss import nearest_by_amounts, refusals
-from aischeduler.analysis.quantities import readable
 from aischeduler.analysis.what_if import Question
 from aischeduler.model.proposal import LenderRefusal, NoLender
+from aischeduler.model.quantity import readable
 from aischeduler.model.resources import ResourceList
 from aischeduler.plugins.spread_filter import Skew
 from aischeduler.state.ledger import BORROWS, LENDS, within

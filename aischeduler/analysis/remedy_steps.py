@@ -11,9 +11,8 @@ from copy import deepcopy
 from typing import Any, Final, Literal, TypedDict, assert_never
 
 from aischeduler.analysis.explanation import AddNode, EditNode, EditPool, EndPods, LowerRequest, Remedy
-from aischeduler.analysis.quantities import quantity
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GROUP, MEMORY, VERSION
-from aischeduler.model.quantity import QuantityError
+from aischeduler.model.quantity import QuantityError, quantity_text
 from aischeduler.model.resources import parse_resource_list
 
 Json = Mapping[str, Any]
@@ -111,7 +110,7 @@ def _lower(containers: Sequence[dict[str, Any]], resource: str, most: int) -> No
 
 def _set(resources: dict[str, Any], resource: str, amount: int) -> None:
     """Set a request, and the limit where both must be equal."""
-    text = quantity(resource, amount)
+    text = quantity_text(resource, amount)
     resources["requests"] = {**(resources.get("requests") or {}), resource: text}
     if resource not in OVERCOMMITTED and resource in (resources.get("limits") or {}):
         resources["limits"] = {**resources["limits"], resource: text}

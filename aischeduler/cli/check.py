@@ -4,49 +4,73 @@ Invariants:
 - A finding is one line on standard output: `FILE:DOCUMENT KIND/NAME: FIELD: sentence`, in the order of the files.
 - A reason to wait that files do not show is a note on standard error, not a finding.
 - Exit status 0: no finding. 1: findings. 2: the check itself failed.
-- The scheduler's own readers and its engine decide: what they accept is not a finding.
+- The scheduler's own readers and its engine decide: what they accept is not a finding. Whether a pod fits is the
+  engine's answer for a cluster of empty nodes, and the reason is the engine's sentence.
+- Without nodes, two selectors overlap only where every node of one Pool is a node of the other.
 """
 
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from http import HTTPStatus
+from itertools import permutations
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
-from typer import TyperException
 
-from aischeduler.cli.check_documents import Document, Finding, mapping_at, read_documents
-from aischeduler.cli.check_objects import OWN_KINDS, POOL, READERS, read_objects
-from aischeduler.cli.check_pods import (
-    EmptyCluster,
-    misplaced_names,
+from aischeduler.analysis.deciding import decide_all
+from aischeduler.cli.documents import (
+    OWN_KINDS,
+    POOL,
+    READERS,
+    Document,
+    Finding,
+    Template,
+    items_at,
+    mapping_at,
+    meant,
+    read_files,
+    read_objects,
     templates,
-    unknown_claims,
-    unknown_pool,
-    unsupported,
-    wrong_scheduler,
+    text_at,
+    usage_error,
 )
-from aischeduler.cli.check_pools import overlapping, unknown_lenders
+from aischeduler.cli.snapshot import ClusterSource, connected
 from aischeduler.config.load import ConfigError, load_config, parse_config, read_config
-from aischeduler.config.schema import API_VERSION, KIND, Config
+from aischeduler.config.schema import API_VERSION, KIND, Config, ConstraintRule
+from aischeduler.config.spelling import nearest
 from aischeduler.daemon.components import profile_of
+from aischeduler.engine.profile import Profile
+from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import watched_resources
-from aischeduler.kube.client import Client
 from aischeduler.kube.errors import ApiError, RefusedError
 from aischeduler.kube.list_pager import pages, read_raw
 from aischeduler.kube.meta_types import UNREADABLE
-from aischeduler.kube.server_access import connect
-from aischeduler.model.events import Event
-from aischeduler.model.names import SCHEDULER_NAME
+from aischeduler.model import gang, names
+from aischeduler.model.actions import Bind, ReportPool
+from aischeduler.model.events import Event, Seen, gone
+from aischeduler.model.names import DEFAULT_POOL, POOL_KEY, SCHEDULER_NAME
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Namespace, Pool
+from aischeduler.model.quantity import shorten
+from aischeduler.model.selectors import LabelSelector
 
-STDIN: Final = "-"
 FOUND: Final = 1
 """Exit status with findings."""
+SCHEDULER_LIKENESS: Final = 0.9
+"""How alike a misspelt name of a scheduler is: all names of schedulers end in the same word."""
+_CARD_ANNOTATIONS: Final = (names.GPU_TYPE_KEY, names.GPU_TYPE_POLICY_KEY, names.MACHINE_GROUP_KEY)
+_GANG_ANNOTATIONS: Final = (gang.GANG_KEY, gang.GANG_TIMEOUT_KEY, gang.GANG_SPAN_KEY, gang.GANG_TOPOLOGY_KEY)
+_GANG_LABELS: Final = (gang.GANG_KEY, gang.GANG_MIN_KEY, gang.GANG_ROLE_KEY, gang.GANG_ROLE_MIN_KEY)
+KEYS: Final = {
+    "annotations": (POOL_KEY, *_CARD_ANNOTATIONS, *_GANG_ANNOTATIONS),
+    "labels": (POOL_KEY, *_GANG_LABELS),
+}
+"""The keys that the scheduler reads in a pod, by where."""
 
 
 class CheckOptions(Struct, frozen=True):
@@ -62,18 +86,13 @@ async def check(options: CheckOptions) -> int:
     """Print the findings and return the exit status; raises TyperException where the check fails."""
     if not options.files:
         raise usage_error("no file is given: use -f FILE, or -f - for standard input")
-    documents: list[Document] = []
-    findings: list[Finding] = []
-    for name in options.files:
-        read, wrong = read_documents(name, bytes_of(name))
-        documents += read
-        findings += wrong
+    documents, findings = read_files(options.files)
     config, wrong = _configuration(options, documents)
     findings += wrong
     notes: list[Finding] = []
     findings += _object_findings(documents, config, await _cluster(options), notes)
     order = {document.where: number for number, document in enumerate(documents)}
-    findings.sort(key=lambda one: (order.get(one.document.where, len(order)), one.field, one.sentence))
+    findings.sort(key=lambda found: (order.get(found.document.where, len(order)), found.field, found.sentence))
     for finding in findings:
         print(finding.line())
     for note in notes:
@@ -82,53 +101,25 @@ async def check(options: CheckOptions) -> int:
     return FOUND if findings else 0
 
 
-def bytes_of(name: str) -> bytes:
-    """Return the content of a file, or of standard input; raises TyperException."""
-    try:
-        return sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
-    except OSError as error:
-        raise usage_error(f"{name}: cannot be read: {error.strerror}") from error
-
-
-def usage_error(sentence: str) -> TyperException:
-    """Return the error of a wrong command line."""
-    error = TyperException(sentence)
-    error.exit_code = 2
-    return error
-
-
 async def _cluster(options: CheckOptions) -> list[Event]:
     """Return the namespaces, Pools and nodes of the cluster that the options name; nothing without one."""
-    if options.kubeconfig is None and options.context is None:
-        return []
     events: list[Event] = []
+    if options.kubeconfig is None and options.context is None:
+        return events
     try:
-        server = await connect(
-            str(options.kubeconfig) if options.kubeconfig else None,
-            options.context,
-            time.monotonic,
-            terminal=sys.stdin.isatty(),
-        )
-        async with Client(server) as client:
+        async with connected(ClusterSource(options.kubeconfig, options.context)) as (client, _):
             for resource in (watched_resources.namespaces(), watched_resources.pools(), watched_resources.nodes()):
                 try:
-                    events += await _listed(client, resource)
+                    async with aclosing(pages(client, resource, read_raw, cached=True)) as found:
+                        async for page in found:
+                            for item in page.items or ():
+                                with suppress(*UNREADABLE):
+                                    events += resource.read(item)
                 except RefusedError as error:
                     if not (error.status == HTTPStatus.NOT_FOUND and resource.optional):  # not installed yet
                         raise
     except ApiError as error:
         raise usage_error(f"the cluster cannot be read: {error}") from error
-    return events
-
-
-async def _listed(client: Client, resource: watched_resources.WatchedResource[Any]) -> list[Event]:
-    """Return an event for each object that can be read."""
-    events: list[Event] = []
-    async with aclosing(pages(client, resource, read_raw, cached=True)) as found:
-        async for page in found:
-            for item in page.items or ():
-                with suppress(*UNREADABLE):
-                    events += resource.read(item)
     return events
 
 
@@ -145,7 +136,7 @@ def _configuration(options: CheckOptions, documents: Iterable[Document]) -> tupl
         try:
             if document.kind == KIND:
                 valid.append(read_config(dict(document.body)))
-            elif (document.api_version, document.kind) == ("v1", "ConfigMap"):
+            elif document.type == ("v1", "ConfigMap"):
                 valid += [parse_config(f"data[{key}]", text.encode()) for key, text in _mounted(document)]
         except ConfigError as error:
             findings.append(Finding(document, "", str(error)))
@@ -166,25 +157,25 @@ def _object_findings(
     objects = read_objects(documents)
     yield from objects.findings
     empty = EmptyCluster(replace(profile_of(config), hold_unsupported=False), [*cluster, *objects.events])
-    named = {document.name for document in documents if (document.api_version, document.kind) == POOL}
-    names = tuple(sorted(named | empty.pools.keys()))
+    named = {document.name for document in documents if document.type == POOL}
+    pools = tuple(sorted(named | empty.pools.keys()))
     conflicts = empty.conflicts() if empty.nodes else {}
     for name, (document, _) in sorted(objects.pools.items()):
-        yield from unknown_lenders(document, names)
+        yield from _unknown_lenders(document, pools)
         if name in conflicts:
             yield Finding(document, "spec.nodeSelector", conflicts[name])
     if not conflicts:
-        yield from overlapping(objects.pools)
+        yield from _overlapping(objects.pools)
     for template in objects.templates:
-        yield from wrong_scheduler(template, config.scheduler_names)
-        yield from misplaced_names(template)
+        yield from _wrong_scheduler(template, config.scheduler_names)
+        yield from _misplaced_names(template)
         if named or cluster:
-            yield from unknown_pool(template, names)
+            yield from _unknown_pool(template, pools)
     for template, pod in objects.pods:
         if pod.scheduler_name not in config.scheduler_names:
             continue
-        yield from unsupported(template, pod, config.unsupported_constraints)
-        notes += unknown_claims(template, pod)
+        yield from _unsupported(template, pod, config.unsupported_constraints)
+        notes += _unknown_claims(template, pod)
         if why := empty.refuses(pod):
             yield template.finding("spec", f"cannot run even when all nodes are empty: {why}")
 
@@ -194,15 +185,165 @@ def _summary(documents: Sequence[Document], findings: Sequence[Finding]) -> str:
     unchecked = Counter(
         document.kind or "no kind"
         for document in documents
-        if (document.api_version, document.kind) not in READERS
+        if document.type not in READERS
         and document.kind not in OWN_KINDS.values()
         and not templates(document)
         and not (document.kind == "ConfigMap" and any(_mounted(document)))
     )
     kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(unchecked.items()))
-    found = f"{_counted(len(findings), 'finding')}" if findings else "nothing found"
+    found = _counted(len(findings), "finding") if findings else "nothing found"
     return f"{SCHEDULER_NAME}: {_counted(len(documents), 'document')}: {found}{kinds and f'; not checked: {kinds}'}"
 
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+class EmptyCluster:
+    """The engine with nodes that run no pod."""
+
+    def __init__(self, profile: Profile, events: Iterable[Event]) -> None:
+        self._scheduler = Scheduler(profile, run="check")
+        self._namespaces: set[str] = set()
+        self.nodes = 0
+        self.pools: dict[str, Pool] = {DEFAULT_POOL: profile.default_pool}
+        for event in events:
+            match event:
+                case Seen(Node()):
+                    self.nodes += 1
+                case Seen(Pool() as pool):
+                    self.pools[pool.name] = pool
+                case Seen(Namespace(name)):
+                    self._namespaces.add(name)
+                case _:
+                    pass
+            self._scheduler.observe(event, 0.0)
+        self._first_actions = decide_all(self._scheduler, 0.0)
+
+    def conflicts(self) -> dict[str, str]:
+        """Return the message of the condition Conflict of each Pool that shares nodes with another."""
+        return {
+            report.name: condition.message
+            for report in self._first_actions
+            if isinstance(report, ReportPool)
+            for condition in report.conditions
+            if condition.type == "Conflict" and condition.status
+        }
+
+    def refuses(self, pod: Pod) -> str:
+        """Return why the pod fits no node; nothing where it fits, or where nodes or its namespace are unknown."""
+        home = self.pools.get(pod.pool, self.pools[DEFAULT_POOL])
+        by_namespace = home.allowed_namespaces is not None or bool(pod.spec.machine_group)
+        if not self.nodes or pod.node_name or (by_namespace and pod.namespace not in self._namespaces):
+            return ""
+        spec = replace(pod.spec, volumes=None)  # the files do not show its volumes
+        self._scheduler.observe(Seen(replace(pod, spec=spec, gates=())), 0.0)
+        bound = any(isinstance(action, Bind) for action in decide_all(self._scheduler, 0.0))
+        why = "" if bound else self._scheduler.why(pod.uid)
+        self._scheduler.observe(gone(Pod, pod.uid), 0.0)
+        return why
+
+
+def _unknown_lenders(document: Document, pools: Sequence[str]) -> Iterator[Finding]:
+    """Find names in `borrowingPools` that no Pool has; `pools` are all names, sorted."""
+    for index, name in enumerate(items_at(mapping_at(document.body, "spec"), "borrowingPools")):
+        if isinstance(name, str) and name not in pools:
+            sentence = f"there is no Pool {shorten(name)}{meant(name, pools)}"
+            yield Finding(document, f"spec.borrowingPools[{index}]", sentence)
+
+
+def _overlapping(pools: Mapping[str, tuple[Document, Pool]]) -> Iterator[Finding]:
+    """Find Pools that can never own a node, because another Pool selects every node that they select."""
+    selecting = [
+        (document, pool.name, pool.selector)
+        for _, (document, pool) in sorted(pools.items())
+        if pool.selector is not None and pool.name != DEFAULT_POOL
+    ]
+    for (document, name, selector), (_, rival, rival_selector) in permutations(selecting, 2):
+        equal = implies(rival_selector, selector) and rival < name  # of two that select the same, the first is told
+        if implies(selector, rival_selector) and not equal:
+            sentence = (
+                f"every node that it selects is also selected by the Pool {rival}, and a node that two Pools "
+                f"select belongs to the pool {DEFAULT_POOL}"
+            )
+            yield Finding(document, "spec.nodeSelector", sentence)
+
+
+def implies(selector: LabelSelector, other: LabelSelector) -> bool:
+    """Say whether some labels satisfy the first selector, and all labels that do also satisfy the other.
+
+    Requirements on different keys are independent. For each key, every named value is tried, another value, and none.
+    """
+    requirements = (*selector.requirements, *other.requirements)
+    for key in sorted({one.key for one in requirements}):
+        values = sorted({value for one in requirements if one.key == key for value in one.values})
+        candidates = [{}, *({key: value} for value in ("/", *values))]  # a slash is in no label value
+        selected = [
+            labels for labels in candidates if all(r.matches(labels) for r in selector.requirements if r.key == key)
+        ]
+        if not selected or not all(
+            r.matches(labels) for labels in selected for r in other.requirements if r.key == key
+        ):
+            return False
+    return True
+
+
+def _wrong_scheduler(template: Template, schedulers: tuple[str, ...]) -> Iterator[Finding]:
+    """Find a schedulerName that is misspelt, or absent where the pods name a pool; `schedulers` are the right ones."""
+    name = text_at(template.spec, "schedulerName")
+    if name in schedulers:
+        return
+    if near := nearest(name, schedulers, SCHEDULER_LIKENESS):
+        sentence = f"{shorten(name)} is the name of another scheduler; did you mean {near}?"
+        yield template.finding("spec.schedulerName", sentence)
+    elif template.pool and not name:
+        sentence = f"is missing, so the default scheduler of the cluster takes the pods; set it to {schedulers[0]}"
+        yield template.finding("spec.schedulerName", sentence)
+
+
+def _misplaced_names(template: Template) -> Iterator[Finding]:
+    """Find names of a pool, of card types or of a group beside the template, and a misspelt or misplaced key."""
+    metadata = mapping_at(template.document.body, "metadata")
+    for part, read in KEYS.items():
+        mine = mapping_at(template.body, "metadata", part)
+        for key in read:
+            aside = template.lead and key in mapping_at(metadata, part) and key not in mine
+            elsewhere = key == POOL_KEY and bool(template.pool)
+            if aside and not key.startswith(gang.GANG_KEY) and not elsewhere:
+                sentence = f"does not reach the pods; move it to {template.lead}metadata.{part}"
+                yield Finding(template.document, f"metadata.{part}[{key}]", sentence)
+        for key in mine:
+            if key in read:
+                continue
+            other = next((place for place, keys in KEYS.items() if key in keys), "")
+            near = nearest(str(key), read)
+            if other or near:
+                remedy = f"move it to metadata.{other}" if other else f"did you mean {near}?"
+                yield template.finding(f"metadata.{part}[{key}]", f"has no effect; {remedy}")
+
+
+def _unknown_pool(template: Template, pools: tuple[str, ...]) -> Iterator[Finding]:
+    """Find the name of a pool that does not exist; `pools` are all names, sorted."""
+    if template.pool and template.pool not in pools:
+        part = "annotations" if POOL_KEY in mapping_at(template.body, "metadata", "annotations") else "labels"
+        hint = meant(template.pool, pools) or f", so the pods belong to the pool {DEFAULT_POOL}"
+        yield template.finding(f"metadata.{part}[{POOL_KEY}]", f"there is no Pool {shorten(template.pool)}{hint}")
+
+
+def _unsupported(template: Template, pod: Pod, rule: ConstraintRule) -> Iterator[Finding]:
+    """Find hard constraints that are not supported."""
+    outcome = "wait" if rule is ConstraintRule.HOLD else "are placed as if it were absent"
+    for constraint in pod.spec.unsupported_constraints:
+        sentence = f"is not supported by {SCHEDULER_NAME}, so the pods {outcome} (unsupportedConstraints: {rule})"
+        yield template.finding(constraint.field, sentence)
+
+
+def _unknown_claims(template: Template, pod: Pod) -> Iterator[Finding]:
+    """Name every volume claim that the pods wait for; the files do not show whether it will be bound."""
+    rest = "bound, or its class binds it for its first pod; the files do not show that"
+    for use in pod.volume_claims:
+        claim = "the claim of each pod" if use.owned else f'persistentvolumeclaim "{use.name}"'
+        yield template.finding(use.field, f"the pods wait until {claim} is {rest}")
+    if items_at(mapping_at(template.document.body, "spec"), "volumeClaimTemplates"):
+        sentence = f"the pods wait until each claim of this template is {rest}"
+        yield Finding(template.document, "spec.volumeClaimTemplates", sentence)

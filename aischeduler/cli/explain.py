@@ -14,17 +14,14 @@ from typing import Any, Final
 
 import orjson
 from msgspec import Struct
-from rich.console import Console
 from typer import TyperException
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, loaded
 from aischeduler.analysis.deciding import decide_all
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation
-from aischeduler.cli.explain_json import explanation_json, explanations_json
-from aischeduler.cli.explain_text import explanation_text, summary_table
-from aischeduler.cli.pools import PIPE_WIDTH, WIDTH_MIN
-from aischeduler.cli.pools_table import print_trimmed
+from aischeduler.cli.explain_output import explanation_json, explanation_text, explanations_json, summary_table
+from aischeduler.cli.output import console, print_trimmed
 from aischeduler.cli.snapshot import ClusterSource, connected, read_cluster
 from aischeduler.config.load import load_config
 from aischeduler.daemon.components import profile_of
@@ -166,19 +163,13 @@ def _show_one(explanation: Explanation, document: Json | None, options: ExplainO
         return
     owners = (document or {}).get("metadata", {}).get("ownerReferences", [])
     owner = next((f"The {one['kind']} {one['name']}" for one in owners if one.get("controller")), "")
-    print_trimmed(_console(), *explanation_text(explanation, owner))
+    print_trimmed(console(), *explanation_text(explanation, owner))
 
 
 def _show_several(shown: Sequence[Explanation], left_out: int, options: ExplainOptions) -> None:
     if options.json:
         print(explanations_json(shown, left_out))
         return
-    print_trimmed(_console(), summary_table(shown))
+    print_trimmed(console(), summary_table(shown))
     if left_out:
         print(f"{left_out} more pods are not shown.", file=sys.stderr)
-
-
-def _console() -> Console:
-    console = Console()
-    console.width = max(WIDTH_MIN, console.width) if console.is_terminal else PIPE_WIDTH
-    return console

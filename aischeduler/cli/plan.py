@@ -13,17 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
-from rich.console import Console
 from typer import TyperException
 
 from aischeduler.analysis.cluster_copy import ClusterCopy
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot
 from aischeduler.analysis.plan import Plan, PlanError, plan
-from aischeduler.cli.check import bytes_of, usage_error
-from aischeduler.cli.check_documents import Document, Finding, read_documents
+from aischeduler.cli.documents import read_files, usage_error
+from aischeduler.cli.output import console
 from aischeduler.cli.plan_documents import FindingsError, PlanInput, Variant, change_of, plan_input
-from aischeduler.cli.plan_json import plan_json
-from aischeduler.cli.plan_table import print_plans
+from aischeduler.cli.plan_output import plan_json, print_plans
 from aischeduler.cli.snapshot import ClusterSource, read_cluster
 from aischeduler.config.load import load_config
 from aischeduler.config.schema import Config
@@ -35,7 +33,6 @@ from aischeduler.observability.logging import printable
 FAILED: Final = 1
 """Exit status without a plan."""
 VARIANTS_MAX: Final = 12
-PIPE_WIDTH: Final = 200
 
 
 class PlanOptions(Struct, frozen=True):
@@ -68,13 +65,11 @@ async def print_plan(options: PlanOptions) -> int:
         print(printable(f"plugins that a plan does not run: {left_out}"), file=sys.stderr)
     if ignored := given.ignored():
         print(printable(f"not planned: {ignored}"), file=sys.stderr)
-    console = Console()
-    if not console.is_terminal:
-        console.width = PIPE_WIDTH
+    to = console(width_min=1)
     if options.json:
-        console.out(plan_json(plans, snapshot.taken_seconds, snapshot.gaps), highlight=False)
+        to.out(plan_json(plans, snapshot.taken_seconds, snapshot.gaps), highlight=False)
     else:
-        print_plans(console, plans)
+        print_plans(to, plans)
     return 0
 
 
@@ -106,12 +101,7 @@ def _variants(options: PlanOptions) -> list[Variant]:
 
 
 def _read_files(names: Sequence[str]) -> PlanInput:
-    documents: list[Document] = []
-    findings: list[Finding] = []
-    for name in names:
-        read, wrong = read_documents(name, bytes_of(name))
-        documents += read
-        findings += wrong
+    documents, findings = read_files(names)
     if findings:
         raise FindingsError(findings)
     return plan_input(documents)

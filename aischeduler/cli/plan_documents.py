@@ -17,9 +17,17 @@ from msgspec.structs import replace
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
 from aischeduler.analysis.plan import PlannedChange, PlannedUnit
-from aischeduler.cli.check_documents import Body, Document, Finding, items_at, mapping_at, text_at
-from aischeduler.cli.check_objects import Objects, read_objects
-from aischeduler.cli.check_pods import Template
+from aischeduler.cli.documents import (
+    Body,
+    Document,
+    Finding,
+    Objects,
+    Template,
+    items_at,
+    mapping_at,
+    read_objects,
+    text_at,
+)
 from aischeduler.config.spelling import shown
 from aischeduler.kube.decode import NEVER
 from aischeduler.model.disruption_budget import DisruptionBudget

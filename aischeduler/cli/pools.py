@@ -14,9 +14,9 @@ from rich.live import Live
 from rich.text import Text
 from typer import TyperException
 
-from aischeduler.cli.pools_json import pools_json
+from aischeduler.cli.output import WIDTH_MIN, console, print_trimmed
+from aischeduler.cli.pools_output import pool_table, pools_json
 from aischeduler.cli.pools_snapshot import Snapshot, take_snapshot
-from aischeduler.cli.pools_table import pool_table, print_trimmed
 from aischeduler.cli.pools_watch import watch_pools
 from aischeduler.cli.sandbox import stop_signal
 from aischeduler.kube.client import Client
@@ -25,10 +25,8 @@ from aischeduler.kube.errors import ApiError, RefusedError, UnreachableError
 from aischeduler.kube.server_access import Server, connect
 from aischeduler.observability.logging import printable
 
-WIDTH_MIN: Final = 80
 WIDE_WIDTH_MIN: Final = 130
-"""The least width of the table; a narrower terminal breaks its lines."""
-PIPE_WIDTH: Final = 200
+"""The least width of the wide table."""
 
 
 class PoolsOptions(Struct, frozen=True):
@@ -49,23 +47,23 @@ async def print_pools(options: PoolsOptions) -> None:
         time.monotonic,
         terminal=sys.stdin.isatty(),
     )
-    console = _console(WIDE_WIDTH_MIN if options.wide else WIDTH_MIN)
+    to = console(WIDE_WIDTH_MIN if options.wide else WIDTH_MIN)
     try:
         async with Client(server) as client:
             if options.watch:
-                await _until_signal(_watch(client, options, console))
+                await _until_signal(_watch(client, options, to))
             else:
-                _show(await take_snapshot(client, time.time()), options, console)
+                _show(await take_snapshot(client, time.time()), options, to)
     except ApiError as error:
         raise TyperException(error_sentence(server, error)) from error
 
 
-def _show(snapshot: Snapshot, options: PoolsOptions, console: Console) -> None:
+def _show(snapshot: Snapshot, options: PoolsOptions, to: Console) -> None:
     """Print the pools, and the notes on standard error."""
     if options.json:
-        console.out(pools_json(snapshot.pools), highlight=False)
+        to.out(pools_json(snapshot.pools), highlight=False)
     else:
-        print_trimmed(console, pool_table(snapshot.pools, wide=options.wide))
+        print_trimmed(to, pool_table(snapshot.pools, wide=options.wide))
     for note in snapshot.notes():
         print(printable(note), file=sys.stderr, flush=True)
 
@@ -85,13 +83,13 @@ def error_sentence(server: Server, error: ApiError) -> str:
             return f"the Pools of {server.url} cannot be read: {error}"
 
 
-async def _watch(client: Client, options: PoolsOptions, console: Console) -> None:
+async def _watch(client: Client, options: PoolsOptions, to: Console) -> None:
     """Show the pools on every change: in place on a terminal, one table after the other elsewhere."""
-    if console.is_terminal and not options.json:
-        with Live(console=console, auto_refresh=False) as live:
+    if to.is_terminal and not options.json:
+        with Live(console=to, auto_refresh=False) as live:
             await watch_pools(client, lambda snapshot: live.update(_frame(snapshot, options), refresh=True))
     else:
-        await watch_pools(client, lambda snapshot: _show(snapshot, options, console))
+        await watch_pools(client, lambda snapshot: _show(snapshot, options, to))
 
 
 async def _until_signal(watching: Coroutine[Any, Any, None]) -> None:
@@ -110,9 +108,3 @@ async def _until_signal(watching: Coroutine[Any, Any, None]) -> None:
 def _frame(snapshot: Snapshot, options: PoolsOptions) -> RenderableType:
     table = pool_table(snapshot.pools, wide=options.wide)
     return Group(table, *(Text(printable(note), style="yellow") for note in snapshot.notes()))
-
-
-def _console(width_min: int) -> Console:
-    console = Console()
-    console.width = max(width_min, console.width) if console.is_terminal else PIPE_WIDTH
-    return console

@@ -8,7 +8,7 @@ Invariants:
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +25,7 @@ from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
 from aischeduler.model.quantity import QuantityError
 from aischeduler.model.resources import parse_resource_list
+from aischeduler.model.times import time_text
 
 NAMES_MAX: Final = 5
 """Pools that a note names; it counts the others."""
@@ -53,7 +54,7 @@ class Snapshot(Struct, frozen=True):
             pools = _named(self.without_status)
             notes.append(f"no scheduler has written the status of {pools} yet; is ai-scheduler running?")
         if self.not_renewed:
-            since = min(self.not_renewed.values()).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            since = time_text(min(self.not_renewed.values()).timestamp())
             notes.append(
                 f"the numbers may be old: no scheduler has renewed the status of "
                 f"{_named(tuple(self.not_renewed))} since {since}; is ai-scheduler running?"

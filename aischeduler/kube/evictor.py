@@ -32,11 +32,12 @@ from aischeduler.kube.eviction_writes import (
 )
 from aischeduler.kube.known_objects import version_number
 from aischeduler.kube.meta_types import UNREADABLE, PartialObjectMetadata
-from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown, time_text
+from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown
 from aischeduler.kube.work_queue import WorkQueue
 from aischeduler.model.actions import Evict
 from aischeduler.model.contract import AskedWork
 from aischeduler.model.events import EvictRefusal, EvictRefused
+from aischeduler.model.times import time_text
 
 EVICTIONS_IN_FLIGHT: Final = 16
 """How many evictions of a pool are in flight."""
@@ -179,7 +180,7 @@ class Evictor:
                     assert_never(answer)
 
     async def _send(self, eviction: Eviction) -> EvictionAnswer:
-        write = eviction.request(time_text(self._options.wall(), "seconds"))
+        write = eviction.request(time_text(self._options.wall()))
         try:
             answer = await self._connections.send(
                 write.method.encode(), write.path.encode(), write.body, write.content_type.encode()

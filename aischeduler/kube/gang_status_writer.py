@@ -19,6 +19,7 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.errors import MalformedAnswerError, RefusedError, decode_problem, is_answer
 from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.model.actions import ReportGang
+from aischeduler.model.times import time_text
 
 
 class GangStatusWriter:
@@ -35,7 +36,7 @@ class GangStatusWriter:
             if document is None:
                 continue
             if wanted(report):
-                patch = gang_writes.status_patch(report, document, pod_writes.time_text(self._wall(), "seconds"))
+                patch = gang_writes.status_patch(report, document, time_text(self._wall()))
                 if patch is not None:
                     await patch_status(self._client, gang_writes.status_paths(path, report.gang.key.source), patch)
             return

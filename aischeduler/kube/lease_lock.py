@@ -8,13 +8,13 @@ Invariants:
 Source: client-go's leader election over coordination.k8s.io/v1.
 """
 
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 from msgspec import Struct, field
 
 from aischeduler.model.names import MARK_PREFIX
+from aischeduler.model.times import time_text
 
 PODS_SEEN_KEY: Final = MARK_PREFIX + "pods-seen"
 """The annotation of a released Lease: the resource version of pods that contains every Binding of its holder."""
@@ -92,7 +92,11 @@ def read_lease(body: bytes) -> Lease:
 
 def new_lease(name: str, namespace: str, holder: str, seconds: int, wall: float) -> bytes:
     """Return a new Lease that `holder` holds; `wall` is unix time, for people only."""
-    spec = {**_holder_fields(holder, seconds, wall), "acquireTime": _time(wall), "leaseTransitions": 0}
+    spec = {
+        **_holder_fields(holder, seconds, wall),
+        "acquireTime": time_text(wall, "microseconds"),
+        "leaseTransitions": 0,
+    }
     metadata = {"name": name, "namespace": namespace}
     document = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
     return msgspec.json.encode(document)
@@ -100,7 +104,7 @@ def new_lease(name: str, namespace: str, holder: str, seconds: int, wall: float)
 
 def acquire_patch(lease: Lease, holder: str, seconds: int, wall: float) -> bytes:
     """Return the patch that acquires a Lease, whether or not it has another holder, and begins a term."""
-    term = {"acquireTime": _time(wall), "leaseTransitions": lease.transitions + 1}
+    term = {"acquireTime": time_text(wall, "microseconds"), "leaseTransitions": lease.transitions + 1}
     return _patch(lease, {**_holder_fields(holder, seconds, wall), **term}, {PODS_SEEN_KEY: None})
 
 
@@ -115,7 +119,7 @@ def release_patch(lease: Lease, pods_seen: str, wall: float) -> bytes:
 
 
 def _holder_fields(holder: str, seconds: int, wall: float) -> Json:
-    return {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": _time(wall)}
+    return {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": time_text(wall, "microseconds")}
 
 
 def _patch(lease: Lease, spec: Json, annotations: Json | None = None) -> bytes:
@@ -123,7 +127,3 @@ def _patch(lease: Lease, spec: Json, annotations: Json | None = None) -> bytes:
     if annotations:
         metadata["annotations"] = annotations
     return msgspec.json.encode({"metadata": metadata, "spec": spec})
-
-
-def _time(wall: float) -> str:
-    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -11,7 +11,6 @@ Invariants:
 Source: Kubernetes pods/binding and pods/status; `tooManyRequests` and `WithRetryAfter` of the API server's filters.
 """
 
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -189,8 +188,3 @@ def nomination(pod: Pod, node: str) -> tuple[bytes, bytes]:
     """Return path and merge patch that set the node for which a pending pod is nominated; an empty node clears it."""
     body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
     return pod_path(pod, "status").encode(), _encode(body)
-
-
-def time_text(unix_seconds: float, precision: str) -> str:
-    """Return a time in RFC 3339, with a precision of `seconds` or `microseconds`."""
-    return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec=precision).replace("+00:00", "Z")

@@ -19,11 +19,12 @@ import msgspec
 from msgspec import Struct
 
 from aischeduler.kube.paths import collection_path, object_path
-from aischeduler.kube.pod_writes import time_text
 from aischeduler.model.actions import Condition, ReportPool
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GROUP, MEMORY, PODS, VERSION
 from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
+from aischeduler.model.quantity import quantity_text, scaled_bytes, trimmed
 from aischeduler.model.resources import ResourceList
+from aischeduler.model.times import time_text
 
 AMOUNTS: Final = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
 """The resource lists of a status, which are fields of PoolSummary."""
@@ -43,10 +44,7 @@ REFUSED_FLAGS: Final = "refused"
 """The flags of a pool whose spec is rejected."""
 
 _MORE: Final = ", ..."
-_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _FIRST_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
-_BYTES: Final = frozenset((MEMORY, EPHEMERAL_STORAGE))
-_HUGE_PAGES: Final = "hugepages-"
 
 
 def pool_path(name: str, subresource: str = "") -> str:
@@ -76,7 +74,7 @@ class StatusWriter(Struct, frozen=True):
     @property
     def time_text(self) -> str:
         """The time in RFC 3339, to seconds."""
-        return time_text(self.now, "seconds")
+        return time_text(self.now)
 
 
 def status_holder(status: Any, now: float) -> str:
@@ -139,7 +137,7 @@ def quantities(amounts: ResourceList, capacity: ResourceList) -> dict[str, str]:
     If there are too many resources, those of the pool's nodes come first: pods may request anything.
     """
     names = sorted(amounts.keys() - {GPU}, key=lambda name: (name not in _FIRST_RESOURCES, name not in capacity, name))
-    return {name: _quantity(name, amounts[name]) for name in sorted(names[:RESOURCES_MAX])}
+    return {name: quantity_text(name, amounts[name]) for name in sorted(names[:RESOURCES_MAX])}
 
 
 def columns(report: ReportPool) -> dict[str, str]:
@@ -192,25 +190,13 @@ def _amounts_text(amounts: ResourceList) -> str:
 
 
 def _cores(milli: int) -> str:
-    return f"{milli / 1000:.2f}".rstrip("0").rstrip(".")
+    return trimmed(f"{milli / 1000:.2f}")
 
 
 def _rounded_bytes(amount: int) -> str:
     """Return bytes with at most one decimal, in the largest unit that is not below one."""
-    power = min(max(amount.bit_length() - 1, 0) // 10, len(_BINARY) - 1)
-    return f"{amount / 1024**power:.1f}".removesuffix(".0") + _BINARY[power]
-
-
-def _quantity(name: str, amount: int) -> str:
-    """Return an exact Kubernetes quantity with the largest suffix that divides it."""
-    if name == CPU:
-        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    if name not in _BYTES and not name.startswith(_HUGE_PAGES):
-        return str(amount)
-    power = 0
-    while amount and amount % 1024 == 0 and power < len(_BINARY) - 1:
-        amount, power = amount // 1024, power + 1
-    return f"{amount}{_BINARY[power]}"
+    number, suffix = scaled_bytes(amount)
+    return trimmed(f"{number:.1f}") + suffix
 
 
 def _condition(condition: Condition, generation: int, before: Mapping[str, Any], now_text: str) -> dict[str, Any]:

@@ -61,6 +61,7 @@ from aischeduler.kube.report_writers import ReportWriters
 from aischeduler.model.actions import Bind, CreatePool, Evict, Nominate, ReportGang, ReportPool, ReportWaiting, Warn
 from aischeduler.model.gang import GangKey, GangPhase
 from aischeduler.model.pod import Pod
+from aischeduler.model.times import time_text
 
 REPORTS_IN_FLIGHT_MAX: Final = 2 * LANE_IN_FLIGHT_MAX
 """The requests of both queues, Events and statuses."""
@@ -424,4 +425,4 @@ class Reporter:
         self._queue(report).forget(report)
 
     def _time(self, precision: str) -> str:
-        return pod_writes.time_text(self._event_source.wall(), precision)
+        return time_text(self._event_source.wall(), precision)

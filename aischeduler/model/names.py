@@ -39,6 +39,8 @@ CPU: Final = "cpu"
 MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
+HUGE_PAGES: Final = "hugepages-"
+"""The prefix of the names of huge pages."""
 GPU_DEFAULT: Final = "nvidia.com/gpu"
 
 

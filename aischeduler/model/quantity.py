@@ -1,7 +1,7 @@
-"""Kubernetes quantities, parsed exactly.
+"""Kubernetes quantities: parsed exactly, and written for programs and for people.
 
 Invariants:
-- No float: a quantity is an integer count of nano-units, rounded up as the API server does.
+- A quantity is parsed without floats, as an integer count of nano-units, rounded up as the API server does.
 - A text that the API server rejects is rejected here, with the text in the message.
 
 Source: k8s.io/apimachinery, resource.Quantity (syntax and canonical form).
@@ -10,9 +10,13 @@ Source: k8s.io/apimachinery, resource.Quantity (syntax and canonical form).
 import re
 from typing import Final
 
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY
+
 NANO: Final = 10**9
 EXPONENT_MAX: Final = 30
 """No real amount has a larger power of ten, and a short text with one would take much memory."""
+READABLE_LENGTH_MAX: Final = 8
+"""A longer quantity is rounded for people."""
 
 _SYNTAX = re.compile(
     r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:(Ki|Mi|Gi|Ti|Pi|Ei)|(n|u|m|k|M|G|T|P|E)|[eE]([+-]?[0-9]{1,9}))?", re.ASCII
@@ -81,6 +85,36 @@ def _canonical(text: str, nano: int) -> str:
     return f"{sign}{amount}{_decimal_suffix(text, power)}" if power <= 18 else f"{sign}{amount * 10 ** (power - 18)}E"
 
 
+def quantity_text(resource: str, amount: int) -> str:
+    """Return the exact quantity of an amount, which is in milli for CPU: bytes with the largest suffix that divides."""
+    if resource == CPU:
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    if not _is_bytes(resource):
+        return str(amount)
+    suffix, scale = _largest(amount, _BINARY)
+    return f"{amount // scale}{suffix}"
+
+
+def readable(resource: str, amount: int) -> str:
+    """Return the quantity for people: exact where that is short, else rounded to a tenth of a suffix."""
+    exact = quantity_text(resource, amount)
+    if len(exact) <= READABLE_LENGTH_MAX or not _is_bytes(resource):
+        return exact
+    number, suffix = scaled_bytes(amount)
+    return f"{number:.1f}{suffix}"
+
+
+def scaled_bytes(amount: int) -> tuple[float, str]:
+    """Return bytes in the largest binary unit of which there is at least one, and its suffix."""
+    suffix, scale = next((unit for unit in reversed(_BINARY.items()) if unit[1] <= abs(amount)), ("", 1))
+    return amount / scale, suffix
+
+
+def trimmed(number: str) -> str:
+    """Return a decimal number without zeros at the end of its fraction."""
+    return number.rstrip("0").rstrip(".") if "." in number else number
+
+
 def shorten(text: str, length: int = 40) -> str:
     """Quote a user's text for a message: escaped, and cut where it is long."""
     return ascii(text if len(text) <= length else text[:length] + "...")
@@ -92,6 +126,10 @@ def _number_and_suffix(text: str) -> tuple[int, str | None, str | None, int] | N
     if found is None or found[2].partition(".")[2]:
         return None
     return int(found[2].rstrip(".")), found[3], found[4], int(found[5] or 0)
+
+
+def _is_bytes(resource: str) -> bool:
+    return resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES)
 
 
 def _largest(units: int, suffixes: dict[str, int]) -> tuple[str, int]:

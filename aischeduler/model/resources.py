@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from aischeduler.model.names import CPU, MEMORY, PODS
+from aischeduler.model.names import CPU, HUGE_PAGES, MEMORY, PODS
 from aischeduler.model.quantity import QuantityError, parse_milli, parse_units
 
 ResourceList = Mapping[str, int]
@@ -23,8 +23,6 @@ SCORE_MEMORY_BYTES: Final = 200 * 1024 * 1024
 """The memory that scores assume for a container without a memory request."""
 SMALL: Final[ResourceList] = {CPU: SCORE_CPU_MILLI, MEMORY: SCORE_MEMORY_BYTES}
 """A container without requests, as scores count it."""
-HUGE_PAGES: Final = "hugepages-"
-"""The prefix of the names of huge pages."""
 
 
 class ContainerRequest(Struct, frozen=True):

@@ -11,13 +11,13 @@ Invariants:
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from msgspec import Struct
 
 from aischeduler.kube.paths import collection_path, object_path
 from aischeduler.model.gang import GANG_KEY
+from aischeduler.model.times import time_text
 from aischeduler.operator.batch_process import BatchProcess, Json, RefusedError, Settings, read_batch_process
 from aischeduler.operator.cluster import REFUSALS, Cluster, ClusterError, Key
 from aischeduler.operator.naming import KIND, MADE_BY, MADE_BY_KEY, RECORD_KEY, dns_label
@@ -188,7 +188,6 @@ def _events(document: Json, status: Json, now_seconds: float) -> Iterator[Json]:
 
 def _event(document: Json, reason: str, note: str, now_seconds: float) -> Json:
     metadata = document["metadata"]
-    stamp = datetime.fromtimestamp(now_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -196,7 +195,7 @@ def _event(document: Json, reason: str, note: str, now_seconds: float) -> Json:
             "name": dns_label(f"{metadata['name'][:40]}.{reason.lower()}.{int(now_seconds * 1e6):x}"),
             "namespace": metadata["namespace"],
         },
-        "eventTime": stamp,
+        "eventTime": time_text(now_seconds, "microseconds"),
         "reportingController": CONTROLLER,
         "reportingInstance": "ai-scheduler-operator",
         "action": reason,

@@ -6,11 +6,11 @@ Invariants:
 - A refused spec changes the condition `Accepted` alone: what runs goes on, and its counts stay.
 """
 
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from msgspec import Struct
 
+from aischeduler.model.times import time_text
 from aischeduler.operator.batch_process import BatchProcess, Json
 from aischeduler.operator.plan import Plan
 from aischeduler.operator.record import Phase, record_document
@@ -132,10 +132,6 @@ def _merged(document: Json, found: list[Condition], now_seconds: float) -> list[
             "reason": one.reason,
             "message": one.message[:MESSAGE_LENGTH_MAX],
             "observedGeneration": generation,
-            "lastTransitionTime": before["lastTransitionTime"] if same else _time(now_seconds),
+            "lastTransitionTime": before["lastTransitionTime"] if same else time_text(now_seconds),
         }
     return [known[kind] for kind in sorted(known)]
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

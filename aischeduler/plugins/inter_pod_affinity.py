@@ -21,7 +21,7 @@ from aischeduler.state.counted_pods import Counted, SelectedByTerms, selected_by
 from aischeduler.state.kept import StatePart, Versions, reading
 from aischeduler.state.label_index import Mask, Rows, all_hold
 from aischeduler.state.node_table import NodeTable
-from aischeduler.state.pod_counts import DomainCounts, Numbers, PodCounts
+from aischeduler.state.pod_counts import DomainCounts, Numbers
 
 AFFINITY: Final = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
@@ -217,12 +217,6 @@ class AffinityScores:
 def _scaled(most: int) -> Scores:
     """Return the score of each sum from 0 to the largest."""
     return (SCORE_MAX * (np.arange(most + 1) / most)).astype(np.int64)
-
-
-def kept_away_by(spec: PodSpec, counts: PodCounts) -> list[Counted]:
-    """Return what counts the pods beside which pods of this class may not run, by their terms or those of others."""
-    own = (_kept_from(term) for term in spec.pod_affinity.anti_required)
-    return [*dict.fromkeys(own), *counts.objecting(spec)]
 
 
 def _kept_from(term: PodAffinityTerm) -> SelectedByTerms:

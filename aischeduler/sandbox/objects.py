@@ -7,11 +7,13 @@ Invariants:
 
 import hashlib
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 import orjson
+
+from aischeduler.model.times import time_text
 
 JsonObject = dict[str, Any]
 
@@ -53,7 +55,7 @@ def timestamp(now: float) -> str:
 
 @lru_cache(maxsize=CACHED_TEXTS)
 def _second(second: int) -> str:
-    return datetime.fromtimestamp(second, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time_text(second)
 
 
 def seconds(text: str) -> float:

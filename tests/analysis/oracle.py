@@ -17,8 +17,8 @@ from tests.analysis.clusters import POOLS, Documents, cluster_of, waiting
 from tests.objects import Json
 
 
-def starts(documents: Documents, name: str) -> bool:
-    """Return whether a fresh engine proposes a start for this pod, or its unit, at once or after evictions."""
+def starts(documents: Documents, name: str, *, evicting: bool = True) -> bool:
+    """Return whether a fresh engine proposes a start for this pod, or its unit: at once, or also after evictions."""
     cluster = cluster_of(documents.engine())
     while cluster.units.stale:
         form_some(cluster)
@@ -27,10 +27,10 @@ def starts(documents: Documents, name: str) -> bool:
             cluster.queues[record.queue].remove(record)
             cluster.queues[record.home].hold(record, 0.0)
     record = cluster.records[documents.pod(name)["metadata"]["uid"]].waits_as
-    return record.state is not PodState.GATED and starts_in(cluster, record)
+    return record.state is not PodState.GATED and starts_in(cluster, record, evicting=evicting)
 
 
-def starts_in(cluster: Cluster, record: PodRecord) -> bool:
+def starts_in(cluster: Cluster, record: PodRecord, *, evicting: bool = True) -> bool:
     """Return whether the engine proposes a start, following the pod, which changes its queue, from lender to lender."""
     cluster.freshness.refreshed_at[record.home] = 0.0
     proposal = propose(cluster, record, record.home, 0.0)
@@ -39,7 +39,7 @@ def starts_in(cluster: Cluster, record: PodRecord) -> bool:
         trip = (*trip, proposal.lender)
         record.queue, record.visited = trip[-1], trip
         proposal = propose(cluster, record, trip[-1], 0.0)
-    return isinstance(proposal, Place | MakeRoom)
+    return isinstance(proposal, Place) or (evicting and isinstance(proposal, MakeRoom))
 
 
 def requests(pod: Json) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The remedies of single cases; random clusters, and that nothing smaller helps, are in test_truth."""
+"""The remedies of single cases; random clusters, and that remedies have nothing to spare, are in test_truth."""
 
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation, Remedy, RemedyKind
@@ -143,7 +143,7 @@ def test_pool_that_takes_no_pods_of_the_namespace_is_opened() -> None:
     assert texts(found, RemedyKind.FLAG) == ["remove allowedNamespaces of the Pool home"]
 
 
-def test_fewest_pods_on_one_node_end() -> None:
+def test_pods_end_on_the_node_where_fewer_are_enough() -> None:
     found = explained(
         "p",
         a_node("a", cpu="64", gpu=8),

@@ -1,4 +1,4 @@
-"""Explanations are true: remedies start the pod, nothing smaller of their kind does, misses are the nearest."""
+"""Explanations are true: remedies start the pod and have nothing to spare, misses are the nearest."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -17,10 +17,9 @@ from aischeduler.analysis.explanation import (
     RemedyKind,
     Verdict,
 )
-from aischeduler.analysis.quantities import quantity
 from aischeduler.analysis.remedies import OF_A_KIND_MAX, REMEDIES_MAX
 from aischeduler.analysis.remedy_steps import lowered, steps
-from aischeduler.model.quantity import parse_milli, parse_units
+from aischeduler.model.quantity import parse_milli, parse_units, quantity_text
 from tests import seeds
 from tests.analysis.clusters import Documents, cluster_of, merged, random_documents, settled, waiting
 from tests.analysis.oracle import endings, flips, misses, requests, starts
@@ -125,18 +124,25 @@ def _judge_limits(documents: Documents, explanation: Explanation) -> None:
         for resource, text in amounts.items():
             less = (parse_milli(text) if resource == "cpu" else parse_units(text)) - 1
             pool = deepcopy(documents.objects["Pool", "", one.edit.pool])
-            pool["spec"][field] |= {**amounts, resource: quantity(resource, less)}
+            pool["spec"][field] |= {**amounts, resource: quantity_text(resource, less)}
             edited = documents.copy()
             edited.put(pool)
             assert not starts(edited, explanation.pod.name), one
 
 
 def _judge_ends(documents: Documents, explanation: Explanation, most_ended: int) -> None:
-    ends = [one.edit for one in _of(explanation, RemedyKind.PODS_END) if isinstance(one.edit, EndPods)]
-    if not ends and len(explanation.remedies) == REMEDIES_MAX:
+    ends = _of(explanation, RemedyKind.PODS_END)
+    for remedy in ends:
+        assert isinstance(remedy.edit, EndPods)
+        for kept in remedy.edit.pods:
+            left = documents.copy()
+            for pod in remedy.edit.pods:
+                if pod is not kept:
+                    del left.objects["Pod", pod.namespace, pod.name]
+            assert not starts(left, explanation.pod.name, evicting=bool(remedy.start.victims)), (kept.name, remedy)
+    if ends or len(explanation.remedies) == REMEDIES_MAX:
         return
-    most = min(len(end.pods) for end in ends) - 1 if ends else most_ended
-    for size in range(1, most + 1):
+    for size in range(1, most_ended + 1):
         for left in endings(documents, size):
             assert not starts(left, explanation.pod.name), (size, explanation)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aischeduler.cli.check_pools import implies
+from aischeduler.cli.check import implies
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement
 
 KEYS, VALUES = ("a", "b"), ("x", "y", "z")

@@ -17,8 +17,7 @@ from aischeduler.analysis.deciding import decide_all
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation
 from aischeduler.cli.app import kubectl_pool, main
-from aischeduler.cli.explain_json import explanation_json
-from aischeduler.cli.explain_text import explanation_text
+from aischeduler.cli.explain_output import explanation_json, explanation_text
 from aischeduler.cli.snapshot import ClusterSource, read_cluster
 from aischeduler.engine.profile import default_profile
 from tests.build import a_node, a_pod, spread

@@ -14,7 +14,7 @@ import yaml
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass, write_lines
 from aischeduler.cli.app import main
 from aischeduler.cli.demo_cluster import cluster, create
-from aischeduler.cli.plan_json import VERSION
+from aischeduler.cli.plan_output import VERSION
 from aischeduler.kube.client import Client
 from aischeduler.kube.server_access import connect
 from aischeduler.model.events import Event, Seen
@@ -285,7 +285,7 @@ def test_wrong_command_line_is_one_sentence(arguments: list[str], sentence: str,
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_text_fits_the_terminal_and_one_screen(width: int, planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aischeduler.cli.plan.PIPE_WIDTH", width)
+    monkeypatch.setattr("aischeduler.cli.output.PIPE_WIDTH", width)
     jobs = [job_object(f"a-job-with-a-long-name-{i}", parallelism=9, completions=9, pool="a") for i in range(40)]
     out, _ = planned.run("-f", planned.file(*jobs))
     lines = out.splitlines()

@@ -20,9 +20,8 @@ from aischeduler.cli.app import main
 from aischeduler.cli.demo import running_daemon
 from aischeduler.cli.demo_cluster import Object, cluster, create
 from aischeduler.cli.pools import error_sentence
-from aischeduler.cli.pools_json import FIELDS
+from aischeduler.cli.pools_output import FIELDS, WIDE_COLUMNS
 from aischeduler.cli.pools_snapshot import take_snapshot
-from aischeduler.cli.pools_table import WIDE_COLUMNS
 from aischeduler.kube.client import Client
 from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.errors import ApiError, MalformedAnswerError, RefusedError, UnreachableError

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from aischeduler.cli.pools_table import amount, flags, pool_table, print_trimmed
+from aischeduler.cli.output import print_trimmed
+from aischeduler.cli.pools_output import amount, flags, pool_table
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
 

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 
 from aischeduler.cli.app import main
-from aischeduler.cli.demo_cluster import GOALS, cluster, create, jobs
-from aischeduler.cli.demo_progress import read_progress
+from aischeduler.cli.demo import read_progress
+from aischeduler.cli.demo_cluster import cluster, create, jobs
 from aischeduler.cli.run import RunOptions, effective_config
 from aischeduler.config.schema import Http, LogFormat, Logging, LogLevel
 from aischeduler.kube.client import Client
@@ -38,7 +38,7 @@ async def test_run_binds_a_job_logs_every_decision_and_ends_cleanly_on_sigterm(t
                 stderr=asyncio.subprocess.PIPE,
             )  # fmt: skip
             async with asyncio.timeout(120):
-                while len((await read_progress(client, GOALS[:1]))[0].bound) < 10:
+                while len((await read_progress(client, jobs()[:1]))[0].bound) < 10:
                     await asyncio.sleep(0.1)
             running.send_signal(signal.SIGTERM)
             _, err = await asyncio.wait_for(running.communicate(), timeout=120)

@@ -14,12 +14,10 @@ from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation
 from aischeduler.analysis.plan import Plan, plan
 from aischeduler.cli.app import main
-from aischeduler.cli.check_documents import Document
-from aischeduler.cli.explain_json import explanation_json
-from aischeduler.cli.explain_text import explanation_text, summary_table
+from aischeduler.cli.documents import Document
+from aischeduler.cli.explain_output import explanation_json, explanation_text, summary_table
 from aischeduler.cli.plan_documents import Variant, change_of, plan_input
-from aischeduler.cli.plan_json import plan_json
-from aischeduler.cli.plan_table import print_plans
+from aischeduler.cli.plan_output import plan_json, print_plans
 from aischeduler.model.events import Event, Seen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod

@@ -2,7 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aischeduler.model.quantity import QuantityError, canonical, parse_milli, parse_nano, parse_units, shorten
+from aischeduler.model.quantity import (
+    QuantityError,
+    canonical,
+    parse_milli,
+    parse_nano,
+    parse_units,
+    quantity_text,
+    readable,
+    shorten,
+)
 from tests.quantities import CANONICAL, REFUSED
 
 
@@ -49,3 +58,29 @@ def test_canonical_form_is_what_the_api_server_stores(text: str, stored: str) ->
 @given(st.integers(0, 10**9), st.sampled_from(["", "m", "k", "M", "G", "Ki", "Mi", "Gi"]))
 def test_canonical_form_keeps_the_amount(number: int, suffix: str) -> None:
     assert parse_nano(canonical(f"{number}{suffix}")) == parse_nano(f"{number}{suffix}")
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [
+        ("cpu", 1500, "1500m"),
+        ("cpu", 2000, "2"),
+        ("memory", 0, "0"),
+        ("memory", 5 * 2**30, "5Gi"),
+        ("memory", 2**30 + 1024, "1048577Ki"),
+        ("memory", 1000, "1000"),
+        ("memory", -5 * 2**30, "-5Gi"),
+        ("hugepages-2Mi", 2**21, "2Mi"),
+        ("nvidia.com/gpu", 2048, "2048"),
+    ],
+)
+def test_text_of_an_amount_is_read_as_the_same_amount(resource: str, amount: int, text: str) -> None:
+    assert quantity_text(resource, amount) == text
+    assert (parse_milli(text) if resource == "cpu" else parse_units(text)) == amount
+
+
+def test_long_text_is_rounded_for_people() -> None:
+    assert readable("memory", 12345678 * 1024) == "11.8Gi"
+    assert readable("memory", -12345678 * 1024) == "-11.8Gi"
+    assert readable("memory", 10 * 2**30) == "10Gi"
+    assert readable("nvidia.com/gpu", 123_456_789_012) == "123456789012"

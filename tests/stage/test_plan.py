@@ -7,7 +7,7 @@ import msgspec
 from aischeduler.analysis.cluster_copy import ClusterCopy
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
 from aischeduler.analysis.plan import UnitPlan, UnitVerdict, plan
-from aischeduler.cli.check_documents import Document
+from aischeduler.cli.documents import Document
 from aischeduler.cli.plan_documents import Variant, change_of, plan_input
 from aischeduler.engine.profile import default_profile
 from aischeduler.kube.cluster_lister import PRIORITY_CLASSES, resources

@@ -60,6 +60,7 @@ from aischeduler.model.events import (
 )
 from aischeduler.model.gang import GangKey, GangPhase, GangSource
 from aischeduler.model.pod import Pod
+from aischeduler.model.times import time_text
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.request import JSON, Response, request
 from aischeduler.sandbox.watches import WatchStream
@@ -400,7 +401,7 @@ class VirtualDaemon:
         return response
 
     def _time(self, precision: str) -> str:
-        return pod_writes.time_text(self._environment.now, precision)
+        return time_text(self._environment.now, precision)
 
 
 def _retry_after(response: Response) -> str | None:

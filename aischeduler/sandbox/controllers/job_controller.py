@@ -10,6 +10,7 @@ from itertools import islice
 import orjson
 from msgspec import Struct, field
 
+from aischeduler.model.times import time_text
 from aischeduler.sandbox.api_resources import CollectionName
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.controllers.informer import Informer, delete_pod, earliest, send
@@ -175,7 +176,7 @@ class JobController:
         event: JsonObject = {
             "metadata": {"generateName": f"{metadata['name'][:50]}."},
             "regarding": {"kind": job["kind"], "apiVersion": job["apiVersion"], **about},
-            "eventTime": f"{timestamp(now)[:-1]}.{int(now * 1e6) % 1_000_000:06d}Z",
+            "eventTime": time_text(now, "microseconds"),
             "type": kind,
             "reason": reason,
             "action": reason,

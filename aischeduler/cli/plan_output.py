@@ -1,25 +1,30 @@
-"""A plan as text that fits one screen: a table of the units, and a few lines about reasons and consequences.
+"""A plan as text for people, a table of the units and a few lines that fit one screen, and as JSON for programs.
 
 Invariants:
-- Lists of names and lines are cut, and say how much is left out; `-o json` has everything.
-- Several variants stand side by side, one column each.
+- In text, lists of names and lines are cut, and say how much is left out; `-o json` has everything.
+- Several variants stand side by side in text, one column each. In JSON one variant is the object itself; several are
+  the list `variants`.
+- `version` grows when a field is renamed or removed or changes its meaning; a field may be added without that. Every
+  unit has every field.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
-from rich.box import SIMPLE_HEAD
+import orjson
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from aischeduler.analysis.explanation import full_name
 from aischeduler.analysis.plan import Plan, UnitPlan, UnitVerdict
+from aischeduler.cli.output import plain_table, print_trimmed
 from aischeduler.cli.plan_documents import Variant
-from aischeduler.cli.pools_table import print_trimmed
+from aischeduler.model.actions import Bind, Evict
 from aischeduler.observability.logging import printable
 
+VERSION: Final = 1
 WIDE: Final = 120
 """The width of a terminal from which on lists are longer."""
 UNITS_MAX: Final = 15
@@ -54,7 +59,7 @@ def print_plans(console: Console, plans: Plans) -> None:
 
 def _table(plan: Plan, names_max: int) -> Table:
     shown = plan.units[:UNITS_MAX]
-    table = _new_table("Unit", "Start", "Verdict", "Nodes")
+    table = plain_table("Unit", "Start", "Verdict", "Nodes", gap=2)
     if any(one.evicts for one in shown):
         table.add_column("Evicts", overflow="fold")
     if any(one.lenders for one in shown):
@@ -70,7 +75,7 @@ def _table(plan: Plan, names_max: int) -> Table:
 
 
 def _side_by_side(plans: Plans, names_max: int) -> Table:
-    table = _new_table("Unit", *(variant.label() or AS_WRITTEN for variant, _ in plans))
+    table = plain_table("Unit", *(variant.label() or AS_WRITTEN for variant, _ in plans), gap=2)
     rows: dict[tuple[str, int], dict[int, Text]] = {}
     for column, (_, plan) in enumerate(plans):
         counts = Counter[str]()
@@ -80,13 +85,6 @@ def _side_by_side(plans: Plans, names_max: int) -> Table:
             counts[name] += 1
     for (name, _), cells in list(rows.items())[:UNITS_MAX]:
         table.add_row(name, *(cells.get(column, "") for column in range(len(plans))))
-    return table
-
-
-def _new_table(*columns: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
     return table
 
 
@@ -169,3 +167,60 @@ def _nodes(one: UnitPlan, names_max: int) -> str:
 def _names(names: Sequence[str], names_max: int) -> str:
     more = len(names) - names_max
     return printable(f"{', '.join(names[:names_max])}{f' and {more} more' if more > 0 else ''}")
+
+
+def plan_json(plans: Sequence[tuple[Variant, Plan]], taken_seconds: int, gaps: Sequence[str]) -> str:
+    """Return the plans of a snapshot as one line; `gaps` are the sentences about what could not be read."""
+    head = {"version": VERSION, "takenSeconds": taken_seconds, "gaps": list(gaps)}
+    if len(plans) == 1:
+        return orjson.dumps({**head, **_plan_json(*plans[0])}).decode()
+    return orjson.dumps({**head, "variants": [_plan_json(variant, plan) for variant, plan in plans]}).decode()
+
+
+def _plan_json(variant: Variant, plan: Plan) -> dict[str, Any]:
+    return {
+        "replicas": variant.replicas,
+        "pool": variant.pool,
+        "units": [_unit_json(one) for one in plan.units],
+        "alsoStarts": [_start_json(one) for one in plan.other_starts],
+        "alsoEvicts": [_eviction_json(one) for one in plan.other_evictions],
+        "loanChanges": [
+            {
+                "pool": one.pool,
+                "homePool": one.home_pool,
+                "count": one.count,
+                "pods": [full_name(pod) for pod in one.pods],
+            }
+            for one in plan.loan_changes
+        ],
+        "poolNodes": {name: {"before": before, "after": after} for name, (before, after) in plan.pool_nodes.items()},
+        "notes": list(plan.notes),
+        "atRest": plan.at_rest,
+    }
+
+
+def _unit_json(one: UnitPlan) -> dict[str, Any]:
+    return {
+        "name": one.unit.name,
+        "kind": one.unit.kind,
+        "namespace": one.unit.namespace,
+        "pods": len(one.unit.pods),
+        "verdict": one.verdict,
+        "nodes": dict(one.nodes),
+        "evicts": list(one.evicts),
+        "lender": next(iter(sorted(one.lenders.values())), None),
+        "lenders": dict(one.lenders),
+        "waitsFor": one.waits_for or None,
+        "waits": dict(one.waits),
+        "notes": list(one.notes),
+    }
+
+
+def _start_json(one: Bind) -> dict[str, Any]:
+    lender = one.pool if one.borrowed else None
+    return {"pod": full_name(one.pod), "node": one.node, "pool": one.pool, "lender": lender}
+
+
+def _eviction_json(one: Evict) -> dict[str, Any]:
+    beneficiary = full_name(one.beneficiary) if one.beneficiary is not None else None
+    return {"pod": full_name(one.victim), "node": one.node, "cause": one.cause, "beneficiary": beneficiary}

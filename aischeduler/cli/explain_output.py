@@ -1,27 +1,45 @@
-"""An explanation for people, on one screen.
+"""Explanations as text for people, on one screen, and as JSON for programs.
 
 Invariants:
-- At 80 columns every line fits, and nothing is cut: long texts are folded.
-- A section without content is left out.
+- At 80 columns every line of text fits, and nothing is cut: long texts are folded.
+- A section of text without content is left out. In JSON every explanation has every field; a list may be empty and a
+  text too.
+- `version` grows when a field is renamed, removed or changes its meaning; a field may be added without that.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from rich.box import SIMPLE_HEAD
+import orjson
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from aischeduler.analysis.explanation import AddNode, Explanation, LowerRequest, PodUnit, Refusal, Start, Verdict
+from aischeduler.analysis.explanation import (
+    AddNode,
+    Explanation,
+    LowerRequest,
+    Missing,
+    MissingKind,
+    PodUnit,
+    Refusal,
+    Remedy,
+    Start,
+    Verdict,
+)
 from aischeduler.analysis.lenders import missing_text, thing
-from aischeduler.analysis.quantities import readable
+from aischeduler.analysis.remedy_steps import steps
+from aischeduler.cli.output import plain_table
 from aischeduler.model.names import PODS
+from aischeduler.model.quantity import quantity_text, readable
 from aischeduler.observability.logging import printable
 
+VERSION: Final = 1
 COUNTS_NAMED_MAX: Final = 3
 LENDERS_MAX: Final = 6
 """The most lenders that are listed; the others are counted."""
+
+Json = Mapping[str, Any]
 
 
 def explanation_text(one: Explanation, owner: str) -> Iterator[RenderableType]:
@@ -54,7 +72,7 @@ def explanation_text(one: Explanation, owner: str) -> Iterator[RenderableType]:
 
 def summary_table(explanations: Sequence[Explanation]) -> Table:
     """Return one line per pod: where it waits, the nearest miss and the cheapest remedy."""
-    table = _table("Pod", "Verdict", "Ahead", "Nearest node", "Starts with")
+    table = plain_table("Pod", "Verdict", "Ahead", "Nearest node", "Starts with")
     for one in explanations:
         near = [missing_text(refusal.nearest) for refusal in one.refused if refusal.nearest is not None]
         remedy = one.remedies[0].text if one.remedies else ""
@@ -120,7 +138,7 @@ def _funnel(one: Explanation) -> Table:
     refused = sum(refusal.nodes for refusal in one.refused)
     pool = one.pool if one.verdict is Verdict.BOUND or one.start is not None else one.home
     title = f"{one.total} node{'s' * (one.total != 1)} of the pool {pool}"
-    table = _table(f"{title}: {one.total - refused} fit", "Nodes", "Nearest, and what is missing")
+    table = plain_table(f"{title}: {one.total - refused} fit", "Nodes", "Nearest, and what is missing")
     for refusal in one.refused:
         table.add_row(Text(refusal.rule), str(refusal.nodes), Text(printable(_misses(refusal))))
     table.columns[1].justify = "right"
@@ -136,7 +154,7 @@ def _misses(refusal: Refusal) -> str:
 
 
 def _ranking(one: Explanation) -> Table:
-    table = _table(f"{one.fitting} node{' fits' if one.fitting == 1 else 's fit'} without it now", "Score")
+    table = plain_table(f"{one.fitting} node{' fits' if one.fitting == 1 else 's fit'} without it now", "Score")
     for node, score in one.ranking:
         table.add_row(Text(node, style="bold" if node == one.node else ""), str(score))
     table.columns[1].justify = "right"
@@ -153,7 +171,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _lenders(one: Explanation) -> Table:
-    table = _table("Borrowing from", "No loan, because")
+    table = plain_table("Borrowing from", "No loan, because")
     for loan in one.borrowing[:LENDERS_MAX]:
         name = "any pool" if loan.pool == one.home else loan.pool
         table.add_row(Text(printable(name)), Text(printable(loan.reason)))
@@ -164,7 +182,7 @@ def _lenders(one: Explanation) -> Table:
 
 
 def _remedies(one: Explanation) -> Table:
-    table = _table("What starts it, one of", "Starts")
+    table = plain_table("What starts it, one of", "Starts")
     for remedy in one.remedies:
         added = "the new node" if isinstance(remedy.edit, AddNode) else ""
         table.add_row(Text(printable(remedy.text)), Text(printable(_where(remedy.start, added))))
@@ -179,8 +197,91 @@ def _notes(one: Explanation, owner: str) -> Iterator[RenderableType]:
     yield Text("-o json has the steps of each.")
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+def explanation_json(explanation: Explanation, pod: Json | None) -> str:
+    """Return one explanation; without the document of the `pod`, a remedy that lowers a request has no steps."""
+    return orjson.dumps({"version": VERSION, **_explanation_json(explanation, pod)}).decode()
+
+
+def explanations_json(explanations: Sequence[Explanation], left_out: int) -> str:
+    """Return several explanations, and how many more pods there are."""
+    items = [_explanation_json(explanation, None) for explanation in explanations]
+    return orjson.dumps({"version": VERSION, "items": items, "leftOut": left_out}).decode()
+
+
+def _explanation_json(one: Explanation, pod: Json | None) -> dict[str, Any]:
+    return {
+        "namespace": one.pod.namespace,
+        "pod": one.pod.name,
+        "uid": one.pod.uid,
+        "pool": one.pool,
+        "homePool": one.home,
+        "verdict": one.verdict,
+        "message": one.message,
+        "node": one.node,
+        "loan": {"lender": one.loan.lender, "borrower": one.loan.home} if one.loan is not None else None,
+        "requests": {name: quantity_text(name, amount) for name, amount in sorted(one.asks.items())},
+        "ahead": one.ahead,
+        "aheadPods": list(one.ahead_pods),
+        "nodes": {
+            "total": one.total,
+            "fit": one.fitting,
+            "refused": [_refusal_json(refusal) for refusal in one.refused],
+        },
+        "preemption": {"reason": one.preemption, "leaving": list(one.leaving)},
+        "borrowing": [{"pool": loan.pool, "refusal": loan.refusal, "reason": loan.reason} for loan in one.borrowing],
+        "starts": _start_json(one.start) if one.start is not None else None,
+        "unit": _unit_json(one.unit) if one.unit is not None else None,
+        "ranking": [{"node": node, "score": score} for node, score in one.ranking],
+        "remedies": [_remedy_json(remedy, pod) for remedy in one.remedies],
+    }
+
+
+def _refusal_json(refusal: Refusal) -> dict[str, Any]:
+    nearest = refusal.nearest
+    return {
+        "rule": refusal.rule,
+        "nodes": refusal.nodes,
+        "reason": refusal.reason,
+        "counts": [{**_missing_json(missing), "nodes": nodes} for missing, nodes in refusal.counts],
+        "nearest": {"node": nearest.node, "missing": [_missing_json(one) for one in nearest.missing]}
+        if nearest
+        else None,
+    }
+
+
+def _missing_json(missing: Missing) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": missing.kind, "name": missing.name}
+    if missing.kind is MissingKind.RESOURCE:
+        found["missing"] = quantity_text(missing.name, missing.amount)
+        found["requested"] = quantity_text(missing.name, missing.asked)
+    if missing.skew is not None:
+        skew = missing.skew
+        found |= {"matching": skew.matching, "withPod": skew.with_pod, "fewest": skew.fewest}
+        found |= {"maxSkew": skew.max_skew, "minDomains": skew.min_domains or None}
+    return found
+
+
+def _unit_json(unit: PodUnit) -> dict[str, Any]:
+    lacks = [{"role": lack.role or None, "exist": lack.exist, "atLeast": lack.at_least} for lack in unit.lacks]
+    return {
+        "name": unit.name,
+        "pods": list(unit.pods),
+        "required": unit.required,
+        "firstRefused": unit.first_refused or None,
+        "fit": unit.fit if unit.first_refused else None,
+        "lacks": lacks,
+    }
+
+
+def _start_json(start: Start) -> dict[str, Any]:
+    nodes = dict(start.nodes)
+    return {"pool": start.pool, "node": start.node, "nodes": nodes, "evictions": len(start.victims)}
+
+
+def _remedy_json(remedy: Remedy, pod: Json | None) -> dict[str, Any]:
+    return {
+        "kind": remedy.kind,
+        "text": remedy.text,
+        "starts": _start_json(remedy.start),
+        "steps": steps(remedy, pod or {}),
+    }

@@ -1,20 +1,25 @@
-"""The table of all pools.
+"""The pools as a table for people, and as JSON for programs.
 
-Invariant: the column Total is the same in every pool: the sum of what is allocatable in all pools.
-The wide table has a row for each card type of a pool too, below its GPUs.
+Invariants:
+- The column Total is the same in every pool: the sum of what is allocatable in all pools.
+- The wide table has a row for each card type of a pool too, below its GPUs.
+- In JSON, every amount is an integer with its unit in the field's name, and every pool has every field. A field may be
+  added; no field is renamed or changes its unit.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
+import orjson
 from rich.table import Table
 from rich.text import Text
 
+from aischeduler.cli.output import plain_table
+from aischeduler.kube.pool_writes import AMOUNTS
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
+from aischeduler.model.quantity import scaled_bytes, trimmed
 
 Amounts = Mapping[str, int]
 
@@ -32,18 +37,25 @@ WIDE_COLUMNS: Final = (
     "Total",
 )
 ROWS: Final = (("cpu", CPU), ("gpu", GPU), ("mem", MEMORY), ("storage", EPHEMERAL_STORAGE), ("pods", PODS))
+FIELDS: Final = {
+    CPU: "cpuMilli",
+    MEMORY: "memoryBytes",
+    EPHEMERAL_STORAGE: "ephemeralStorageBytes",
+    PODS: "pods",
+    GPU: "gpus",
+}
+"""The fields of the resources that every pool has; `others` has the other resources by name."""
 NAME_WIDTH_MAX: Final = 40
 """A longer pool name is folded into several lines."""
 
 _STYLES: Final = {"Shared": "cyan", "Borrowed": "cyan", "Pending": "yellow"}
 _OF_NODES: Final = ("Capacity", "Allocatable")
-_SUFFIXES: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def pool_table(pools: Sequence[PoolSummary], *, wide: bool = False) -> Table:
     """Return the table of these pools, in their order."""
     columns = WIDE_COLUMNS if wide else COLUMNS
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    table = plain_table()
     table.add_column("Pools", min_width=len("p✓ b✓ s✗"), max_width=NAME_WIDTH_MAX, overflow="fold")
     table.add_column("Resource", no_wrap=True)
     for column in columns:
@@ -66,16 +78,6 @@ def pool_table(pools: Sequence[PoolSummary], *, wide: bool = False) -> Table:
     return table
 
 
-def print_trimmed(console: Console, *parts: RenderableType) -> None:
-    """Print each part; without a terminal, no line ends in blanks."""
-    if console.is_terminal:
-        console.print(*parts, sep="\n")
-        return
-    with console.capture() as caught:
-        console.print(*parts, sep="\n")
-    console.file.write("".join(f"{line.rstrip()}\n" for line in caught.get().splitlines()))
-
-
 def flags(pool: PoolSummary) -> Text:
     """Return whether preemption, borrowing and sharing are on: `p✓ b✓ s✗`."""
     switches = (("p", pool.preemption), ("b", pool.borrowing), ("s", pool.sharing))
@@ -88,11 +90,36 @@ def amount(resource: str, count: int) -> str:
     """Return an amount for people: cores, bytes with a binary suffix, other resources as numbers."""
     match resource:
         case "cpu":
-            return _trimmed(f"{count / 1000:,.3f}")
+            return trimmed(f"{count / 1000:,.3f}")
         case "memory" | "ephemeral-storage":
-            return _bytes(count)
+            number, suffix = scaled_bytes(count)
+            return trimmed(f"{number:,.1f}") + suffix
         case _:
             return f"{count:,}"
+
+
+def pools_json(pools: Sequence[PoolSummary]) -> str:
+    """Return a list of one object a pool on one line."""
+    return orjson.dumps([_pool_json(pool) for pool in pools]).decode()
+
+
+def _pool_json(pool: PoolSummary) -> dict[str, Any]:
+    return {
+        "name": pool.name,
+        "nodes": pool.nodes,
+        "pods": pool.pods,
+        "pendingPods": pool.pending_pods,
+        "preemption": pool.preemption,
+        "borrowing": pool.borrowing,
+        "sharing": pool.sharing,
+        **{name: _amounts_json(getattr(pool, name)) for name in AMOUNTS},
+        "cardsByType": [{"type": one.type, "total": one.total, "used": one.used} for one in pool.cards],
+    }
+
+
+def _amounts_json(amounts: Mapping[str, int]) -> dict[str, Any]:
+    others = {name: amount for name, amount in sorted(amounts.items()) if name not in FIELDS}
+    return {**{field: amounts.get(name, 0) for name, field in FIELDS.items()}, "others": others}
 
 
 def _amounts(pool: PoolSummary, column: str, total: Amounts) -> Amounts:
@@ -115,12 +142,3 @@ def _card_cell(column: str, count: CardCount, totals: Mapping[str, int]) -> str:
     """Return a cell of the GPUs of one card type; a status does not have the other columns of these."""
     cells = {"Allocatable": count.total, "Used": count.used, "Total": totals[count.type]}
     return f"{cells[column]:,}" if column in cells else "-"
-
-
-def _bytes(count: int) -> str:
-    power = min(max(0, count.bit_length() - 1) // 10, len(_SUFFIXES) - 1)
-    return _trimmed(f"{count / 1024**power:,.1f}") + _SUFFIXES[power]
-
-
-def _trimmed(text: str) -> str:
-    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,6 @@
+from aischeduler.model.times import time_text
+
+
+def test_time_is_written_in_utc_with_the_precision_that_the_field_has() -> None:
+    assert time_text(1_767_323_045.25) == "2026-01-02T03:04:05Z"
+    assert time_text(1_767_323_045.25, "microseconds") == "2026-01-02T03:04:05.250000Z"
