@@ -28,7 +28,7 @@ from aischeduler.model.selectors import (
 )
 from aischeduler.model.topology_spread import PodSelector, TopologySpreadConstraint
 from aischeduler.model.unsupported_constraints import Constraint
-from aischeduler.model.volumes import Disk, PodVolumes, VolumeClaimUse
+from aischeduler.model.volumes import PodVolumes, VolumeClaimUse
 from aischeduler.state.pod_records import AssignedPod
 
 NOTHING: Mapping[str, str] = {}
@@ -136,13 +136,12 @@ def a_pod(
     started: int = 0,
     grace: int = 0,
     claims: tuple[VolumeClaimUse, ...] = (),
-    disks: tuple[Disk, ...] = (),
     controller: str = "",
     **spec: Unpack[SpecFields],
 ) -> Pod:
     """Return a pod; `node` is where it is bound."""
-    if claims or disks:
-        spec["volumes"] = PodVolumes(namespace, claims, disks)
+    if claims:
+        spec["volumes"] = PodVolumes(namespace, claims)
     return Pod(
         uid=uid or f"uid-{name}",
         namespace=namespace,

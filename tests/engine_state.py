@@ -100,7 +100,6 @@ UNORDERED: Final = frozenset(
         "PodCount.claimed",
         "PodCount.rows",
         "RowIndex._rows",
-        "VolumeUse.disks",
         "VolumeUse.on",
         "VolumeUse.rows",
     }

@@ -10,7 +10,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import NodeSelectorTerm
 from aischeduler.model.storage_objects import CsiDriver, CsiNode, StorageCapacity, StorageClass, VolumeAttachment
-from aischeduler.model.volumes import Disk, DiskKind, Volume, VolumeChoice, VolumeClaim, VolumeClaimKey
+from aischeduler.model.volumes import Volume, VolumeChoice, VolumeClaim, VolumeClaimKey
 
 ZONE_LABELS = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
@@ -56,11 +56,6 @@ class StorageWorld:
         return [pod for pod in self.pods if pod.node_name == node]
 
     def _restrictions(self, pod: Pod, node: Node) -> list[str]:
-        mine = pod.spec.volumes.disks if pod.spec.volumes is not None else ()
-        for other in self._on(node.name):
-            theirs = other.spec.volumes.disks if other.spec.volumes is not None else ()
-            if any(_clash(one, two) for one in mine for two in theirs):
-                return ["node(s) had no available disk"]
         for claim in self._claims_of(pod):
             if "ReadWriteOncePod" in claim.access_modes:
                 users = [one for one in self.pods if claim in self._claims_of(one)]
@@ -95,11 +90,8 @@ class StorageWorld:
             if volume is not None:
                 if volume.driver is not None:
                     found.add((volume.driver.driver, volume.driver.handle))
-            elif of is not None and of.driver:
-                found.add((of.driver, f"to come: {claim.key}"))
-        for disk in pod.spec.volumes.disks if pod.spec.volumes is not None else ():
-            if disk.driver is not None:
-                found.add((disk.driver.driver, disk.driver.handle))
+            elif of is not None:
+                found.add((of.provisioner, f"to come: {claim.key}"))
         return found
 
     def _binding(self, pod: Pod, node: Node) -> list[str]:
@@ -187,17 +179,3 @@ def _by_size(claims: list[VolumeClaim]) -> list[VolumeClaim]:
 
 def _holds(terms: tuple[NodeSelectorTerm, ...] | None, node: Node) -> bool:
     return terms is None or any(term.matches(node.name, node.labels) for term in terms)
-
-
-def _clash(one: Disk, two: Disk) -> bool:
-    if one.kind is not two.kind or one.name != two.name:
-        return False
-    match one.kind:
-        case DiskKind.EBS:
-            return True
-        case DiskKind.GCE_PD | DiskKind.ISCSI:
-            return not (one.read_only and two.read_only)
-        case DiskKind.RBD:
-            return bool(set(one.monitors) & set(two.monitors)) and not (one.read_only and two.read_only)
-        case _:
-            return False

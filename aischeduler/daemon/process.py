@@ -61,7 +61,7 @@ CHECK_SECONDS: Final = 2.0
 NO_OUTCOME_SECONDS: Final = 120.0
 """The scheduler is not ready once the oldest Binding has had no outcome for so long."""
 OVERDUE_SECONDS: Final = 1.0
-"""How often gangs are looked for whose Job or JobSet was not seen, or of which their Workload has told."""
+"""How often gangs are looked for whose Job or JobSet was not seen."""
 POOL_LOOP: Final = "pool"
 PARTS: Final = (
     "binder",

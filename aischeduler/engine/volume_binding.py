@@ -20,7 +20,6 @@ from aischeduler.model.actions import Action, Bind, BindVolumes
 from aischeduler.model.events import VolumesRefused, VolumesWritten
 from aischeduler.model.storage_objects import StorageObject
 from aischeduler.model.volumes import Volume, VolumeChoice, VolumeClaim, VolumeWrite
-from aischeduler.state.class_volumes import affinity_of
 from aischeduler.state.pod_records import PodRecord
 
 LOOK_SECONDS: Final = 5.0
@@ -130,7 +129,7 @@ def _failed(cluster: Cluster, node: str, choice: VolumeChoice, version: str | No
         if volume.claim is None or not volume.claim.uid:
             return f'ClaimRef got reset for pv "{volume.name}"'
     row = cluster.nodes.rows.get(node)
-    if volume is not None and row is not None and not storage.topology.mask(affinity_of(volume), cluster.nodes)[row]:
+    if volume is not None and row is not None and not storage.topology.mask(volume.affinity, cluster.nodes)[row]:
         return f'pv "{volume.name}" node affinity doesn\'t match node "{node}": no matching NodeSelectorTerms'
     return ""
 

@@ -132,14 +132,6 @@ class SchedulingGroupPart(Struct, rename="camel", gc=False):
     pod_group_name: str | None = None
 
 
-class WorkloadRefPart(Struct, rename="camel", gc=False):
-    """The PodGroup of a Workload that a pod of Kubernetes 1.35 names."""
-
-    name: str = ""
-    pod_group: str = ""
-    pod_group_replica_key: str | None = None
-
-
 class PodSpecPart(Struct, rename="camel", gc=False):
     """The spec of a pod."""
 
@@ -161,7 +153,6 @@ class PodSpecPart(Struct, rename="camel", gc=False):
     host_network: bool | None = None
     host_users: bool | None = None
     scheduling_group: SchedulingGroupPart | None = None
-    workload_ref: WorkloadRefPart | None = None
 
 
 Quantities = dict[str, str | int | float]

@@ -21,7 +21,6 @@ from aischeduler.kube.client import LIST_SECONDS, Client
 from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import ApiError, RefusedError, UnreachableError, decode_problem
-from aischeduler.kube.gang_owners import GangOwners
 from aischeduler.kube.gang_resources import gang_resources
 from aischeduler.kube.list_pager import pages, read_raw
 from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page, read_metadata
@@ -43,7 +42,6 @@ WITHOUT: Final = {
     "CSIStorageCapacity": "the answer finds no storage where a driver tells how much is left",
     "VolumeAttachment": "the answer counts only the volumes of pods",
     "PodGroup": "the answer holds every pod that names such a PodGroup",
-    "Workload": "the answer holds every pod that names such a Workload",
     "JobSet": "the answer takes the pods of a JobSet for no gang",
     "Job": "the answer takes the pods of a Job for no gang",
     **dict.fromkeys(
@@ -80,9 +78,7 @@ async def list_cluster(client: Client, url: str, now: float, *, cached: bool = F
     `cached` lists it as the API server has it in its watch cache.
     """
     try:
-        owners = GangOwners()
-        listed = [await _list(client, url, resource, cached=cached) for resource in resources(owners)]
-        listed.append(_Listed(owners.workloads.take()))
+        listed = [await _list(client, url, resource, cached=cached) for resource in resources()]
         classes, class_gaps = await _priority_classes(client, url)
     except UnreachableError as error:
         raise ListError(f"{url} cannot be reached: {error}") from error
@@ -91,9 +87,9 @@ async def list_cluster(client: Client, url: str, now: float, *, cached: bool = F
     return ClusterSnapshot(int(now), events, classes, (*gaps, *class_gaps))
 
 
-def resources(owners: GangOwners | None = None) -> Sequence[WatchedResource[Any]]:
-    """Return the kinds in the order in which the engine observes them; `owners` tells of the gangs of Workloads."""
-    specs = SpecCache(owners or GangOwners())
+def resources() -> Sequence[WatchedResource[Any]]:
+    """Return the kinds in the order in which the engine observes them."""
+    specs = SpecCache()
     return (
         watched_resources.namespaces(),
         watched_resources.pools(),

@@ -5,8 +5,7 @@ Invariants:
 - Of several gangs the first source of `GangSource` counts, and `others` has the rest.
 - A malformed label or annotation makes the gang invalid; the claim stays.
 
-Source: Coscheduling (label), Volcano (annotations), JobSet (labels), `spec.schedulingGroup` of Kubernetes 1.36,
-`spec.workloadRef` of 1.35.
+Source: Coscheduling (label), Volcano (annotations), JobSet (labels), `spec.schedulingGroup` of Kubernetes 1.36.
 """
 
 from collections.abc import Iterable
@@ -18,7 +17,6 @@ from msgspec import Struct
 from aischeduler.kube.api_types import PodAnnotations, PodDocument, PodSpecPart
 from aischeduler.kube.gang_fields import FieldReader
 from aischeduler.kube.gang_owners import GangOwners
-from aischeduler.kube.gang_workloads import gang_name
 from aischeduler.kube.meta_types import OwnerReference
 from aischeduler.model.gang import (
     GANG_KEY,
@@ -41,8 +39,8 @@ INDEX_LABELS: Final = ("batch.kubernetes.io/job-completion-index", "apps.kuberne
 """The labels with the index of a pod; the first that a pod has counts."""
 ASKED: Final = "true"
 """The value of the annotation that asks for a gang."""
-NAME_LENGTH_MAX: Final = 400
-"""The longest name of a gang; that of a Workload of Kubernetes 1.35 has up to three parts."""
+NAME_LENGTH_MAX: Final = 253
+"""The longest name of a gang: that of an object."""
 SAID_MAX: Final = 10_000
 """How many gangs of labels are cached, and shared by their pods."""
 _NO_ANNOTATIONS: Final = PodAnnotations()
@@ -87,8 +85,6 @@ def gang_claim(document: PodDocument, labels: Labels, parts: GangParts | None, o
     key, *others = (GangKey(source, namespace, _name(name)) for source, name in named)
     role, said = "", None
     match key.source:
-        case GangSource.NATIVE if "/" in key.name:
-            owners.workloads.named(key)
         case GangSource.LABELS:
             role = labels.get(GANG_ROLE_KEY, "")
             said = _said(key, (labels.get(GANG_MIN_KEY), role, labels.get(GANG_ROLE_MIN_KEY)), _further(annotations))
@@ -101,7 +97,7 @@ def gang_claim(document: PodDocument, labels: Labels, parts: GangParts | None, o
 
 def _may_name(spec: PodSpecPart, annotations: PodAnnotations, parts: GangParts | None, owners: GangOwners) -> bool:
     """Return whether the pod may name a gang; almost no pod does."""
-    if spec.scheduling_group is not None or spec.workload_ref is not None:
+    if spec.scheduling_group is not None:
         return True
     if annotations.volcano_group or annotations.older_volcano_group:
         return True
@@ -118,8 +114,6 @@ def _named_groups(
     native = document.spec.scheduling_group
     if native is not None and native.pod_group_name:
         named.append((GangSource.NATIVE, native.pod_group_name))
-    elif (ref := document.spec.workload_ref) is not None and ref.name and ref.pod_group:
-        named.append((GangSource.NATIVE, gang_name(ref.name, ref.pod_group, ref.pod_group_replica_key or "")))
     if parts is not None and parts.pod_group:
         named.append((GangSource.COSCHEDULING, parts.pod_group))
     volcano = annotations.volcano_group or annotations.older_volcano_group

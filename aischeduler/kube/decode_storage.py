@@ -15,7 +15,6 @@ from msgspec import Raw
 
 from aischeduler.kube.api_types import ExpressionPart, NodeSelectorPart, SelectorPart
 from aischeduler.kube.decode_pod_affinity import read_selector
-from aischeduler.kube.in_tree_disks import PLUGINS, disk_name, driver_of, driver_volume, migrated_terms
 from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.kube.storage_types import (
     AttachmentDocument,
@@ -26,7 +25,6 @@ from aischeduler.kube.storage_types import (
     ClassDocument,
     CsiDriverDocument,
     CsiNodeDocument,
-    DiskPart,
     Quantity,
     VolumeDocument,
     VolumeKindPart,
@@ -43,16 +41,7 @@ from aischeduler.model.selectors import (
     node_requirement,
 )
 from aischeduler.model.storage_objects import CsiDriver, CsiNode, StorageCapacity, StorageClass, VolumeAttachment
-from aischeduler.model.volumes import (
-    ClaimRef,
-    Disk,
-    DiskKind,
-    DriverVolume,
-    PodVolumes,
-    Volume,
-    VolumeClaim,
-    VolumeClaimUse,
-)
+from aischeduler.model.volumes import ClaimRef, DriverVolume, PodVolumes, Volume, VolumeClaim, VolumeClaimUse
 
 AVAILABLE: Final = "Available"
 BLOCK: Final = "Block"
@@ -65,16 +54,6 @@ _NO_CLAIM: Final = ClaimSpecPart()
 _NO_VOLUME: Final = VolumeSpecPart()
 _NEUTRAL: Final = VolumeKindPart()
 _read_kinds: Final = msgspec.json.Decoder(list[VolumeKindPart] | None).decode
-_FIELDS: Final = {
-    DiskKind.GCE_PD: "gce_persistent_disk",
-    DiskKind.EBS: "aws_elastic_block_store",
-    DiskKind.ISCSI: "iscsi",
-    DiskKind.RBD: "rbd",
-    DiskKind.AZURE_DISK: "azure_disk",
-    DiskKind.CINDER: "cinder",
-    DiskKind.PORTWORX: "portworx_volume",
-}
-"""Kind -> the field of `VolumePart` and, but for iSCSI and RBD, of `VolumeSpecPart`."""
 
 
 def decides(volumes: Raw) -> bool:
@@ -89,20 +68,18 @@ def decides(volumes: Raw) -> bool:
 
 
 def pod_volumes(namespace: str, pod: str, volumes: Raw) -> PodVolumes | None:
-    """Return the claims and disks of a pod of this name; None where it has none.
+    """Return the claims of a pod of this name; None where it has none.
 
     The claim of an ephemeral volume is named after pod and volume.
     """
-    claims, disks = list[VolumeClaimUse](), list[Disk]()
+    claims = list[VolumeClaimUse]()
     for index, one in enumerate(_parts(volumes)):
         path = f"spec.volumes[{index}]"
         if one.persistent_volume_claim is not None:
             claims.append(VolumeClaimUse(f"{path}.persistentVolumeClaim", one.persistent_volume_claim.claim_name))
         elif one.ephemeral is not None:
             claims.append(VolumeClaimUse(f"{path}.ephemeral", f"{pod}-{one.name}", owned=True))
-        else:
-            disks += [_disk(kind, part) for kind in DiskKind if (part := _source(one, kind)) is not None]
-    return PodVolumes(namespace, tuple(claims), tuple(disks)) if claims or disks else None
+    return PodVolumes(namespace, tuple(claims)) if claims else None
 
 
 def read_claim(document: ClaimDocument) -> VolumeClaim:
@@ -134,17 +111,11 @@ def read_volume(document: VolumeDocument) -> Volume:
     """Return the volume as its spec and status stand."""
     metadata, spec, status = document.metadata, document.spec or _NO_VOLUME, document.status
     old_class = (metadata.annotations or _NO_ANNOTATIONS).storage_class
-    labels, ref = metadata.labels or {}, spec.claim_ref
-    affinity = _terms(spec.node_affinity.required) if spec.node_affinity is not None else None
-    kind = next((kind for kind in PLUGINS if _source(spec, kind) is not None), None)
-    driver = DriverVolume(spec.csi.driver, spec.csi.volume_handle) if spec.csi is not None else None
-    part = _source(spec, kind) if kind is not None else None
-    if kind is not None and part is not None:
-        driver = driver_volume(kind, part, labels)
+    ref = spec.claim_ref
     return Volume(
         name=metadata.name,
-        affinity=affinity,
-        labels=labels,
+        affinity=_terms(spec.node_affinity.required) if spec.node_affinity is not None else None,
+        labels=metadata.labels or {},
         storage_class=old_class if old_class is not None else spec.storage_class_name or "",
         capacity_bytes=_bytes(spec.capacity.storage or 0) if spec.capacity is not None else 0,
         access_modes=tuple(spec.access_modes or ()),
@@ -153,9 +124,7 @@ def read_volume(document: VolumeDocument) -> Volume:
         claim=ClaimRef(ref.namespace, ref.name, ref.uid) if ref is not None else None,
         available=status is not None and status.phase == AVAILABLE,
         terminating=metadata.deletion_timestamp is not None,
-        driver=driver,
-        plugin=PLUGINS[kind].name if kind is not None else "",
-        migrated=migrated_terms(kind, affinity, labels) if kind is not None else None,
+        driver=DriverVolume(spec.csi.driver, spec.csi.volume_handle) if spec.csi is not None else None,
         version=metadata.resource_version,
     )
 
@@ -165,18 +134,15 @@ def read_class(document: ClassDocument) -> StorageClass:
     terms = (one.match_label_expressions or () for one in document.allowed_topologies or ())
     topologies = tuple(NodeSelectorTerm(tuple(_one_of(part) for part in parts)) for parts in terms)
     waits = document.volume_binding_mode == WAITS
-    provisioner = document.provisioner
-    return StorageClass(document.metadata.name, provisioner, driver_of(provisioner), waits, topologies)
+    return StorageClass(document.metadata.name, document.provisioner, waits, topologies)
 
 
 def read_csi_node(document: CsiNodeDocument) -> CsiNode:
     """Return the drivers of a node; a driver without a limit is left out."""
-    metadata, spec = document.metadata, document.spec
+    spec = document.spec
     drivers = spec.drivers if spec is not None and spec.drivers is not None else ()
     counts = ((one.name, one.allocatable.count if one.allocatable is not None else None) for one in drivers)
-    plugins = (metadata.annotations.plugins if metadata.annotations is not None else None) or ""
-    limits = {name: count for name, count in counts if count is not None}
-    return CsiNode(metadata.name, limits, frozenset(plugins.split(",")) - {""})
+    return CsiNode(document.metadata.name, {name: count for name, count in counts if count is not None})
 
 
 def read_csi_driver(document: CsiDriverDocument) -> CsiDriver:
@@ -211,16 +177,6 @@ def _parts(raw: Raw) -> list[VolumePart]:
         return (msgspec.json.decode(raw, type=list[VolumePart] | None) if raw else None) or []
     except UNREADABLE:
         return []
-
-
-def _source(part: VolumePart | VolumeSpecPart, kind: DiskKind) -> DiskPart | None:
-    found: DiskPart | None = getattr(part, _FIELDS[kind])
-    return found
-
-
-def _disk(kind: DiskKind, part: DiskPart) -> Disk:
-    monitors = tuple(part.monitors or ()) if kind is DiskKind.RBD else ()
-    return Disk(kind, disk_name(kind, part), bool(part.read_only), monitors, driver_volume(kind, part, {}))
 
 
 def _bytes(quantity: Quantity) -> int:

@@ -37,7 +37,6 @@ _API_VERSIONS: Final = {
     "PodGroup.scheduling.k8s.io": "scheduling.k8s.io/v1alpha2",
     "PodGroup.v1alpha2.scheduling.k8s.io": "scheduling.k8s.io/v1alpha2",
     "PodGroup.v1beta1.scheduling.k8s.io": "scheduling.k8s.io/v1beta1",
-    "Workload.v1alpha1.scheduling.k8s.io": "scheduling.k8s.io/v1alpha1",
 }
 """The group and version of a kind other than those of core; after a dot the kind has its group, as in kubectl."""
 

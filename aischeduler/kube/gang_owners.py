@@ -14,7 +14,6 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from aischeduler.kube.gang_workloads import Workloads
 from aischeduler.model.events import Event, Gone, Seen, gone
 from aischeduler.model.gang import Gang, GangKey, GangSource
 
@@ -36,12 +35,10 @@ class GangOwners:
     """Jobs by uid and JobSets by name.
 
     `listed` says of a kind whether all its objects are known; pods of a kind without an entry wait for nothing.
-    `workloads` are those of Kubernetes 1.35. `plain_jobs` are the uids of Jobs that ask for no gang and of which the
-    engine knows nothing: almost all.
+    `plain_jobs` are the uids of Jobs that ask for no gang and of which the engine knows nothing: almost all.
     """
 
     def __init__(self) -> None:
-        self.workloads = Workloads()
         self.plain_jobs: set[str] = set()
         self.listed: dict[GangSource, Callable[[], bool]] = {}
         self._jobs: dict[str, Known] = {}
@@ -109,11 +106,8 @@ class GangOwners:
         return gone(Gang, *astuple(key))
 
     def overdue(self, now: float) -> list[Event]:
-        """Return what the engine needs to know of owners that did not turn up, and of Workloads.
-
-        `now` is in seconds and never goes back.
-        """
-        events = self.workloads.take()
+        """Return what the engine needs to know of owners that did not turn up; `now` is in seconds, never goes back."""
+        events: list[Event] = []
         for key, since in list(self._awaited.items()):
             if since is None:
                 self._awaited[key] = now

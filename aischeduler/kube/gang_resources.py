@@ -4,8 +4,7 @@ Invariants:
 - None of them is needed: one that is not served, or that the scheduler may not list, has no objects.
 - The engine hears of an object only if its gang differs from before; of Jobs and JobSets only if they ask for a gang,
   or if pods wait for them.
-- PodGroups of the API server itself are read in each version that it serves; of Workloads the engine hears by
-  `GangOwners.overdue`, because one of them has several gangs.
+- PodGroups of the API server itself are read in each version that it serves.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +23,6 @@ from aischeduler.kube.decode_gang_objects import (
     read_pod_group,
 )
 from aischeduler.kube.gang_owners import GangOwners
-from aischeduler.kube.gang_workloads import WorkloadDocument, Workloads
 from aischeduler.kube.meta_types import Page, WatchEvent
 from aischeduler.kube.watched_resources import WatchedResource
 from aischeduler.model.events import Gone, Seen, gone
@@ -42,7 +40,6 @@ def gang_resources(
         _pod_groups(GangSource.COSCHEDULING, "scheduling.x-k8s.io", "v1alpha1"),
         _pod_groups(GangSource.VOLCANO, "scheduling.volcano.sh", "v1beta1", volcano),
         *(_pod_groups(GangSource.NATIVE, "scheduling.k8s.io", version) for version in NATIVE_VERSIONS),
-        _workloads(owners.workloads),
         _job_sets(owners),
         _jobs(owners),
     )
@@ -68,21 +65,6 @@ def _pod_groups(
         needed=False,
         rarely_changes=True,
         often_unchanged=True,
-    )
-
-
-def _workloads(workloads: Workloads) -> WatchedResource[WorkloadDocument]:
-    return WatchedResource(
-        kind="Workload.v1alpha1.scheduling.k8s.io",
-        path="/apis/scheduling.k8s.io/v1alpha1/workloads",
-        watch_event_decoder=msgspec.json.Decoder(WatchEvent[WorkloadDocument]),
-        page_decoder=msgspec.json.Decoder(Page[WorkloadDocument]),
-        object_decoder=msgspec.json.Decoder(WorkloadDocument),
-        seen_event=workloads.seen,
-        gone_event=workloads.gone,
-        optional=True,
-        needed=False,
-        rarely_changes=True,
     )
 
 

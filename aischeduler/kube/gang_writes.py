@@ -62,8 +62,6 @@ _VOLCANO_PHASES: Final = {
 def object_paths(gang: Gang) -> tuple[str, ...]:
     """Return where the object of a gang may be, newest version first; empty for a gang without a status."""
     key = gang.key
-    if "/" in key.name:
-        return ()  # a part of a Workload, which has no status
     return tuple(
         object_path(version, "podgroups", key.name, key.namespace) for version in _GROUP_VERSIONS.get(key.source, ())
     )
@@ -100,7 +98,7 @@ def phase_event(report: ReportGang, before: GangPhase | None) -> EventMessage | 
     """
     gang, status = report.gang, report.status
     kind = _KINDS.get(gang.key.source)
-    if kind is None or not gang.uid or "/" in gang.key.name:
+    if kind is None or not gang.uid:
         return None
     about = ObjectRef(kind, gang.key.name, gang.uid, gang.key.namespace)
     if gang.invalid:

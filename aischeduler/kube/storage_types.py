@@ -84,20 +84,6 @@ class ClaimRefPart(Struct, gc=False):
     uid: str = ""
 
 
-class DiskPart(Struct, rename="camel", gc=False):
-    """A disk of any in-tree plugin: each has some of these fields."""
-
-    pd_name: str = ""
-    volume_id: str = field(name="volumeID", default="")
-    disk_uri: str = field(name="diskURI", default="")
-    kind: str | None = None
-    iqn: str = ""
-    pool: str | None = None
-    image: str = ""
-    monitors: list[str] | None = None
-    read_only: bool | None = None
-
-
 class CsiPart(Struct, rename="camel", gc=False):
     """A volume of a CSI driver."""
 
@@ -116,11 +102,6 @@ class VolumeSpecPart(Struct, rename="camel", gc=False):
     volume_attributes_class_name: str | None = None
     claim_ref: ClaimRefPart | None = None
     csi: CsiPart | None = None
-    gce_persistent_disk: DiskPart | None = None
-    aws_elastic_block_store: DiskPart | None = None
-    azure_disk: DiskPart | None = None
-    cinder: DiskPart | None = None
-    portworx_volume: DiskPart | None = None
 
 
 class VolumeDocument(Struct, gc=False):
@@ -143,13 +124,6 @@ class VolumeKindPart(Struct, rename="camel", gc=False):
     persistent_volume_claim: Present | None = None
     ephemeral: Present | None = None
     image: Present | None = None
-    gce_persistent_disk: Present | None = None
-    aws_elastic_block_store: Present | None = None
-    iscsi: Present | None = None
-    rbd: Present | None = None
-    azure_disk: Present | None = None
-    cinder: Present | None = None
-    portworx_volume: Present | None = None
 
 
 class VolumePart(Struct, rename="camel", gc=False):
@@ -158,13 +132,6 @@ class VolumePart(Struct, rename="camel", gc=False):
     name: str = ""
     persistent_volume_claim: ClaimSourcePart | None = None
     ephemeral: Present | None = None
-    gce_persistent_disk: DiskPart | None = None
-    aws_elastic_block_store: DiskPart | None = None
-    iscsi: DiskPart | None = None
-    rbd: DiskPart | None = None
-    azure_disk: DiskPart | None = None
-    cinder: DiskPart | None = None
-    portworx_volume: DiskPart | None = None
 
 
 class TopologyTermPart(Struct, rename="camel", gc=False):
@@ -180,18 +147,6 @@ class ClassDocument(Struct, rename="camel", gc=False):
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: list[TopologyTermPart] | None = None
-
-
-class MigratedAnnotations(Struct, gc=False):
-    """The annotations of a CSINode that are read: the in-tree plugins that CSI drivers replaced, by commas."""
-
-    plugins: str | None = field(name="storage.alpha.kubernetes.io/migrated-plugins", default=None)
-
-
-class CsiNodeMetadata(Metadata, rename="camel", gc=False):
-    """The metadata of a CSINode."""
-
-    annotations: MigratedAnnotations | None = None
 
 
 class DriverLimit(Struct, gc=False):
@@ -216,7 +171,7 @@ class CsiNodeSpecPart(Struct, gc=False):
 class CsiNodeDocument(Struct, gc=False):
     """A CSINode."""
 
-    metadata: CsiNodeMetadata
+    metadata: Metadata
     spec: CsiNodeSpecPart | None = None
 
 

@@ -18,12 +18,10 @@ class StorageClass(Struct, frozen=True, tag=True):
     """A StorageClass. With `waits` its claims are bound for the node of their first pod (WaitForFirstConsumer).
 
     `topologies` are the nodes for which its provisioner creates volumes, any of the terms; without terms, all nodes.
-    `driver` is the CSI driver of its volumes, empty for an in-tree plugin that none replaced.
     """
 
     name: str
     provisioner: str = ""
-    driver: str = ""
     waits: bool = False
     topologies: tuple[NodeSelectorTerm, ...] = ()
 
@@ -34,11 +32,10 @@ class StorageClass(Struct, frozen=True, tag=True):
 
 
 class CsiNode(Struct, frozen=True, tag=True):
-    """The CSI drivers of a node: the most volumes by driver, and the in-tree plugins that drivers replaced there."""
+    """The CSI drivers of a node: the most volumes by driver."""
 
     name: str
     limits: Mapping[str, int] = {}
-    migrated: frozenset[str] = frozenset()
 
 
 class CsiDriver(Struct, frozen=True, tag=True):

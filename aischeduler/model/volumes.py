@@ -5,7 +5,6 @@ VolumeRestrictions and NodeVolumeLimits.
 """
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
@@ -30,45 +29,18 @@ class VolumeClaimUse(Struct, frozen=True):
     owned: bool = False
 
 
-class DiskKind(StrEnum):
-    """The kinds of disks that a pod names without a claim; the value is the field of the volume."""
-
-    GCE_PD = "gcePersistentDisk"
-    EBS = "awsElasticBlockStore"
-    ISCSI = "iscsi"
-    RBD = "rbd"
-    AZURE_DISK = "azureDisk"
-    CINDER = "cinder"
-    PORTWORX = "portworxVolume"
-
-
 class DriverVolume(Struct, frozen=True):
-    """A volume as its CSI driver knows it; one of an in-tree plugin is that of the driver that replaced it."""
+    """A volume as its CSI driver knows it."""
 
     driver: str
     handle: str
 
 
-class Disk(Struct, frozen=True):
-    """A disk that a pod names without a claim.
-
-    `name` says which disk it is: the name, the id, the iqn, or pool and image. Disks of RBD are the same where they
-    share one of their `monitors` too. `driver` is the disk as the CSI driver knows it that replaced the kind.
-    """
-
-    kind: DiskKind
-    name: str
-    read_only: bool = False
-    monitors: tuple[str, ...] = ()
-    driver: DriverVolume | None = None
-
-
 class PodVolumes(Struct, frozen=True):
-    """The volumes of a pod that decide where it may run, in the order of its spec."""
+    """The volumes of a pod that decide where it may run: those of claims, in the order of its spec."""
 
     namespace: str
     claims: tuple[VolumeClaimUse, ...] = ()
-    disks: tuple[Disk, ...] = ()
 
     @property
     def keys(self) -> tuple[VolumeClaimKey, ...]:
@@ -125,9 +97,8 @@ class ClaimRef(Struct, frozen=True):
 class Volume:
     """A PersistentVolume.
 
-    `affinity` are the terms of its required node affinity, None where it has none. A volume of an in-tree plugin that a
-    CSI driver replaced has the field of the plugin as `plugin`, and as `migrated` the terms that hold on nodes that use
-    the driver. `available` is its phase Available; `driver` is None for a volume without a CSI driver.
+    `affinity` are the terms of its required node affinity, None where it has none. `available` is its phase Available;
+    `driver` is None for a volume without a CSI driver.
     """
 
     name: str
@@ -142,8 +113,6 @@ class Volume:
     available: bool = False
     terminating: bool = False
     driver: DriverVolume | None = None
-    plugin: str = ""
-    migrated: tuple[NodeSelectorTerm, ...] | None = None
     version: str = field(default="", compare=False)
 
 

@@ -26,9 +26,8 @@ class NodeVolumeLimits:
     by_class = True
 
     def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
-        """Return whether the pod has volumes that count."""
-        volumes = spec.volumes
-        return volumes is not None and (bool(volumes.claims) or any(disk.driver is not None for disk in volumes.disks))
+        """Return whether the pod has claims."""
+        return spec.volumes is not None
 
     def counts(self, spec: PodSpec) -> tuple[Counted, ...]:
         """Return no selectors: what counts are volumes."""

@@ -16,7 +16,7 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.storage_objects import StorageClass
 from aischeduler.model.volumes import PodVolumes, Volume, VolumeChoice, VolumeClaim
 from aischeduler.state.allocation_parts import AllocationPart
-from aischeduler.state.class_volumes import NONE, ClassVolumes, Numbers, affinity_of
+from aischeduler.state.class_volumes import NONE, ClassVolumes, Numbers
 from aischeduler.state.counted_pods import Counted
 from aischeduler.state.kept import StatePart, Versions, reading
 from aischeduler.state.label_index import Mask, term_mask
@@ -45,7 +45,7 @@ class VolumeBinding:
 
     def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the pod has claims."""
-        return spec.volumes is not None and bool(spec.volumes.claims)
+        return spec.volumes is not None
 
     def counts(self, spec: PodSpec) -> tuple[Counted, ...]:
         """Return no selectors: pods do not count."""
@@ -65,7 +65,7 @@ class VolumeBinding:
 
     def allocates(self, spec: PodSpec) -> bool:
         """Return whether the pod has claims."""
-        return spec.volumes is not None and bool(spec.volumes.claims)
+        return spec.volumes is not None
 
     def choose(self, given: Allocation, spec: PodSpec, at: NodeView, state: PreFilterState | None) -> Allocation:
         """Return the volumes for the claims that wait."""
@@ -225,7 +225,7 @@ class BindingState:
         return mask
 
     def _usable(self, volume: Volume) -> Mask:
-        return self._storage.topology.mask(affinity_of(volume), self._nodes)
+        return self._storage.topology.mask(volume.affinity, self._nodes)
 
     def _refuse(self, reason: str, mask: Mask) -> None:
         self._refused[reason] = self._refused[reason] | mask

@@ -1,4 +1,4 @@
-"""VolumeRestrictions: a disk, or a claim for one pod, is not used by two pods.
+"""VolumeRestrictions: a claim for one pod is not used by two pods.
 
 Source: kube-scheduler's VolumeRestrictions.
 """
@@ -11,37 +11,34 @@ import numpy as np
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PreFilterState
 from aischeduler.model.pod import PodSpec
-from aischeduler.model.volumes import ONE_POD, Disk, DiskKind, PodVolumes, VolumeClaimKey
+from aischeduler.model.volumes import ONE_POD, PodVolumes, VolumeClaimKey
 from aischeduler.state.counted_pods import Counted
 from aischeduler.state.kept import StatePart, Versions, reading
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
 
-DISK_IN_USE: Final = "node(s) had no available disk"
 CLAIM_IN_USE: Final = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
-KINDS: Final = frozenset((DiskKind.GCE_PD, DiskKind.EBS, DiskKind.ISCSI, DiskKind.RBD))
-"""The disks that only one pod of a node uses, but for reading."""
 READ: Final = reading(StatePart.STORAGE)
 
 
 class VolumeRestrictions:
-    """Filter nodes where a pod uses the same disk, and all nodes while another pod uses the same claim for one pod."""
+    """Filter all nodes while another pod uses the same claim for one pod."""
 
     name = "VolumeRestrictions"
     by_class = True
 
     def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
-        """Return whether the pod has such volumes."""
+        """Return whether the pod has claims."""
         return spec.volumes is not None
 
     def counts(self, spec: PodSpec) -> tuple[Counted, ...]:
-        """Return no selectors: what counts are claims and disks."""
+        """Return no selectors: what counts are claims."""
         return ()
 
     def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
-        """Return the volumes that must not be used twice; their use is read when rows are asked for."""
+        """Return the claims that must not be used twice; their use is read when rows are asked for."""
         versions = READ(nodes)
         if isinstance(before, RestrictionsState) and before.made_from == versions:
             return before
@@ -50,19 +47,18 @@ class VolumeRestrictions:
 
 
 class RestrictionsState:
-    """The disks and the claims for one pod that a class of pods uses."""
+    """The claims for one pod that a class of pods uses."""
 
     def __init__(self, volumes: PodVolumes, nodes: NodeTable, made_from: Versions) -> None:
         self.made_from = made_from
         self._used = nodes.storage.used
-        self._disks = [disk for disk in volumes.disks if disk.kind in KINDS]
         names = dict.fromkeys((volumes.namespace, use.name) for use in volumes.claims if not use.owned)
         claims = nodes.storage.claims
         self._claims = [key for key in names if key in claims and ONE_POD in claims[key].access_modes]
 
     def filter(self, at: NodeView) -> Mask:
         """Return a mask of the rows on which no other pod stands in the way."""
-        mask = self._without_disks(at)
+        mask = np.ones(len(at), dtype=np.bool_)
         for key in self._claims:
             mask = mask & self._unused(key, at)
         return mask
@@ -72,20 +68,8 @@ class RestrictionsState:
         return np.ones(len(at), dtype=np.bool_)
 
     def reasons(self, at: NodeView) -> Counter[str]:
-        """Count each row for its disks, else for its claims."""
-        free = self._without_disks(at)
-        claimed = free & ~self.filter(at)
-        return +Counter({DISK_IN_USE: int(np.count_nonzero(~free)), CLAIM_IN_USE: int(np.count_nonzero(claimed))})
-
-    def _without_disks(self, at: NodeView) -> Mask:
-        """Return a mask of the rows where no pod uses one of the disks."""
-        taken: set[int] = set()
-        for disk in self._disks:
-            for other in self._used.disks.get((disk.kind, disk.name), ()):
-                if conflict(disk, other):
-                    pods = self._used.rows[other]
-                    taken.update(row for row in pods if pods[row] > self._used.gone(other, row))
-        return ~np.isin(at.rows, list(taken)) if taken else np.ones(len(at), dtype=np.bool_)
+        """Count the rows whose claims another pod uses."""
+        return +Counter({CLAIM_IN_USE: int(np.count_nonzero(~self.filter(at)))})
 
     def _unused(self, key: VolumeClaimKey, at: NodeView) -> Mask:
         """Return a mask of the rows where no pod uses the claim; in a search, each row as if pods had left it alone."""
@@ -94,12 +78,3 @@ class RestrictionsState:
             return np.ones(len(at), dtype=np.bool_)
         total = pods.total()
         return np.isin(at.rows, [row for row in pods if self._used.gone(key, row) == total])
-
-
-def conflict(disk: Disk, other: Disk) -> bool:
-    """Return whether two pods of a node may not use these disks of one kind and name."""
-    if disk.kind is DiskKind.EBS:
-        return True
-    if disk.kind is DiskKind.RBD and not set(disk.monitors) & set(other.monitors):
-        return False
-    return not (disk.read_only and other.read_only)

@@ -22,16 +22,10 @@ from aischeduler.state.label_index import Mask, Rows
 Numbers = npt.NDArray[np.int64]
 NONE: Final = 2**40
 """No volume: a number above all others."""
+Affinity = tuple[NodeSelectorTerm, ...] | None
+"""What ties a volume to nodes: the terms of its node affinity, None where it can be used on every node."""
 SHAPES_MAX: Final = 256
 """The most kinds of claims for which it is kept which volumes fit."""
-
-
-class Affinity(NamedTuple):
-    """What ties a volume to nodes: its terms, and those that hold where a driver replaced its plugin."""
-
-    terms: tuple[NodeSelectorTerm, ...] | None
-    plugin: str
-    migrated: tuple[NodeSelectorTerm, ...] | None
 
 
 class _Shape(NamedTuple):
@@ -42,11 +36,6 @@ class _Shape(NamedTuple):
     block: bool
     attributes_class: str
     selector: LabelSelector | None
-
-
-def affinity_of(volume: Volume) -> Affinity:
-    """Return what ties a volume to nodes."""
-    return Affinity(volume.affinity, volume.plugin, volume.migrated)
 
 
 def is_free(volume: Volume) -> bool:
@@ -156,7 +145,7 @@ class ClassVolumes:
         self._number = {name: number for number, name in enumerate(self.names)}
         self._free = np.array([is_free(one) for one in kept], dtype=np.bool_)
         self._affinities, self._fitting = {}, {}
-        groups = [self._affinities.setdefault(affinity_of(one), len(self._affinities)) for one in kept]
+        groups = [self._affinities.setdefault(one.affinity, len(self._affinities)) for one in kept]
         self._group = np.array(groups, dtype=np.intp)
         self._by_group = np.argsort(self._group, kind="stable")
         self._starts = np.searchsorted(self._group[self._by_group], np.arange(len(self._affinities)))
@@ -174,7 +163,7 @@ def _facts(volume: Volume) -> tuple[object, ...]:
     """Return what of a volume decides its number, its group and the claims that it fits."""
     return (
         volume.capacity_bytes,
-        affinity_of(volume),
+        volume.affinity,
         volume.access_modes,
         volume.block,
         volume.attributes_class,

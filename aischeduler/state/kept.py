@@ -52,7 +52,6 @@ class StatePart(StrEnum):
     STORAGE = "storage.version"
     CHOICES = "storage.chosen.stamp.version"
     """The volumes that are chosen for claims."""
-    PLUGINS = "storage.plugins_version"
 
 
 WIDTH: Final = "width"

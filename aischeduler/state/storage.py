@@ -111,8 +111,6 @@ class Storage:
         self.used, self.chosen = VolumeUse(), ChosenVolumes(self.claims)
         self.limits, self.topology = VolumeLimits(), VolumeTopology()
         self.version = 0
-        self.plugins_version = 0
-        """Grows where a CSI driver replaces an in-tree plugin on a node, or no longer does."""
         self.nodes: dict[str, None] = {}
         self.every_node = False
         self.tables: dict[str, ClassVolumes] = {}
@@ -301,7 +299,9 @@ class Storage:
         if volume is not None:
             return volume.driver
         of = self.classes.get(claim.storage_class) if claim.storage_class else None
-        return DriverVolume(of.driver, f"\0{claim.namespace}/{claim.name}") if of is not None and of.driver else None
+        if of is None or not of.provisions:
+            return None
+        return DriverVolume(of.provisioner, f"\0{claim.namespace}/{claim.name}")
 
     def released(self, allocation: Allocation) -> tuple[PodRecord, ...]:
         """Return the pods that may be helped because a pod with this allocation left its row."""
@@ -342,8 +342,6 @@ class Storage:
         if now is not None:
             self.csi_nodes[name] = now
         if before != now:
-            none = CsiNode(name)
-            self.plugins_version += (before or none).migrated != (now or none).migrated
             self._changed_node(name)
 
     def _changed_node(self, name: str) -> None:

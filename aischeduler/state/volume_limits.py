@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from aischeduler.model.volumes import Disk, DiskKind, DriverVolume, PodVolumes, VolumeClaimKey
-from aischeduler.state.groups import Groups, Tallies
+from aischeduler.model.volumes import DriverVolume, PodVolumes, VolumeClaimKey
+from aischeduler.state.groups import Tallies
 from aischeduler.state.label_index import Mask, Rows
 
 if TYPE_CHECKING:
@@ -27,45 +27,37 @@ if TYPE_CHECKING:
     from aischeduler.state.storage import Storage
 
 
-Used = VolumeClaimKey | Disk
-
-
 class VolumeUse:
-    """The use of claims and disks by row, each with the number of pods."""
+    """The use of claims by row, each with the number of pods."""
 
     def __init__(self) -> None:
-        self.on: Tallies[int, Used] = Tallies()
-        """Row -> what pods there use."""
-        self.rows: Tallies[Used, int] = Tallies()
-        """Claim or disk -> the rows with pods that use it."""
-        self.disks: Groups[tuple[DiskKind, str], Disk, None] = Groups()
-        """Kind and name -> the disks in use of this name, by how they are used."""
-        self.apart: dict[int, Counter[Used]] | None = None
-        """Row -> what pods there used that a search has removed."""
+        self.on: Tallies[int, VolumeClaimKey] = Tallies()
+        """Row -> the claims that pods there use."""
+        self.rows: Tallies[VolumeClaimKey, int] = Tallies()
+        """Claim -> the rows with pods that use it."""
+        self.apart: dict[int, Counter[VolumeClaimKey]] | None = None
+        """Row -> the claims of pods there that a search has removed."""
         self.stale: dict[int, None] = {}
 
     def put(self, volumes: PodVolumes, row: int) -> None:
         """Count a pod with these volumes on a row."""
-        for one in _used(volumes):
-            self.on.add(row, one)
-            self.rows.add(one, row)
-            if isinstance(one, Disk):
-                self.disks.put((one.kind, one.name), one, None)
+        for key in volumes.keys:
+            self.on.add(row, key)
+            self.rows.add(key, row)
         self.stale[row] = None
 
     def drop(self, volumes: PodVolumes, row: int) -> None:
         """Undo `put`."""
-        for one in _used(volumes):
-            self.on.subtract(row, one)
-            self.rows.subtract(one, row)
-            self._forget_unused(one)
+        for key in volumes.keys:
+            self.on.subtract(row, key)
+            self.rows.subtract(key, row)
         self.stale[row] = None
 
     def set_apart(self, volumes: PodVolumes, row: int, sign: int) -> None:
         """Let a pod of the row count as gone for the row (-1), or undo that (1)."""
         assert self.apart is not None, "a search for victims has begun"
-        for one in _used(volumes):
-            self.apart.setdefault(row, Counter())[one] -= sign
+        for key in volumes.keys:
+            self.apart.setdefault(row, Counter())[key] -= sign
         self.stale[row] = None
 
     def end_apart(self) -> None:
@@ -73,23 +65,13 @@ class VolumeUse:
         self.stale.update(dict.fromkeys(self.apart or ()))
         self.apart = None
 
-    def gone(self, one: Used, row: int) -> int:
-        """Return how many pods of a row that use this claim or disk are set apart."""
-        return self.apart[row][one] if self.apart is not None and row in self.apart else 0
+    def gone(self, key: VolumeClaimKey, row: int) -> int:
+        """Return how many pods of a row that use this claim are set apart."""
+        return self.apart[row][key] if self.apart is not None and row in self.apart else 0
 
-    def left_on(self, row: int) -> Iterator[Used]:
-        """Yield the claims and disks that pods on a row use, without those that are set apart."""
-        return (one for one, pods in self.on.get(row, Counter()).items() if pods > self.gone(one, row))
-
-    def _forget_unused(self, one: Used) -> None:
-        if isinstance(one, Disk) and one not in self.rows:
-            self.disks.drop((one.kind, one.name), one)
-
-
-def _used(volumes: PodVolumes) -> Iterator[Used]:
-    """Yield the claims and disks of a pod, each once."""
-    yield from volumes.keys
-    yield from dict.fromkeys(volumes.disks)
+    def left_on(self, row: int) -> Iterator[VolumeClaimKey]:
+        """Yield the claims that pods on a row use, without those that are set apart."""
+        return (key for key, pods in self.on.get(row, Counter()).items() if pods > self.gone(key, row))
 
 
 Counts = npt.NDArray[np.int64]
@@ -111,7 +93,7 @@ class VolumeLimits:
     def fits(self, volumes: PodVolumes, rows: Rows, nodes: "NodeTable") -> Mask:
         """Return a mask as long as `rows`, True where a pod with these volumes exceeds no limit."""
         self._catch_up(nodes)
-        wanted = set(_volumes_of(volumes, nodes.storage))
+        wanted = set(_driver_volumes(volumes.keys, nodes.storage))
         mask = np.ones(len(rows), dtype=np.bool_)
         for driver in {one.driver for one in wanted} & self._limits.keys():
             new = np.zeros(len(rows), dtype=np.int64)
@@ -138,7 +120,7 @@ class VolumeLimits:
 
     def _read(self, row: int, nodes: "NodeTable") -> None:
         storage, name = nodes.storage, nodes.names[row]
-        used = frozenset(_each(storage.used.left_on(row), storage))
+        used = frozenset(_driver_volumes(storage.used.left_on(row), storage))
         before = self._volumes.pop(row, frozenset())
         for one in before - used:
             self._rows_with[one].discard(row)
@@ -163,20 +145,17 @@ class VolumeLimits:
                 del columns[driver]
 
 
-def _each(used: Iterable[Used], storage: "Storage") -> Iterator[DriverVolume]:
-    for one in used:
-        found = one.driver if isinstance(one, Disk) else storage.driver_volume(one)
+def _driver_volumes(keys: Iterable[VolumeClaimKey], storage: "Storage") -> Iterator[DriverVolume]:
+    """Yield the volumes of these claims that count for a driver."""
+    for key in keys:
+        found = storage.driver_volume(key)
         if found is not None:
             yield found
 
 
-def _volumes_of(volumes: PodVolumes, storage: "Storage") -> Iterator[DriverVolume]:
-    return _each((*volumes.keys, *volumes.disks), storage)
-
-
 def _attachments(node: str, storage: "Storage") -> Iterator[DriverVolume]:
-    """Yield the volumes that are attached to a node; those of in-tree plugins do not count."""
+    """Yield the volumes of CSI drivers that are attached to a node."""
     for one in storage.attached.get(node, {}).values():
         volume = storage.volumes.get(one.volume)
-        if volume is not None and volume.driver is not None and not volume.plugin:
+        if volume is not None and volume.driver is not None:
             yield DriverVolume(one.driver, volume.driver.handle)

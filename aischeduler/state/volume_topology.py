@@ -1,6 +1,6 @@
 """The rows on which volumes can be used, by their node affinity.
 
-Invariant: what is kept was made from the labels, rows and replaced plugins as they are.
+Invariant: what is kept was made from the labels and rows as they are.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from cachetools import LRUCache
 
-from aischeduler.model.selectors import NodeSelectorTerm, Operator
+from aischeduler.model.selectors import Operator
 from aischeduler.state.class_volumes import Affinity, ClassVolumes, GroupRows
 from aischeduler.state.kept import StatePart, Versions, reading
 from aischeduler.state.label_index import Mask, Rows, term_mask
@@ -18,16 +18,15 @@ if TYPE_CHECKING:
 
 MASKS_MAX: Final = 128
 """The most affinities whose masks are kept."""
-READ: Final = reading(StatePart.UNLABELLED, StatePart.LABELS, StatePart.PLUGINS)
+READ: Final = reading(StatePart.UNLABELLED, StatePart.LABELS)
 
 
 class VolumeTopology:
-    """The rows by affinity, kept until a label, a row or a replaced plugin changes."""
+    """The rows by affinity, kept until a label or a row changes."""
 
     def __init__(self) -> None:
         self._made_from: Versions = ()
         self._masks: LRUCache[Affinity, Mask] = LRUCache(MASKS_MAX)
-        self._replaced: dict[str, Rows] = {}
         self._of_class: dict[str, GroupRows] = {}
 
     def mask(self, affinity: Affinity, nodes: "NodeTable") -> Mask:
@@ -35,10 +34,7 @@ class VolumeTopology:
         self._catch_up(nodes)
         mask = self._masks.get(affinity)
         if mask is None:
-            mask = self._masks[affinity] = _any_term(affinity.terms, nodes)
-            if affinity.plugin and affinity.migrated != affinity.terms:
-                rows = self._rows_that_replaced(affinity.plugin, nodes)
-                mask[rows] = _any_term(affinity.migrated, nodes)[rows]
+            mask = self._masks[affinity] = _any_term(affinity, nodes)
         return mask
 
     def of_class(self, name: str, table: ClassVolumes, nodes: "NodeTable", *, changed: bool) -> GroupRows:
@@ -61,33 +57,23 @@ class VolumeTopology:
         if versions != self._made_from:
             self._made_from = versions
             self._masks.clear()
-            self._replaced.clear()
             self._of_class.clear()
 
     def _rows(self, affinity: Affinity, nodes: "NodeTable") -> Rows:
         """Return the rows of an affinity; the usual one of a local volume, one label of one value, is looked up."""
-        terms = affinity.terms
-        if terms is not None and len(terms) == 1 and not affinity.plugin and not terms[0].fields:
-            expressions = terms[0].expressions
+        if affinity is not None and len(affinity) == 1 and not affinity[0].fields:
+            expressions = affinity[0].expressions
             if len(expressions) == 1 and expressions[0].operator is Operator.IN:
                 one = expressions[0]
                 return np.array(nodes.labels.rows_with(one.key, one.values), dtype=np.intp)
         return np.flatnonzero(self.mask(affinity, nodes) & nodes.alive)
 
-    def _rows_that_replaced(self, plugin: str, nodes: "NodeTable") -> Rows:
-        rows = self._replaced.get(plugin)
-        if rows is None:
-            names = (one.name for one in nodes.storage.csi_nodes.values() if plugin in one.migrated)
-            found = sorted(nodes.rows[name] for name in names if name in nodes.rows)
-            rows = self._replaced[plugin] = np.array(found, dtype=np.intp)
-        return rows
 
-
-def _any_term(terms: tuple[NodeSelectorTerm, ...] | None, nodes: "NodeTable") -> Mask:
+def _any_term(affinity: Affinity, nodes: "NodeTable") -> Mask:
     """Return a new mask of the rows that satisfy one of the terms; all rows where there is no affinity."""
-    if terms is None:
+    if affinity is None:
         return np.ones(nodes.width, dtype=np.bool_)
     mask = np.zeros(nodes.width, dtype=np.bool_)
-    for term in terms:
+    for term in affinity:
         mask |= term_mask(term, nodes.labels, nodes.rows)
     return mask

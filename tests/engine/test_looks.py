@@ -74,8 +74,8 @@ def test_room_that_a_nominated_gang_can_use_beside_its_claim_is_not_lent() -> No
     assert set(binds(session.decide()).values()) == {"n1", "n2", "n4"}
 
 
-LOCAL = StorageClass("local", "kubernetes.io/no-provisioner", "kubernetes.io/no-provisioner", waits=True)
-CLOUD = StorageClass("cloud", "csi.example", "csi.example", waits=True)
+LOCAL = StorageClass("local", "kubernetes.io/no-provisioner", waits=True)
+CLOUD = StorageClass("cloud", "csi.example", waits=True)
 PAIR = a_gang("pair", 2, GangSource.LABELS)
 
 

@@ -13,8 +13,8 @@ from tests.build import a_node, a_pod, a_pool, a_term, expression, replace
 from tests.engine.session import Session, binds, nominations, reports
 from tests.gangs import a_gang, member
 
-LOCAL = StorageClass("local", "kubernetes.io/no-provisioner", "kubernetes.io/no-provisioner", waits=True)
-CLOUD = StorageClass("cloud", "csi.example", "csi.example", waits=True)
+LOCAL = StorageClass("local", "kubernetes.io/no-provisioner", waits=True)
+CLOUD = StorageClass("cloud", "csi.example", waits=True)
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
 GANG = a_gang("g", 2, GangSource.LABELS)
 FAILED = 'running PreBind plugin "VolumeBinding": '
@@ -229,12 +229,12 @@ def test_claim_for_which_a_node_is_selected_keeps_it() -> None:
 
 def test_new_volume_is_created_only_where_its_class_allows_it() -> None:
     session = a_session("a", "b")
-    session.tell(Seen(StorageClass("cloud", "csi.example", "csi.example", True, (on_host("c"),))))
+    session.tell(Seen(StorageClass("cloud", "csi.example", True, (on_host("c"),))))
     session.tell(Seen(a_claim(of="cloud")))
     session.see(a_pod("p", claims=(use("data"),)))
     (reason,) = reports(session.decide()).values()
     assert reason.startswith(f"0/2 nodes are available: 2 {NO_VOLUME}.")
-    session.tell(Seen(StorageClass("cloud", "csi.example", "csi.example", True, (on_host("b", "c"),))))
+    session.tell(Seen(StorageClass("cloud", "csi.example", True, (on_host("b", "c"),))))
     assert asked(session.decide()) == {"p": ("b", [""])}
 
 

@@ -1,20 +1,17 @@
-"""Volumes that only one pod may use, disks, and how many volumes a node takes: with preemption and wake-ups."""
-
-import pytest
+"""Volumes that only one pod may use, and how many volumes a node takes: with preemption and wake-ups."""
 
 from aischeduler.model.events import Gone, Seen, gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import HostPort, Pod
 from aischeduler.model.storage_objects import CsiNode, StorageClass, VolumeAttachment
-from aischeduler.model.volumes import ONE_POD, Disk, DiskKind, DriverVolume, Volume, VolumeClaim, VolumeClaimUse
-from tests.build import a_node, a_pod, a_pool, replace
+from aischeduler.model.volumes import ONE_POD, DriverVolume, Volume, VolumeClaim, VolumeClaimUse
+from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, nominations, reports
 from tests.gangs import a_gang, member
 
 IN_USE = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
-NO_DISK = "node(s) had no available disk"
 TOO_MANY = "node(s) exceed max volume count"
 NO_HELP = "No preemption victims found for incoming pod"
 DRIVER = "csi.example"
@@ -97,53 +94,6 @@ def test_two_users_of_a_claim_for_one_pod_on_two_nodes_are_not_evicted_for_a_thi
     assert reports(said)["high"].startswith(f"0/2 nodes are available: 2 {IN_USE}.")
 
 
-EBS = Disk(DiskKind.EBS, "v")
-PD = Disk(DiskKind.GCE_PD, "d")
-ISCSI = Disk(DiskKind.ISCSI, "iqn")
-RBD = Disk(DiskKind.RBD, "rbd/i", monitors=("m1", "m2"))
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "shared"),
-    [
-        (EBS, EBS, False),
-        (replace(EBS, read_only=True), replace(EBS, read_only=True), False),
-        (EBS, replace(EBS, name="w"), True),
-        (PD, PD, False),
-        (PD, replace(PD, read_only=True), False),
-        (replace(PD, read_only=True), replace(PD, read_only=True), True),
-        (ISCSI, ISCSI, False),
-        (replace(ISCSI, read_only=True), replace(ISCSI, read_only=True), True),
-        (RBD, replace(RBD, monitors=("m2", "m3")), False),
-        (RBD, replace(RBD, monitors=("m3",)), True),
-        (replace(RBD, read_only=True), replace(RBD, read_only=True), True),
-        (PD, replace(EBS, name="d"), True),
-        (Disk(DiskKind.CINDER, "c"), Disk(DiskKind.CINDER, "c"), True),
-    ],
-)
-def test_pods_with_one_disk_share_a_node_only_where_both_may(first: Disk, second: Disk, shared: bool) -> None:
-    session = Session(a_node("a"), a_pod("p", disks=(first,), node="a"), a_pod("q", disks=(second,)))
-    said = session.decide()
-    assert binds(said) == ({"q": "a"} if shared else {})
-    if not shared:
-        assert reports(said)["q"].startswith(f"0/1 nodes are available: 1 {NO_DISK}.")
-
-
-def test_pod_waits_for_its_disk_and_gets_it_once_the_other_pod_leaves() -> None:
-    session = Session(a_node("a"), a_pod("p", disks=(EBS,), node="a"), a_pod("q", disks=(EBS,)))
-    session.decide()
-    session.tell(gone(Pod, "uid-p"))
-    assert binds(session.decide()) == {"q": "a"}
-
-
-def test_pod_goes_to_a_node_without_its_disk_or_evicts_the_pod_that_uses_it() -> None:
-    session = Session(a_node("a"), a_node("b", cpu="1"), a_pod("p", disks=(EBS,), node="a"), a_pod("plain", node="a"))
-    session.see(a_pod("q", disks=(EBS,)))
-    assert binds(session.decide()) == {"q": "b"}
-    session.see(a_pod("high", priority=9, disks=(EBS,)))
-    assert list(evictions(session.decide())) == ["p"]
-
-
 def test_node_takes_as_many_volumes_of_a_driver_as_its_csi_node_says_and_a_shared_one_counts_once() -> None:
     """Case V3 of kube-scheduler."""
     session = Session(a_node("a", cpu="9"), a_node("b", cpu="1"))
@@ -203,7 +153,7 @@ def test_limit_that_is_known_before_its_node_counts() -> None:
 def test_volume_to_come_counts_and_counts_once_when_it_has_come() -> None:
     session = Session(a_node("a", cpu="9"))
     claim = VolumeClaim("default", "new", uid="uid-new", storage_class="cloud", request_bytes=1)
-    session.tell(Seen(StorageClass("cloud", DRIVER, DRIVER, waits=True)), *limits(a=2), Seen(claim))
+    session.tell(Seen(StorageClass("cloud", DRIVER, waits=True)), *limits(a=2), Seen(claim))
     session.tell(*bound("x", "y"))
     session.see(a_pod("p", claims=(use("new"),)), a_pod("q", claims=(use("x"),)))
     session.decide()
@@ -214,16 +164,6 @@ def test_volume_to_come_counts_and_counts_once_when_it_has_come() -> None:
     session.decide()
     session.tell(gone(Pod, "uid-q"))
     assert binds(session.decide()) == {"r": "a"}
-
-
-def test_disk_of_an_in_tree_plugin_counts_for_the_driver_that_replaced_it() -> None:
-    disk = replace(EBS, driver=DriverVolume("ebs.csi.aws.com", "v"))
-    session = Session(a_node("a"))
-    session.tell(Seen(CsiNode("a", {"ebs.csi.aws.com": 1})))
-    session.see(a_pod("p", disks=(disk,)))
-    assert binds(session.decide()) == {"p": "a"}
-    session.see(a_pod("q", disks=(Disk(DiskKind.EBS, "w", driver=DriverVolume("ebs.csi.aws.com", "w")),)))
-    assert TOO_MANY in reports(session.decide())["q"]
 
 
 def test_volumes_of_victims_make_room_for_a_pod_of_higher_priority() -> None:

@@ -25,7 +25,6 @@ from aischeduler.state.ledger import BORROWS, LENDS, LOAN, Account, Loan
 from aischeduler.state.pod_counts import DomainCounts, PodCount
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
 from aischeduler.state.requests import AMOUNT_MAX, requested
-from aischeduler.state.volume_limits import Used
 
 Faults = Iterator[tuple[str, str]]
 """The name of an invariant, and what violates it."""
@@ -81,13 +80,9 @@ def ports(specs: Iterable[PodSpec]) -> Counter[HostPort]:
     return Counter(port for spec in specs for port in spec.host_ports)
 
 
-def used_volumes(specs: Iterable[PodSpec]) -> dict[Used, int]:
-    """Return how many pods use each claim and disk."""
-    used: Counter[Used] = Counter()
-    for volumes in (spec.volumes for spec in specs if spec.volumes is not None):
-        used.update(volumes.keys)
-        used.update(dict.fromkeys(volumes.disks, 1))
-    return dict(used)
+def used_volumes(specs: Iterable[PodSpec]) -> dict[VolumeClaimKey, int]:
+    """Return how many pods use each claim."""
+    return dict(Counter(key for spec in specs if spec.volumes is not None for key in spec.volumes.keys))
 
 
 def chosen_volumes(cluster: Cluster) -> Counter[VolumeChoice]:

@@ -31,7 +31,6 @@ PATHS = {
     "PodGroup of Volcano": "/apis/scheduling.volcano.sh/v1beta1/podgroups",
     "PodGroup of the server": "/apis/scheduling.k8s.io/v1beta1/podgroups",
     "PodGroup of the server, older": "/apis/scheduling.k8s.io/v1alpha2/podgroups",
-    "Workload": "/apis/scheduling.k8s.io/v1alpha1/workloads",
     "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/jobsets",
     "Job": "/apis/batch/v1/jobs",
     "Service": "/api/v1/services",
@@ -108,7 +107,7 @@ async def test_gangs_come_before_the_pods_and_kinds_that_are_not_served_leave_no
     member = {"name": "p", "namespace": "team", "uid": "2", "ownerReferences": [owner("j", "u")]}
     other = {"name": "q", "namespace": "team", "uid": "3", "ownerReferences": [owner("plain", "v")]}
     pods = [{"metadata": metadata, "spec": {"containers": []}} for metadata in (member, other)]
-    absent = {kind: missing for kind in PATHS if kind in ("JobSet", "Workload") or kind.startswith("PodGroup")}
+    absent = {kind: missing for kind in PATHS if kind == "JobSet" or kind.startswith("PodGroup")}
     snapshot = await listed(a_cluster(Job=items(job, plain), Pod=items(*pods), **absent))
     *_, gang, first, second = snapshot.events
     assert (gang, snapshot.gaps) == (Seen(Gang(KEY, min_member=1, uid="u")), ())

@@ -62,6 +62,10 @@ def test_pod_without_a_gang_has_no_claim() -> None:
     assert claim({GANG_MIN_KEY: "4", POD_GROUP_LABEL: ""}) is None
 
 
+def test_reference_to_a_workload_of_kubernetes_1_35_makes_no_gang() -> None:
+    assert claim(workloadRef={"name": "w", "podGroup": "workers", "podGroupReplicaKey": "0"}) is None
+
+
 @pytest.mark.parametrize(
     ("labels", "annotations", "spec", "expected"),
     [

@@ -19,8 +19,6 @@ from aischeduler.model.storage_objects import (
 )
 from aischeduler.model.volumes import (
     ClaimRef,
-    Disk,
-    DiskKind,
     DriverVolume,
     PodVolumes,
     Volume,
@@ -183,46 +181,23 @@ def test_volume_without_required_node_affinity_is_usable_everywhere() -> None:
     assert read_volume(nodeAffinity={"required": {"nodeSelectorTerms": []}}).affinity == ()
 
 
-@pytest.mark.parametrize(
-    ("source", "labels", "driver"),
-    [
-        ({"gcePersistentDisk": {"pdName": "d"}}, {ZONE: "us-a-1"}, "projects/UNSPECIFIED/zones/us-a-1/disks/d"),
-        ({"gcePersistentDisk": {"pdName": "d"}}, {}, "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"),
-        (
-            {"gcePersistentDisk": {"pdName": "d"}},
-            {ZONE: "us-a-1__us-a-2"},
-            "projects/UNSPECIFIED/regions/us-a/disks/d",
-        ),
-        ({"awsElasticBlockStore": {"volumeID": "vol-1"}}, {}, "vol-1"),
-        ({"awsElasticBlockStore": {"volumeID": "aws://z/vol-1"}}, {}, "vol-1"),
-        ({"azureDisk": {"diskURI": "/disks/d", "kind": "Managed"}}, {}, "/disks/d"),
-        ({"cinder": {"volumeID": "c-1"}}, {}, "c-1"),
-        ({"portworxVolume": {"volumeID": "p-1"}}, {}, "p-1"),
-        ({"azureDisk": {"diskURI": "/disks/d", "kind": "Dedicated"}}, {}, None),
-        ({"awsElasticBlockStore": {"volumeID": "aws://z/disk"}}, {}, None),
-        ({"nfs": {"server": "s", "path": "/"}}, {}, None),
-    ],
-)
-def test_disk_of_an_in_tree_plugin_is_known_as_its_driver_knows_it(
-    source: Any, labels: dict[str, str], driver: str | None
-) -> None:
-    event = read(storage_resources.volumes(), volume(spec=source, labels=labels))
-    assert isinstance(event, Seen)
-    assert isinstance(event.object, Volume)
-    assert (event.object.driver.handle if event.object.driver is not None else None) == driver
+IN_TREE = [
+    {"gcePersistentDisk": {"pdName": "d"}},
+    {"awsElasticBlockStore": {"volumeID": "vol-1"}},
+    {"azureDisk": {"diskName": "d", "diskURI": "/disks/d"}},
+    {"cinder": {"volumeID": "c-1"}},
+    {"portworxVolume": {"volumeID": "p-1"}},
+    {"iscsi": {"iqn": "q"}},
+    {"rbd": {"monitors": ["m1", "m2"], "image": "i", "readOnly": True}},
+]
+"""Disks of in-tree plugins."""
 
 
-def test_zone_of_an_in_tree_volume_is_that_of_its_driver_where_that_is_installed() -> None:
+@pytest.mark.parametrize("source", [*IN_TREE, {"nfs": {"server": "s", "path": "/"}}])
+def test_node_affinity_of_a_volume_without_a_csi_driver_counts(source: Any) -> None:
     expression = {"key": ZONE, "operator": "In", "values": ["z1"]}
-    named = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
-    found = read_volume(awsElasticBlockStore={"volumeID": "v"}, nodeAffinity=named)
-    zone = "topology.ebs.csi.aws.com/zone"
-    assert (found.plugin, found.migrated) == ("kubernetes.io/aws-ebs", (NodeSelectorTerm((one_of(zone, "z1"),)),))
-    labelled = read(storage_resources.volumes(), volume(spec={"cinder": {"volumeID": "v"}}, labels={ZONE: "z2__z1"}))
-    assert isinstance(labelled, Seen)
-    assert isinstance(labelled.object, Volume)
-    term = NodeSelectorTerm((one_of("topology.cinder.csi.openstack.org/zone", "z1", "z2"),))
-    assert (labelled.object.affinity, labelled.object.migrated) == (None, (term,))
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    assert read_volume(**source, nodeAffinity=affinity) == Volume("disk", (NodeSelectorTerm((one_of(ZONE, "z1"),)),))
 
 
 def test_claim_of_an_ephemeral_volume_has_the_uid_of_its_pod() -> None:
@@ -242,23 +217,20 @@ def test_claim_of_an_ephemeral_volume_has_the_uid_of_its_pod() -> None:
                 "volumeBindingMode": "WaitForFirstConsumer",
                 "allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}],
             },
-            StorageClass("x", "csi.example", "csi.example", True, (NodeSelectorTerm((one_of("zone", "a", "b"),)),)),
+            StorageClass("x", "csi.example", True, (NodeSelectorTerm((one_of("zone", "a", "b"),)),)),
         ),
         (
             "StorageClass",
-            {"metadata": {"name": "x"}, "provisioner": "kubernetes.io/gce-pd", "volumeBindingMode": "Immediate"},
-            StorageClass("x", "kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+            {"metadata": {"name": "x"}, "provisioner": "csi.example", "volumeBindingMode": "Immediate"},
+            StorageClass("x", "csi.example"),
         ),
         (
             "CSINode",
             {
-                "metadata": {
-                    "name": "x",
-                    "annotations": {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/a,kubernetes.io/b"},
-                },
+                "metadata": {"name": "x"},
                 "spec": {"drivers": [{"name": "d", "allocatable": {"count": 3}}, {"name": "without-limit"}]},
             },
-            CsiNode("x", {"d": 3}, frozenset(("kubernetes.io/a", "kubernetes.io/b"))),
+            CsiNode("x", {"d": 3}),
         ),
         ("CSINode", {"metadata": {"name": "x"}, "spec": {"drivers": []}}, CsiNode("x")),
         ("CSIDriver", {"metadata": {"name": "x"}, "spec": {"storageCapacity": True}}, CsiDriver("x", True)),
@@ -306,37 +278,27 @@ def test_only_claims_and_volumes_are_needed() -> None:
 
 
 DATA = {"name": "b", "persistentVolumeClaim": {"claimName": "data-0"}}
-RBD = {"monitors": ["m1", "m2"], "image": "i", "readOnly": True}
 
 
 @pytest.mark.parametrize(
-    ("volumes", "claims", "disks"),
+    ("volumes", "claims"),
     [
-        (
-            [{"name": "a", "emptyDir": {}}, DATA],
-            (VolumeClaimUse("spec.volumes[1].persistentVolumeClaim", "data-0"),),
-            (),
-        ),
+        ([{"name": "a", "emptyDir": {}}, DATA], (VolumeClaimUse("spec.volumes[1].persistentVolumeClaim", "data-0"),)),
         (
             [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}],
             (VolumeClaimUse("spec.volumes[0].ephemeral", "p-scratch", owned=True),),
-            (),
-        ),
-        ([{"name": "a", "rbd": RBD}], (), (Disk(DiskKind.RBD, "rbd/i", True, ("m1", "m2")),)),
-        ([{"name": "a", "iscsi": {"iqn": "q"}}], (), (Disk(DiskKind.ISCSI, "q"),)),
-        (
-            [{"name": "a", "awsElasticBlockStore": {"volumeID": "v"}}],
-            (),
-            (Disk(DiskKind.EBS, "v", driver=DriverVolume("ebs.csi.aws.com", "v")),),
         ),
     ],
 )
-def test_pod_has_the_claims_and_disks_of_its_volumes(
-    volumes: Any, claims: tuple[VolumeClaimUse, ...], disks: tuple[Disk, ...]
-) -> None:
+def test_pod_has_the_claims_of_its_volumes(volumes: Any, claims: tuple[VolumeClaimUse, ...]) -> None:
     found = decode_pod(api_objects.pod("p", spec={"volumes": volumes}))
-    assert found.spec.volumes == PodVolumes(found.namespace, claims, disks)
+    assert found.spec.volumes == PodVolumes(found.namespace, claims)
     assert found.volume_claims == claims
+
+
+@pytest.mark.parametrize("source", IN_TREE)
+def test_disk_of_an_in_tree_plugin_decides_nothing(source: Any) -> None:
+    assert decode_pod(api_objects.pod("p", spec={"volumes": [{"name": "a", **source}]})).spec.volumes is None
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ async def test_engine_hears_only_of_jobs_that_ask_for_a_gang() -> None:
     assert world.events == expected
 
 
-@pytest.mark.parametrize("kind", [kind for kind in RESOURCES if not kind.startswith("Workload")])
+@pytest.mark.parametrize("kind", RESOURCES)
 def test_object_of_each_kind_without_spec_and_status_is_read(kind: str) -> None:
     metadata = {"name": "x", "namespace": "default", "uid": "u", "annotations": {GANG_KEY: "true"}}
     (event,) = RESOURCES[kind].read(json.dumps({"metadata": metadata}).encode())

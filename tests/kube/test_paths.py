@@ -70,7 +70,7 @@ def _event(namespace: str, name: str) -> str:
 
 
 def _pod_group(namespace: str, name: str) -> str:
-    paths = gang_writes.object_paths(Gang(GangKey(GangSource.VOLCANO, namespace, name.replace("/", "-")), 1))
+    paths = gang_writes.object_paths(Gang(GangKey(GangSource.VOLCANO, namespace, name), 1))
     return gang_writes.status_paths(paths[0], GangSource.VOLCANO)[0]
 
 
@@ -123,7 +123,7 @@ def check_path(path_of: PathOf, namespace: str, name: str) -> None:
     assert len(path) == len(plain)
     for expected, found in zip(plain, path, strict=True):
         wanted = {"ns": namespace, "name": name}.get(expected, expected)
-        assert unquote(found) in (wanted, wanted.replace("/", "-"))
+        assert unquote(found) == wanted
         assert found not in (".", "..")
     assert is_one_request(request("/".join(path)))
 

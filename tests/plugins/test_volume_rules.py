@@ -23,8 +23,6 @@ from aischeduler.model.storage_objects import (
 from aischeduler.model.volumes import (
     ONE_POD,
     ClaimRef,
-    Disk,
-    DiskKind,
     DriverVolume,
     Volume,
     VolumeChoice,
@@ -74,10 +72,10 @@ def a_world(chance: Random) -> StorageWorld:
         if chance.random() < 0.8:
             counts = {driver: chance.randint(0, 3) for driver in DRIVERS if chance.random() < 0.7}
             world.csi_nodes[name] = CsiNode(name, counts)
-    world.classes["local"] = StorageClass("local", "kubernetes.io/no-provisioner", "", waits=True)
+    world.classes["local"] = StorageClass("local", "kubernetes.io/no-provisioner", waits=True)
     for name, driver in zip(("fast", "slow"), DRIVERS, strict=True):
         near = (some_term(chance, hosts),) if chance.random() < 0.3 else ()
-        world.classes[name] = StorageClass(name, driver, driver, waits=True, topologies=near)
+        world.classes[name] = StorageClass(name, driver, waits=True, topologies=near)
         if chance.random() < 0.6:
             world.drivers[driver] = CsiDriver(driver, tracks_capacity=chance.random() < 0.7)
     for number in range(chance.randint(0, 5)):
@@ -137,20 +135,10 @@ def add_claim(chance: Random, world: StorageWorld, name: str, hosts: list[str]) 
 
 
 def a_user(chance: Random, world: StorageWorld, name: str, node: str = "") -> Pod:
-    """Return a pod with a few claims and disks."""
-    names = chance.sample([key[1] for key in world.claims], chance.randint(0, 3))
+    """Return a pod with a few claims."""
+    names = chance.sample([key[1] for key in world.claims], chance.randint(1, 3))
     uses = tuple(VolumeClaimUse(f"spec.volumes[{at}].persistentVolumeClaim", one) for at, one in enumerate(names))
-    disks = tuple(a_disk(chance) for _ in range(chance.choice((0, 0, 1, 2))))
-    if not uses and not disks:
-        disks = (a_disk(chance),)
-    return a_pod(name, claims=uses, disks=disks, node=node)
-
-
-def a_disk(chance: Random) -> Disk:
-    kind, name = chance.choice(tuple(DiskKind)), chance.choice("de")
-    driver = DriverVolume(chance.choice(DRIVERS), name) if chance.random() < 0.3 else None
-    monitors = tuple(chance.sample(("m1", "m2", "m3"), 2)) if kind is DiskKind.RBD else ()
-    return Disk(kind, name, chance.random() < 0.5, monitors, driver)
+    return a_pod(name, claims=uses, node=node)
 
 
 def add_pods(chance: Random, world: StorageWorld, hosts: list[str]) -> None:

@@ -371,7 +371,7 @@ MAKERS: Final[dict[str, Callable[[Churn, str], Any]]] = {
     "claim": _a_claim,
     "volume": _a_volume,
     "namespace": lambda churn, name: (name, {"team": "yes"} if churn.rarely(0.5) else {name: name}),
-    "class": lambda churn, name: StorageClass(name, f"driver-{name}", f"driver-{name}", waits=churn.rarely(0.5)),
+    "class": lambda churn, name: StorageClass(name, f"driver-{name}", waits=churn.rarely(0.5)),
     "csi node": lambda churn, name: CsiNode(churn.some("node"), {f"driver-{name}": churn.chance.randint(1, 3)}),
     "csi driver": lambda churn, name: CsiDriver(f"driver-{name}", tracks_capacity=churn.rarely(0.5)),
     "capacity": lambda churn, name: StorageCapacity("default", name, churn.some("class"), limit_bytes=churn.events),

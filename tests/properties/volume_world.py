@@ -10,8 +10,8 @@ from tests.build import a_term, expression, replace
 from tests.properties.test_gangs import GangWorld
 from tests.properties.wishes import HOST
 
-LOCAL: Final = StorageClass("local", "kubernetes.io/no-provisioner", "kubernetes.io/no-provisioner", waits=True)
-CLOUD: Final = StorageClass("cloud", "csi.example", "csi.example", waits=True)
+LOCAL: Final = StorageClass("local", "kubernetes.io/no-provisioner", waits=True)
+CLOUD: Final = StorageClass("cloud", "csi.example", waits=True)
 CLAIMS: Final = [f"data-{number}" for number in range(4)]
 VOLUMES: Final = [f"disk-{number}" for number in range(3)]
 

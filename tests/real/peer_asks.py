@@ -30,7 +30,7 @@ from tests.real.peer_states import (
     pod_document,
     some_labels,
 )
-from tests.real.peer_volumes import VOLUMES, a_disk, claims_for, use_claim, use_disk
+from tests.real.peer_volumes import VOLUMES, claims_for, use_claim
 
 GATE: Final = "example.com/gate"
 TAINT_KEYS: Final = ("dedicated", "gone", "slow", "noisy", "node.kubernetes.io/unschedulable")
@@ -198,9 +198,6 @@ def _milli(cpu: str) -> int:
 
 def _use_claim(feature: Feature, draft: Draft) -> None:
     """Use one or two claims of the state that were made for the feature."""
-    if feature is Feature.DISKS:
-        use_disk(draft.pod, a_disk(draft.chance))
-        return
     metadata, found = draft.pod["metadata"], claims_for(draft.state.others, feature)
     if "volumes" not in draft.spec:
         metadata["namespace"] = draft.chance.choice(found)["metadata"]["namespace"]

@@ -43,7 +43,6 @@ class Feature(StrEnum):
     VOLUME_ZONE = "volume_zone"
     READ_WRITE_ONCE_POD = "read_write_once_pod"
     CSI_LIMITS = "csi_limits"
-    DISKS = "disks"
     PREEMPTION = "preemption"
     BUDGETS = "budgets"
     POD_LEVEL_RESOURCES = "pod_level_resources"
@@ -64,7 +63,6 @@ OF_STATES: Final = frozenset(
         Feature.VOLUME_ZONE,
         Feature.READ_WRITE_ONCE_POD,
         Feature.CSI_LIMITS,
-        Feature.DISKS,
         Feature.PREEMPTION,
         Feature.BUDGETS,
     }

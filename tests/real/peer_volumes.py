@@ -23,7 +23,6 @@ VOLUMES: Final = frozenset(
         Feature.VOLUME_ZONE,
         Feature.READ_WRITE_ONCE_POD,
         Feature.CSI_LIMITS,
-        Feature.DISKS,
     }
 )
 CLAIMS_OF_A_FEATURE: Final = 4
@@ -33,7 +32,7 @@ SIZES: Final = ("1Gi", "2Gi", "5Gi")
 def add_volumes(
     chance: Random, name: str, nodes: Sequence[Json], running: Sequence[Json], features: frozenset[Feature]
 ) -> list[Json]:
-    """Return the volume objects of a state; running pods get claims and disks."""
+    """Return the volume objects of a state; running pods get claims."""
     objects: list[Json] = []
     for feature in sorted(features & VOLUMES):
         for number in range(CLAIMS_OF_A_FEATURE):
@@ -50,10 +49,8 @@ def add_volumes(
                     objects += _bound(claim, _namespace(chance, running), {}, {chance.choice(ZONE_LABELS): zone})
                 case Feature.READ_WRITE_ONCE_POD:
                     objects += _once(chance, claim, running)
-                case Feature.CSI_LIMITS:
-                    objects += _limited(chance, claim, running)
                 case _:
-                    _add_disk(chance, running)
+                    objects += _limited(chance, claim, running)
     if Feature.VOLUMES_LATE in features:
         objects.insert(0, _storage_class(f"{name}-late"))
     if Feature.CSI_LIMITS in features:
@@ -79,25 +76,6 @@ def use_claim(pod: Json, claim: str) -> None:
     volumes = pod["spec"].setdefault("volumes", [])
     if all(one.get("persistentVolumeClaim", {}).get("claimName") != claim for one in volumes):
         volumes.append({"name": f"v{len(volumes)}", "persistentVolumeClaim": {"claimName": claim}})
-
-
-def use_disk(pod: Json, disk: Json) -> None:
-    """Let the pod use a disk without a claim."""
-    volumes = pod["spec"].setdefault("volumes", [])
-    volumes.append({"name": f"v{len(volumes)}", **disk})
-
-
-def a_disk(chance: Random) -> Json:
-    """Return a disk that two pods of a node may share for reading at most."""
-    read_only = {"readOnly": True} if chance.random() < 0.4 else {}
-    number = chance.randint(1, 2)
-    match chance.randrange(3):
-        case 0:
-            return {"gcePersistentDisk": {"pdName": f"disk-{number}", **read_only}}
-        case 1:
-            return {"rbd": {"monitors": ["m1", "m2"], "image": f"image-{number}", **read_only}}
-        case _:
-            return {"iscsi": {"targetPortal": "1.2.3.4", "iqn": f"iqn.2026-01.example:{number}", "lun": 0, **read_only}}
 
 
 def _namespace(chance: Random, running: Sequence[Json]) -> str:
@@ -200,10 +178,3 @@ def _csi_node(name: str, limit: int) -> Json:
     driver = {"name": DRIVER, "nodeID": name, "topologyKeys": [], "allocatable": {"count": limit}}
     metadata = {"name": name}
     return {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": metadata, "spec": {"drivers": [driver]}}
-
-
-def _add_disk(chance: Random, running: Sequence[Json]) -> None:
-    """Give a running pod without volumes a disk that no other pod of the state has."""
-    free = [pod for pod in running if "volumes" not in pod["spec"]]
-    if free:
-        use_disk(chance.choice(free), a_disk(chance))

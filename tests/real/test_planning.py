@@ -18,7 +18,7 @@ NEEDED = [
     {"apiGroups": [GROUP], "resources": ["pools"], "verbs": ["list"]},
 ]
 OTHERS = ["Namespaces", "PodDisruptionBudgets", "PersistentVolumeClaims", "PersistentVolumes", "PriorityClasses"]
-OF_GANGS = ["Jobs", "JobSets", "PodGroups", "Workloads"]
+OF_GANGS = ["Jobs", "JobSets", "PodGroups"]
 
 
 @pytest.fixture
