@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from aischeduler.kube.cluster_lister import PRIORITY_CLASSES, resources
 from tests.chart.rendering import ROOT, Helm, Json, Rendered, Values
 
 Right = tuple[str, str, str]
@@ -109,3 +110,11 @@ def test_people_see_pools_with_view_and_edit_them_with_admin(defaults: Rendered)
     assert {verb for _, _, verb in viewer} == {"get", "list", "watch"}
     assert {verb for _, _, verb in editor} == {"get", "list", "watch", "create", "update", "patch", "delete"}
     assert {resource for _, resource, _ in viewer + editor} == {"pools"}
+
+
+def test_role_of_explain_and_plan_lists_what_they_list_and_nothing_else(helm: Helm) -> None:
+    role = helm.render({"rbac": {"explainRole": True}}).one("ClusterRole", "ai-scheduler-explain")
+    paths = [*(resource.path for resource in resources()), PRIORITY_CLASSES]
+    groups = (path.split("/")[2] if path.startswith("/apis/") else "" for path in paths)
+    listed = {(group, path.rpartition("/")[2], "list") for group, path in zip(groups, paths, strict=True)}
+    assert set(granted(role)) == listed
