@@ -21,10 +21,10 @@ import pytest
 from tests import seeds
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-SCENARIOS: Final[tuple[str, ...]] = ("tests/stage", "tests/worlds")
+SCENARIOS: Final[tuple[str, ...]] = ("tests/scenarios", "tests/api_contract")
 """The suites whose scenarios run on several API servers, the real one among them."""
 HALF: Final = tuple(
-    f"tests/real/test_{name}.py"
+    f"tests/e2e/test_{name}.py"
     for name in ("bad_input", "churn", "crowd", "handover", "job", "lending_crowd", "operator", "release")
 )
 """Modules that need about half of the time of all tests on the real API server but the scenarios."""
@@ -32,14 +32,14 @@ OTHERS_ON_REAL: Final[tuple[str, ...]] = (
     "tests/chart",
     "tests/controlplane",
     "tests/kube/test_pool_crd.py",
-    "tests/real",
+    "tests/e2e",
 )
 """Where all other tests on the real API server are. A part names paths because collecting all tests takes long."""
 CORE: Final = tuple(
     f"tests/{name}" for name in ("analysis", "engine", "framework", "model", "plugins", "policies", "state")
 )
 """The tests of the core, but the random days."""
-DAYS: Final = ("tests/properties", "tests/scenarios")
+DAYS: Final = ("tests/properties", "tests/virtual")
 WORLDS: Final = (*SCENARIOS, "tests/operator", "tests/sandbox")
 """The scenarios without a real server, and the tests of the sandbox."""
 SHELLS: Final = ("tests/cli", "tests/daemon", "tests/kube")

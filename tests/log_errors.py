@@ -4,7 +4,7 @@ Invariants:
 - Every logger counts, however a test or a command configures the logs, and in every thread of this process.
 - A test that provokes an error is marked: `@pytest.mark.expects_errors("event not processed")`. A part of the line is
   enough, as in `"job failed job=reporter"`; each part must occur, and no other error may occur.
-- The log of a daemon in a process of its own is checked by the code that starts it (`tests/real/daemon.py`).
+- The log of a daemon in a process of its own is checked by the code that starts it (`tests/e2e/daemon.py`).
 """
 
 import logging

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.real.peer_features import EVERY
+from tests.e2e.peer_features import EVERY
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "compatibility.md").read_text()
 

@@ -5,8 +5,7 @@ from random import Random  # noqa: TID251 - a type; the generator comes from the
 
 import pytest
 
-from tests.packing_oracle import Amounts, fits
-from tests.real.gang_cases import (
+from tests.e2e.gang_cases import (
     Cluster,
     Gang,
     a_cluster,
@@ -17,8 +16,8 @@ from tests.real.gang_cases import (
     next_gang,
     spare_day,
 )
-from tests.real.gang_stage import OURS, SIDES, THEIRS, Outcome
-from tests.real.gang_verdicts import (
+from tests.e2e.gang_stage import OURS, SIDES, THEIRS, Outcome
+from tests.e2e.gang_verdicts import (
     FOLLOWS,
     IN_PIECES,
     NOT_FOUND,
@@ -30,6 +29,7 @@ from tests.real.gang_verdicts import (
     left_over,
     passed_over,
 )
+from tests.packing_oracle import Amounts, fits
 from tests.seeds import random
 
 TWO_NODES = Cluster(nodes=((4, 0), (4, 0)), running=((0, (1, 0)),))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.peer_features import EVERY, Feature
-from tests.real.peer_log import PeerLog, Scores
-from tests.real.peer_probes import PROBES_OF_A_STATE, STATES, Probe, a_round
-from tests.real.peer_states import State, a_state
-from tests.real.peer_verdicts import Tally, Verdict, differences, our_victims
+from tests.e2e.peer_features import EVERY, Feature
+from tests.e2e.peer_log import PeerLog, Scores
+from tests.e2e.peer_probes import PROBES_OF_A_STATE, STATES, Probe, a_round
+from tests.e2e.peer_states import State, a_state
+from tests.e2e.peer_verdicts import Tally, Verdict, differences, our_victims
 from tests.seeds import random
 
 SCORES = Scores({"n1": 130, "n2": 170, "n3": 170})

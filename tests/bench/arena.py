@@ -23,11 +23,11 @@ from tests.bench.spec import OURS, Evidence, VoidRunError
 from tests.controlplane.binaries import Binaries, BinariesUnavailableError, find_binaries, go_problem
 from tests.controlplane.part import PartError
 from tests.controlplane.plane import ControlPlane
+from tests.e2e.bindings import bindings
+from tests.e2e.cluster import create_namespace, create_nodes, create_pods, create_pools, install
+from tests.e2e.daemon import Daemon
+from tests.e2e.history import History
 from tests.objects import Json, node_object, pod_object, pool_object
-from tests.real.bindings import bindings
-from tests.real.cluster import create_namespace, create_nodes, create_pods, create_pools, install
-from tests.real.daemon import Daemon
-from tests.real.history import History
 
 FLOOD, PEER = "flood of Bindings", "kube-scheduler"
 FLOOD_BY_AIOHTTP = "flood by aiohttp"

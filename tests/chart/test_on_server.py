@@ -15,9 +15,9 @@ from tests.chart.rendering import CHART, ROOT, Helm, Json, Values
 from tests.chart.test_values import EVERYTHING_ON
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.ports import free_ports
+from tests.e2e.cluster import install
+from tests.e2e.replicas import wait
 from tests.objects import pool_object
-from tests.real.cluster import install
-from tests.real.replicas import wait
 
 NAMESPACE = "chart"
 STANDARD = "pod-security.kubernetes.io/enforce"

@@ -24,9 +24,9 @@ from tests import seeds
 from tests.controlplane.absent import in_ci
 from tests.controlplane.binaries import Binaries, BinariesUnavailableError, build_binaries, find_binaries, go_problem
 from tests.controlplane.plane import ControlPlane
-from tests.real.rights import grant, missing
+from tests.e2e.rights import grant, missing
 
-ROTATING = ("tests/real/", "tests/stage/")
+ROTATING = ("tests/e2e/", "tests/scenarios/")
 DAYS = 3
 """Of the real tests there a third runs each day: all of them need two cores for longer than anyone waits."""
 HOW_TO_RUN = (

@@ -95,7 +95,7 @@ def test_selection_without_a_real_test_says_nothing_and_passes_in_ci(
 
 @pytest.mark.parametrize("seed", ["1", "2", "3", "4"])
 def test_seed_leaves_most_of_the_real_tests_to_the_soak_but_none_that_runs_daily(seed: str) -> None:
-    suites = ("tests/real/test_peer_probes.py", "tests/real/test_bad_input.py")
+    suites = ("tests/e2e/test_peer_probes.py", "tests/e2e/test_bad_input.py")
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "real and not soak", *suites]
     finished = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "AI_SCHEDULER_SEED": seed}, capture_output=True, text=True, check=False
@@ -107,7 +107,7 @@ def test_seed_leaves_most_of_the_real_tests_to_the_soak_but_none_that_runs_daily
 
 
 def test_each_scenario_runs_on_the_virtual_cluster_and_on_one_server_each_day() -> None:
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not soak", "tests/stage"]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not soak", "tests/scenarios"]
     environment = {name: value for name, value in os.environ.items() if name != "AI_SCHEDULER_REAL"}
     found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
     names = {world: set(re.findall(rf"::(test_\w+\[){world}(.*)", found)) for world in ("virtual", "sandbox", "real")}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import seeds
-from tests.corpus.record import record
+from tests.golden.record import record
 
 RUNS = [30, pytest.param(100, marks=pytest.mark.soak)]
 INTERPRETERS = 4

@@ -1,4 +1,4 @@
-"""The API server with a clock and a history that the test controls; `tests/worlds` compares it with a real one."""
+"""The API server in memory, with a clock and a history that the test controls; `tests/api_contract` compares it."""
 
 from typing import Any
 

@@ -21,7 +21,7 @@ from tests.bench.arena import (
 )
 from tests.bench.processes import cpu_of, peak_bytes, wait_quiet
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
-from tests.real.history import History
+from tests.e2e.history import History
 
 PODS = 10_000
 PODS_SHORT = 4_000

@@ -16,7 +16,7 @@ from functools import partial
 from tests.bench.arena import FLOOD_BY_AIOHTTP, Arena, Scene, arena, wait_for_bound
 from tests.bench.processes import compile_ours, cpu_of
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
-from tests.real.history import History
+from tests.e2e.history import History
 
 PODS = 3_000
 ROUNDS = 6

@@ -19,7 +19,7 @@ from tests.bench.documents import CLASSES_MAX
 from tests.bench.processes import compile_ours, cpu_of, peak_bytes, program, wait_quiet, with_all_events
 from tests.bench.recorded import node_of, pod_name
 from tests.bench.spec import OURS, Case, Evidence, Goal, Measure, Measured, VoidRunError, overfull
-from tests.real.history import History
+from tests.e2e.history import History
 
 ROOT = Path(__file__).resolve().parents[3]
 FIRST, LAST, OWN_CPU, PEAK = "s to first Binding", "s to last Binding", "own CPU s to last Binding", "own peak MiB"

@@ -24,8 +24,8 @@ from tests.bench.arena import (
 )
 from tests.bench.cases.backlog import BINDING_CPU, SERVER_CPU, run_backlog
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured, VoidRunError
+from tests.e2e.cluster import create_pods
 from tests.objects import Json, node_object, pod_object, priority_class_object
-from tests.real.cluster import create_pods
 
 PODS_BY_NODES = {1_000: 3_000, 5_000: 5_000}
 """Nodes -> the waiting pods; scheduler_perf has as many pods as nodes for most shapes."""

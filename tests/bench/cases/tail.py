@@ -9,7 +9,7 @@ import numpy as np
 from tests.bench.arena import PEER, Arena, Scene, arena, wait_for_bound
 from tests.bench.processes import cpu_of, peak_bytes, wait_quiet
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
-from tests.real.history import History
+from tests.e2e.history import History
 
 NODES = 1_000
 SECONDS = 20
