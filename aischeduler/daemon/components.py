@@ -40,7 +40,7 @@ from aischeduler.kube.pod_reader import PodReader
 from aischeduler.kube.pod_set_resources import pod_set_resources
 from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.refresher import Reflectors, Refresher
-from aischeduler.kube.reporter import REPORTS_IN_FLIGHT_MAX as REPORTS_IN_FLIGHT
+from aischeduler.kube.report_queue import REPORTS_IN_FLIGHT_MAX
 from aischeduler.kube.reporter import EventSource, Reporter
 from aischeduler.kube.server_version import Discovery
 from aischeduler.kube.storage_resources import storage_resources
@@ -253,7 +253,7 @@ def _group_rule(rule: GroupRuleConfig) -> GroupRule:
 def writes_max(config: Config) -> int:
     """Return how many Bindings, writes of volumes, evictions and reports may be in flight at once."""
     bindings = bindings_in_flight_max(config.bind_in_flight)
-    return bindings + VOLUMES_IN_FLIGHT_MAX + EVICTIONS_IN_FLIGHT_MAX + REPORTS_IN_FLIGHT
+    return bindings + VOLUMES_IN_FLIGHT_MAX + EVICTIONS_IN_FLIGHT_MAX + REPORTS_IN_FLIGHT_MAX
 
 
 def _event_source(config: Config) -> EventSource:

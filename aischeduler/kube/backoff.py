@@ -1,4 +1,4 @@
-"""The clock of a daemon, exponential backoff with jitter, the shared throttle for Retry-After, and the rate limiter.
+"""The clock of a daemon, exponential backoff with jitter, the shared throttle for Retry-After, and the token bucket.
 
 Invariants:
 - Clock, sleep and jitter are arguments, so tests do not wait.
@@ -24,6 +24,8 @@ RETRY_AFTER_SECONDS_MAX: Final = 60.0
 """The longest Retry-After that the client obeys."""
 LANES_PAUSED_MAX: Final = 2
 """If the server asks more lanes than this to wait, it is the server that is overloaded: all wait."""
+CLOCK_SECONDS: Final = 1e-6
+"""Times of a clock that differ by less are equal: it counts from 1970, and its numbers are no finer."""
 JITTER_SECONDS_MAX: Final = 2.0
 """After a pause, tasks continue within as long as the pause lasted, but at most within this time."""
 
@@ -60,6 +62,17 @@ def unix_clock(
     return lambda: begun + monotonic()
 
 
+def backoff_seconds(
+    failures: int,
+    jitter: RandomSource,
+    initial_seconds: float = INITIAL_BACKOFF_SECONDS,
+    seconds_max: float = BACKOFF_SECONDS_MAX,
+) -> float:
+    """Return how long to wait after so many failures in a row: between one and two times the doubled wait."""
+    wait = min(seconds_max, initial_seconds * float(2 ** min(failures - 1, 16)))
+    return wait * (1.0 + jitter.random())
+
+
 class ExponentialBackoff:
     """Doubling waits with jitter, from `initial_seconds` to `seconds_max`."""
 
@@ -81,9 +94,8 @@ class ExponentialBackoff:
         if now - self._failed_at > BACKOFF_RESET_SECONDS:
             self._failures = 0
         self._failed_at = now
-        wait = min(self._max, self._initial * float(2 ** min(self._failures, 16)))
         self._failures += 1
-        return wait * (1.0 + self._timing.jitter.random())
+        return backoff_seconds(self._failures, self._timing.jitter, self._initial, self._max)
 
     async def wait(self) -> None:
         """Count a failure and wait."""
@@ -157,43 +169,36 @@ class Throttle:
         return self._ends_at if lane is None else max(self._ends_at, self._lanes.get(lane, self._ends_at))
 
 
-class RateLimiter:
-    """A limit of `per_second` requests over time and `burst` at once."""
+class TokenBucket:
+    """A limit of `per_second` requests over time and `burst` at once; `clock` is in seconds."""
 
-    def __init__(self, timing: Timing, per_second: float, burst: int) -> None:
-        self._timing = timing
+    def __init__(self, clock: Callable[[], float], per_second: float, burst: int) -> None:
+        self._clock = clock
         self._next_at = float("-inf")
-        self._turn = asyncio.Lock()
         self.set_limits(per_second, burst)
 
     def set_limits(self, per_second: float, burst: int) -> None:
-        """Replace the limits; turns already taken stay taken."""
+        """Replace the limits; tokens already taken stay taken."""
         self._interval = 1.0 / per_second
         self._burst_seconds = burst * self._interval
 
     @property
-    def exhausted(self) -> bool:
-        """Whether `wait` would wait now."""
-        now = self._timing.clock()
-        return self._turn.locked() or self._next(now) > now
+    def seconds_until_token(self) -> float:
+        """How long until a token is available; 0 if there is one."""
+        now = self._clock()
+        seconds = self._next(now) - now
+        return seconds if seconds > CLOCK_SECONDS else 0.0
 
     @property
     def available(self) -> int:
-        """How many turns are available without waiting."""
-        now = self._timing.clock()
-        return int((now - self._next(now)) / self._interval) + 1 if not self.exhausted else 0
+        """How many tokens are available."""
+        now = self._clock()
+        return max(0, int((now - self._next(now) + CLOCK_SECONDS) / self._interval + 1))
 
-    async def wait(self) -> None:
-        """Take one turn, and wait for it if none is available.
-
-        One waiting task sleeps, the others queue on the lock, so new limits apply to them at once.
-        """
-        async with self._turn:
-            now = self._timing.clock()
-            self._next_at = self._next(now)
-            if self._next_at > now:
-                await self._timing.sleep(self._next_at - now)
+    def take(self) -> None:
+        """Take a token, one of the future if none is available."""
+        self._next_at = self._next(self._clock())
 
     def _next(self, now: float) -> float:
-        """Return the time of the next turn, which may be in the past."""
+        """Return the time of the next token, which may be in the past."""
         return max(self._next_at, now - self._burst_seconds) + self._interval

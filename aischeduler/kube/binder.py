@@ -26,7 +26,6 @@ from msgspec import Struct
 
 from aischeduler.config.schema import BIND_IN_FLIGHT_MAX
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
-from aischeduler.kube.concurrency_limit import BACKLOG, ConcurrencyLimit
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import ApiError, OnInternalError, RefusedError, UnreachableError
 from aischeduler.kube.pod_writes import (
@@ -124,11 +123,8 @@ class Binder:
         options: BinderOptions,
         on_internal_error: OnInternalError,
     ) -> None:
-        self._concurrency = ConcurrencyLimit(options.in_flight, timing.clock)
-        self._size = self._concurrency.size
-        self.work_queue: WorkQueue[PendingBinding] = WorkQueue(
-            _queued_max(options.in_flight), self._size, reserved(self._size)
-        )
+        in_flight = options.in_flight
+        self.work_queue: WorkQueue[PendingBinding] = WorkQueue(_queued_max(in_flight), in_flight, reserved(in_flight))
         self.answered = asyncio.Event()
         """Set when an answer arrives while Bindings are queued; `daemon.answer_batching` waits for it."""
         self.unanswered = 0
@@ -152,19 +148,11 @@ class Binder:
             self._forget(older)  # the engine decided again, so it knows the outcome
         self._pending[action.pod.uid] = pending
         self.work_queue.put(pending, action.pool)
-        if self.work_queue.waiting >= BACKLOG and self._concurrency.note_backlog():
-            self._resize()
 
     def set_in_flight_max(self, in_flight: int) -> None:
         """Set how many Bindings of a pool may be in flight, at most `BIND_IN_FLIGHT_MAX`."""
         self.work_queue.set_lane_limit(_queued_max(in_flight))
-        self._concurrency.set_limit(in_flight)
-        self._resize()
-
-    def _resize(self) -> None:
-        """Let as many Bindings be in flight as the limit says now."""
-        self._size = self._concurrency.size
-        self.work_queue.set_slots(self._size, reserved(self._size))
+        self.work_queue.set_slots(in_flight, reserved(in_flight))
 
     @property
     def throttled(self) -> bool:
@@ -344,7 +332,6 @@ class Binder:
         return self._timing.clock() - pending.submitted_at > STALE_SECONDS
 
     async def _post(self, action: Bind, path: bytes, body: bytes) -> BindAnswer:
-        began = self._timing.clock()
         self.unanswered += 1
         try:
             answer = await self._connections.send(b"POST", path, body, b"application/json")
@@ -355,12 +342,8 @@ class Binder:
             return Unknown(f"the Binding could not be sent: {error!r}")
         finally:
             self.unanswered -= 1
-        more_waits = self.work_queue.waiting > 0
-        if more_waits and answer.status < 300:
+        if self.work_queue.waiting and answer.status < 300:
             self.answered.set()
-        self._concurrency.record_answer(self._timing.clock() - began, more_waits=more_waits)
-        if self._concurrency.size != self._size:
-            self._resize()
         return read_bind_answer(action, answer.status, answer.retry_after, answer.body)
 
     async def _read_until_known(

@@ -1,43 +1,44 @@
-"""The queue of reports that wait to be written: Events, pod conditions and Pool statuses.
+"""The reports that wait to be written: what is kept, what goes next, and what is dropped; without I/O.
 
 Invariants:
-- The queue is bounded: a newer report about the same thing replaces the older one, also while that is retried, and the
-  oldest is dropped. The status of a Pool is never dropped: there is one per Pool.
-- Scheduled Events are written last and dropped first: people act on the others. Statuses of Pools and pods alternate.
-- A report yields to Bindings and evictions for a limited time. The later it is after that, the more reports are in
-  flight at once, as long as that raises the throughput; see `report_writers`.
+- A key has one pending report, the newest. Of one key one write is under way at a time, so an older status is never
+  written after a newer one.
+- A report that must wait for its next try is held, and a newer one of its key waits with it.
+- Statuses go before Events, those of Pools first, and Scheduled Events last: people act on the others. Within a rank
+  the lanes take turns, and each lane is in order of arrival.
+- A lane has at most `LANE_IN_FLIGHT_MAX` reports in flight: a namespace that gets no answers delays no other.
+- A report yields to Bindings and evictions for a limited time. After that a few are in flight beside them.
+- At most `WAITING_MAX` Events and as many statuses wait; beyond that the oldest of the last rank is dropped. The status
+  of a Pool is never dropped: there is one per Pool.
 """
 
-import asyncio
-from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Final, assert_never
 
 from msgspec import Struct
 
-from aischeduler.kube.backoff import Timing
-from aischeduler.kube.event_messages import EventMessage
+from aischeduler.kube.event_messages import EVENT_NAMESPACE, EventMessage
 from aischeduler.model.actions import CreatePool, Nominate, ReportGang, ReportPool
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.pod import Pod
 
+REPORTS_IN_FLIGHT_MAX: Final = 96
+"""How many reports may be in flight."""
+LANE_IN_FLIGHT_MAX: Final = 12
+"""How many of one lane may be in flight."""
+LATE_IN_FLIGHT_MAX: Final = 32
+"""How many may be in flight beside Bindings and evictions that are queued."""
 WAITING_MAX: Final = 100_000
-"""How many reports of one queue may wait, two for each pod of a large burst; beyond that the oldest are dropped."""
+"""How many statuses, and how many Events, may wait: two for each pod of a large burst."""
 YIELD_SECONDS: Final = 10.0
 """How long a report yields to Bindings and evictions."""
 POOL_STATUS_YIELD_SECONDS: Final = 5.0
 """The same for the status of a Pool: there are few of them, and people watch them."""
-LATE_STEP_SECONDS: Final = 0.008
-"""For each such time that the oldest report is late, one more report is in flight beside the Bindings."""
-LATE_INITIAL: Final = 24
-"""The most late reports in flight while more do not raise the throughput."""
-LATE_MAX: Final = 96
-"""The most late reports in flight if more do raise it, as at a distant server."""
-DELAYED_MAX: Final = 10_000
-"""How many reports wait for a later try; beyond that the oldest are dropped."""
-RETRIES_AT_ONCE_MAX: Final = 300
-"""How many of them are queued again at a time, oldest first."""
 
 
 class WaitingCondition(Struct, frozen=True):
@@ -47,268 +48,237 @@ class WaitingCondition(Struct, frozen=True):
     message: str
 
 
-ObjectReport = ReportPool | ReportGang
-"""The status of an object other than a pod; it is written only if it differs from the stored one."""
-Report = EventMessage | WaitingCondition | Nominate | ObjectReport | CreatePool
+Report = EventMessage | WaitingCondition | Nominate | ReportPool | ReportGang | CreatePool
 ReportKey = tuple[str, str]
-"""The subject of a report: the newest report of a key replaces the others."""
-_Queue = OrderedDict[ReportKey, tuple[Report, float]]
-"""Reports, and since when a report of that key has waited."""
+"""The kind of a report, as the log names it, and its object."""
 
 
-class ReportQueue(ABC):
-    """Reports that wait or are being written, in two ranks; `on_dropped` is called for each dropped report."""
+class Rank(IntEnum):
+    """Which reports go first."""
+
+    POOLS = 0
+    STATUSES = 1
+    """Conditions and nominations of pods, statuses of gangs, new Pools."""
+    WARNINGS = 2
+    """Events other than those of bound pods."""
+    SCHEDULED = 3
+
+
+EVENTS: Final = (Rank.WARNINGS, Rank.SCHEDULED)
+
+
+class Hold(Struct, frozen=True):
+    """How long a report waits for its next try; `idle` says that a scheduler that ends does not wait for it."""
+
+    seconds: float
+    idle: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Pending:
+    """The newest report of a key, None if it was withdrawn during its write; `failures` are those in a row."""
+
+    key: ReportKey
+    lane: str
+    rank: Rank
+    report: Report | None
+    failures: int = 0
+    ready_at: float | None = field(default=None)
+    """Since when it may be written; None while it is held or written."""
+    due_at: float | None = field(default=None)
+    """When it may be written; None while it is not held."""
+
+
+Lanes = OrderedDict[str, OrderedDict[ReportKey, Pending]]
+
+
+class ReportQueue:
+    """The pending reports. `clock` is in seconds; `on_dropped` is called for each report that is dropped."""
 
     def __init__(self, clock: Callable[[], float], on_dropped: Callable[[], None]) -> None:
         self._clock = clock
         self._on_dropped = on_dropped
-        self._first: _Queue = OrderedDict()
-        self._second: _Queue = OrderedDict()
-        self._droppable: tuple[_Queue, ...] = (self._first, self._second)
-        """The ranks that are bounded and may be late; the last one is dropped first."""
-        self._newest: dict[ReportKey, Report] = {}
-        self._ready = asyncio.Semaphore(0)
-        self._unfinished = 0
-        self._all_finished = asyncio.Event()
-        self._all_finished.set()
+        self._pending: dict[ReportKey, Pending] = {}
+        self._waiting: dict[Rank, OrderedDict[ReportKey, Pending]] = {rank: OrderedDict() for rank in Rank}
+        """The reports that are not being written, in order of arrival."""
+        self._ready: dict[Rank, Lanes] = {rank: OrderedDict() for rank in Rank}
+        """Those of them that may be written now; the lanes are in the order of their turns."""
+        self._held: list[tuple[float, int, Pending]] = []
+        """A heap of the others by due time. An entry whose report has another due time by now is void."""
+        self._idle: set[ReportKey] = set()
+        self._sequence = count()
+        self._in_lane: Counter[str] = Counter()
+        self.in_flight = 0
 
-    @abstractmethod
-    def _rank(self, report: Report) -> _Queue:
-        """Return the rank of a report."""
+    @property
+    def unfinished(self) -> int:
+        """How many reports are being written, or will be soon."""
+        return len(self._pending) - len(self._idle)
 
-    @abstractmethod
-    def _order(self) -> tuple[_Queue, ...]:
-        """Return the ranks in the order of the next turn."""
+    def get(self, key: ReportKey) -> Report | None:
+        """Return the pending report of a key; None where there is none."""
+        entry = self._pending.get(key)
+        return entry.report if entry is not None else None
 
-    @abstractmethod
-    def _yield_seconds(self, queue: _Queue) -> float:
-        """Return how many seconds a rank still yields; it is not empty."""
+    def put(self, report: Report, hold: Hold | None = None) -> None:
+        """Add a report that may be written after `hold`, or replace the pending one of its key, in its place."""
+        key, lane, rank = place(report)
+        entry = self._pending.get(key)
+        if entry is not None:
+            entry.report = report
+            if rank in EVENTS:
+                entry.failures = 0  # each Event has its tries; the backoff of a status is that of its object
+            return
+        entry = self._pending[key] = Pending(key, lane, rank, report)
+        self._wait(entry, hold)
 
-    def put(self, report: Report) -> None:
-        """Add a report, or replace the waiting one of its key."""
-        key, queue = report_key(report), self._rank(report)
-        before = queue.get(key)
-        if before is None:
-            self._unfinished += 1
-            self._all_finished.clear()
-        queue[key] = report, before[1] if before is not None else self._clock()
-        self._newest[key] = report
-        if not self.truncate(WAITING_MAX) and before is None:  # else it takes the turn of the dropped one
-            self._ready.release()
+    def withdraw(self, key: ReportKey) -> None:
+        """Remove the report of this key, also while it is held; what is being written is not tried again."""
+        entry = self._pending.get(key)
+        if entry is not None:
+            entry.report = None
+            if key in self._waiting[entry.rank]:
+                self._forget(entry)
 
-    def truncate(self, length: int) -> int:
-        """Drop the oldest reports until at most this many wait; return how many were dropped."""
-        surplus = max(0, sum(len(rank) for rank in self._droppable) - length)
+    def seconds_until_due(self) -> float:
+        """Return how long until a held report is due; infinite without one."""
+        return self._held[0][0] - self._clock() if self._held else float("inf")
+
+    def next(self, *, late: bool, events: bool) -> Pending | None:
+        """Return the report that may be written next; None where none may.
+
+        `late` is for reports that no longer yield alone, and `events` says whether Events may be written.
+        """
+        self._release_due()
+        if self.in_flight >= (LATE_IN_FLIGHT_MAX if late else REPORTS_IN_FLIGHT_MAX):
+            return None
+        for rank, lanes in self._ready.items():
+            if rank in EVENTS and not events:
+                continue
+            latest = self._clock() - (POOL_STATUS_YIELD_SECONDS if rank is Rank.POOLS else YIELD_SECONDS)
+            for lane, entries in lanes.items():  # those that are full are few: each has LANE_IN_FLIGHT_MAX in flight
+                entry = next(iter(entries.values()))
+                if self._in_lane[lane] < LANE_IN_FLIGHT_MAX and (not late or (entry.ready_at or 0.0) <= latest):
+                    return entry
+        return None
+
+    def take(self, entry: Pending) -> None:
+        """Begin to write the report that `next` returned; its lane is behind all others."""
+        self._ready[entry.rank].move_to_end(entry.lane)
+        self._leave(entry)
+        self.in_flight += 1
+        self._in_lane[entry.lane] += 1
+
+    def finish(self, entry: Pending, sent: Report | None, hold: Hold | None) -> None:
+        """End a write of `sent`: it is done, or waits for the next try; a newer one waits for its turn or that try."""
+        self.in_flight -= 1
+        self._in_lane[entry.lane] -= 1
+        if not self._in_lane[entry.lane]:
+            del self._in_lane[entry.lane]
+        if entry.report is None or (hold is None and entry.report is sent):
+            del self._pending[entry.key]
+            return
+        if hold is None:
+            entry.failures = 0
+        self._wait(entry, hold)
+
+    def put_back(self) -> None:
+        """Let the reports wait again whose writers are gone."""
+        self.in_flight = 0
+        self._in_lane.clear()
+        for entry in tuple(self._pending.values()):
+            if entry.key not in self._waiting[entry.rank]:
+                if entry.report is None:
+                    del self._pending[entry.key]
+                else:
+                    self._wait(entry, None)
+
+    def truncate(self, ranks: tuple[Rank, ...], length: int) -> int:
+        """Drop the oldest reports of the last rank until these have at most this many; return how many."""
+        surplus = max(0, sum(len(self._waiting[rank]) for rank in ranks) - length)
         for _ in range(surplus):
-            oldest = self._pop(reversed(self._droppable))
+            queue = next(self._waiting[rank] for rank in reversed(ranks) if self._waiting[rank])
+            self._forget(next(iter(queue.values())))
             self._on_dropped()
-            self.forget(oldest)
-            self.finish()
         return surplus
 
-    def withdraw(self, *keys: ReportKey) -> None:
-        """Remove the reports of these keys, also while they are retried."""
-        for key in keys:
-            self._newest.pop(key, None)
-            for queue in (self._first, self._second):
-                if queue.pop(key, None) is not None:
-                    self.finish()
+    def _wait(self, entry: Pending, hold: Hold | None) -> None:
+        self._waiting[entry.rank][entry.key] = entry
+        if hold is None or hold.seconds <= 0:
+            self._make_ready(entry)
+        else:
+            entry.due_at = self._clock() + hold.seconds
+            heappush(self._held, (entry.due_at, next(self._sequence), entry))
+            if hold.idle:
+                self._idle.add(entry.key)
+            if len(self._held) > 2 * len(self._pending) + REPORTS_IN_FLIGHT_MAX:
+                self._held = [held for held in self._held if held[2].due_at == held[0]]
+                heapify(self._held)
+        if entry.rank is not Rank.POOLS:
+            self.truncate(EVENTS if entry.rank in EVENTS else (Rank.STATUSES,), WAITING_MAX)
 
-    def take(self, *, binds_wait: bool) -> Report | None:
-        """Return the next report; a withdrawn report leaves its turn behind.
+    def _release_due(self) -> None:
+        """Make the held reports ready that are due."""
+        while self._held and self._held[0][0] <= self._clock():
+            due_at, _, entry = heappop(self._held)
+            if entry.due_at == due_at:
+                entry.due_at = None
+                self._idle.discard(entry.key)
+                self._make_ready(entry)
 
-        If `binds_wait`, only a report that no longer yields is returned.
-        """
-        ready = [queue for queue in self._order() if queue and (not binds_wait or self._yield_seconds(queue) <= 0)]
-        return self._pop(ready) if ready else None
+    def _make_ready(self, entry: Pending) -> None:
+        entry.ready_at = self._clock()
+        self._ready[entry.rank].setdefault(entry.lane, OrderedDict())[entry.key] = entry
 
-    async def take_late(self, late_in_flight: int) -> Report | None:
-        """Return the next report that is late enough to be written beside `late_in_flight` other late ones.
+    def _leave(self, entry: Pending) -> None:
+        """Take a report out of those that wait."""
+        del self._waiting[entry.rank][entry.key]
+        self._idle.discard(entry.key)
+        if entry.ready_at is not None:
+            lanes = self._ready[entry.rank]
+            del lanes[entry.lane][entry.key]
+            if not lanes[entry.lane]:
+                del lanes[entry.lane]
+        entry.ready_at = entry.due_at = None
 
-        So the Events of an endless burst of Bindings follow with a delay of some seconds.
-        """
-        if not self.late_due(late_in_flight) or self._ready.locked():
-            return None
-        await self._ready.acquire()  # never waits, because no other task acquires it
-        return self._pop(self._droppable)
-
-    def late_due(self, late_in_flight: int) -> int:
-        """Return how many more late reports may be in flight beside `late_in_flight` others."""
-        late_seconds = max((-self._yield_seconds(queue) for queue in self._droppable if queue), default=0.0)
-        return max(0, min(LATE_MAX, int(late_seconds / LATE_STEP_SECONDS)) - late_in_flight)
-
-    def yield_seconds(self) -> float:
-        """Return how long all waiting reports still yield; 0 if one does not any more."""
-        queues = (self._first, self._second)
-        return max(0.0, min((self._yield_seconds(queue) for queue in queues if queue), default=0.0))
-
-    def _yield_left(self, queue: _Queue, yield_seconds: float) -> float:
-        """Return the rest of the yield time of a rank's oldest report."""
-        return next(iter(queue.values()))[1] + yield_seconds - self._clock()
-
-    def _pop(self, queues: Iterable[_Queue]) -> Report:
-        """Take the oldest report of the first rank that has one."""
-        return next(queue for queue in queues if queue).popitem(last=False)[1][0]
-
-    def is_newest(self, report: Report) -> bool:
-        """Say whether this report is the newest of its key and was not withdrawn."""
-        return self._newest.get(report_key(report)) is report
-
-    def newest(self, key: ReportKey) -> Report | None:
-        """Return the newest report of a key that is neither written nor given up; None where there is none."""
-        return self._newest.get(key)
-
-    def contains(self, report: Report) -> bool:
-        """Say whether a report of this key waits or is being written."""
-        return report_key(report) in self._newest
-
-    def forget(self, report: Report) -> None:
-        """Record that a report was written or is given up."""
-        if self.is_newest(report):
-            del self._newest[report_key(report)]
-
-    def finish(self) -> None:
-        """Count a report as finished."""
-        self._unfinished -= 1
-        if not self._unfinished:
-            self._all_finished.set()
-
-    async def wait_for_report(self) -> None:
-        """Return once for each report that was added."""
-        await self._ready.acquire()
-
-    async def wait_finished(self) -> None:
-        """Return once every report is finished."""
-        await self._all_finished.wait()
+    def _forget(self, entry: Pending) -> None:
+        self._leave(entry)
+        del self._pending[entry.key]
 
 
-class EventReportQueue(ReportQueue):
-    """Events: Scheduled Events come after all others."""
+def place(report: Report) -> tuple[ReportKey, str, Rank]:
+    """Return the key, the lane and the rank of a report.
 
-    def _rank(self, report: Report) -> _Queue:
-        ordinary = isinstance(report, EventMessage) and report.reason is EventReason.SCHEDULED
-        return self._second if ordinary else self._first
-
-    def _order(self) -> tuple[_Queue, ...]:
-        return self._first, self._second
-
-    def _yield_seconds(self, queue: _Queue) -> float:
-        """Return the shorter rest of both ranks: when one stops yielding, the first rank goes in its place."""
-        del queue
-        return min(self._yield_left(one, YIELD_SECONDS) for one in (self._first, self._second) if one)
-
-
-class StatusReportQueue(ReportQueue):
-    """Statuses of Pools in the first rank; conditions of pods, statuses of gangs and new Pools in the second."""
-
-    def __init__(self, clock: Callable[[], float], on_dropped: Callable[[], None]) -> None:
-        super().__init__(clock, on_dropped)
-        self._droppable = (self._second,)
-        self._pools_turn = False
-
-    def _rank(self, report: Report) -> _Queue:
-        return self._first if isinstance(report, ReportPool) else self._second
-
-    def _order(self) -> tuple[_Queue, ...]:
-        self._pools_turn = not self._pools_turn
-        return (self._first, self._second) if self._pools_turn else (self._second, self._first)
-
-    def _yield_seconds(self, queue: _Queue) -> float:
-        return self._yield_left(queue, POOL_STATUS_YIELD_SECONDS if queue is self._first else YIELD_SECONDS)
-
-
-class DelayedReports:
-    """Reports that wait for a later try; `on_dropped` is called with each that is dropped."""
-
-    def __init__(self, seconds: float, on_dropped: Callable[[Report], None]) -> None:
-        self._seconds = seconds
-        self._on_dropped = on_dropped
-        self._reports: OrderedDict[ReportKey, Report] = OrderedDict()
-        self._filled = asyncio.Event()
-
-    def put(self, report: Report) -> None:
-        """Add a report, or replace the waiting one of its key."""
-        self._reports[report_key(report)] = report
-        if len(self._reports) > DELAYED_MAX:
-            self._on_dropped(self._reports.popitem(last=False)[1])
-        self._filled.set()
-
-    def __contains__(self, key: ReportKey) -> bool:
-        """Say whether a report of this key waits."""
-        return key in self._reports
-
-    def drop(self, key: ReportKey) -> None:
-        """Remove the report of this key."""
-        self._reports.pop(key, None)
-
-    async def next(self, timing: Timing) -> list[Report]:
-        """Return the oldest waiting reports after their delay."""
-        await self._filled.wait()
-        await timing.sleep(self._seconds)
-        found = [self._reports.popitem(last=False)[1] for _ in range(min(RETRIES_AT_ONCE_MAX, len(self._reports)))]
-        if not self._reports:
-            self._filled.clear()
-        return found
-
-
-def report_key(report: Report) -> ReportKey:
-    """Return the subject of a report."""
+    A lane is the namespace of what is written, empty for a Pool; Events have lanes of their own.
+    """
     match report:
         case EventMessage(regarding, reason):
-            return reason, regarding.uid
+            rank = Rank.SCHEDULED if reason is EventReason.SCHEDULED else Rank.WARNINGS
+            return ("event", f"{reason} {regarding.uid}"), f"events/{regarding.namespace or EVENT_NAMESPACE}", rank
         case WaitingCondition(pod):
-            return condition_key(pod)
+            return condition_key(pod), pod.namespace, Rank.STATUSES
         case Nominate(pod):
-            return nomination_key(pod)
+            return nomination_key(pod), pod.namespace, Rank.STATUSES
         case ReportPool(name):
-            return "pool", name
+            return pool_key(name), "", Rank.POOLS
         case ReportGang(gang):
-            return "gang", str(gang.key)
+            return ("gang status", str(gang.key)), gang.key.namespace, Rank.STATUSES
         case CreatePool(name):
-            return "create", name
-        case _:
-            assert_never(report)
-
-
-def report_lane(report: Report) -> str:
-    """Return the namespace of the object that a report writes; empty for a Pool."""
-    match report:
-        case EventMessage(regarding):
-            return regarding.namespace
-        case WaitingCondition(pod) | Nominate(pod):
-            return pod.namespace
-        case ReportGang(gang):
-            return gang.key.namespace
-        case ReportPool() | CreatePool():
-            return ""
-        case _:
-            assert_never(report)
-
-
-def report_kind(report: Report) -> str:
-    """Return the kind of a report, for the log."""
-    match report:
-        case EventMessage():
-            return "event"
-        case WaitingCondition():
-            return "pod condition"
-        case Nominate():
-            return "nominated node"
-        case ReportPool():
-            return "pool status"
-        case ReportGang():
-            return "gang status"
-        case CreatePool():
-            return "new pool"
+            return ("new pool", name), "", Rank.STATUSES
         case _:
             assert_never(report)
 
 
 def condition_key(pod: Pod) -> ReportKey:
     """Return the key of a pod's condition."""
-    return "condition", pod.uid
+    return "pod condition", pod.uid
 
 
 def nomination_key(pod: Pod) -> ReportKey:
     """Return the key of a pod's nomination."""
-    return "nomination", pod.uid
+    return "nominated node", pod.uid
+
+
+def pool_key(name: str) -> ReportKey:
+    """Return the key of a Pool's status."""
+    return "pool status", name

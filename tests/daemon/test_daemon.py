@@ -15,6 +15,7 @@ from aischeduler.daemon import process
 from aischeduler.daemon import shutdown as module
 from aischeduler.daemon.process import Daemon
 from aischeduler.daemon.service import Source, serve
+from aischeduler.kube import reporter
 from aischeduler.kube.client import Client
 from aischeduler.kube.server_access import Server
 from aischeduler.sandbox.http_server import HttpSandbox
@@ -96,8 +97,9 @@ async def has_condition(world: Cluster) -> bool:
 
 
 async def test_without_the_pool_resource_everything_is_the_default_pool(
-    lines: Callable[[], list[dict[str, Any]]],
+    lines: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reporter, "REFUSED_RETRY_SECONDS", 0.1)
     looks = 0
 
     def look(request: Request) -> None:

@@ -40,10 +40,11 @@ PLACES: dict[str, tuple[tuple[Any, str], ...]] = {
     "eviction": ((evictor.Evictor, "_evict"),),
     "request of an eviction": ((evictor.Evictor, "_send"),),
     "report": ((reporter.Reporter, "_send"),),
-    "report until done": ((reporter.Reporter, "_send_until_done"),),
+    "answer to a report": ((reporter.Reporter, "_try"),),
+    "turn of a report": ((reporter.Reporter, "_begin_next"),),
     "bound pod told": ((reporter.Reporter, "report_scheduled"),),
     "waiting pod told": ((reporter.Reporter, "report_waiting"),),
-    "queue of reports": ((report_queue.ReportQueue, "take"),),
+    "queue of reports": ((report_queue.ReportQueue, "next"),),
     "measure": ((MetricsRecorder, "record_outcome"),),
     "work": ((WorkQueue, "take"),),
 }

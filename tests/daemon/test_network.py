@@ -12,7 +12,7 @@ import pytest
 from aischeduler.config.schema import Config
 from aischeduler.kube import connection_pool, exec_credential
 from aischeduler.kube.credentials import TokenFile
-from aischeduler.kube.report_writers import WRITES_IN_FLIGHT_MAX as EVENTS_IN_FLIGHT_MAX
+from aischeduler.kube.report_queue import REPORTS_IN_FLIGHT_MAX
 from aischeduler.kube.server_access import KubeconfigCredentials
 from tests.daemon.between import Rule
 from tests.daemon.cluster import Cluster, cluster
@@ -179,7 +179,7 @@ async def test_quiet_daemon_holds_a_connection_for_each_kind_of_objects_and_one_
         few = len(components.reflectors) + 1  # the lease; kinds that are not served are asked for, all at once at most
         assert world.between.most > few
         await world.until(lambda: few_open(world, few))
-        assert world.between.most < watches + Config().bind_in_flight + EVENTS_IN_FLIGHT_MAX
+        assert world.between.most < watches + Config().bind_in_flight + REPORTS_IN_FLIGHT_MAX
 
 
 async def few_open(world: Cluster, count: int) -> bool:

@@ -16,6 +16,7 @@ from aischeduler.config.load import load_config
 from aischeduler.config.schema import Config, EventsConfig
 from aischeduler.daemon import service as module
 from aischeduler.daemon.service import Reload, Source
+from aischeduler.kube.binder import bindings_in_flight_max
 from tests.daemon.cluster import cluster
 from tests.kube.scripted_server import until
 
@@ -156,15 +157,15 @@ async def test_daemon_applies_the_fields_that_the_schema_names() -> None:
         assert daemon.components is not None
         binder, reports = daemon.components.workers.binder, daemon.components.workers.reporter
         daemon.apply(Config(bind_in_flight=3, request_timeout_seconds=7, events=EventsConfig(per_second=5, burst=10)))
-        assert binder._concurrency.size == 3
+        assert binder.work_queue._slots == 3
         assert {connections.answer_seconds for connections in daemon.components.connection_pools} == {7}
-        rate = reports._event_writers.rate
+        rate = reports.event_rate
         assert (rate._interval, rate._burst_seconds) == (0.2, 2.0)
         await world.node("n", cpu="8")
         for number in range(8):
             await world.pod(f"p{number}")
         await world.until(world.all_placed)
         daemon.apply(Config(bind_in_flight=200))
-        assert binder._concurrency.size == 64
+        assert binder.work_queue._slots == bindings_in_flight_max(200)
         await world.pod("last", cpu="0")
         await world.until(world.all_placed)

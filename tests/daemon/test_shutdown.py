@@ -126,7 +126,7 @@ async def test_daemon_that_ends_drops_the_events_that_their_rate_delays(
     monkeypatch.setattr(shutdown, "REPORTS_GRACE_SECONDS", 20.0)  # longer than a test waits
     async with cluster() as world:
         assert world.daemon.components is not None
-        world.daemon.components.workers.reporter._event_writers.rate.set_limits(per_second=0.001, burst=1)
+        world.daemon.components.workers.reporter.event_rate.set_limits(per_second=0.001, burst=1)
         await world.node("n1", cpu="40")
         for number in range(40):
             await world.pod(f"p{number}")

@@ -13,7 +13,8 @@ from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.event_messages import ReportingController
-from aischeduler.kube.reporter import REPORTS_IN_FLIGHT_MAX, EventSource, Reporter
+from aischeduler.kube.report_queue import REPORTS_IN_FLIGHT_MAX
+from aischeduler.kube.reporter import EventSource, Reporter
 from aischeduler.model.actions import Bind, ReportWaiting
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
@@ -46,7 +47,9 @@ class World:
     connections: ConnectionPool = field(init=False)
     """The connection pool of the running reporter."""
     timing: Timing = field(init=False)
+    log: structlog.BoundLogger = field(init=False)
     wall: float = WALL
+    _task: asyncio.Task[None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.timing = self.waits.timing()
@@ -63,17 +66,30 @@ class World:
             connections = self.connections = ConnectionPool(server, REPORTS_IN_FLIGHT_MAX)
             log = structlog.wrap_logger(self.lines, processors=[], wrapper_class=structlog.BoundLogger).bind()
             reports = Reporter(connections, client, self.timing, event_source, log)
-            task = asyncio.create_task(
-                reports.run(self.binds_first, lambda job, error: log.error("job failed", job=job, exc_info=error))
-            )
+            self.log = log
+            self._run(reports)
             try:
                 yield reports
             finally:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+                await self._end()
                 await connections.close()
         assert len(self.logged("job failed")) == bugs, self.logged("job failed")
+
+    async def run_again(self, reports: Reporter) -> None:
+        """Cancel the reporter and run it again, as after an internal error of another part."""
+        await self._end()
+        self._run(reports)
+
+    def _run(self, reports: Reporter) -> None:
+        def failed(job: str, error: Exception) -> None:
+            self.log.error("job failed", job=job, exc_info=error)
+
+        self._task = asyncio.create_task(reports.run(self.binds_first, failed))
+
+    async def _end(self) -> None:
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
 
     def accept_all(self) -> "World":
         self.script.always["post", EVENTS] = lambda _: reply(201)

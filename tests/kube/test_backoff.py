@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from aischeduler.kube.backoff import ExponentialBackoff, RateLimiter, Throttle, Timing, unix_clock
+from aischeduler.kube.backoff import ExponentialBackoff, Throttle, Timing, TokenBucket, unix_clock
 from aischeduler.kube.event_queue import EventQueue
 from aischeduler.model.events import gone
 from aischeduler.model.pod import Pod
@@ -43,12 +43,27 @@ def test_throttle_limits_the_requested_time() -> None:
     assert not throttle.active
 
 
-async def test_rate_limit_allows_a_burst_and_then_one_at_a_time() -> None:
+def taken(bucket: TokenBucket, waits: Waits, count: int) -> float:
+    """Take tokens as soon as they are available; return the seconds that this took."""
+    begun = waits.now
+    for _ in range(count):
+        waits.now += bucket.seconds_until_token
+        bucket.take()
+    return waits.now - begun
+
+
+def test_bucket_allows_a_burst_and_then_one_at_a_time() -> None:
     waits = Waits()
-    rate = RateLimiter(waits.timing(), per_second=10.0, burst=3)
-    for _ in range(5):
-        await rate.wait()
-    assert sum(waits.seconds) == pytest.approx(0.2)
+    assert taken(TokenBucket(waits.timing().clock, per_second=10.0, burst=3), waits, 5) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("begun", [0.0, 1000.0, 1_767_323_045.25])
+def test_bucket_of_one_token_has_it_whatever_the_time_is(begun: float) -> None:
+    waits = Waits()
+    waits.now = begun
+    bucket = TokenBucket(waits.timing().clock, per_second=3.0, burst=1)
+    assert bucket.seconds_until_token == 0.0
+    assert bucket.available == 1
 
 
 async def test_event_queue_keeps_order_and_blocks_watches_when_full() -> None:
@@ -69,44 +84,25 @@ async def test_event_queue_keeps_order_and_blocks_watches_when_full() -> None:
     await event_queue.wait_empty()
 
 
-async def test_rate_limit_can_change_and_turns_already_taken_stay_taken() -> None:
+def test_bucket_can_change_and_tokens_already_taken_stay_taken() -> None:
     waits = Waits()
-    rate = RateLimiter(waits.timing(), per_second=1000.0, burst=2)
-    for _ in range(2):
-        await rate.wait()
-    rate.set_limits(per_second=2.0, burst=1)
-    for _ in range(3):
-        await rate.wait()
-    assert sum(waits.seconds) == pytest.approx(1.5)
+    bucket = TokenBucket(waits.timing().clock, per_second=1000.0, burst=2)
+    taken(bucket, waits, 2)
+    bucket.set_limits(per_second=2.0, burst=1)
+    assert taken(bucket, waits, 3) == pytest.approx(1.5)
 
 
-async def test_rate_limit_counts_the_turns_left() -> None:
+def test_bucket_counts_the_tokens_left() -> None:
     waits = Waits()
-    rate = RateLimiter(waits.timing(), per_second=4.0, burst=3)
+    bucket = TokenBucket(waits.timing().clock, per_second=4.0, burst=3)
     lefts = []
     for _ in range(4):
-        lefts.append(rate.available)
-        await rate.wait()
+        lefts.append(bucket.available)
+        taken(bucket, waits, 1)
     assert lefts == [3, 2, 1, 0]
-    assert rate.available == 0
+    assert bucket.available == 0
     waits.now += 0.5
-    assert rate.available == 2
-
-
-async def test_tasks_that_wait_for_a_slow_rate_follow_a_faster_rate_at_once() -> None:
-    waits = Waits()
-    rate = RateLimiter(waits.timing(), per_second=1.0, burst=1)
-    waits.hold()
-    async with asyncio.TaskGroup() as group:
-        for _ in range(20):
-            group.create_task(rate.wait())
-        await asyncio.sleep(0)
-        assert rate.exhausted
-        assert waits.held == 1, "the other tasks wait for the lock"
-        rate.set_limits(per_second=1000.0, burst=100)
-        waits.release()
-    assert waits.seconds[0] == pytest.approx(1.0)
-    assert sum(waits.seconds) < 1.1
+    assert bucket.available == 2
 
 
 async def test_tasks_that_waited_for_a_throttle_continue_at_different_times() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from aischeduler.kube import report_queue
 from aischeduler.kube import reporter as module
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.known_objects import KnownObjects
@@ -304,28 +303,34 @@ async def test_newer_status_ends_the_wait_of_a_refused_one() -> None:
     assert writes(world) == (2, 2)
 
 
-async def test_many_refused_statuses_are_tried_again_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_queue, "RETRIES_AT_ONCE_MAX", 2)
-    world = World()
-    names = ("a", "b", "c")
+async def test_many_refused_statuses_are_tried_again_a_few_in_a_second() -> None:
+    world, moments = World(), list[float]()
+
+    def refused(_: Request) -> Answer:
+        moments.append(world.waits.now)
+        return status(403, "Forbidden", "pools is forbidden")
+
+    names = [f"p{number:02}" for number in range(30)]
     for name in names:
-        world.script.always["get", f"{POOLS}/{name}"] = lambda _: status(403, "Forbidden", "pools is forbidden")
+        world.script.always["get", f"{POOLS}/{name}"] = refused
     async with world.running() as reports:
         world.waits.hold()
         for name in names:
             reports.report_pool(a_report(name))
-        await written(reports)
-        assert len(world.script.asked("get")) == 3
+        await until(lambda: len(moments) == 30)
         world.waits.release()
-        await until(lambda: len(world.script.asked("get")) >= 9)
+        await until(lambda: len(moments) >= 90)
     tried = [request.path.rsplit("/", 1)[1] for request in world.script.asked("get")]
-    assert all(tried[3:9].count(name) == 2 for name in names)
+    assert all(tried[30:90].count(name) == 2 for name in names)
+    assert moments[30] - moments[29] >= module.REFUSED_RETRY_SECONDS
+    assert moments[59] - moments[30] > 0.9 * 29 / module.REFUSED_PER_SECOND
 
 
 async def test_refused_writes_are_logged_once_a_minute_for_each_kind_and_status() -> None:
     world = World()
     world.script.always["post", EVENTS] = lambda _: status(403, "Forbidden", "events is forbidden")
     world.script.always["post", POOLS] = lambda _: status(403, "Forbidden", "pools is forbidden")
+    world.waits.hold()  # else the Pool is tried again and again
     async with world.running() as reports:
         for number in range(5):
             reports.report_scheduled(a_bind(a_pod(f"p{number}")))

@@ -1,116 +1,267 @@
-"""The order of reports, and how many late ones are taken at once."""
+"""Which report is written next, and which are held, replaced or dropped."""
+
+from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
 from aischeduler.kube import report_queue
-from aischeduler.kube.event_messages import EventMessage, scheduled, warning
-from aischeduler.kube.report_queue import LATE_MAX, LATE_STEP_SECONDS, YIELD_SECONDS, EventReportQueue
-from aischeduler.model.actions import ObjectRef, Warn
+from aischeduler.kube.event_messages import scheduled, warning
+from aischeduler.kube.report_queue import (
+    EVENTS,
+    LANE_IN_FLIGHT_MAX,
+    POOL_STATUS_YIELD_SECONDS,
+    REPORTS_IN_FLIGHT_MAX,
+    YIELD_SECONDS,
+    Hold,
+    Pending,
+    Report,
+    ReportQueue,
+    WaitingCondition,
+    condition_key,
+    place,
+)
+from aischeduler.model.actions import Nominate, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
+from tests.kube.pool_reports import a_report
 from tests.kube.reporter_world import a_bind
 
 
-class Time:
-    """A clock that stands still."""
+class World:
+    """A queue, its clock, and the number of its dropped reports."""
 
-    now = 100.0
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.dropped = 0
+        self.queue = ReportQueue(lambda: self.now, self.drop)
 
-    def __call__(self) -> float:
-        return self.now
+    def drop(self) -> None:
+        self.dropped += 1
 
+    def put(self, *reports: Report) -> "World":
+        for report in reports:
+            self.queue.put(report)
+        return self
 
-def a_queue(clock: Time, *pods: str) -> EventReportQueue:
-    """Return a queue with the Scheduled Event of each of these pods."""
-    queue = EventReportQueue(clock, lambda: None)
-    for pod in pods:
-        queue.put(scheduled(a_bind(a_pod(pod))))
-    return queue
+    def begin(self, *, late: bool = False, events: bool = True) -> Pending | None:
+        """Begin the next write."""
+        entry = self.queue.next(late=late, events=events)
+        if entry is not None:
+            self.queue.take(entry)
+        return entry
 
+    def write_all(self, *, late: bool = False, events: bool = True) -> list[Report | None]:
+        """Write all that may be written; return it in its order."""
+        found = []
+        while (entry := self.begin(late=late, events=events)) is not None:
+            found.append(entry.report)
+            self.queue.finish(entry, entry.report, None)
+        return found
 
-async def late(queue: EventReportQueue, under_way: int = 0) -> list[str]:
-    """Return the pods of the late Events that may be in flight at once."""
-    found: list[str] = []
-    while (report := await queue.take_late(under_way + len(found))) is not None:
-        assert isinstance(report, EventMessage)
-        found.append(report.regarding.name)
-    return found
-
-
-async def test_the_later_a_report_is_the_more_are_taken_at_once() -> None:
-    clock = Time()
-    queue = a_queue(clock, *(f"p{number:03}" for number in range(400)))
-    assert await late(queue) == []
-    clock.now += YIELD_SECONDS + 0.9 * LATE_STEP_SECONDS
-    assert await late(queue) == []
-    clock.now += LATE_STEP_SECONDS
-    assert await late(queue) == ["p000"]
-    clock.now += LATE_STEP_SECONDS
-    assert await late(queue) == ["p001", "p002"]
-    assert await late(queue, under_way=2) == []
-    assert await late(queue, under_way=1) == ["p003"]
-    clock.now += 1_000 * LATE_STEP_SECONDS
-    assert len(await late(queue, under_way=30)) == LATE_MAX - 30
+    def fail(self, hold: Hold) -> Report | None:
+        """Send the next report, whose next try has to wait."""
+        entry = self.begin()
+        assert entry is not None
+        self.queue.finish(entry, entry.report, hold)
+        return entry.report
 
 
-async def test_late_reports_in_flight_count_against_the_limit() -> None:
-    clock = Time()
-    queue = a_queue(clock, "a", "b", "c")
-    await queue.wait_for_report()
-    await queue.wait_for_report()
-    clock.now += YIELD_SECONDS + 100 * LATE_STEP_SECONDS
-    assert await late(queue) == ["a"]
+def bound(*names: str, namespace: str = "default") -> list[Report]:
+    return [scheduled(a_bind(a_pod(name, namespace=namespace))) for name in names]
 
 
-async def test_only_late_reports_are_taken() -> None:
-    clock = Time()
-    queue = a_queue(clock, "a")
-    clock.now += YIELD_SECONDS + 100 * LATE_STEP_SECONDS
-    queue.put(scheduled(a_bind(a_pod("b"))))
-    assert await late(queue) == ["a"]
-
-
-def a_warning(node: str) -> EventMessage:
+def a_warning(node: str) -> Report:
     return warning(Warn(ObjectRef("Node", node, f"u-{node}"), EventReason.INVALID_NODE, "status.allocatable.cpu"))
 
 
-def taken(queue: EventReportQueue, *, binds_wait: bool = False) -> list[str]:
-    """Return the names of all reports, in the order in which they are taken."""
-    found: list[str] = []
-    while (report := queue.take(binds_wait=binds_wait)) is not None:
-        assert isinstance(report, EventMessage)
-        found.append(report.regarding.name)
-    return found
+def waits(name: str, message: str = "no room", namespace: str = "default") -> Report:
+    return WaitingCondition(a_pod(name, uid=f"u-{name}", namespace=namespace), message)
+
+
+def lanes(reports: Iterable[Report | None]) -> list[str]:
+    return [place(report)[1] for report in reports if report is not None]
+
+
+def test_pools_go_first_then_other_statuses_then_warnings_then_scheduled_events() -> None:
+    reports = [*bound("a"), a_warning("n"), waits("b"), a_report("cpu")]
+    assert World().put(*reports).write_all() == reports[::-1]
+
+
+def test_events_without_a_token_delay_no_status() -> None:
+    world = World().put(*bound("a"), waits("b"))
+    assert world.write_all(events=False) == [waits("b")]
+    assert world.write_all() == bound("a")
+
+
+def test_namespaces_take_turns_and_each_is_in_order() -> None:
+    crowded, quiet = bound("a", "b", "c", namespace="crowded"), bound("d", "e", namespace="quiet")
+    written = World().put(*crowded, *quiet).write_all()
+    assert written == [crowded[0], quiet[0], crowded[1], quiet[1], crowded[2]]
+
+
+def test_each_lane_and_all_together_have_their_limit_in_flight() -> None:
+    world = World()
+    for namespace in range(20):
+        world.put(*bound(*(f"p{namespace}-{number}" for number in range(20)), namespace=f"ns{namespace}"))
+    begun = []
+    while (entry := world.begin()) is not None:
+        begun.append(entry)
+    assert len(begun) == world.queue.in_flight == REPORTS_IN_FLIGHT_MAX
+    world = World().put(*bound(*(f"p{number}" for number in range(20))), *bound("q", namespace="quiet"))
+    begun = []
+    while (entry := world.begin()) is not None:
+        begun.append(entry)
+    assert Counter(entry.lane for entry in begun) == {"events/default": LANE_IN_FLIGHT_MAX, "events/quiet": 1}
+    world.queue.finish(begun[0], begun[0].report, None)
+    assert world.begin() is not None, "an answer makes room"
+
+
+def test_only_reports_that_no_longer_yield_are_late_and_those_of_pools_are_so_earlier() -> None:
+    world = World().put(waits("a"), a_report("cpu"), *bound("b"))
+    world.now += POOL_STATUS_YIELD_SECONDS
+    world.put(waits("c"), a_report("gpu"))
+    assert world.write_all(late=True) == [a_report("cpu")]
+    world.now += YIELD_SECONDS - POOL_STATUS_YIELD_SECONDS
+    assert world.write_all(late=True) == [a_report("gpu"), waits("a"), *bound("b")]
+    assert world.write_all() == [waits("c")]
+
+
+def test_late_report_goes_past_a_namespace_whose_reports_are_young() -> None:
+    world = World().put(*bound("a", "b", namespace="old"))
+    world.now += YIELD_SECONDS
+    world.put(*bound("c", namespace="young"))
+    assert world.write_all(late=True) == bound("a", "b", namespace="old")
+
+
+def test_newest_report_of_a_key_has_the_place_of_the_oldest() -> None:
+    world = World().put(waits("a"), waits("b"), waits("a", "another reason"))
+    assert world.write_all() == [waits("a", "another reason"), waits("b")]
+
+
+def test_newer_report_is_written_after_the_one_that_is_under_way() -> None:
+    world = World().put(waits("a", "first"))
+    entry = world.begin()
+    assert entry is not None
+    first = entry.report
+    world.put(waits("a", "second"), waits("a", "third"))
+    assert world.begin() is None
+    world.queue.finish(entry, first, None)
+    assert world.write_all() == [waits("a", "third")]
+    assert world.queue.unfinished == 0
+
+
+def test_newer_report_waits_with_the_held_one_of_its_key() -> None:
+    world = World().put(waits("a"))
+    world.fail(Hold(30.0))
+    world.put(waits("a", "newer"), waits("b"))
+    assert world.write_all() == [waits("b")]
+    assert world.queue.seconds_until_due() == 30.0
+    world.now += 30.0
+    assert world.write_all() == [waits("a", "newer")]
+
+
+def test_scheduler_that_ends_waits_for_no_idle_report() -> None:
+    world = World().put(waits("a"), waits("b"))
+    world.fail(Hold(30.0, idle=True))
+    assert world.queue.unfinished == 1
+    world.fail(Hold(1.0))
+    assert world.queue.unfinished == 1
+    world.queue.withdraw(condition_key(a_pod("b", uid="u-b")))
+    assert world.queue.unfinished == 0
+    world.now += 30.0
+    assert world.write_all() == [waits("a")]
+
+
+@pytest.mark.parametrize("state", ["ready", "held", "written"])
+def test_withdrawn_report_is_not_written_any_more(state: str) -> None:
+    world = World().put(waits("a"))
+    key = condition_key(a_pod("a", uid="u-a"))
+    entry = world.begin() if state != "ready" else None
+    if entry is not None and state == "held":
+        world.queue.finish(entry, entry.report, Hold(5.0))
+    sent = waits("a")
+    world.queue.withdraw(key)
+    assert world.queue.get(key) is None
+    if entry is not None and state == "written":
+        world.queue.finish(entry, sent, Hold(5.0))
+    world.now += 5.0
+    assert (world.write_all(), world.queue.unfinished, world.dropped) == ([], 0, 0)
+
+
+def test_report_that_is_put_again_after_its_withdrawal_is_written_after_the_answer() -> None:
+    world = World().put(waits("a"))
+    entry = world.begin()
+    assert entry is not None
+    sent = entry.report
+    world.queue.withdraw(entry.key)
+    world.put(waits("a", "again"))
+    assert world.begin() is None
+    world.queue.finish(entry, sent, None)
+    assert world.write_all() == [waits("a", "again")]
+
+
+def test_reports_whose_writers_are_gone_are_written_by_the_next() -> None:
+    world = World().put(waits("a"), waits("b"), *bound("c"))
+    for _ in range(3):
+        world.begin()
+    world.queue.withdraw(condition_key(a_pod("b", uid="u-b")))
+    world.queue.put_back()
+    assert world.queue.in_flight == 0
+    assert world.write_all() == [waits("a"), *bound("c")]
+    assert world.queue.unfinished == 0
 
 
 def test_oldest_scheduled_event_is_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_queue, "WAITING_MAX", 3)
-    queue = a_queue(Time())
-    bound = [scheduled(a_bind(a_pod(name))) for name in ("a", "b", "c")]
-    for report in (bound[0], a_warning("v"), bound[1], bound[2]):
-        queue.put(report)
-    assert [queue.contains(report) for report in bound] == [False, True, True]
-    for name in ("w", "x"):
-        queue.put(a_warning(name))
-    assert [queue.contains(report) for report in bound] == [False, False, False]
-    queue.put(a_warning("y"))
-    assert taken(queue) == ["w", "x", "y"], "a warning is dropped only when no Scheduled Event waits"
+    events = bound("a", "b", "c")
+    world = World().put(events[0], a_warning("v"), *events[1:])
+    assert world.dropped == 1
+    world.put(a_warning("w"), a_warning("x"), a_warning("y"))
+    assert world.write_all() == [a_warning("w"), a_warning("x"), a_warning("y")], "warnings are dropped last"
+    assert world.dropped == 4
 
 
-async def test_each_waiting_report_has_a_turn_whatever_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_queue, "WAITING_MAX", 3)
-    queue = a_queue(Time(), *(f"p{number}" for number in range(10)))
-    for _ in range(3):
-        await queue.wait_for_report()
-    assert queue._ready.locked(), "the turn of a dropped report would waste a turn of the rate limit"
+def test_statuses_and_events_have_limits_of_their_own_and_pools_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_queue, "WAITING_MAX", 2)
+    pools = [a_report(name) for name in ("a", "b", "c")]
+    world = World().put(*pools, waits("a"), waits("b"), *bound("c", "d"))
+    assert world.dropped == 0
+    world.put(Nominate(a_pod("e"), "n1", "cpu", "d"))
+    assert world.dropped == 1
+    assert len(world.write_all()) == 7
 
 
-def test_newer_warning_takes_the_turn_of_a_scheduled_event_that_no_longer_yields() -> None:
-    clock = Time()
-    queue = a_queue(clock, "a", "b")
-    clock.now += YIELD_SECONDS - 1
-    queue.put(a_warning("n"))
-    assert taken(queue, binds_wait=True) == []
-    clock.now += 1
-    assert queue.yield_seconds() == 0
-    assert taken(queue, binds_wait=True) == ["n", "a", "b"]
+def test_held_reports_count_against_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_queue, "WAITING_MAX", 2)
+    world = World().put(waits("a"))
+    world.fail(Hold(30.0, idle=True))
+    world.put(waits("b"), waits("c"))
+    world.now += 30.0
+    assert world.write_all() == [waits("b"), waits("c")]
+    assert world.dropped == 1
+
+
+def test_events_beyond_a_number_are_dropped_oldest_scheduled_first() -> None:
+    world = World().put(*bound("a", "b", "c"), a_warning("n"), waits("w"))
+    assert world.queue.truncate(EVENTS, 2) == 2
+    assert world.write_all() == [waits("w"), a_warning("n"), *bound("c")]
+    assert world.queue.truncate(EVENTS, 2) == 0
+
+
+def test_withdrawn_reports_that_were_held_take_no_memory() -> None:
+    world = World()
+    for _ in range(1000):
+        world.put(waits("a"))
+        world.fail(Hold(30.0, idle=True))
+        world.queue.withdraw(condition_key(a_pod("a", uid="u-a")))
+    assert len(world.queue._held) <= REPORTS_IN_FLIGHT_MAX + 2
+
+
+def test_events_of_nodes_wait_with_those_of_the_namespace_in_which_they_are_written() -> None:
+    assert lanes([a_warning("n"), *bound("a"), waits("b"), a_report("cpu")]) == [
+        "events/default",
+        "events/default",
+        "default",
+        "",
+    ]

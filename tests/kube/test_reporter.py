@@ -253,7 +253,8 @@ async def test_failed_condition_of_a_pod_that_is_being_bound_is_not_retried() ->
         world.waits.hold()
         reports.report_waiting(waiting("no room"))
         reports.report_nominated(Nominate(a_pod("p", uid="u-p"), "n1", "cpu", "d"))
-        await until(lambda: world.waits.held == 2)
+        await until(lambda: len(world.script.asked("patch")) == 2)
+        await settled()
         reports.withdraw_waiting(a_pod("p", uid="u-p"))
         world.waits.release()
         await written(reports)
@@ -268,7 +269,6 @@ async def test_older_nomination_is_not_written_after_a_newer_one() -> None:
         reports.report_nominated(Nominate(POD, "n1", "cpu", "d"))
         await until(lambda: world.waits.held)
         reports.report_nominated(Nominate(POD, "", "cpu", "d"))
-        await until(lambda: len(world.script.asked("patch")) == 2)
         world.waits.release()
         await written(reports)
     nominated = [request.json["status"]["nominatedNodeName"] for request in world.script.asked("patch")]
@@ -358,3 +358,14 @@ async def test_default_pool_whose_creation_is_refused_is_created_later() -> None
         reports.create_pool(CreatePool("default"))
         await until(lambda: reports.counts.written == 1)
     assert len(world.script.asked("post", POOLS)) == 2
+
+
+async def test_report_that_was_under_way_when_the_reporter_ended_is_written_by_the_next_run() -> None:
+    world = World().accept_all()
+    world.script.on("patch", STATUS, scripted_server.hang)
+    async with world.running() as reports:
+        reports.report_nominated(Nominate(POD, "n1", "cpu", "d"))
+        await until(lambda: world.script.asked("patch"))
+        await world.run_again(reports)
+        await until(lambda: reports.counts.written == 1)
+    assert len(world.script.asked("patch")) == 2

@@ -119,7 +119,6 @@ async def test_older_status_never_overwrites_a_newer_one() -> None:
         reports.report_pool(a_report("cpu", generation=1))
         await until(lambda: world.script.asked("get"))
         reports.report_pool(a_report("cpu", generation=2))
-        await until(lambda: world.script.asked("patch"))
         release.set()
         await written(reports)
     assert [request.json["status"]["observedGeneration"] for request in world.script.asked("patch")] == [2]
@@ -154,6 +153,7 @@ async def test_no_status_is_lost_when_reports_are_dropped(monkeypatch: pytest.Mo
 async def test_pool_is_created_unless_there_is_one(answer: Answer, written_and_refused: tuple[int, int]) -> None:
     world = World()
     world.script.on("post", POOLS, answer)
+    world.waits.hold()
     async with world.running() as reports:
         reports.create_pool(CreatePool("default"))
         await written(reports)
