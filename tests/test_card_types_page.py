@@ -8,10 +8,10 @@ import msgspec
 import pytest
 import yaml
 
-from aischeduler.kube.api_types import PodDocument, PoolDocument
-from aischeduler.kube.decode import read_pod
-from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.decode_pool import read_pool
+from aischeduler.kube.decode.api_types import PodDocument, PoolDocument
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.decode.pods import read_pod
+from aischeduler.kube.decode.pool import read_pool
 from aischeduler.model.card_types import card_names
 from aischeduler.model.names import GPU_TYPE_LABELS, MACHINE_GROUP_KEY
 from aischeduler.model.pod import Pod

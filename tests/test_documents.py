@@ -40,7 +40,7 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
 
 
 HOPS_MAX = 40
-NAMED = re.compile(r"`(\w+/\w+\.py)` `([\w.]+)`")
+NAMED = re.compile(r"`(\w+(?:/\w+)+\.py)` `([\w.]+)`")
 
 
 def the_way_of_a_pod() -> str:

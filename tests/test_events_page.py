@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from aischeduler.engine.profile import default_profile
-from aischeduler.kube import event_messages, gang_writes, pod_writes, watched_resources
-from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.eviction_writes import Eviction
-from aischeduler.kube.gang_owners import GangOwners
-from aischeduler.kube.gang_resources import gang_resources
-from aischeduler.kube.pod_set_resources import pod_set_resources
-from aischeduler.kube.storage_resources import storage_resources
+from aischeduler.kube.decode.gang_owners import GangOwners
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.report import event_messages, gang_writes
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.gang_resources import gang_resources
+from aischeduler.kube.watch.pod_set_resources import pod_set_resources
+from aischeduler.kube.watch.storage_resources import storage_resources
+from aischeduler.kube.write import pod_writes
+from aischeduler.kube.write.eviction_writes import Eviction
 from aischeduler.model.actions import Bind, Evict, EvictionCause, ReportGang, ReportPool, ReportWaiting, Warn
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.events import Seen
@@ -151,7 +153,7 @@ def test_every_row_says_what_it_means_and_what_to_do(heading: str) -> None:
 def test_no_document_has_a_reason_that_is_not_one_of_the_list() -> None:
     texts = [
         f"{path.name}:{node.lineno}"
-        for path in (ROOT / "aischeduler" / "kube").glob("*.py")
+        for path in (ROOT / "aischeduler" / "kube").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Dict)
         for key, value in zip(node.keys, node.values, strict=True)

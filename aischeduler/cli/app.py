@@ -20,7 +20,7 @@ from typer import Context as TyperContext
 from aischeduler import __version__
 from aischeduler.config.load import ConfigError
 from aischeduler.config.schema import LogFormat, LogLevel
-from aischeduler.kube.errors import ApiError
+from aischeduler.kube.http.errors import ApiError
 from aischeduler.observability.logging import printable
 
 INTERRUPTED: Final = 130

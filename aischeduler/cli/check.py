@@ -45,10 +45,10 @@ from aischeduler.config.spelling import nearest
 from aischeduler.daemon.components import profile_of
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube import watched_resources
-from aischeduler.kube.errors import ApiError, RefusedError
-from aischeduler.kube.list_pager import pages, read_raw
-from aischeduler.kube.meta_types import UNREADABLE
+from aischeduler.kube.decode.meta_types import UNREADABLE
+from aischeduler.kube.http.errors import ApiError, RefusedError
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.list_pager import pages, read_raw
 from aischeduler.model import gang, names
 from aischeduler.model.actions import Bind, ReportPool
 from aischeduler.model.events import Event, Seen, gone

@@ -31,9 +31,9 @@ from aischeduler.cli.pools_snapshot import take_snapshot
 from aischeduler.cli.sandbox import kubeconfig_file, running_sandbox, stop_signal
 from aischeduler.config.schema import NO_ELECTION, Config, Logging
 from aischeduler.daemon.process import Daemon
-from aischeduler.kube.client import Client
-from aischeduler.kube.paths import collection_path
-from aischeduler.kube.server_access import Server, connect
+from aischeduler.kube.access.server import Server, connect
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.paths import collection_path
 from aischeduler.model.names import POOL_KEY
 from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.observability.logging import configure

@@ -6,8 +6,8 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from aischeduler.kube.client import Client
 from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.http.client import Client
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, GROUP, MEMORY, PODS, VERSION
 
 Object = dict[str, Any]

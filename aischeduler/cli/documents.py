@@ -22,13 +22,13 @@ from typer import TyperException
 from aischeduler.config.load import JsonLoader, yaml_problem
 from aischeduler.config.schema import API_VERSION, KIND
 from aischeduler.config.spelling import nearest, shown
-from aischeduler.kube import watched_resources
 from aischeduler.kube.crds import Json, pool_schema
-from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.errors import decode_finding
-from aischeduler.kube.gang_owners import GangOwners
-from aischeduler.kube.gang_resources import gang_resources
-from aischeduler.kube.meta_types import UNREADABLE
+from aischeduler.kube.decode.gang_owners import GangOwners
+from aischeduler.kube.decode.meta_types import UNREADABLE
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.http.errors import decode_finding
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.model.events import Event, Seen
 from aischeduler.model.gang import Gang
 from aischeduler.model.names import GROUP, POOL_KEY, VERSION, can_be_pool_name

@@ -26,8 +26,8 @@ from aischeduler.cli.snapshot import ClusterSource, connected, read_cluster
 from aischeduler.config.load import load_config
 from aischeduler.daemon.components import profile_of
 from aischeduler.engine.cluster import Cluster
-from aischeduler.kube.errors import ApiError, RefusedError, is_answer
-from aischeduler.kube.paths import object_path
+from aischeduler.kube.http.errors import ApiError, RefusedError, is_answer
+from aischeduler.kube.http.paths import object_path
 from aischeduler.model.events import objects_of
 from aischeduler.model.pod import FINISHED, Pod
 from aischeduler.state.pod_records import PodRecord

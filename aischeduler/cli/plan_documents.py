@@ -29,7 +29,7 @@ from aischeduler.cli.documents import (
     text_at,
 )
 from aischeduler.config.spelling import shown
-from aischeduler.kube.decode import NEVER
+from aischeduler.kube.decode.pods import NEVER
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Event, Seen, objects_of
 from aischeduler.model.gang import Gang, GangClaim, GangSource

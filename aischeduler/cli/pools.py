@@ -19,10 +19,10 @@ from aischeduler.cli.pools_output import pool_table, pools_json
 from aischeduler.cli.pools_snapshot import Snapshot, take_snapshot
 from aischeduler.cli.pools_watch import watch_pools
 from aischeduler.cli.sandbox import stop_signal
-from aischeduler.kube.client import Client
+from aischeduler.kube.access.server import Server, connect
 from aischeduler.kube.crds import NOT_INSTALLED
-from aischeduler.kube.errors import ApiError, RefusedError, UnreachableError
-from aischeduler.kube.server_access import Server, connect
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.errors import ApiError, RefusedError, UnreachableError
 from aischeduler.observability.logging import printable
 
 WIDE_WIDTH_MIN: Final = 130

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aischeduler.cli.output import plain_table
-from aischeduler.kube.pool_writes import AMOUNTS
+from aischeduler.kube.report.pool_writes import AMOUNTS
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
 from aischeduler.model.quantity import scaled_bytes, trimmed

@@ -14,13 +14,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from aischeduler.cli.pools_snapshot import Snapshot, snapshot_of
-from aischeduler.kube import watched_resources
-from aischeduler.kube.api_types import PoolDocument
-from aischeduler.kube.backoff import Timing
-from aischeduler.kube.client import Client
-from aischeduler.kube.errors import ApiError, RefusedError
-from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.watched_resources import UnreadableObject
+from aischeduler.kube.decode.api_types import PoolDocument
+from aischeduler.kube.http.backoff import Timing
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.errors import ApiError, RefusedError
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.reflector import Handlers, Reflector
+from aischeduler.kube.watch.watched_resources import UnreadableObject
 from aischeduler.model.events import Event
 
 DRAW_SECONDS: Final = 1.0

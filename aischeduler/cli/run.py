@@ -18,8 +18,8 @@ from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, Log
 from aischeduler.daemon.journal_file import JournalFile
 from aischeduler.daemon.process import Outputs
 from aischeduler.daemon.service import Source, serve
-from aischeduler.kube.errors import AccessError
-from aischeduler.kube.server_access import connect
+from aischeduler.kube.access.server import connect
+from aischeduler.kube.http.errors import AccessError
 from aischeduler.model.quantity import shorten
 from aischeduler.observability.logging import configure
 from aischeduler.observability.telemetry import listen

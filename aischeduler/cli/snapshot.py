@@ -20,9 +20,9 @@ from msgspec import Struct
 from typer import TyperException
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, SnapshotError, read_lines, write_lines
-from aischeduler.kube.client import Client
-from aischeduler.kube.cluster_lister import list_cluster
-from aischeduler.kube.server_access import Server, connect
+from aischeduler.kube.access.server import Server, connect
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.watch.cluster_lister import list_cluster
 from aischeduler.model.events import objects_of
 from aischeduler.model.pod import Pod
 from aischeduler.observability.logging import printable

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple, TypeVar
 
 from aischeduler.engine.profile import Profile
 from aischeduler.framework.plugin import Plugins
-from aischeduler.kube.binder import Outcome
-from aischeduler.kube.connection_pool import Fence
-from aischeduler.kube.errors import OnInternalError
-from aischeduler.kube.pod_writes import BindAccepted, Unknown, unavailable
+from aischeduler.kube.http.connection_pool import Fence
+from aischeduler.kube.http.errors import OnInternalError
+from aischeduler.kube.write.binder import Outcome
+from aischeduler.kube.write.pod_writes import BindAccepted, Unknown, unavailable
 from aischeduler.model.actions import Bind
 from aischeduler.model.binding_request import BindingRequest
 

@@ -20,33 +20,33 @@ from aischeduler.config.spelling import quoted
 from aischeduler.daemon.leadership import Leadership
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube import watched_resources
-from aischeduler.kube.api_types import PodDocument
-from aischeduler.kube.backoff import Timing
-from aischeduler.kube.binder import Binder, BinderOptions, BindHooks, bindings_in_flight_max
-from aischeduler.kube.client import Client
-from aischeduler.kube.connection_pool import ConnectionPool
+from aischeduler.kube.access.server_version import Discovery
 from aischeduler.kube.crds import NOT_INSTALLED
-from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.errors import ApiError, OnInternalError, RefusedError, ResourceNotServedError
-from aischeduler.kube.event_messages import ReportingController
-from aischeduler.kube.event_queue import EventQueue
-from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT_MAX, EvictionOptions, Evictor
+from aischeduler.kube.decode.api_types import PodDocument
+from aischeduler.kube.decode.gang_owners import GangOwners
+from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.executor import Workers
-from aischeduler.kube.gang_owners import GangOwners
-from aischeduler.kube.gang_resources import gang_resources
-from aischeduler.kube.log_fields import object_fields
-from aischeduler.kube.pod_reader import PodReader
-from aischeduler.kube.pod_set_resources import pod_set_resources
-from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.refresher import Reflectors, Refresher
-from aischeduler.kube.report_queue import REPORTS_IN_FLIGHT_MAX
-from aischeduler.kube.reporter import EventSource, Reporter
-from aischeduler.kube.server_version import Discovery
-from aischeduler.kube.storage_resources import storage_resources
-from aischeduler.kube.volcano_jobs import VolcanoJobs
-from aischeduler.kube.volume_binder import VOLUMES_IN_FLIGHT_MAX, VolumeBinder
-from aischeduler.kube.watched_resources import D, UnreadableObject, WatchedResource
+from aischeduler.kube.http.backoff import Timing
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.errors import ApiError, OnInternalError, RefusedError, ResourceNotServedError
+from aischeduler.kube.report.event_messages import ReportingController
+from aischeduler.kube.report.log_fields import object_fields
+from aischeduler.kube.report.report_queue import REPORTS_IN_FLIGHT_MAX
+from aischeduler.kube.report.reporter import EventSource, Reporter
+from aischeduler.kube.report.volcano_jobs import VolcanoJobs
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.event_queue import EventQueue
+from aischeduler.kube.watch.gang_resources import gang_resources
+from aischeduler.kube.watch.pod_reader import PodReader
+from aischeduler.kube.watch.pod_set_resources import pod_set_resources
+from aischeduler.kube.watch.pre_eviction_reads import Reflectors, Refresher
+from aischeduler.kube.watch.reflector import Handlers, Reflector
+from aischeduler.kube.watch.storage_resources import storage_resources
+from aischeduler.kube.watch.watched_resources import D, UnreadableObject, WatchedResource
+from aischeduler.kube.write.binder import Binder, BinderOptions, BindHooks, bindings_in_flight_max
+from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT_MAX, EvictionOptions, Evictor
+from aischeduler.kube.write.volume_binder import VOLUMES_IN_FLIGHT_MAX, VolumeBinder
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.card_types import TypeNameError, type_name
 from aischeduler.model.event_reasons import EventReason

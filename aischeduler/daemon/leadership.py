@@ -24,12 +24,12 @@ from uuid import uuid4
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.config.schema import Config
-from aischeduler.kube.backoff import Timing
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import ApiError
-from aischeduler.kube.known_objects import version_number
-from aischeduler.kube.leader_elector import LeaderElectionConfig, LeaderElector, LostLeaseError
-from aischeduler.kube.server_access import Server
+from aischeduler.kube.access.server import Server
+from aischeduler.kube.election import LeaderElectionConfig, LeaderElector, LostLeaseError
+from aischeduler.kube.http.backoff import Timing
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.errors import ApiError
+from aischeduler.kube.watch.known_objects import version_number
 
 LOST_LEASE: Final = 3
 """Exit status of a scheduler that led and lost its Lease."""

@@ -38,18 +38,18 @@ from aischeduler.engine.event_lines import as_line
 from aischeduler.engine.internal_errors import names_of, plugin_of
 from aischeduler.engine.journal import JournaledScheduler
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube.backoff import ExponentialBackoff, Timing, unix_clock
-from aischeduler.kube.binder import Binder
-from aischeduler.kube.client import Client
-from aischeduler.kube.connection_pool import ConnectionPool
+from aischeduler.kube.access.server import Server
 from aischeduler.kube.crds import NOT_INSTALLED
-from aischeduler.kube.errors import AccessError
-from aischeduler.kube.event_queue import EventQueue
 from aischeduler.kube.executor import Executor, Instruments
-from aischeduler.kube.log_sampler import LogSampler, RefusalLog
-from aischeduler.kube.pool_writes import RENEW_SECONDS
-from aischeduler.kube.reporter import Reporter
-from aischeduler.kube.server_access import Server
+from aischeduler.kube.http.backoff import ExponentialBackoff, Timing, unix_clock
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.errors import AccessError
+from aischeduler.kube.report.log_sampler import LogSampler, RefusalLog
+from aischeduler.kube.report.pool_writes import RENEW_SECONDS
+from aischeduler.kube.report.reporter import Reporter
+from aischeduler.kube.watch.event_queue import EventQueue
+from aischeduler.kube.write.binder import Binder
 from aischeduler.model.actions import Action
 from aischeduler.model.events import Event
 from aischeduler.observability.metrics import Sources

@@ -21,7 +21,7 @@ from aischeduler.config.fields import differing, taken_over
 from aischeduler.config.load import ConfigError
 from aischeduler.config.schema import Config
 from aischeduler.daemon.process import Daemon, Outputs
-from aischeduler.kube.server_access import Server
+from aischeduler.kube.access.server import Server
 
 INTERVAL_SECONDS: Final = 10.0
 """How often the file is checked; the kubelet renews a mounted ConfigMap about once a minute."""

@@ -12,12 +12,12 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.kube.backoff import ExponentialBackoff, Timing
-from aischeduler.kube.client import Client
-from aischeduler.kube.errors import ApiError, UnreachableError
-from aischeduler.kube.event_queue import EventQueue
-from aischeduler.kube.reflector import Reflector
-from aischeduler.kube.server_version import read_version, too_old
+from aischeduler.kube.access.server_version import read_version, too_old
+from aischeduler.kube.http.backoff import ExponentialBackoff, Timing
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.errors import ApiError, UnreachableError
+from aischeduler.kube.watch.event_queue import EventQueue
+from aischeduler.kube.watch.reflector import Reflector
 
 
 async def check_server(client: Client, url: str, timing: Timing, log: FilteringBoundLogger) -> str:

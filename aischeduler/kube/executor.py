@@ -17,18 +17,24 @@ from cachetools import LRUCache
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.kube.binder import Binder, Outcome
-from aischeduler.kube.errors import ApiError, OnInternalError, RefusedError
-from aischeduler.kube.event_messages import waiting_message
-from aischeduler.kube.eviction_writes import Evicted, EvictionOutcome, NotNeeded, lost_eviction
-from aischeduler.kube.evictor import Evictor
-from aischeduler.kube.log_fields import decision_fields, eviction_fields, object_fields, pod_fields, volume_fields
-from aischeduler.kube.log_sampler import LogSampler
-from aischeduler.kube.pod_reader import PodReader
-from aischeduler.kube.pod_writes import BindAccepted, settle, unavailable
-from aischeduler.kube.refresher import Refresher
-from aischeduler.kube.reporter import Reporter
-from aischeduler.kube.volume_binder import VolumeBinder
+from aischeduler.kube.http.errors import ApiError, OnInternalError, RefusedError
+from aischeduler.kube.report.event_messages import waiting_message
+from aischeduler.kube.report.log_fields import (
+    decision_fields,
+    eviction_fields,
+    object_fields,
+    pod_fields,
+    volume_fields,
+)
+from aischeduler.kube.report.log_sampler import LogSampler
+from aischeduler.kube.report.reporter import Reporter
+from aischeduler.kube.watch.pod_reader import PodReader
+from aischeduler.kube.watch.pre_eviction_reads import Refresher
+from aischeduler.kube.write.binder import Binder, Outcome
+from aischeduler.kube.write.eviction_writes import Evicted, EvictionOutcome, NotNeeded, lost_eviction
+from aischeduler.kube.write.evictor import Evictor
+from aischeduler.kube.write.pod_writes import BindAccepted, settle, unavailable
+from aischeduler.kube.write.volume_binder import VolumeBinder
 from aischeduler.model.actions import (
     Action,
     Bind,

@@ -16,8 +16,8 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
 from msgspec import Struct
 
-from aischeduler.kube.errors import is_answer
-from aischeduler.kube.paths import object_path
+from aischeduler.kube.http.errors import is_answer
+from aischeduler.kube.http.paths import object_path
 from aischeduler.operator.batch_process import Json
 from aischeduler.operator.naming import PLURAL
 

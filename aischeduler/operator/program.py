@@ -24,7 +24,7 @@ from kubernetes.client import ApiClient, Configuration
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aischeduler.kube.paths import collection_path
+from aischeduler.kube.http.paths import collection_path
 from aischeduler.operator.batch_process import Settings
 from aischeduler.operator.cluster import ClusterError, Key, KubernetesCluster
 from aischeduler.operator.naming import BATCH_VERSION, GROUPS, KIND, MADE_BY, MADE_BY_KEY, PLURAL

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from aischeduler.kube.paths import collection_path, object_path
+from aischeduler.kube.http.paths import collection_path, object_path
 from aischeduler.model.gang import GANG_KEY
 from aischeduler.model.times import time_text
 from aischeduler.operator.batch_process import BatchProcess, Json, RefusedError, Settings, read_batch_process

@@ -15,8 +15,8 @@ from aischeduler.analysis.remedy_steps import Step
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube import watched_resources
-from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.watch import watched_resources
 from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.events import Event, gone
 from aischeduler.model.names import POOL_KEY, SCHEDULER_NAME

@@ -13,8 +13,8 @@ from aischeduler.analysis.plan import Plan, UnitVerdict, plan
 from aischeduler.cli.documents import Document
 from aischeduler.cli.plan_documents import Variant, change_of, plan_input
 from aischeduler.engine.profile import Profile, default_profile
-from aischeduler.kube.cluster_lister import resources
-from aischeduler.kube.meta_types import Page
+from aischeduler.kube.decode.meta_types import Page
+from aischeduler.kube.watch.cluster_lister import resources
 from aischeduler.model.actions import Action, Bind, Evict
 from aischeduler.model.events import Event
 from aischeduler.model.pod import Pod

@@ -1,6 +1,6 @@
 """PodGroups: custom resources whose status is written by a merge patch at one resource version."""
 
-from aischeduler.kube.gang_writes import object_paths, status_patch
+from aischeduler.kube.report.gang_writes import object_paths, status_patch
 from aischeduler.model.actions import ReportGang
 from aischeduler.model.gang import Gang, GangKey, GangPhase, GangSource, GangStatus
 from tests.api_contract.world import Json, World, encode

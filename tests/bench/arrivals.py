@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aischeduler.daemon.service import loop_factory
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.server_access import connect
+from aischeduler.kube.access.server import connect
+from aischeduler.kube.http.connection_pool import ConnectionPool
 from tests.bench.spec import VoidRunError
 
 ROOT = Path(__file__).resolve().parents[2]

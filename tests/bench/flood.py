@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 import aiohttp
 
 from aischeduler.daemon.service import loop_factory
-from aischeduler.kube.client import Client
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.pod_writes import JSON, binding
-from aischeduler.kube.server_access import Server, connect
+from aischeduler.kube.access.server import Server, connect
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.write.pod_writes import JSON, binding
 from aischeduler.model.actions import Bind
 from tests.build import a_pod
 

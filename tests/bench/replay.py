@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from aischeduler.kube.backoff import Timing
-from aischeduler.kube.client import Client
-from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.watched_resources import WatchedResource
+from aischeduler.kube.http.backoff import Timing
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.watch.reflector import Handlers, Reflector
+from aischeduler.kube.watch.watched_resources import WatchedResource
 from aischeduler.model.events import Event
 from tests.kube.scripted_server import Half
 

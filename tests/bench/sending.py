@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aischeduler.daemon.service import loop_factory
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.credentials import Credential
-from aischeduler.kube.pod_writes import BindAccepted, binding, read_bind_answer
-from aischeduler.kube.server_access import Server, Tls
+from aischeduler.kube.access.credentials import Credential
+from aischeduler.kube.access.server import Server, Tls
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.write.pod_writes import BindAccepted, binding, read_bind_answer
 from aischeduler.model.actions import Bind
 from tests.controlplane.certificates import Authority
 

@@ -4,7 +4,7 @@ import pytest
 
 from aischeduler import __version__
 from aischeduler.daemon.shutdown import GRACE_SECONDS
-from aischeduler.kube.server_access import SERVICE_ACCOUNT
+from aischeduler.kube.access.server import SERVICE_ACCOUNT
 from tests.chart.rendering import Helm, Json, Rendered
 
 RESTRICTED_POD = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}

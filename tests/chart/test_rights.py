@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aischeduler.kube.cluster_lister import PRIORITY_CLASSES, resources
+from aischeduler.kube.watch.cluster_lister import PRIORITY_CLASSES, resources
 from tests.chart.rendering import ROOT, Helm, Json, Rendered, Values
 
 Right = tuple[str, str, str]

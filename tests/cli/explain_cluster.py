@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 
 from aischeduler.cli.demo_cluster import create
-from aischeduler.kube.client import Client
+from aischeduler.kube.access.server import connect
 from aischeduler.kube.crds import pool_crd
-from aischeduler.kube.server_access import connect
+from aischeduler.kube.http.client import Client
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.http_server import HttpSandbox
 from aischeduler.sandbox.request import Request, Response

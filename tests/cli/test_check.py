@@ -9,8 +9,8 @@ import pytest
 
 from aischeduler.cli.app import main
 from aischeduler.cli.demo_cluster import cluster, create
-from aischeduler.kube.client import Client
-from aischeduler.kube.server_access import connect
+from aischeduler.kube.access.server import connect
+from aischeduler.kube.http.client import Client
 from aischeduler.sandbox.http_server import HttpSandbox
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,8 +16,8 @@ from typer import TyperException
 
 from aischeduler.cli import demo
 from aischeduler.cli.demo import JobProgress, progress_view, summary
-from aischeduler.kube.client import Client
-from aischeduler.kube.server_access import connect
+from aischeduler.kube.access.server import connect
+from aischeduler.kube.http.client import Client
 from aischeduler.model.names import MARK_POOL
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.cli.test_pools_table import GPU_POOL

@@ -15,8 +15,8 @@ from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
 from aischeduler.cli.app import main
 from aischeduler.cli.demo_cluster import cluster, create
 from aischeduler.cli.plan_output import VERSION
-from aischeduler.kube.client import Client
-from aischeduler.kube.server_access import connect
+from aischeduler.kube.access.server import connect
+from aischeduler.kube.http.client import Client
 from aischeduler.model.events import Event, Seen
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace

@@ -9,7 +9,7 @@ import pytest
 from aischeduler.analysis.cluster_snapshot import write_lines
 from aischeduler.analysis.plan import UnitVerdict
 from aischeduler.cli.app import main
-from aischeduler.kube.cluster_lister import WITHOUT
+from aischeduler.kube.watch.cluster_lister import WITHOUT
 from tests.cli.jq import filtered
 from tests.cli.plan_cluster import plan_cluster
 

@@ -22,10 +22,10 @@ from aischeduler.cli.demo_cluster import Object, cluster, create
 from aischeduler.cli.pools import error_sentence
 from aischeduler.cli.pools_output import FIELDS, WIDE_COLUMNS
 from aischeduler.cli.pools_snapshot import take_snapshot
-from aischeduler.kube.client import Client
+from aischeduler.kube.access.server import Server, connect
 from aischeduler.kube.crds import NOT_INSTALLED
-from aischeduler.kube.errors import ApiError, MalformedAnswerError, RefusedError, UnreachableError
-from aischeduler.kube.server_access import Server, connect
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.errors import ApiError, MalformedAnswerError, RefusedError, UnreachableError
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.cli.jq import filtered
 

@@ -18,8 +18,8 @@ from aischeduler.cli.demo import read_progress
 from aischeduler.cli.demo_cluster import cluster, create, jobs
 from aischeduler.cli.run import RunOptions, effective_config
 from aischeduler.config.schema import Http, LogFormat, Logging, LogLevel
-from aischeduler.kube.client import Client
-from aischeduler.kube.server_access import connect
+from aischeduler.kube.access.server import connect
+from aischeduler.kube.http.client import Client
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.cli.test_app import assert_told
 from tests.kube.scripted_server import Script, reply, serving, status

@@ -15,8 +15,8 @@ from typer import TyperException
 from aischeduler.cli.app import main
 from aischeduler.cli.demo_cluster import cluster, create
 from aischeduler.cli.snapshot import ClusterSource, read_cluster
-from aischeduler.kube.client import Client
-from aischeduler.kube.server_access import connect
+from aischeduler.kube.access.server import connect
+from aischeduler.kube.http.client import Client
 from aischeduler.model.events import Seen, objects_of
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from aischeduler.kube.server_access import Server
+from aischeduler.kube.access.server import Server
 from tests.kube.scripted_server import Answer, Request, closed, read_request
 
 Rule = Callable[[Request], Answer | None]

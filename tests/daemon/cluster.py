@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 from aischeduler.config.schema import NO_ELECTION, Config
 from aischeduler.daemon.process import Daemon
-from aischeduler.kube.backoff import Timing, unix_clock
-from aischeduler.kube.client import Client
-from aischeduler.kube.connection_pool import ConnectionPool
+from aischeduler.kube.access.credentials import CredentialSource
+from aischeduler.kube.access.server import Server
 from aischeduler.kube.crds import pool_crd
-from aischeduler.kube.credentials import CredentialSource
-from aischeduler.kube.pod_writes import STRATEGIC_PATCH
-from aischeduler.kube.server_access import Server
+from aischeduler.kube.http.backoff import Timing, unix_clock
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.write.pod_writes import STRATEGIC_PATCH
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.daemon.between import Between, between
 from tests.kube.scripted_server import Half

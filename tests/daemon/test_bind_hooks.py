@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from aischeduler.daemon import bind_hooks
 from aischeduler.daemon.bind_hooks import hooks_of
 from aischeduler.engine.profile import Profile, default_profile
-from aischeduler.kube.connection_pool import no_fence
-from aischeduler.kube.pod_writes import BindAccepted, Unknown
+from aischeduler.kube.http.connection_pool import no_fence
+from aischeduler.kube.write.pod_writes import BindAccepted, Unknown
 from aischeduler.model.actions import Bind
 from aischeduler.model.binding_request import BindingRequest
 from aischeduler.model.events import BindRefusal, BindRefused

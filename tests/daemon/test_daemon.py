@@ -15,9 +15,9 @@ from aischeduler.daemon import process
 from aischeduler.daemon import shutdown as module
 from aischeduler.daemon.process import Daemon
 from aischeduler.daemon.service import Source, serve
-from aischeduler.kube import reporter
-from aischeduler.kube.client import Client
-from aischeduler.kube.server_access import Server
+from aischeduler.kube.access.server import Server
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.report import reporter
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.daemon.cluster import (
     ALONE,

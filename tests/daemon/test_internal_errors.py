@@ -10,8 +10,10 @@ import pytest
 from aischeduler.daemon import components
 from aischeduler.daemon.process import PARTS
 from aischeduler.engine import evictions, permits
-from aischeduler.kube import binder, evictor, executor, report_queue, reporter
-from aischeduler.kube.work_queue import WorkQueue
+from aischeduler.kube import executor
+from aischeduler.kube.report import report_queue, reporter
+from aischeduler.kube.write import binder, evictor
+from aischeduler.kube.write.work_queue import WorkQueue
 from aischeduler.observability.metrics import MetricsRecorder
 from aischeduler.state.pod_records import Backoff
 from tests.daemon.cluster import PODS as PATH
@@ -132,7 +134,7 @@ def reported_parts() -> set[str]:
     """Return every constant name with which a module of the daemon or of its writers reports an exception."""
     found: set[str] = set()
     for package in ("kube", "daemon"):
-        for path in sorted((ROOT / "aischeduler" / package).glob("*.py")):
+        for path in sorted((ROOT / "aischeduler" / package).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("on_internal_error", "_on_failure")):
                     found |= {str(node.args[0].value)} if isinstance(node.args[0], ast.Constant) else set()

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from aischeduler.config.schema import Config
-from aischeduler.kube import connection_pool, exec_credential
-from aischeduler.kube.credentials import TokenFile
-from aischeduler.kube.report_queue import REPORTS_IN_FLIGHT_MAX
-from aischeduler.kube.server_access import KubeconfigCredentials
+from aischeduler.kube.access import exec_credential
+from aischeduler.kube.access.credentials import TokenFile
+from aischeduler.kube.access.server import KubeconfigCredentials
+from aischeduler.kube.http import connection_pool
+from aischeduler.kube.report.report_queue import REPORTS_IN_FLIGHT_MAX
 from tests.daemon.between import Rule
 from tests.daemon.cluster import Cluster, cluster
 from tests.kube.kubeconfig_files import SERVER, credential, program, runs, write

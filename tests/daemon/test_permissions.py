@@ -6,10 +6,10 @@ from structlog.testing import capture_logs
 
 from aischeduler.config.schema import NO_ELECTION, Config
 from aischeduler.daemon.process import Daemon
-from aischeduler.kube.gang_owners import GangOwners
-from aischeduler.kube.gang_resources import gang_resources
-from aischeduler.kube.pod_set_resources import pod_set_resources
-from aischeduler.kube.storage_resources import storage_resources
+from aischeduler.kube.decode.gang_owners import GangOwners
+from aischeduler.kube.watch.gang_resources import gang_resources
+from aischeduler.kube.watch.pod_set_resources import pod_set_resources
+from aischeduler.kube.watch.storage_resources import storage_resources
 from tests.daemon.cluster import BUDGETS, CLAIMS, NAMESPACES, NODES, POOLS
 from tests.kube.api_objects import listing
 from tests.kube.scripted_server import Script, hang, reply, serving, status, until

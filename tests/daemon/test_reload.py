@@ -16,7 +16,7 @@ from aischeduler.config.load import load_config
 from aischeduler.config.schema import Config, EventsConfig
 from aischeduler.daemon import service as module
 from aischeduler.daemon.service import Reload, Source
-from aischeduler.kube.binder import bindings_in_flight_max
+from aischeduler.kube.write.binder import bindings_in_flight_max
 from tests.daemon.cluster import cluster
 from tests.kube.scripted_server import until
 

@@ -10,9 +10,9 @@ from structlog.testing import CapturingLogger
 from aischeduler.config.schema import NO_ELECTION, Config
 from aischeduler.daemon.process import Daemon
 from aischeduler.daemon.startup import check_server
-from aischeduler.kube.client import Client
-from aischeduler.kube.errors import AccessError
-from aischeduler.kube.storage_resources import storage_resources
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.errors import AccessError
+from aischeduler.kube.watch.storage_resources import storage_resources
 from tests.kube.scripted_server import Script, Waits, hang, reply, serving, slam, status
 
 

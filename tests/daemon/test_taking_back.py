@@ -7,7 +7,7 @@ from typing import Any
 
 from aischeduler.config.schema import NO_ELECTION, Config, EvictionWay
 from aischeduler.daemon.process import Daemon
-from aischeduler.kube.pod_writes import MERGE_PATCH
+from aischeduler.kube.write.pod_writes import MERGE_PATCH
 from tests.daemon.cluster import ALONE, BUDGETS, PODS, POOLS, Cluster, cluster
 from tests.daemon.test_daemon import scripted_cluster
 from tests.kube.scripted_server import reply, serving, settled, until

@@ -12,7 +12,7 @@ from tests.daemon.cluster import cluster
 
 PACKAGE = Path(aischeduler.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "architecture.md").read_text()
-HOP = re.compile(r"^\d+\. `(\w+/\w+\.py)` `([\w.]+)`", re.MULTILINE)
+HOP = re.compile(r"^\d+\. `(\w+(?:/\w+)+\.py)` `([\w.]+)`", re.MULTILINE)
 RETURNS_MAX = 4
 """A pod comes back where the daemon sleeps, or where one module is both entrance and exit."""
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube.cluster_lister import resources
+from aischeduler.kube.watch.cluster_lister import resources
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.names import DEFAULT_POOL, SCHEDULER_NAME
 from aischeduler.model.pod import Pod

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aischeduler.kube.report_queue import LANE_IN_FLIGHT_MAX
+from aischeduler.kube.report.report_queue import LANE_IN_FLIGHT_MAX
 from tests.controlplane.many import Request, send
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.bindings import bindings

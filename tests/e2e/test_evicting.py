@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube import pod_writes
-from aischeduler.kube.backoff import Timing
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.eviction_writes import Evicted, EvictionOutcome, NotNeeded
-from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT, EvictionOptions, Evictor
-from aischeduler.kube.server_access import connect
+from aischeduler.kube.access.server import connect
+from aischeduler.kube.http.backoff import Timing
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.write import pod_writes
+from aischeduler.kube.write.eviction_writes import Evicted, EvictionOutcome, NotNeeded
+from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT, EvictionOptions, Evictor
 from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from aischeduler.model.pod import Pod

@@ -12,18 +12,18 @@ import pytest
 import structlog
 from msgspec.structs import astuple
 
-from aischeduler.kube import watched_resources
-from aischeduler.kube.backoff import Timing
-from aischeduler.kube.client import Client
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.errors import ApiError
-from aischeduler.kube.event_messages import ReportingController
-from aischeduler.kube.gang_resources import gang_resources
-from aischeduler.kube.gang_status_writer import GangStatusWriter
-from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.reporter import EventSource, Reporter
-from aischeduler.kube.server_access import from_kubeconfig
+from aischeduler.kube.access.server import from_kubeconfig
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.http.backoff import Timing
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.errors import ApiError
+from aischeduler.kube.report.event_messages import ReportingController
+from aischeduler.kube.report.gang_status_writer import GangStatusWriter
+from aischeduler.kube.report.reporter import EventSource, Reporter
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.gang_resources import gang_resources
+from aischeduler.kube.watch.reflector import Handlers, Reflector
 from aischeduler.model.actions import ReportGang
 from aischeduler.model.events import Event, Gone, Seen, gone
 from aischeduler.model.gang import Gang, GangClaim, GangKey, GangPhase, GangSource, GangStatus

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from aischeduler.kube.client import Client
-from aischeduler.kube.errors import AccessError
-from aischeduler.kube.server_access import connect
+from aischeduler.kube.access.server import connect
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.errors import AccessError
 from tests.controlplane.plane import ControlPlane
 from tests.kube.kubeconfig_files import V1, credential, program, runs
 from tests.kube.test_dialer import proxying

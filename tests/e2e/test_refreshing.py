@@ -8,14 +8,14 @@ from contextlib import suppress
 import pytest
 import structlog
 
-from aischeduler.kube import refresher as module
-from aischeduler.kube import watched_resources
-from aischeduler.kube.backoff import Timing
-from aischeduler.kube.client import Client
-from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.refresher import WATCH_LAG_SECONDS_MAX, Reflectors, Refresher
-from aischeduler.kube.server_access import connect
+from aischeduler.kube.access.server import connect
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.http.backoff import Timing
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.watch import pre_eviction_reads as module
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.pre_eviction_reads import WATCH_LAG_SECONDS_MAX, Reflectors, Refresher
+from aischeduler.kube.watch.reflector import Handlers, Reflector
 from aischeduler.model.actions import Refresh
 from aischeduler.model.events import Event, Refreshed, RefreshFailed
 from tests.controlplane.plane import ControlPlane

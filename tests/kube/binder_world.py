@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from aischeduler.kube.binder import Binder, BinderOptions, BindHooks, Outcome, bindings_in_flight_max
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import OnInternalError
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.errors import OnInternalError
+from aischeduler.kube.write.binder import Binder, BinderOptions, BindHooks, Outcome, bindings_in_flight_max
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod

@@ -9,19 +9,19 @@ from typing import Any
 import structlog
 from structlog.testing import CapturingLogger
 
-from aischeduler.kube import watched_resources
-from aischeduler.kube.binder import Binder, BinderOptions
-from aischeduler.kube.client import Client
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.event_messages import ReportingController
-from aischeduler.kube.evictor import EvictionOptions, Evictor
+from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.executor import Executor, Instruments, Workers
-from aischeduler.kube.pod_reader import PodReader
-from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.refresher import Reflectors, Refresher
-from aischeduler.kube.reporter import EventSource, Reporter
-from aischeduler.kube.volume_binder import VolumeBinder
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.report.event_messages import ReportingController
+from aischeduler.kube.report.reporter import EventSource, Reporter
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.pod_reader import PodReader
+from aischeduler.kube.watch.pre_eviction_reads import Reflectors, Refresher
+from aischeduler.kube.watch.reflector import Handlers, Reflector
+from aischeduler.kube.write.binder import Binder, BinderOptions
+from aischeduler.kube.write.evictor import EvictionOptions, Evictor
+from aischeduler.kube.write.volume_binder import VolumeBinder
 from aischeduler.model.actions import (
     Bind,
     Condition,

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from aischeduler.kube import watched_resources
-from aischeduler.kube.client import Client
-from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.errors import ApiError
-from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.watched_resources import UnreadableObject
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.errors import ApiError
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.reflector import Handlers, Reflector
+from aischeduler.kube.watch.watched_resources import UnreadableObject
 from aischeduler.model.events import Event, Gone, Seen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod

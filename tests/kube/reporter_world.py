@@ -9,12 +9,12 @@ from typing import Any
 import structlog
 from structlog.testing import CapturingLogger
 
-from aischeduler.kube.backoff import Timing
-from aischeduler.kube.client import Client
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.event_messages import ReportingController
-from aischeduler.kube.report_queue import REPORTS_IN_FLIGHT_MAX
-from aischeduler.kube.reporter import EventSource, Reporter
+from aischeduler.kube.http.backoff import Timing
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.report.event_messages import ReportingController
+from aischeduler.kube.report.report_queue import REPORTS_IN_FLIGHT_MAX
+from aischeduler.kube.report.reporter import EventSource, Reporter
 from aischeduler.model.actions import Bind, ReportWaiting
 from aischeduler.model.pod import Pod
 from tests.build import a_pod

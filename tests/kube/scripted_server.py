@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from aischeduler.kube.backoff import Timing
-from aischeduler.kube.server_access import Server
+from aischeduler.kube.access.server import Server
+from aischeduler.kube.http.backoff import Timing
 
 PATIENCE_SECONDS = 60.0
 HANG_SECONDS = 0.25

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from aischeduler.kube.backoff import ExponentialBackoff, Throttle, Timing, TokenBucket, unix_clock
-from aischeduler.kube.event_queue import EventQueue
+from aischeduler.kube.http.backoff import ExponentialBackoff, Throttle, Timing, TokenBucket, unix_clock
+from aischeduler.kube.watch.event_queue import EventQueue
 from aischeduler.model.events import gone
 from aischeduler.model.pod import Pod
 from tests.kube.scripted_server import Waits, until

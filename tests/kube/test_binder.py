@@ -2,12 +2,12 @@ import asyncio
 
 import pytest
 
-from aischeduler.kube import connection_pool
-from aischeduler.kube.binder import QUEUED_PER_IN_FLIGHT, Binder, BinderOptions
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.credentials import Credential
-from aischeduler.kube.errors import RefusedError, UnreachableError
-from aischeduler.kube.pod_writes import BindAccepted
+from aischeduler.kube.access.credentials import Credential
+from aischeduler.kube.http import connection_pool
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.errors import RefusedError, UnreachableError
+from aischeduler.kube.write.binder import QUEUED_PER_IN_FLIGHT, Binder, BinderOptions
+from aischeduler.kube.write.pod_writes import BindAccepted
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
 from tests.build import a_pod, replace

@@ -2,9 +2,9 @@
 
 import json
 
-from aischeduler.kube.binder import Outcome
-from aischeduler.kube.errors import RefusedError
-from aischeduler.kube.pod_writes import BindAccepted, Unknown, unavailable
+from aischeduler.kube.http.errors import RefusedError
+from aischeduler.kube.write.binder import Outcome
+from aischeduler.kube.write.pod_writes import BindAccepted, Unknown, unavailable
 from aischeduler.model.actions import Bind, ReadPod
 from aischeduler.model.binding_request import BindingRequest
 from aischeduler.model.events import BindRefusal, BindRefused

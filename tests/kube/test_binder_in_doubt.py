@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from aischeduler.kube import binder as binder_module
-from aischeduler.kube import connection_pool
-from aischeduler.kube.binder import READ_TRIES_MAX, Binder
-from aischeduler.kube.errors import RefusedError, UnreachableError
-from aischeduler.kube.pod_writes import BindAccepted
+from aischeduler.kube.http import connection_pool
+from aischeduler.kube.http.errors import RefusedError, UnreachableError
+from aischeduler.kube.write import binder as binder_module
+from aischeduler.kube.write.binder import READ_TRIES_MAX, Binder
+from aischeduler.kube.write.pod_writes import BindAccepted
 from aischeduler.model.actions import ReadPod
 from aischeduler.model.events import BindRefusal, BindRefused
 from tests.build import a_pod, replace

@@ -10,15 +10,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aischeduler.kube import connection_pool, http_connection
-from aischeduler.kube.client import LIST_SECONDS, REQUESTS_IN_FLIGHT_MAX, Client, LineSplitter
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import RefusedError, UnreachableError
-from aischeduler.kube.exec_credential import RERUN_SECONDS
-from aischeduler.kube.http_connection import Answer
-from aischeduler.kube.list_pager import pages, read_raw
-from aischeduler.kube.server_access import REREAD_SECONDS, Server, Tls, from_kubeconfig
-from aischeduler.kube.watched_resources import nodes
+from aischeduler.kube.access.exec_credential import RERUN_SECONDS
+from aischeduler.kube.access.server import REREAD_SECONDS, Server, Tls, from_kubeconfig
+from aischeduler.kube.http import connection_pool, http_connection
+from aischeduler.kube.http.client import LIST_SECONDS, REQUESTS_IN_FLIGHT_MAX, Client, LineSplitter
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.errors import RefusedError, UnreachableError
+from aischeduler.kube.http.http_connection import Answer
+from aischeduler.kube.watch.list_pager import pages, read_raw
+from aischeduler.kube.watch.watched_resources import nodes
 from tests.controlplane.certificates import Authority, Identity
 from tests.kube.kubeconfig_files import credential, printing, runs, times_asked
 from tests.kube.scripted_server import Answer as ScriptedAnswer

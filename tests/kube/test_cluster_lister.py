@@ -3,10 +3,10 @@
 import pytest
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
-from aischeduler.kube import http_connection
-from aischeduler.kube.client import Client
-from aischeduler.kube.cluster_lister import PRIORITY_CLASSES, WITHOUT, ListError, list_cluster
-from aischeduler.kube.watched_resources import UNFINISHED
+from aischeduler.kube.http import http_connection
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.watch.cluster_lister import PRIORITY_CLASSES, WITHOUT, ListError, list_cluster
+from aischeduler.kube.watch.watched_resources import UNFINISHED
 from aischeduler.model.events import Seen
 from aischeduler.model.gang import GANG_KEY, Gang, GangClaim, GangKey, GangSource
 from aischeduler.model.node import Node

@@ -3,13 +3,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aischeduler.kube import connection_pool as module
-from aischeduler.kube import http_connection
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.credentials import Credential
-from aischeduler.kube.errors import UnreachableError
-from aischeduler.kube.http_connection import Answer, Stream
-from aischeduler.kube.server_access import Server
+from aischeduler.kube.access.credentials import Credential
+from aischeduler.kube.access.server import Server
+from aischeduler.kube.http import connection_pool as module
+from aischeduler.kube.http import http_connection
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.errors import UnreachableError
+from aischeduler.kube.http.http_connection import Answer, Stream
 from tests.kube.scripted_server import Script, hang, reply, serving, settled, slam, status, stream, until
 
 JSON = b"application/json"

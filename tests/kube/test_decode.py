@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from aischeduler.kube import decode_pod_spec
-from aischeduler.kube.api_types import NodeDocument, PodDocument
-from aischeduler.kube.decode import read_node, read_pod
-from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.decode import pod_spec
+from aischeduler.kube.decode.api_types import NodeDocument, PodDocument
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.decode.pods import read_node, read_pod
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import HostPort, Pod, Toleration
 from aischeduler.model.resources import PodRequest
@@ -89,7 +89,7 @@ def test_pods_of_one_job_share_their_labels() -> None:
 
 
 def test_memory_of_labels_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode_pod_spec, "LABELS_AND_OWNERS_MAX", 10)
+    monkeypatch.setattr(pod_spec, "LABELS_AND_OWNERS_MAX", 10)
     specs = SpecCache()
     for number in range(50):
         found = decode_pod(api_objects.pod(metadata={"labels": {"index": str(number)}}), specs)

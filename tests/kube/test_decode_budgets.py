@@ -4,8 +4,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from aischeduler.kube.api_types import BudgetDocument, NamespaceDocument
-from aischeduler.kube.decode import budget_problem, read_budget, read_namespace
+from aischeduler.kube.decode.api_types import BudgetDocument, NamespaceDocument
+from aischeduler.kube.decode.pods import budget_problem, read_budget, read_namespace
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Seen
 from aischeduler.model.pod import Pod

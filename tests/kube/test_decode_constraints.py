@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pod_affinity import PodAffinityTerm
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from aischeduler.kube.api_types import PodDocument
-from aischeduler.kube.decode import read_pod
-from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.decode.api_types import PodDocument
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.decode.pods import read_pod
 from aischeduler.model.gang import (
     GANG_KEY,
     GANG_MIN_KEY,

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from aischeduler.kube.decode_gang_objects import (
+from aischeduler.kube.decode.gang_objects import (
     JobDocument,
     JobSetDocument,
     PodGroupDocument,

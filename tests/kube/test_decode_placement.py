@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from aischeduler.kube.api_types import PodDocument
-from aischeduler.kube.decode import read_pod
-from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.decode.api_types import PodDocument
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.decode.pods import read_pod
 from aischeduler.model.names import GPU_TYPE_KEY, GPU_TYPE_POLICY_KEY, MACHINE_GROUP_KEY
 from aischeduler.model.pod import PodSpec
 from tests.kube import api_objects

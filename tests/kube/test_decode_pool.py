@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.crds import pool_schema
-from aischeduler.kube.decode_pool import read_pool
+from aischeduler.kube.decode.api_types import PoolDocument
+from aischeduler.kube.decode.pool import read_pool
 from aischeduler.model.pool import MakeRoomOrder, PlacementStrategy, Pool, ReclaimPolicy
 from aischeduler.model.selectors import Operator, Requirement
 from tests.kube import api_objects

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube import storage_resources
-from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.watched_resources import WatchedResource
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.watch import storage_resources
+from aischeduler.kube.watch.watched_resources import WatchedResource
 from aischeduler.model.events import Event, Gone, Seen, gone
 from aischeduler.model.selectors import NodeSelectorTerm, Operator, Requirement, label_selector
 from aischeduler.model.storage_objects import (

@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from aischeduler.kube.connection_pool import CONNECT_SECONDS, ConnectionPool
-from aischeduler.kube.dialer import (
+from aischeduler.kube.access.dialer import (
     HAPPY_EYEBALLS_DELAY_SECONDS,
     PEER_TIMEOUT_SECONDS,
     Proxy,
@@ -20,9 +19,10 @@ from aischeduler.kube.dialer import (
     parse_proxy,
     proxy_from_environment,
 )
-from aischeduler.kube.errors import AccessError, UnreachableError
-from aischeduler.kube.http_connection import Answer
-from aischeduler.kube.server_access import Server
+from aischeduler.kube.access.server import Server
+from aischeduler.kube.http.connection_pool import CONNECT_SECONDS, ConnectionPool
+from aischeduler.kube.http.errors import AccessError, UnreachableError
+from aischeduler.kube.http.http_connection import Answer
 from tests.kube.scripted_server import Script, reply, serving, stream, until
 
 Address = tuple[int, int, int, str, tuple[str, int]]

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from aischeduler.kube.api_types import NodeDocument, PodDocument, TolerationPart
-from aischeduler.kube.errors import LINE_LENGTH_MAX, RefusedError, decode_problem, is_answer
-from aischeduler.kube.meta_types import UNREADABLE
+from aischeduler.kube.decode.api_types import NodeDocument, PodDocument, TolerationPart
+from aischeduler.kube.decode.meta_types import UNREADABLE
+from aischeduler.kube.http.errors import LINE_LENGTH_MAX, RefusedError, decode_problem, is_answer
 
 
 def problem(body: bytes, kind: Any, path: str = "") -> str:

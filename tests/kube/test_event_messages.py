@@ -1,7 +1,7 @@
 import json
 
-from aischeduler.kube import event_messages
-from aischeduler.kube.event_messages import ReportingController
+from aischeduler.kube.report import event_messages
+from aischeduler.kube.report.event_messages import ReportingController
 from aischeduler.model.actions import Bind, Evict, EvictionCause, ObjectRef, ReportWaiting, Warn, pod_warning
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.pod import Pod

@@ -1,6 +1,6 @@
 import asyncio
 
-from aischeduler.kube.event_queue import EventQueue
+from aischeduler.kube.watch.event_queue import EventQueue
 from aischeduler.model.events import gone
 from aischeduler.model.pod import Pod
 

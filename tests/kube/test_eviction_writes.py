@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube.eviction_writes import (
+from aischeduler.kube.write.eviction_writes import (
     EVICT_TRIES_MAX,
     Evicted,
     Eviction,
@@ -14,7 +14,7 @@ from aischeduler.kube.eviction_writes import (
     Rehearsed,
     lost_eviction,
 )
-from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown
+from aischeduler.kube.write.pod_writes import Throttled, Unauthenticated, Unknown
 from aischeduler.model.actions import Evict, EvictionCause, ReadPod
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from tests.build import a_pod, replace

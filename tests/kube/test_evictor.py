@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from aischeduler.kube import connection_pool
-from aischeduler.kube import evictor as evictor_module
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import OnInternalError
-from aischeduler.kube.eviction_writes import EVICT_TRIES_MAX, Evicted, Eviction, EvictionOutcome, NotNeeded
-from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT, EVICTIONS_IN_FLIGHT_MAX, EvictionOptions, Evictor
+from aischeduler.kube.http import connection_pool
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.errors import OnInternalError
+from aischeduler.kube.write import evictor as evictor_module
+from aischeduler.kube.write.eviction_writes import EVICT_TRIES_MAX, Evicted, Eviction, EvictionOutcome, NotNeeded
+from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT, EVICTIONS_IN_FLIGHT_MAX, EvictionOptions, Evictor
 from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from tests.build import a_pod, replace

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from aischeduler.kube import exec_credential as module
-from aischeduler.kube.credentials import Credential
-from aischeduler.kube.errors import LINE_LENGTH_MAX, AccessError
-from aischeduler.kube.exec_credential import (
+from aischeduler.kube.access import exec_credential as module
+from aischeduler.kube.access.credentials import Credential
+from aischeduler.kube.access.exec_credential import (
     OUTPUT_BYTES_MAX,
     POLL_SECONDS,
     REFRESH_BEFORE_SECONDS,
@@ -20,6 +19,7 @@ from aischeduler.kube.exec_credential import (
     ExecCredentialCache,
     ExecPlugin,
 )
+from aischeduler.kube.http.errors import LINE_LENGTH_MAX, AccessError
 from tests.kube.kubeconfig_files import V1, credential, printing, program, times_asked
 from tests.kube.scripted_server import until
 

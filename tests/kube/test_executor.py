@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from aischeduler.kube import evictor as evictor_module
-from aischeduler.kube.reporter import Reporter
+from aischeduler.kube.report.reporter import Reporter
+from aischeduler.kube.write import evictor as evictor_module
 from aischeduler.model.actions import (
     Bind,
     CreatePool,

@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from aischeduler.kube.binder import READ_TRIES_MAX
+from aischeduler.kube.write.binder import READ_TRIES_MAX
 from aischeduler.model.actions import (
     Bind,
     ReadPod,

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import astuple
 
-from aischeduler.kube import gang_owners
-from aischeduler.kube.gang_owners import UNSEEN_SECONDS_MAX, GangOwners
+from aischeduler.kube.decode import gang_owners
+from aischeduler.kube.decode.gang_owners import UNSEEN_SECONDS_MAX, GangOwners
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.gang import Gang, GangKey, GangSource
 

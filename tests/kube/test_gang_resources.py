@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube.gang_owners import GangOwners
-from aischeduler.kube.gang_resources import gang_resources
-from aischeduler.kube.reflector import NOT_NEEDED_POLL_SECONDS
+from aischeduler.kube.decode.gang_owners import GangOwners
+from aischeduler.kube.watch.gang_resources import gang_resources
+from aischeduler.kube.watch.reflector import NOT_NEEDED_POLL_SECONDS
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.gang import GANG_KEY, Gang, GangKey, GangSource
 from tests.kube.api_objects import line, listing, trouble

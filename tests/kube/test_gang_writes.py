@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube import event_messages
-from aischeduler.kube.event_messages import ReportingController
-from aischeduler.kube.gang_writes import object_paths, phase_event, status_patch
+from aischeduler.kube.report import event_messages
+from aischeduler.kube.report.event_messages import ReportingController
+from aischeduler.kube.report.gang_writes import object_paths, phase_event, status_patch
 from aischeduler.model.actions import ReportGang
 from aischeduler.model.gang import Gang, GangKey, GangPhase, GangSource, GangStatus
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aischeduler.kube import watched_resources
-from aischeduler.kube.cluster_lister import resources
-from aischeduler.kube.known_objects import KnownObjects
-from aischeduler.kube.meta_types import Metadata
-from aischeduler.kube.watched_resources import ReflectorCounts, WatchedResource
+from aischeduler.kube.decode.meta_types import Metadata
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.cluster_lister import resources
+from aischeduler.kube.watch.known_objects import KnownObjects
+from aischeduler.kube.watch.watched_resources import ReflectorCounts, WatchedResource
 from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pool import Pool

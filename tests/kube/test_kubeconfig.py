@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from aischeduler.kube.errors import AccessError
-from aischeduler.kube.exec_credential import GROUP, ExecPlugin
-from aischeduler.kube.kubeconfig import FILE_BYTES_MAX, KubeconfigContext, read_kubeconfig_context
+from aischeduler.kube.access.exec_credential import GROUP, ExecPlugin
+from aischeduler.kube.access.kubeconfig import FILE_BYTES_MAX, KubeconfigContext, read_kubeconfig_context
+from aischeduler.kube.http.errors import AccessError
 from tests.kube.kubeconfig_files import SERVER, V1, runs, write
 
 HOST = SERVER["server"]

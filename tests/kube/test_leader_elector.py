@@ -9,10 +9,10 @@ import pytest
 import structlog
 from structlog.testing import CapturingLogger
 
-from aischeduler.kube.backoff import Timing
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.leader_elector import LeaderElectionConfig, LeaderElector, LostLeaseError
-from aischeduler.kube.server_access import Server
+from aischeduler.kube.access.server import Server
+from aischeduler.kube.election import LeaderElectionConfig, LeaderElector, LostLeaseError
+from aischeduler.kube.http.backoff import Timing
+from aischeduler.kube.http.connection_pool import ConnectionPool
 from tests.kube.lease_server import LEASE, LEASES, LeaseServer
 from tests.kube.scripted_server import Answer, Half, Request, reply, serving, status, until
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from aischeduler.kube.lease_lock import (
+from aischeduler.kube.election import (
     Lease,
     ObservedLease,
     acquire_patch,

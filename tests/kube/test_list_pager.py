@@ -3,10 +3,10 @@ from contextlib import aclosing
 
 import pytest
 
-from aischeduler.kube import watched_resources
-from aischeduler.kube.client import Client
-from aischeduler.kube.errors import RefusedError
-from aischeduler.kube.list_pager import PREFETCHED_PAGES_MAX, pages, read_raw
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.errors import RefusedError
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.list_pager import PREFETCHED_PAGES_MAX, pages, read_raw
 from tests.kube.scripted_server import Script, hang, reply, serving, settled, status, until
 
 NODES = "/api/v1/nodes"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from aischeduler.kube import log_sampler
-from aischeduler.kube.log_sampler import SAMPLE_SECONDS, LogSampler
+from aischeduler.kube.report import log_sampler
+from aischeduler.kube.report.log_sampler import SAMPLE_SECONDS, LogSampler
 
 
 def test_next_logged_event_says_how_many_were_left_out() -> None:

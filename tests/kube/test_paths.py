@@ -9,15 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from aischeduler.kube import event_messages, gang_writes, pod_writes, pool_writes
-from aischeduler.kube.client import Client
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import UnreachableError
-from aischeduler.kube.eviction_writes import Eviction
-from aischeduler.kube.paths import collection_path, object_path
-from aischeduler.kube.refresher import selector_text
-from aischeduler.kube.server_access import Server
-from aischeduler.kube.volume_writes import write_path
+from aischeduler.kube.access.server import Server
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.errors import UnreachableError
+from aischeduler.kube.http.paths import collection_path, object_path
+from aischeduler.kube.report import event_messages, gang_writes, pool_writes
+from aischeduler.kube.watch.pre_eviction_reads import selector_text
+from aischeduler.kube.write import pod_writes
+from aischeduler.kube.write.eviction_writes import Eviction
+from aischeduler.kube.write.volume_writes import write_path
 from aischeduler.model.actions import Bind, Evict, EvictionCause, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.gang import Gang, GangKey, GangSource

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube.pod_set_resources import pod_set_resources
+from aischeduler.kube.watch.pod_set_resources import pod_set_resources
 from aischeduler.model.events import Gone, Seen, gone
 from aischeduler.model.pod_set import PodSet
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement, label_selector

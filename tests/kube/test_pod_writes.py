@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube import pod_writes
-from aischeduler.kube.pod_writes import BindAccepted, Throttled, Unauthenticated, Unknown, read_bind_answer
+from aischeduler.kube.write import pod_writes
+from aischeduler.kube.write.pod_writes import BindAccepted, Throttled, Unauthenticated, Unknown, read_bind_answer
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod

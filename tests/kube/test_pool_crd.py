@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from aischeduler.kube import decode_pool, pool_writes
 from aischeduler.kube.crds import pool_crd, pool_schema
-from aischeduler.kube.pool_writes import pool_status
+from aischeduler.kube.decode import pool
+from aischeduler.kube.report import pool_writes
+from aischeduler.kube.report.pool_writes import pool_status
 from aischeduler.model.card_types import TYPE_LENGTH_MAX
 from aischeduler.model.names import (
     DEFAULT_POOL,
@@ -62,24 +63,24 @@ def test_choices_are_those_of_the_model() -> None:
 def test_limits_of_the_spec_are_those_of_its_reader() -> None:
     spec = dict(fields("spec", pool_schema()["properties"]["spec"]))
     lenders, types, groups = spec["spec.borrowingPools"], spec["spec.rareTypes"], spec["spec.machineGroups"]
-    assert lenders["maxItems"] == decode_pool.POOLS_NAMED_MAX
-    assert (types["maxItems"], types["items"]["maxLength"]) == (decode_pool.RARE_TYPES_MAX, TYPE_LENGTH_MAX)
-    assert groups["maxItems"] == decode_pool.GROUP_RULES_MAX
+    assert lenders["maxItems"] == pool.POOLS_NAMED_MAX
+    assert (types["maxItems"], types["items"]["maxLength"]) == (pool.RARE_TYPES_MAX, TYPE_LENGTH_MAX)
+    assert groups["maxItems"] == pool.GROUP_RULES_MAX
     for name in (lenders["items"], spec["spec.profile"]):
-        assert (name["maxLength"], name["pattern"]) == (POOL_NAME_LENGTH_MAX, f"^{decode_pool.NAME.pattern}$")
+        assert (name["maxLength"], name["pattern"]) == (POOL_NAME_LENGTH_MAX, f"^{pool.NAME.pattern}$")
     for limit in (spec["spec.lendingLimit"], spec["spec.borrowingLimit"]):
-        assert limit["maxProperties"] < decode_pool.RESOURCES_MAX
+        assert limit["maxProperties"] < pool.RESOURCES_MAX
         (names,) = limit["x-kubernetes-validations"]
-        assert f"name.matches('^{decode_pool.RESOURCE.pattern}$')" in names["rule"]
-        assert names["message"].endswith(decode_pool.RESOURCES_TEXT)
+        assert f"name.matches('^{pool.RESOURCE.pattern}$')" in names["rule"]
+        assert names["message"].endswith(pool.RESOURCES_TEXT)
 
 
 @pytest.mark.parametrize("of", ["nodeSelector", "allowedNamespaces", "machineGroups[].namespaceSelector"])
 def test_limits_of_selectors_are_those_of_their_reader(of: str) -> None:
     selector = dict(fields("spec", pool_schema()["properties"]["spec"]))[f"spec.{of}"]["properties"]
     expressions = selector["matchExpressions"]
-    assert selector["matchLabels"]["maxProperties"] == expressions["maxItems"] == decode_pool.REQUIREMENTS_MAX
-    assert expressions["items"]["properties"]["values"]["maxItems"] == decode_pool.VALUES_MAX
+    assert selector["matchLabels"]["maxProperties"] == expressions["maxItems"] == pool.REQUIREMENTS_MAX
+    assert expressions["items"]["properties"]["values"]["maxItems"] == pool.VALUES_MAX
 
 
 def test_limits_of_the_status_are_those_of_its_writer() -> None:

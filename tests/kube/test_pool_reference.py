@@ -8,9 +8,9 @@ import msgspec
 import pytest
 import yaml
 
-from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.crds import pool_crd, pool_schema
-from aischeduler.kube.decode_pool import read_pool
+from aischeduler.kube.decode.api_types import PoolDocument
+from aischeduler.kube.decode.pool import read_pool
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.request import Response, request
 

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from aischeduler.kube import reporter as module
-from aischeduler.kube.api_types import PoolDocument
-from aischeduler.kube.known_objects import KnownObjects
-from aischeduler.kube.reporter import Reporter
-from aischeduler.kube.watched_resources import ReflectorCounts, pools
+from aischeduler.kube.decode.api_types import PoolDocument
+from aischeduler.kube.report import reporter as module
+from aischeduler.kube.report.reporter import Reporter
+from aischeduler.kube.watch.known_objects import KnownObjects
+from aischeduler.kube.watch.watched_resources import ReflectorCounts, pools
 from aischeduler.model.actions import CreatePool
 from tests.build import a_pod
 from tests.kube.pool_reports import a_report

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube import pool_writes
-from aischeduler.kube.pool_writes import COLUMN_LENGTH_MAX
+from aischeduler.kube.report import pool_writes
+from aischeduler.kube.report.pool_writes import COLUMN_LENGTH_MAX
 from aischeduler.model.actions import Condition
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube import reflector as module
-from aischeduler.kube import watched_resources
-from aischeduler.kube.client import LineSplitter
+from aischeduler.kube.http.client import LineSplitter
+from aischeduler.kube.watch import reflector as module
+from aischeduler.kube.watch import watched_resources
 from tests.kube.api_objects import bookmark, line, listing, node, pod, pool, trouble
 from tests.kube.reflector_world import World, told
 from tests.kube.scripted_server import Answer, reply, settled, status, stream, until

@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from aischeduler.kube.backoff import Timing
-from aischeduler.kube.client import Client
-from aischeduler.kube.errors import ApiError
-from aischeduler.kube.gang_owners import GangOwners
-from aischeduler.kube.gang_resources import gang_resources
-from aischeduler.kube.reflector import NOT_NEEDED_POLL_SECONDS, Handlers, Reflector
-from aischeduler.kube.server_version import Discovery
-from aischeduler.kube.watched_resources import WatchedResource, pools
+from aischeduler.kube.access.server_version import Discovery
+from aischeduler.kube.decode.gang_owners import GangOwners
+from aischeduler.kube.http.backoff import Timing
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.errors import ApiError
+from aischeduler.kube.watch.gang_resources import gang_resources
+from aischeduler.kube.watch.reflector import NOT_NEEDED_POLL_SECONDS, Handlers, Reflector
+from aischeduler.kube.watch.watched_resources import WatchedResource, pools
 from tests.kube.api_objects import listing, pool
 from tests.kube.scripted_server import Half, Rule, Script, reply, serving, status, stream, until
 

@@ -3,11 +3,11 @@
 import asyncio
 from contextlib import suppress
 
-from aischeduler.kube import watched_resources
-from aischeduler.kube.backoff import RETRY_AFTER_SECONDS_MAX, Timing
-from aischeduler.kube.client import Client
-from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.reflector import Handlers, Reflector
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.http.backoff import RETRY_AFTER_SECONDS_MAX, Timing
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.reflector import Handlers, Reflector
 from aischeduler.model.events import Event
 from tests.kube.api_objects import line, listing, node, pod, pool, trouble
 from tests.kube.reflector_world import World, told, word

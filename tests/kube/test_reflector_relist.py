@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from aischeduler.kube.client import Client
-from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.pod_reader import PodReader
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.watch.pod_reader import PodReader
 from tests.kube import api_objects
 from tests.kube.reflector_world import World, told
 from tests.kube.scripted_server import reply, serving, status, until

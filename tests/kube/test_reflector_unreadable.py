@@ -2,9 +2,9 @@
 
 import json
 
-from aischeduler.kube import watched_resources
-from aischeduler.kube.api_types import PodDocument
-from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.decode.api_types import PodDocument
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.watch import watched_resources
 from aischeduler.model.events import Event
 from tests.build import replace
 from tests.kube.api_objects import line, listing, pod, trouble

@@ -10,11 +10,11 @@ import pytest
 import structlog
 from structlog.testing import CapturingLogger
 
-from aischeduler.kube import watched_resources
-from aischeduler.kube.client import Client
-from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.refresher import LARGE_CLUSTER_PODS, Reflectors, Refresher, selector_text
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.pre_eviction_reads import LARGE_CLUSTER_PODS, Reflectors, Refresher, selector_text
+from aischeduler.kube.watch.reflector import Handlers, Reflector
 from aischeduler.model.actions import Refresh
 from aischeduler.model.events import Event, Gone, Refreshed, RefreshFailed, Seen, gone
 from aischeduler.model.node import Node

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from aischeduler.kube import report_queue
-from aischeduler.kube.event_messages import scheduled, warning
-from aischeduler.kube.report_queue import (
+from aischeduler.kube.report import report_queue
+from aischeduler.kube.report.event_messages import scheduled, warning
+from aischeduler.kube.report.report_queue import (
     EVENTS,
     LANE_IN_FLIGHT_MAX,
     POOL_STATUS_YIELD_SECONDS,

@@ -1,10 +1,10 @@
 import pytest
 
-from aischeduler.kube import report_queue
-from aischeduler.kube import reporter as module
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.http_connection import Answer
-from aischeduler.kube.reporter import REFUSED_RETRY_SECONDS
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.http_connection import Answer
+from aischeduler.kube.report import report_queue
+from aischeduler.kube.report import reporter as module
+from aischeduler.kube.report.reporter import REFUSED_RETRY_SECONDS
 from aischeduler.model.actions import CreatePool, Evict, EvictionCause, Nominate, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod

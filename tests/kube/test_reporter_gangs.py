@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube.reporter import REFUSED_RETRY_SECONDS
+from aischeduler.kube.report.reporter import REFUSED_RETRY_SECONDS
 from aischeduler.model.gang import GangPhase, GangSource
 from tests.kube.reporter_world import World, written
 from tests.kube.scripted_server import Answer, Request, reply, status, until

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from aischeduler.kube import report_queue, reporter
-from aischeduler.kube.report_queue import LANE_IN_FLIGHT_MAX, LATE_IN_FLIGHT_MAX, YIELD_SECONDS
-from aischeduler.kube.reporter import Reporter
+from aischeduler.kube.report import report_queue, reporter
+from aischeduler.kube.report.report_queue import LANE_IN_FLIGHT_MAX, LATE_IN_FLIGHT_MAX, YIELD_SECONDS
+from aischeduler.kube.report.reporter import Reporter
 from aischeduler.model.actions import Evict, EvictionCause, Nominate, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube import report_queue
-from aischeduler.kube.pool_writes import pool_status
+from aischeduler.kube.report import report_queue
+from aischeduler.kube.report.pool_writes import pool_status
 from aischeduler.model.actions import CreatePool, Nominate
 from tests.build import a_pod
 from tests.kube.pool_reports import WRITER, a_report

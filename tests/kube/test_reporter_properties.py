@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import CapturingLogger
 
-from aischeduler.kube import report_queue
-from aischeduler.kube.backoff import Timing
-from aischeduler.kube.client import Client, refusal
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import UnreachableError, raise_internal_error
-from aischeduler.kube.event_messages import ReportingController
-from aischeduler.kube.http_connection import Answer
-from aischeduler.kube.reporter import EventSource, Reporter
+from aischeduler.kube.http.backoff import Timing
+from aischeduler.kube.http.client import Client, refusal
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.errors import UnreachableError, raise_internal_error
+from aischeduler.kube.http.http_connection import Answer
+from aischeduler.kube.report import report_queue
+from aischeduler.kube.report.event_messages import ReportingController
+from aischeduler.kube.report.reporter import EventSource, Reporter
 from aischeduler.model.actions import Bind, Nominate, ObjectRef, ReportWaiting, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from aischeduler.kube import server_access
-from aischeduler.kube.client import Client
-from aischeduler.kube.credentials import Credential, TokenFile
-from aischeduler.kube.dialer import Proxy
-from aischeduler.kube.errors import AccessError, RefusedError
-from aischeduler.kube.server_access import REREAD_SECONDS, Server, connect, from_kubeconfig, in_cluster
+from aischeduler.kube.access import server as module
+from aischeduler.kube.access.credentials import Credential, TokenFile
+from aischeduler.kube.access.dialer import Proxy
+from aischeduler.kube.access.server import REREAD_SECONDS, Server, connect, from_kubeconfig, in_cluster
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.errors import AccessError, RefusedError
 from tests.controlplane.certificates import Authority
 from tests.kube.kubeconfig_files import credential, printing, runs, times_asked
 from tests.kube.scripted_server import Script, reply, serving, status
@@ -201,7 +201,7 @@ async def test_service_account_is_used_inside_of_a_cluster(tmp_path: Path, monke
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
-    monkeypatch.setattr(server_access, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setattr(module, "SERVICE_ACCOUNT", tmp_path)
     clock = Clock()
     server = await connect(None, None, clock)
     assert server.url == "https://10.0.0.1:6443"
@@ -221,7 +221,7 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    monkeypatch.setattr(server_access, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setattr(module, "SERVICE_ACCOUNT", tmp_path)
     return tmp_path / "home"
 
 

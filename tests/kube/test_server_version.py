@@ -2,9 +2,9 @@
 
 import pytest
 
-from aischeduler.kube.client import Client
-from aischeduler.kube.errors import MalformedAnswerError, RefusedError
-from aischeduler.kube.server_version import read_version, too_old
+from aischeduler.kube.access.server_version import read_version, too_old
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError
 from tests.kube.scripted_server import Script, reply, serving, status
 
 

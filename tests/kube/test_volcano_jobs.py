@@ -11,9 +11,9 @@ import pytest
 import structlog
 from structlog.testing import CapturingLogger
 
-from aischeduler.kube.client import Client
-from aischeduler.kube.decode_gang_objects import PodGroupDocument
-from aischeduler.kube.volcano_jobs import RETRY_SECONDS, VolcanoJobs
+from aischeduler.kube.decode.gang_objects import PodGroupDocument
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.report.volcano_jobs import RETRY_SECONDS, VolcanoJobs
 from tests.gang_objects import volcano_pod_group_object
 from tests.kube.scripted_server import Script, Waits, reply, serving, settled, status, until
 

@@ -8,10 +8,17 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube import connection_pool
-from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import OnInternalError
-from aischeduler.kube.volume_binder import ERROR_TRIES, INTERNAL, TRIES_MAX, VOLUMES_IN_FLIGHT, Outcome, VolumeBinder
+from aischeduler.kube.http import connection_pool
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.errors import OnInternalError
+from aischeduler.kube.write.volume_binder import (
+    ERROR_TRIES,
+    INTERNAL,
+    TRIES_MAX,
+    VOLUMES_IN_FLIGHT,
+    Outcome,
+    VolumeBinder,
+)
 from aischeduler.model.actions import BindVolumes
 from aischeduler.model.events import VolumesRefused, VolumesWritten
 from aischeduler.model.volumes import VolumeChoice, VolumeWrite

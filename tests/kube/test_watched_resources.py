@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from aischeduler.kube import watched_resources
+from aischeduler.kube.watch import watched_resources
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.pool import Namespace

@@ -1,6 +1,6 @@
 import asyncio
 
-from aischeduler.kube.work_queue import WorkQueue
+from aischeduler.kube.write.work_queue import WorkQueue
 
 
 async def taken(work_queue: WorkQueue[str], count: int) -> list[str]:

@@ -14,11 +14,11 @@ import pytest
 from prometheus_client import parser
 
 from aischeduler.daemon.process import Daemon, Outputs
-from aischeduler.kube.client import Client
+from aischeduler.kube.access.server import connect
 from aischeduler.kube.crds import pool_crd
-from aischeduler.kube.errors import RefusedError
-from aischeduler.kube.pod_writes import MERGE_PATCH
-from aischeduler.kube.server_access import connect
+from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.errors import RefusedError
+from aischeduler.kube.write.pod_writes import MERGE_PATCH
 from aischeduler.model.quantity import parse_milli
 from aischeduler.observability.telemetry import listen
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions

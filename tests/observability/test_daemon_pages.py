@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from aischeduler.config.schema import Config
 from aischeduler.daemon import process, shutdown
 from aischeduler.daemon.process import Daemon, Outputs
-from aischeduler.kube.backoff import Timing, unix_clock
+from aischeduler.kube.http.backoff import Timing, unix_clock
 from aischeduler.observability import http
 from aischeduler.observability.telemetry import listen
 from tests.daemon.cluster import ALONE, PODS, POOLS, brief

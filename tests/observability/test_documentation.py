@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 METRICS = (ROOT / "docs" / "metrics.md").read_text()
 DEBUGGING = (ROOT / "docs" / "debugging.md").read_text()
 LOGGING = sorted(
-    path for package in ("kube", "daemon", "observability") for path in (ROOT / "aischeduler" / package).glob("*.py")
+    path for package in ("kube", "daemon", "observability") for path in (ROOT / "aischeduler" / package).rglob("*.py")
 )
 LEVELS = ("debug", "info", "warning", "error")
 

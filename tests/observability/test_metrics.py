@@ -9,7 +9,7 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from aischeduler import __version__
 from aischeduler.engine.counters import Result
-from aischeduler.kube.watched_resources import ReflectorCounts
+from aischeduler.kube.watch.watched_resources import ReflectorCounts
 from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.names import CPU, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, CardCount

@@ -7,8 +7,8 @@ from msgspec.structs import asdict
 
 from aischeduler.engine.counters import Counters
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube.reporter import ReportCounts
-from aischeduler.kube.watched_resources import ReflectorCounts
+from aischeduler.kube.report.reporter import ReportCounts
+from aischeduler.kube.watch.watched_resources import ReflectorCounts
 from aischeduler.model.actions import Bind
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import Pod, PodSpec

@@ -14,8 +14,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from aischeduler.kube.client import Client
-from aischeduler.kube.server_access import connect
+from aischeduler.kube.access.server import connect
+from aischeduler.kube.http.client import Client
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.controlplane.ports import free_ports
 from tests.plugins.test_example_plugins import EXAMPLES, PIP, ROOT, run

@@ -10,7 +10,7 @@ from aischeduler.analysis.plan import UnitPlan, UnitVerdict, plan
 from aischeduler.cli.documents import Document
 from aischeduler.cli.plan_documents import Variant, change_of, plan_input
 from aischeduler.engine.profile import default_profile
-from aischeduler.kube.cluster_lister import PRIORITY_CLASSES, resources
+from aischeduler.kube.watch.cluster_lister import PRIORITY_CLASSES, resources
 from aischeduler.model.events import Event
 from aischeduler.model.names import POOL_KEY
 from tests.api_contract.world import Call, Json

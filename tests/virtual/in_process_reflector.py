@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Raw
 
-from aischeduler.kube.known_objects import KnownObjects
-from aischeduler.kube.meta_types import Metadata, Page, PartialObjectMetadata, RawWatchEvent
-from aischeduler.kube.watched_resources import ApiObject, ReflectorCounts, WatchedResource
+from aischeduler.kube.decode.meta_types import Metadata, Page, PartialObjectMetadata, RawWatchEvent
+from aischeduler.kube.watch.known_objects import KnownObjects
+from aischeduler.kube.watch.watched_resources import ApiObject, ReflectorCounts, WatchedResource
 from aischeduler.model.events import Event
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.request import Request

@@ -1,9 +1,9 @@
 import json
 from typing import Any
 
-from aischeduler.kube.api_types import NodeDocument
-from aischeduler.kube.meta_types import Metadata
-from aischeduler.kube.watched_resources import nodes
+from aischeduler.kube.decode.api_types import NodeDocument
+from aischeduler.kube.decode.meta_types import Metadata
+from aischeduler.kube.watch.watched_resources import nodes
 from aischeduler.model.events import Event, Gone, objects_of
 from aischeduler.model.node import Node
 from aischeduler.sandbox.api_server import ApiServer

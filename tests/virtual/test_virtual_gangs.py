@@ -7,9 +7,9 @@ from msgspec.structs import astuple
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube import watched_resources
-from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.gang_resources import gang_resources
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.model.actions import Action, ReportGang
 from aischeduler.model.events import Event, Gone, Seen, gone
 from aischeduler.model.gang import Gang, GangClaim, GangKey, GangPhase, GangSource, GangStatus

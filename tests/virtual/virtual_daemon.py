@@ -13,12 +13,19 @@ import msgspec
 from msgspec import Struct
 
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube import event_messages, gang_writes, pod_writes, pool_writes, volume_writes, watched_resources
-from aischeduler.kube.api_types import PodDocument
-from aischeduler.kube.backoff import RandomSource
-from aischeduler.kube.decode import read_pod
-from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.eviction_writes import (
+from aischeduler.kube.decode.api_types import PodDocument
+from aischeduler.kube.decode.meta_types import Metadata
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.decode.pods import read_pod
+from aischeduler.kube.http.backoff import RandomSource
+from aischeduler.kube.report import event_messages, gang_writes, pool_writes
+from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.gang_resources import gang_resources
+from aischeduler.kube.watch.pod_set_resources import pod_set_resources
+from aischeduler.kube.watch.storage_resources import storage_resources
+from aischeduler.kube.watch.watched_resources import WatchedResource
+from aischeduler.kube.write import pod_writes, volume_writes
+from aischeduler.kube.write.eviction_writes import (
     Evicted,
     Eviction,
     EvictionOutcome,
@@ -28,11 +35,6 @@ from aischeduler.kube.eviction_writes import (
     Rehearsed,
     lost_eviction,
 )
-from aischeduler.kube.gang_resources import gang_resources
-from aischeduler.kube.meta_types import Metadata
-from aischeduler.kube.pod_set_resources import pod_set_resources
-from aischeduler.kube.storage_resources import storage_resources
-from aischeduler.kube.watched_resources import WatchedResource
 from aischeduler.model.actions import (
     Action,
     Bind,

@@ -13,8 +13,8 @@ from aischeduler.analysis.deciding import decide_all
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Verdict
 from aischeduler.engine.profile import default_profile
-from aischeduler.kube import watched_resources
-from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.watch import watched_resources
 from aischeduler.model.events import Event
 from aischeduler.model.names import POOL_KEY
 from tests.bench.apart import apart

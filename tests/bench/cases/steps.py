@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from aischeduler.kube import watched_resources
-from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.watch import watched_resources
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import Event, Seen
 from aischeduler.model.pod import Pod

@@ -1,0 +1,206 @@
+"""Convert API objects to model types: pods, nodes, PodDisruptionBudgets and namespaces.
+
+Invariants:
+- A field that cannot be decoded never raises: `invalid` names it, and the other fields count.
+- No API object is kept: a pod becomes a small record that shares its spec with equal pods.
+- User text other than names is shortened and escaped.
+- A budget whose selector cannot be decoded protects nothing, and `budget_problem` says why.
+
+Source: core/v1, policy/v1.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from aischeduler.kube.decode.api_types import (
+    BudgetDocument,
+    BudgetStatus,
+    NamespaceDocument,
+    NodeDocument,
+    PodDocument,
+    PodStatus,
+    Quantities,
+    SelectorPart,
+)
+from aischeduler.kube.decode.gang import gang_claim
+from aischeduler.kube.decode.images import node_images
+from aischeduler.kube.decode.meta_types import UNREADABLE
+from aischeduler.kube.decode.pod_affinity import read_selector
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.http.errors import INVALID_LENGTH_MAX, decode_problem
+from aischeduler.kube.write.pod_writes import POD_SCHEDULED
+from aischeduler.model.disruption_budget import DisruptionBudget
+from aischeduler.model.events import Seen
+from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
+from aischeduler.model.node import NO_SCHEDULE, Node, Taint
+from aischeduler.model.pod import PENDING, Pod
+from aischeduler.model.pool import Namespace
+from aischeduler.model.quantity import QuantityError, shorten
+from aischeduler.model.resources import parse_resource_list
+from aischeduler.model.selectors import LabelSelector, SelectorError
+
+AMOUNTS_MAX: Final = 20_000
+"""How many resource lists of nodes are cached by their bytes; an evicted one is parsed again."""
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+NEVER: Final = "Never"
+READY: Final = "Ready"
+ALWAYS_ALLOW: Final = "AlwaysAllow"
+"""The preemptionPolicy of a pod that does not preempt."""
+SELECTOR = "spec.selector"
+_NO_STATUS: Final = PodStatus()
+
+
+class _Condition(Struct, rename="camel", gc=False):
+    """A pod condition."""
+
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
+def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
+    """Return the pod; `Pod.spec.invalid` names a malformed part."""
+    metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS
+    created, started, annotations = metadata.creation_timestamp, status.start_time, metadata.annotations
+    labels, of_daemon_set, parts, controller = specs.labels_and_owner(metadata.labels, metadata.owner_references)
+    pool = (annotations is not None and annotations.pool) or labels.get(POOL_KEY)
+    scheduling = specs.read(spec, status, metadata)
+    return Pod(
+        uid=metadata.uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        spec=scheduling,
+        scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER,
+        node_name=spec.node_name or "",
+        pool=_pool_name(pool) if pool else "",
+        priority=spec.priority or 0,
+        created_seconds=int(created.timestamp()) if created is not None else 0,
+        phase=status.phase or PENDING,
+        terminating=metadata.deletion_timestamp is not None,
+        gates=tuple(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
+        labels=labels,
+        preempts=spec.preemption_policy != NEVER,
+        guarded=of_daemon_set or (annotations is not None and annotations.mirror is not None),
+        started_seconds=int(started.timestamp()) if started is not None else 0,
+        nominated_node=status.nominated_node_name or "",
+        grace_seconds=metadata.deletion_grace_period_seconds or 0,
+        said_to_wait=bool(status.conditions) and not spec.node_name and _has_waiting_condition(status.conditions),
+        gang=gang_claim(document, labels, parts, specs.owners),
+        controller=controller,
+        unready=bool(status.conditions) and bool(spec.node_name) and _is_unready(status.conditions),
+    )
+
+
+def read_node(document: NodeDocument) -> Node:
+    """Return the node; amounts that cannot be decoded count as zero, and `invalid` names them."""
+    metadata, spec, status = document.metadata, document.spec, document.status
+    allocatable, problem = _amounts("status.allocatable", bytes(status.allocatable) if status is not None else b"")
+    capacity, capacity_problem = _amounts("status.capacity", bytes(status.capacity) if status is not None else b"")
+    taints = spec.taints if spec is not None and spec.taints else ()
+    return Node(
+        name=metadata.name,
+        uid=metadata.uid,
+        labels=metadata.labels or {},
+        taints=tuple(Taint(taint.key, taint.value or "", taint.effect or NO_SCHEDULE) for taint in taints),
+        unschedulable=bool(spec is not None and spec.unschedulable),
+        allocatable=allocatable,
+        capacity=capacity,
+        invalid="; ".join(filter(None, (problem, capacity_problem)))[:INVALID_LENGTH_MAX],
+        images=node_images(status.images) if status is not None else (),
+        features=_features(status.declared_features) if status is not None and status.declared_features else (),
+    )
+
+
+def read_budget(document: BudgetDocument) -> DisruptionBudget:
+    """Return the budget; without a status it allows no disruption.
+
+    Source: the eviction subresource of kube-apiserver, for pods that are not ready.
+    """
+    metadata, spec, status = document.metadata, document.spec, document.status or BudgetStatus()
+    try:
+        selector = _selector(document)
+    except (SelectorError, *UNREADABLE):
+        selector = None
+    return DisruptionBudget(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        selector=selector,
+        disruptions_allowed=status.disruptions_allowed,
+        disrupted=frozenset(status.disrupted_pods or ()),
+        unhealthy_go=(spec is not None and spec.unhealthy_pod_eviction_policy == ALWAYS_ALLOW)
+        or status.current_healthy >= status.desired_healthy > 0,
+    )
+
+
+def budget_problem(document: BudgetDocument) -> str:
+    """Return why the budget protects nothing although it has a selector; empty if the selector can be decoded."""
+    try:
+        _selector(document)
+    except SelectorError as error:
+        return str(error)
+    except UNREADABLE as error:
+        return decode_problem(error, SELECTOR)
+    return ""
+
+
+def read_namespace(document: NamespaceDocument) -> Seen:
+    """Return the namespace with its labels."""
+    return Seen(Namespace(document.metadata.name, document.metadata.labels or {}))
+
+
+def _has_waiting_condition(conditions: Raw) -> bool:
+    """Say whether PodScheduled is False with a transition time; the API server's condition of a gated pod has none."""
+    return any(one.type == POD_SCHEDULED and one.last_transition_time for one in _false_conditions(conditions))
+
+
+def _is_unready(conditions: Raw) -> bool:
+    """Say whether Ready is False."""
+    return b'"False"' in bytes(conditions) and any(one.type == READY for one in _false_conditions(conditions))
+
+
+def _false_conditions(conditions: Raw) -> list[_Condition]:
+    try:
+        found = msgspec.json.decode(conditions, type=list[_Condition] | None)
+    except UNREADABLE:
+        return []
+    return [one for one in found or () if one.status == "False"]
+
+
+def _selector(document: BudgetDocument) -> LabelSelector | None:
+    raw = document.spec.selector if document.spec is not None else b""
+    part = msgspec.json.decode(raw, type=SelectorPart | None) if raw else None
+    return read_selector(SELECTOR, part) if part is not None else None
+
+
+@lru_cache(maxsize=AMOUNTS_MAX)
+def _amounts(path: str, raw: bytes) -> tuple[dict[str, int], str]:
+    """Return the amounts and the problems of the others; cached, because nodes of one type have equal bytes."""
+    try:
+        quantities = (msgspec.json.decode(raw, type=Quantities | None) if raw else None) or {}
+    except UNREADABLE as error:
+        return {}, decode_problem(error, path)
+    amounts: dict[str, int] = {}
+    problems: list[str] = []
+    for name, text in quantities.items():
+        try:
+            amounts.update(parse_resource_list(path, {name: str(text)}))
+        except QuantityError as error:
+            problems.append(str(error))
+    return amounts, "; ".join(problems)
+
+
+def _features(raw: Raw) -> tuple[str, ...]:
+    """Return the features that a node declares; what cannot be decoded counts as none."""
+    try:
+        return tuple(sorted(set(msgspec.json.decode(raw, type=list[str] | None) or ())))
+    except UNREADABLE:
+        return ()
+
+
+def _pool_name(name: str) -> str:
+    """Return the pool that the pod names; a text that cannot be a name is shortened and escaped: it matches no Pool."""
+    return name if len(name) <= POOL_NAME_LENGTH_MAX and name.isprintable() else shorten(name)

@@ -1,0 +1,224 @@
+"""Convert a Pool object to the model, or name the invalid field.
+
+Invariants:
+- A spec that the current schema rejects (it was stored under an older one) is rejected as a whole; `invalid` names the
+  field, nothing is raised, and the pool owns, lends and borrows nothing.
+- Unknown fields are ignored: a newer schema may define them.
+- The limits are those of `aischeduler/crds/pools.yaml`, which a test compares; the daemon does not read that file.
+- User text is shortened and escaped before it appears in a message.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from aischeduler.config.spelling import shown
+from aischeduler.kube.decode.api_types import PoolDocument
+from aischeduler.kube.decode.meta_types import Metadata
+from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
+from aischeduler.model.card_types import TypeNameError, type_name
+from aischeduler.model.names import POOL_NAME_LENGTH_MAX
+from aischeduler.model.pool import GroupRule, MakeRoomOrder, PlacementStrategy, Pool, ReclaimPolicy
+from aischeduler.model.quantity import QuantityError, shorten
+from aischeduler.model.resources import ResourceList, parse_resource_list
+from aischeduler.model.selectors import (
+    LabelSelector,
+    Requirement,
+    SelectorError,
+    is_label_value,
+    label_requirement,
+    label_selector,
+)
+
+POOLS_NAMED_MAX: Final = 256
+"""How many lenders a pool may name."""
+RARE_TYPES_MAX: Final = 32
+"""How many card types a pool may call rare."""
+GROUP_RULES_MAX: Final = 32
+"""How many rules for machine groups a pool may have."""
+REQUIREMENTS_MAX: Final = 64
+"""How many labels or expressions a selector may have."""
+VALUES_MAX: Final = 256
+"""How many values an expression of a selector may have."""
+RESOURCES_MAX: Final = 64
+"""How many resources a limit may have under an older definition; the present one allows fewer."""
+NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
+RESOURCE: Final = re.compile(
+    r"(cpu|memory|ephemeral-storage|pods|hugepages-[0-9]{1,20}[KMGTPE]i|"
+    r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)",
+    re.ASCII,
+)
+RESOURCES_TEXT: Final = "such as cpu, memory, ephemeral-storage, pods, hugepages-2Mi or nvidia.com/gpu"
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class _FieldError(ValueError):
+    """A field of the wrong type or with an invalid value; the message names the field."""
+
+
+def read_pool(document: PoolDocument) -> Pool:
+    """Return the Pool; if the spec is invalid, `invalid` names the field and nothing else of the spec counts."""
+    metadata = document.metadata
+    try:
+        return _pool(metadata, _object("spec", document.spec))
+    except (_FieldError, QuantityError, SelectorError) as error:
+        return Pool(metadata.name, metadata.uid, metadata.generation, invalid=str(error)[:INVALID_LENGTH_MAX])
+
+
+def _pool(metadata: Metadata, spec: Mapping[str, Any]) -> Pool:
+    return Pool(
+        name=metadata.name,
+        uid=metadata.uid,
+        generation=metadata.generation,
+        selector=_selector("spec.nodeSelector", spec.get("nodeSelector")),
+        placement=_choice("spec.placement", spec.get("placement"), PlacementStrategy),
+        disable_preemption=_switch("spec.disablePreemption", spec.get("disablePreemption")),
+        disable_borrowing=_switch("spec.disableBorrowing", spec.get("disableBorrowing")),
+        disable_sharing=_switch("spec.disableSharing", spec.get("disableSharing")),
+        borrowing_pools=_lenders("spec.borrowingPools", spec.get("borrowingPools"), metadata.name),
+        lending_limit=_limit("spec.lendingLimit", spec.get("lendingLimit")),
+        borrowing_limit=_limit("spec.borrowingLimit", spec.get("borrowingLimit")),
+        make_room=_choice("spec.makeRoom", spec.get("makeRoom"), MakeRoomOrder),
+        reclaim_policy=_choice("spec.reclaimPolicy", spec.get("reclaimPolicy"), ReclaimPolicy)
+        or ReclaimPolicy.ON_DEMAND,
+        allowed_namespaces=_selector("spec.allowedNamespaces", spec.get("allowedNamespaces")),
+        rare_types=_rare_types("spec.rareTypes", spec.get("rareTypes")),
+        lend_rare_types=_switch("spec.lendRareTypes", spec.get("lendRareTypes")),
+        machine_groups=_group_rules("spec.machineGroups", spec.get("machineGroups")),
+        profile=_profile("spec.profile", spec.get("profile")),
+    )
+
+
+def _profile(path: str, value: Any) -> str:
+    name = _text(path, value)
+    if name and not _is_name(name):
+        raise _FieldError(f"{path}: {shorten(name)} is not the name of a scheduler")
+    return name
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= POOL_NAME_LENGTH_MAX and NAME.fullmatch(text) is not None
+
+
+def _rare_types(path: str, value: Any) -> tuple[str, ...]:
+    """Return the full names of the types, each once."""
+    names: dict[str, None] = {}
+    for index, one in enumerate(_list(path, value, RARE_TYPES_MAX)):
+        text = _text(f"{path}[{index}]", one)
+        try:
+            names[type_name(text)] = None
+        except TypeNameError as error:
+            raise _FieldError(f"{path}[{index}]: {shorten(text)} {error}") from error
+    return tuple(names)
+
+
+def _group_rules(path: str, value: Any) -> tuple[GroupRule, ...]:
+    """Return who may name which group."""
+    rules: dict[str, GroupRule] = {}
+    for index, one in enumerate(_list(path, value, GROUP_RULES_MAX)):
+        where, fields = f"{path}[{index}]", _object(f"{path}[{index}]", one)
+        name = _text(f"{where}.name", fields.get("name"))
+        if not name or not is_label_value(name):
+            raise _FieldError(
+                f"{where}.name: {shorten(name)} is not the name of a machine group, which is a label value"
+            )
+        if name in rules:
+            raise _FieldError(f"{where}.name: {shorten(name)} appears twice")
+        namespaces = _selector(f"{where}.namespaceSelector", fields.get("namespaceSelector"))
+        if namespaces is None:
+            raise _FieldError(f"{where}.namespaceSelector: is missing; {{}} allows every namespace")
+        rules[name] = GroupRule(name, namespaces)
+    return tuple(rules.values())
+
+
+def _lenders(path: str, value: Any, own_name: str) -> tuple[str, ...] | None:
+    """Return the pools to borrow from; None means any pool."""
+    names: dict[str, None] = {}
+    for index, one in enumerate(_list(path, value, POOLS_NAMED_MAX)):
+        name = _text(f"{path}[{index}]", one)
+        if not _is_name(name):
+            raise _FieldError(f"{path}[{index}]: {shorten(name)} is not the name of a Pool")
+        if name == own_name:
+            raise _FieldError(f"{path}: a pool cannot borrow from itself")
+        if name in names:
+            raise _FieldError(f"{path}[{index}]: {shorten(name)} appears twice")
+        names[name] = None
+    return tuple(names) or None
+
+
+def _limit(path: str, value: Any) -> ResourceList:
+    """Return the amounts by resource, sorted by name: CPU in millicores, all others in units."""
+    amounts: dict[str, int] = {}
+    for name, quantity in sorted(_object(path, value, RESOURCES_MAX).items()):
+        if not RESOURCE.fullmatch(name):
+            raise _FieldError(f"{path}.{shorten(name)}: is not the name of a resource, {RESOURCES_TEXT}")
+        if isinstance(quantity, float):
+            raise _FieldError(f'{path}.{name}: a fraction must be in quotes: "{quantity}"')
+        if isinstance(quantity, bool) or not isinstance(quantity, int | str):
+            raise _FieldError(f"{path}.{name}: must be a quantity such as 8, 500m or 64Gi, not {shown(quantity)}")
+        amounts |= parse_resource_list(path, {name: str(quantity)})
+    return amounts
+
+
+def _selector(path: str, value: Any) -> LabelSelector | None:
+    if value is None:
+        return None
+    selector = _object(path, value)
+    labels = _object(f"{path}.matchLabels", selector.get("matchLabels"), REQUIREMENTS_MAX)
+    expressions = _list(f"{path}.matchExpressions", selector.get("matchExpressions"), REQUIREMENTS_MAX)
+    return label_selector(
+        path,
+        {key: _text(f"{path}.matchLabels.{shorten(key)}", one) for key, one in labels.items()},
+        tuple(_expression(f"{path}.matchExpressions[{index}]", one) for index, one in enumerate(expressions)),
+    )
+
+
+def _expression(path: str, value: Any) -> Requirement:
+    fields = _object(path, value)
+    values = _list(f"{path}.values", fields.get("values"), VALUES_MAX)
+    return label_requirement(
+        path,
+        _text(f"{path}.key", fields.get("key")),
+        _text(f"{path}.operator", fields.get("operator")),
+        tuple(_text(f"{path}.values[{index}]", one) for index, one in enumerate(values)),
+    )
+
+
+def _choice(path: str, value: Any, choices: type[Choice]) -> Choice | None:
+    """Return the enum value; None if the field is absent."""
+    if value is None:
+        return None
+    text = _text(path, value)
+    if text not in tuple(choices):
+        raise _FieldError(f"{path}: {shorten(text)} is not one of {', '.join(choices)}")
+    return choices(text)
+
+
+def _switch(path: str, value: Any) -> bool:
+    if value is not None and not isinstance(value, bool):
+        raise _FieldError(f"{path}: must be true or false, not {shown(value)}")
+    return bool(value)
+
+
+def _text(path: str, value: Any) -> str:
+    if value is not None and not isinstance(value, str):
+        raise _FieldError(f"{path}: must be a string, not {shown(value)}")
+    return value or ""
+
+
+def _list(path: str, value: Any, items_max: int) -> list[Any]:
+    if value is not None and not isinstance(value, list):
+        raise _FieldError(f"{path}: must be a list, not {shown(value)}")
+    if value is not None and len(value) > items_max:
+        raise _FieldError(f"{path}: has {len(value)} items, which is more than {items_max}")
+    return value or []
+
+
+def _object(path: str, value: Any, properties_max: int | None = None) -> dict[str, Any]:
+    if value is not None and not isinstance(value, dict):
+        raise _FieldError(f"{path}: must be a mapping, not {shown(value)}")
+    if value is not None and properties_max is not None and len(value) > properties_max:
+        raise _FieldError(f"{path}: has {len(value)} names, which is more than {properties_max}")
+    return value or {}

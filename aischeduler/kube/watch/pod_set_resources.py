@@ -1,0 +1,76 @@
+"""The watched resources that say among which pods a pod is spread by default: Services, and controllers of pods.
+
+Invariants:
+- None of them is needed: one that is not served, or that the scheduler may not list, has no objects.
+- The engine hears of an object only if its selector changed. A selector that cannot be read selects no pod.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from aischeduler.kube.decode.api_types import SelectorPart
+from aischeduler.kube.decode.meta_types import ABSENT, UNREADABLE, Metadata, Page, WatchEvent
+from aischeduler.kube.decode.pod_affinity import read_selector
+from aischeduler.kube.watch.watched_resources import WatchedResource
+from aischeduler.model.events import Seen, gone
+from aischeduler.model.pod_set import CONTROLLERS, REPLICATION_CONTROLLER, SERVICE, PodSet
+from aischeduler.model.selectors import LabelSelector, SelectorError, label_selector
+
+PATH: Final = "spec.selector"
+
+
+class PodSetSpecPart(Struct, gc=False):
+    """The spec of an object that selects pods: the labels of the pods, or a label selector."""
+
+    selector: Raw = ABSENT
+
+
+class PodSetDocument(Struct, gc=False):
+    """An object that selects pods."""
+
+    metadata: Metadata
+    spec: PodSetSpecPart | None = None
+
+
+def pod_set_resources() -> Sequence[WatchedResource[Any]]:
+    """Return the resources, of which Services and ReplicationControllers select by labels alone."""
+    return tuple(_resource(kind, version) for kind, version in ({SERVICE: "v1"} | CONTROLLERS).items())
+
+
+def _resource(kind: str, version: str) -> WatchedResource[PodSetDocument]:
+    read = _by_labels if kind in (SERVICE, REPLICATION_CONTROLLER) else _by_selector
+    return WatchedResource(
+        kind=kind,
+        path=f"/{'apis' if '/' in version else 'api'}/{version}/{kind.lower()}s",
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[PodSetDocument]),
+        page_decoder=msgspec.json.Decoder(Page[PodSetDocument]),
+        object_decoder=msgspec.json.Decoder(PodSetDocument),
+        seen_event=lambda document: Seen(_pod_set(kind, document, read)),
+        gone_event=lambda namespace, name, _uid: gone(PodSet, kind, namespace, name),
+        optional=True,
+        needed=False,
+        rarely_changes=True,
+        often_unchanged=True,
+    )
+
+
+def _pod_set(kind: str, document: PodSetDocument, read: Callable[[Raw], LabelSelector | None]) -> PodSet:
+    raw = document.spec.selector if document.spec is not None else ABSENT
+    try:
+        selector = read(raw) if raw else None
+    except (SelectorError, *UNREADABLE):
+        selector = None
+    return PodSet(kind, document.metadata.namespace, document.metadata.name, selector)
+
+
+def _by_labels(raw: Raw) -> LabelSelector | None:
+    labels = msgspec.json.decode(raw, type=dict[str, str] | None)
+    return label_selector(PATH, labels, ()) if labels else None
+
+
+def _by_selector(raw: Raw) -> LabelSelector | None:
+    part = msgspec.json.decode(raw, type=SelectorPart | None)
+    return read_selector(PATH, part) if part is not None else None

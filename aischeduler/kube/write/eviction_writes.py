@@ -1,0 +1,344 @@
+"""The requests of one eviction, in order, and the meaning of each answer.
+
+Invariants:
+- Pure functions: the daemon's evictor and the simulator run the same sequence.
+- A delete follows the DisruptionTarget condition: if the condition cannot be written, nothing is deleted. The Eviction
+  API writes the condition itself, and only for pods that it evicts.
+- Every request carries the victim's uid. A victim that is gone, terminating or finished is not evicted.
+- Nothing is sent while the engine assumes the victim: where its Binding is refused, the pod waits, and stays. Nor is
+  anything sent for what the engine no longer asks for.
+- Evictions that go together are rehearsed: dry runs of their requests come first, and nothing is sent before the dry
+  runs of all were accepted. So what refuses one of them costs the others nothing. A webhook without dry runs is asked
+  by the eviction itself.
+
+Source: kube-scheduler's preemption; Kubernetes pods/status, DELETE with preconditions, pods/eviction (policy/v1), and
+`dryRun`.
+"""
+
+from enum import IntEnum, auto
+from typing import Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from aischeduler.kube.decode.api_types import PodStatus
+from aischeduler.kube.decode.meta_types import UNREADABLE, Metadata, read_status, retry_after_seconds
+from aischeduler.kube.write.pod_writes import (
+    JSON,
+    RETRY_AFTER_SECONDS,
+    STRATEGIC_PATCH,
+    Throttled,
+    Unauthenticated,
+    Unknown,
+    pod_path,
+    read_overload,
+)
+from aischeduler.model.actions import Evict, EvictionCause, ReadPod
+from aischeduler.model.contract import AskedWork
+from aischeduler.model.event_reasons import ConditionReason
+from aischeduler.model.events import EvictRefusal, EvictRefused
+from aischeduler.model.pod import FINISHED, Pod
+
+EVICT_TRIES_MAX: Final = 6
+"""How many requests of one eviction may end without a definite answer before it is given up."""
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+LATER_SECONDS_MAX: Final = 10.0
+"""If an answer asks to wait longer with this victim, its eviction is refused: other room may be found meanwhile."""
+BUDGET_CAUSE: Final = "DisruptionBudget"
+"""The cause that tells a 429 of a PodDisruptionBudget from a 429 of an overloaded server."""
+NO_DRY_RUN: Final = ("does not support dry run", "no server-side dry run")
+"""What a webhook, or a server, says to a dry run that it cannot judge."""
+_DRY_RUN: Final = "?dryRun=All"
+T = TypeVar("T")
+SEVERAL_BUDGETS: Final = "has more than one PodDisruptionBudget"
+"""What the Eviction API answers for a pod that it never evicts."""
+BY_A_WEBHOOK: Final = "admission webhook "
+"""How a refusal by a webhook begins; its status, 404 too, says nothing about the pod."""
+_ANOTHER_UID: Final = ("metadata.uid: Invalid value", "UID in precondition", "the UID in the precondition")
+"""What the API server answers if the name belongs to another pod now: to a patch, an eviction and a delete."""
+
+
+def is_another_uid(message: str) -> bool:
+    """Return whether the API server says that the name belongs to another pod now."""
+    return any(words in message for words in _ANOTHER_UID)
+
+
+def lost_eviction(action: ReadPod, pod: Pod | None) -> EvictRefused | None:
+    """Return the refusal of an eviction whose victim was read and still runs; None if the victim is leaving or gone."""
+    if not action.evicted or pod is None or pod.uid != action.pod.uid or pod.terminating or pod.finished:
+        return None
+    return EvictRefused(
+        pod.uid,
+        EvictRefusal.LOST,
+        f"no answer to the eviction arrived, and the pod still runs; decision {action.decision}",
+    )
+
+
+class EvictionRequest(Struct, frozen=True):
+    """A request of an eviction."""
+
+    method: str
+    path: str
+    body: bytes
+    content_type: str
+
+
+class Evicted(Struct, frozen=True):
+    """The API server accepted the eviction; the watch will show the victim terminating."""
+
+
+class NotNeeded(Struct, frozen=True):
+    """The victim was already gone, terminating or finished; `why` says which."""
+
+    why: str
+
+
+EvictionOutcome = Evicted | NotNeeded | EvictRefused
+
+
+class NextRequest(Struct, frozen=True):
+    """The request was accepted, and the next one of the eviction follows."""
+
+
+class Rehearsed(Struct, frozen=True):
+    """All dry runs of the eviction were accepted."""
+
+
+EvictionAnswer = EvictionOutcome | NextRequest | Rehearsed | Throttled | Unauthenticated | Unknown
+"""After Throttled, Unauthenticated or Unknown, the same request is sent again."""
+
+
+class NotShown(Struct, frozen=True):
+    """The watch does not show the victim on its node yet: nothing is sent."""
+
+
+class _Step(IntEnum):
+    """The requests in order; the first two are dry runs of the others."""
+
+    TRY_MARK = auto()
+    TRY_REMOVE = auto()
+    MARK = auto()
+    REMOVE = auto()
+
+
+class Eviction:
+    """One eviction: send `request`, pass the answer to `read_answer`, until that returns an `EvictionOutcome`.
+
+    Nothing is sent while `withheld` returns a reason. After `Rehearsed`, `go_on` follows once the evictions that go
+    together with it are rehearsed too.
+
+    `honour_budgets` uses the Eviction API, which refuses what a PodDisruptionBudget forbids; else the pod is deleted.
+    `controller` is the scheduler's name, for the condition.
+    """
+
+    def __init__(self, action: Evict, controller: str, *, honour_budgets: bool) -> None:
+        self._action = action
+        self._controller = controller
+        self._honour_budgets = honour_budgets
+        self._step = _Step.TRY_MARK if action.together > 1 else _Step.MARK
+        self._skip_mark()
+        self._tries = 0
+        self._is_sent = False
+        """Whether the request that removes the pod was sent: perhaps it leaves."""
+
+    @property
+    def rehearses(self) -> bool:
+        """Whether nothing but dry runs was sent yet, and the eviction goes together with others."""
+        return self._step <= _Step.TRY_REMOVE
+
+    def withheld(self, engine: AskedWork) -> NotNeeded | NotShown | None:
+        """Return why the next request is not sent, or not yet; None where it is to be sent."""
+        uid = self._action.victim.uid
+        if self._is_sent:
+            return None
+        if not engine.still_evicts(uid, self._action.decision):
+            return NotNeeded("the scheduler no longer asks for it")
+        return NotShown() if engine.is_assumed(uid) else None
+
+    def go_on(self) -> None:
+        """Send the requests that were rehearsed."""
+        self._step, self._tries = _Step.MARK, 0
+        self._skip_mark()
+
+    def _skip_mark(self) -> None:
+        if self._honour_budgets:
+            self._step = _Step(self._step + 1)
+
+    def request(self, time_text: str) -> EvictionRequest:
+        """Return the next request; `time_text` is the current time in RFC 3339."""
+        query = _DRY_RUN if self.rehearses else ""
+        self._is_sent = self._step is _Step.REMOVE
+        if self._step in (_Step.TRY_MARK, _Step.MARK):
+            return _set_condition(self._action, self._controller, time_text, query)
+        return _by_eviction(self._action, query) if self._honour_budgets else _by_delete(self._action, query)
+
+    def read_answer(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
+        """Return the meaning of an HTTP answer to the request."""
+        if 200 <= status < 300:
+            return self._accepted(body)
+        if status == 400 and self.rehearses and any(words in read_status(body).message for words in NO_DRY_RUN):
+            return self._accepted(b"")
+        return self._count_try(self._classify(status, retry_after, body))
+
+    def no_answer(self, why: str) -> EvictionAnswer:
+        """Return the meaning of a missing answer; both requests are safe to repeat."""
+        return self._count_try(Unknown(why))
+
+    def _accepted(self, body: bytes) -> EvictionAnswer:
+        if self._step is _Step.REMOVE:
+            return Evicted()
+        if self._step is _Step.TRY_REMOVE:
+            return Rehearsed()
+        self._step = _Step(self._step + 1)
+        why = _why_left(body)
+        return NotNeeded(why) if why else NextRequest()
+
+    def _classify(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
+        document = read_status(body)
+        message = document.message or f"the API server answered {status}"
+        seconds = retry_after_seconds(retry_after)
+        if (overload := read_overload(status, retry_after, document)) is not None:
+            return overload
+        match status:
+            case 401:
+                return Unauthenticated()
+            case 400 | 403 | 404 | 409 | 422 if message.startswith(BY_A_WEBHOOK):
+                return self._refused(EvictRefusal.FORBIDDEN, message)
+            case 404 if document.reason == "NotFound" or message.endswith(" not found"):
+                return NotNeeded(message)
+            case 409 | 422 if is_another_uid(message):
+                return NotNeeded(message)
+            case 429 if BUDGET_CAUSE in document.causes:
+                return self._refused(EvictRefusal.BUDGET, message)
+            case 500 if SEVERAL_BUDGETS in message:  # retrying is useless while the pod has several budgets
+                return self._refused(EvictRefusal.BUDGET, message)
+            case _ if seconds is not None and seconds > LATER_SECONDS_MAX:
+                return self._refused(EvictRefusal.UNAVAILABLE, message)
+            case 429:
+                return Unknown(message, answered=True, retry_after_seconds=seconds or RETRY_AFTER_SECONDS)
+            case 403:
+                return self._refused(EvictRefusal.FORBIDDEN, message)
+            case 400 | 405 | 413 | 415 | 422:
+                return self._refused(EvictRefusal.UNAVAILABLE, message)
+            case _:
+                return Unknown(message, answered=True, retry_after_seconds=seconds or 0.0)
+
+    def _count_try(self, answer: EvictionAnswer) -> EvictionAnswer:
+        """Give up after too many answers without an outcome."""
+        if isinstance(answer, Throttled | Unauthenticated | Unknown):
+            self._tries += 1
+            if self._tries >= EVICT_TRIES_MAX:
+                return self._refused(EvictRefusal.UNAVAILABLE, _why(answer))
+        return answer
+
+    def _refused(self, why: EvictRefusal, message: str) -> EvictRefused:
+        return EvictRefused(self._action.victim.uid, why, message)
+
+
+class Rehearsals(Generic[T]):
+    """The evictions that go together and whose dry runs are answered, until those of the others are."""
+
+    def __init__(self) -> None:
+        self._answered: dict[tuple[str, str], list[tuple[Evict, T, Rehearsed | EvictionOutcome]]] = {}
+        """By decision, and the uid of the pod for which they go."""
+
+    def begin(self, action: Evict) -> None:
+        """Note that an eviction is to be rehearsed."""
+        self._answered.setdefault(_together(action), [])
+
+    def has_begun(self, action: Evict) -> bool:
+        """Return whether one of the evictions that go together with this one is to be rehearsed."""
+        return _together(action) in self._answered
+
+    def answered(
+        self, action: Evict, item: T, answer: Rehearsed | EvictionOutcome
+    ) -> list[tuple[T, Rehearsed | EvictionOutcome]]:
+        """Note the last answer to the dry runs of an eviction; `item` stands for it.
+
+        Return nothing before the last of those that go together is answered, then each with what becomes of it:
+        `Rehearsed` where it goes on. Where one is refused, the others are called off and come first.
+        """
+        found = self._answered.setdefault(_together(action), [])
+        found.append((action, item, answer))
+        if len(found) < action.together:
+            return []
+        del self._answered[_together(action)]
+        refusal = next((said for _, _, said in found if isinstance(said, EvictRefused)), None)
+        if refusal is not None:
+            why = f"the eviction of another pod of the decision would be refused: {refusal.message}"
+            found = [
+                (one, of, EvictRefused(one.victim.uid, EvictRefusal.CALLED_OFF, why) if said == Rehearsed() else said)
+                for one, of, said in sorted(found, key=lambda entry: entry[2] != Rehearsed())
+            ]
+        return [(of, said) for _, of, said in found]
+
+
+def _together(action: Evict) -> tuple[str, str]:
+    return action.decision, action.beneficiary.uid if action.beneficiary is not None else ""
+
+
+def _why(answer: Throttled | Unauthenticated | Unknown) -> str:
+    match answer:
+        case Throttled(seconds):
+            return f"the API server asked to wait {seconds:g} s, {EVICT_TRIES_MAX} times"
+        case Unauthenticated():
+            return "the API server answers 401 Unauthorized"
+        case Unknown(message):
+            return message
+
+
+def _set_condition(action: Evict, controller: str, time_text: str, query: str) -> EvictionRequest:
+    """Return the patch that sets DisruptionTarget on the victim; other conditions stay."""
+    victim, by = action.victim, action.beneficiary
+    if by is not None:
+        purpose = f"to accommodate {by.namespace}/{by.name}"
+    elif action.cause is EvictionCause.GANG_NOT_WHOLE:
+        purpose = "because too few pods of its gang are on nodes"
+    else:
+        purpose = f"because pool {action.pool} no longer lends this room"
+    condition = {
+        "type": DISRUPTION_TARGET,
+        "status": "True",
+        "reason": ConditionReason.PREEMPTION_BY_SCHEDULER,
+        "message": f"{controller}: preempting {purpose}",
+        "lastTransitionTime": time_text,
+    }
+    body = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
+    return EvictionRequest("PATCH", pod_path(victim, "status") + query, msgspec.json.encode(body), STRATEGIC_PATCH)
+
+
+def _by_delete(action: Evict, query: str) -> EvictionRequest:
+    options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    options["preconditions"] = {"uid": action.victim.uid}
+    if query:
+        options["dryRun"] = ["All"]  # beside a body the API server does not read the query of a delete
+    return EvictionRequest("DELETE", pod_path(action.victim) + query, msgspec.json.encode(options), JSON)
+
+
+def _by_eviction(action: Evict, query: str) -> EvictionRequest:
+    victim = action.victim
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": victim.name, "namespace": victim.namespace},
+        "deleteOptions": {"preconditions": {"uid": victim.uid}},
+    }
+    return EvictionRequest("POST", pod_path(victim, "eviction") + query, msgspec.json.encode(body), JSON)
+
+
+class _Victim(msgspec.Struct):
+    """The pod in the answer to the DisruptionTarget patch."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    status: PodStatus | None = None
+
+
+def _why_left(body: bytes) -> str:
+    """Return why the patched pod leaves by itself; empty if it does not, or if the answer does not say."""
+    try:
+        victim = msgspec.json.decode(body, type=_Victim)
+    except UNREADABLE:
+        return ""
+    if victim.metadata.deletion_timestamp is not None:
+        return "the victim is terminating"
+    return "the victim has finished" if victim.status is not None and victim.status.phase in FINISHED else ""
