@@ -77,7 +77,7 @@ TABLE: Final = (
     KnownPlugin("NodeResourcesBalancedAllocation", ("preScore", "score"), 1, NodeResourcesBalancedAllocationArgs),
     KnownPlugin("ImageLocality", ("score",), 1),
     KnownPlugin("DefaultBinder", ("bind",)),
-    KnownPlugin("NodeDeclaredFeatures", ("filter",)),
+    KnownPlugin("NodeDeclaredFeatures", ("preFilter", "filter")),
     KnownPlugin("Gangs", ("preEnqueue",), own=True),
 )
 KNOWN: Final = {one.name: one for one in TABLE}

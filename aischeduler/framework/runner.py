@@ -5,7 +5,6 @@ Invariants:
 - The row with the largest key is the best: the score, then the order of node names, so that there is no tie.
 - No row that a request closes is returned, whatever the filters say; kept results know nothing of closed rows.
 - Kept results are those of the table without open trials. Results with open trials are kept apart until the last ends.
-- A row counts for the first filter that refuses it: static filters come first, each kind in the order of the profile.
 - Of several profiles, each class of pods is judged by the plugins of its own.
 - The answers of cross-row filters and scores are asked in each call, for all rows at once: a change of one row reaches
   others.
@@ -60,9 +59,8 @@ class Runner:
         self._live_filters = tuple(f for f in plugins.filters if not f.static)
         self._amount_filters = tuple(f for f in self._live_filters if isinstance(f, AmountFilter))
         self._other_filters = tuple(f for f in self._live_filters if not isinstance(f, AmountFilter))
-        self._filters = (*self._static_filters, *self._live_filters)
         self._naming_filters = tuple(f for f in plugins.filters if isinstance(f, NamingFilter))
-        last = self._filters[-1:]
+        last = plugins.filters[-1:]
         self._last_by_amounts = last[0] if last and isinstance(last[0], AmountFilter) else None
         self._preferences = tuple(s for s in plugins.scores if s.normalize)
         self._live_scores = tuple(s for s in plugins.scores if not s.normalize)
@@ -201,6 +199,23 @@ class Runner:
             could = could & one.state.resolvable(NodeView(self.nodes, rows))
         return could
 
+    def refused_for_now(self, spec: PodSpec, rows: Rows) -> Mask:
+        """Return a mask of the rows whose first refusal may end when pods leave; a later one may not.
+
+        Source: kube-scheduler's statuses Unschedulable and UnschedulableAndUnresolvable, of which a row has one.
+        """
+        lasting = np.zeros(self.nodes.width, dtype=np.bool_)
+        for rule, at in self.refused(spec, rows):
+            if isinstance(rule, CrossRowAnswer):
+                lasting[at.rows] = ~rule.state.resolvable(at)
+            elif rule.static:
+                lasting[at.rows] = True
+            elif rule in self._amount_filters:  # a check against the protocol is slow
+                for resource, amount in spec.request.amounts.items():
+                    short = at.allocatable[self.nodes.column(resource)] < requested(amount)
+                    lasting[at.rows[short]] = True
+        return ~lasting[rows]
+
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """Return whether every filter's `helps` is True for the node."""
         return all(rule.helps(spec, node) for rule in self.plugins.filters)
@@ -215,7 +230,7 @@ class Runner:
             view, _ = self._view(ask)
         versions = nodes.version_for(ask.spec)
         if view.refusal is None or view.refusal[1].made_from != versions or view.refusal[0] is not rows:
-            filters = self._live_filters if view.static.take(rows).all() else self._filters
+            filters = self._live_filters if view.static.take(rows).all() else self.plugins.filters
             view.refusal = rows, Kept(versions, self.refusals(ask.spec, rows, filters))
         return view.refusal[1].value
 
@@ -234,7 +249,7 @@ class Runner:
         A last filter that reads amounts comes with every row that is left: those that it passes count for nothing.
         """
         left, crossing = NodeView(self.nodes, rows), self._cross.prefiltered(spec)
-        rules: list[Filter | CrossRowAnswer] = [*(self._filters if filters is None else filters), *crossing]
+        rules: list[Filter | CrossRowAnswer] = [*(self.plugins.filters if filters is None else filters), *crossing]
         for rule in rules:
             if rule is self._last_by_amounts and not crossing:
                 yield rule, left

@@ -1,6 +1,7 @@
 """NodeDeclaredFeatures: the kubelet of the node must declare every feature that the pod needs.
 
-Almost no pod needs a feature.
+It is a `CrossRowFilter`, because kube-scheduler asks it last: a node counts for what else it lacks. Almost no pod needs
+a feature.
 
 Source: kube-scheduler's NodeDeclaredFeatures.
 """
@@ -11,9 +12,11 @@ from typing import Final
 import numpy as np
 
 from aischeduler.framework.node_view import NodeView
-from aischeduler.model.node import Node
+from aischeduler.framework.plugin import PreFilterState
 from aischeduler.model.pod import PodSpec
+from aischeduler.state.counted_pods import Counted
 from aischeduler.state.label_index import Mask
+from aischeduler.state.node_table import NodeTable
 
 REASON: Final = "node(s) didn't match Pod's required features"
 
@@ -22,19 +25,36 @@ class NodeDeclaredFeatures:
     """Filter nodes by the features that they declare."""
 
     name = "NodeDeclaredFeatures"
-    static = True
+    by_class = True
 
-    def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
-        """Pass the rows that declare every feature."""
-        if not spec.features:
-            return None
-        mask: Mask = np.logical_and.reduce([at.nodes.features.mask(name) for name in spec.features])[at.rows]
+    def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
+        """Return whether the pod needs a feature."""
+        return bool(spec.features)
+
+    def counts(self, spec: PodSpec) -> tuple[Counted, ...]:
+        """Return nothing: no pods count."""
+        return ()
+
+    def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
+        """Return the rows that declare every feature."""
+        return _Declaring(np.logical_and.reduce([nodes.features.mask(name) for name in spec.features]))
+
+
+class _Declaring:
+    """The rows that declare every feature of one class."""
+
+    def __init__(self, declaring: Mask) -> None:
+        self._declaring = declaring
+
+    def filter(self, at: NodeView) -> Mask:
+        """Return a mask of the rows that declare every feature."""
+        mask: Mask = self._declaring[at.rows]
         return mask
 
-    def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:
+    def resolvable(self, at: NodeView) -> Mask:
+        """Return the same: no pod that leaves helps."""
+        return self.filter(at)
+
+    def reasons(self, at: NodeView) -> Counter[str]:
         """Return kube-scheduler's text."""
         return Counter({REASON: len(at)})
-
-    def helps(self, spec: PodSpec, node: Node) -> bool:
-        """Return whether the node declares every feature."""
-        return set(spec.features) <= set(node.features)

@@ -206,7 +206,9 @@ def find_candidates(
             evicted = np.sort(order[_reprieve(_grouped(running, slots[order]), clearing, runner, spec)])
             victims = _Victims(row[evicted], slots[evicted], violates[evicted])
     if victims is None:
-        reasons[NOT_HELPFUL] = len(rows) - len(candidates)
+        others = rows[runner.refused_for_now(spec, rows) & ~np.isin(rows, candidates)]
+        reasons = reasons + _reasons_of_others(ask, runner, running, others, budgets)
+        reasons[NOT_HELPFUL] = len(rows) - len(candidates) - len(others)
         return _without_victims(rows, is_free, preemptor, NoCandidate(len(rows), +reasons))
     victims = _whole(_with_lost(victims, running, budgets), running, budgets)
     if not len(victims.rows) and not len(free):
@@ -218,6 +220,24 @@ def _reasons(potential: _Groups, searched: Rows, runner: Runner, spec: PodSpec) 
     """Return what refuses the pod on these rows while the potential victims are taken off."""
     without = Counter({NO_VICTIMS: len(searched) - len(potential.rows)})
     return runner.refusals(spec, potential.rows).reasons + without
+
+
+def _reasons_of_others(
+    ask: VictimRequest, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
+) -> Counter[str]:
+    """Return what refuses the pod without its potential victims, on rows where no eviction helps.
+
+    On these rows the first filter that refuses would let the pod run beside fewer pods, and a later one would not.
+    """
+    if not len(rows):
+        return Counter()
+    slots = running.slots_on(rows)
+    leaving = running.table["leaving"][slots]
+    potential = _potential_victims(ask.preemptor, running, slots[~leaving], budgets)
+    with Clearing(ask.spec, runner.nodes, running, rows, runner.counts(ask.spec)) as clearing:
+        clearing.take_off(slots[leaving])
+        clearing.take_off(potential.slots)
+        return _reasons(potential, rows, runner, ask.spec)
 
 
 def _without_victims(rows: Rows, free: Mask, preemptor: Preemptor, refusal: NoCandidate | None = None) -> Candidates:

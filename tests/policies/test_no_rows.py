@@ -109,6 +109,7 @@ ANSWERS: dict[str, tuple[Answer, object]] = {
     "fits": (lambda crowd, ask: list(crowd.runner.fits(ask.spec, NOWHERE)), []),
     "passes": (lambda crowd, ask: list(crowd.runner.passes(ask.spec, NOWHERE)), []),
     "could_run": (lambda crowd, ask: list(crowd.runner.could_run(ask.spec, NOWHERE)), []),
+    "refused_for_now": (lambda crowd, ask: list(crowd.runner.refused_for_now(ask.spec, NOWHERE)), []),
     "diagnose": (lambda crowd, ask: crowd.runner.diagnose(ask, NOWHERE).reasons, {}),
     "refusals": (lambda crowd, ask: crowd.runner.refusals(ask.spec, NOWHERE).reasons, {}),
 }

@@ -80,6 +80,17 @@ class TestAsKubeScheduler:
             "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
         )
 
+    def test_first_reason_that_a_pod_may_end_has_victims_searched_whatever_reasons_follow(self) -> None:
+        # kube-scheduler stops at the ports, and learns on the empty node alone that the node is too small
+        ports = (HostPort("TCP", 80),)
+        crowd = Crowd([node("n1", "200m")], [held("a", "n1", SMALL, LOW, host_ports=ports)])
+        assert crowd.refusal(preemptor(LARGE, HIGH, host_ports=ports)) == (
+            "0/1 nodes are available: 1 Insufficient cpu."
+        )
+        assert crowd.refusal(preemptor(LARGE, LOW, host_ports=ports)) == (
+            "0/1 nodes are available: 1 No preemption victims found for incoming pod."
+        )
+
     def test_reasons_are_counted_side_by_side(self) -> None:
         crowd = Crowd(
             [node("n1"), node("n2"), node("n3", "200m")],
