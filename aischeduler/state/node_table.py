@@ -175,16 +175,21 @@ class NodeTable:
             self.touch(row)
         return row, change
 
+    def node(self, name: str) -> Node | None:
+        """Return the node of this name, None where it does not exist."""
+        row = self.rows.get(name)
+        return self.nodes[row] if row is not None else None
+
     def has(self, name: str) -> bool:
         """Return whether a node of this name exists."""
-        return name in self.rows and self.nodes[self.rows[name]] is not None
+        return self.node(name) is not None
 
     def forget(self, name: str) -> int | None:
         """Remove a node; return its row, or None if it was unknown. Its pods keep counting on a stub."""
-        row = self.rows.get(name)
-        node = self.nodes[row] if row is not None else None
-        if row is None or node is None:
+        node = self.node(name)
+        if node is None:
             return None
+        row = self.rows[name]
         self._static_change(row, node, Node(name))
         self.images.change(row, node.images, ())
         self._set_allocatable(row, Node(name))
