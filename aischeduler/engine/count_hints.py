@@ -58,7 +58,11 @@ def check_counted(cluster: Cluster, pool: str, checks: Checks) -> None:
 
 def _check(cluster: Cluster, alike: QueuedClass, after: OrderKey | None, checks: Checks) -> OrderKey | None:
     """Wake the pods of a class that an attempt would help; return the turn after which to continue, None at the end."""
-    nominated = (one for one in alike.nominated.values() if after is None or after < one.order)
+    nominated = (
+        nominated_record
+        for nominated_record in alike.nominated.values()
+        if after is None or after < nominated_record.order
+    )
     for record in sorted(nominated, key=attrgetter("order")):
         if checks.left <= 0:
             return after

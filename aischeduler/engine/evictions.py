@@ -125,7 +125,9 @@ def _of_scarce(cluster: Cluster, risky: list[PodRecord]) -> list[PodRecord]:
     """Return those of these pods whose budget does not allow the eviction of all of them; where none is scarce, all."""
     needs = Counter(key for record in risky for key in cluster.budgets.covering(record.pod))
     scarce = {key for key, pods in needs.items() if pods > cluster.budgets.left(key)}
-    return [one for one in risky if not scarce.isdisjoint(cluster.budgets.covering(one.pod))] if scarce else risky
+    return (
+        [victim for victim in risky if not scarce.isdisjoint(cluster.budgets.covering(victim.pod))] if scarce else risky
+    )
 
 
 def _may_be_refused(cluster: Cluster, record: PodRecord) -> bool:
@@ -345,7 +347,7 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
     gone: set[PodRecord] = set()
     for record in newest_first:
         if record not in gone and _over(pool.lending_limit, lent, record.pod.spec.request.taken):
-            chosen[record] = tuple(one for one in _lost_with(cluster, record, gone) if one not in gone)
+            chosen[record] = tuple(lost for lost in _lost_with(cluster, record, gone) if lost not in gone)
             gone.update(chosen[record])
             lent.subtract(_lent_to(pool, chosen[record]))
     ended: list[PodRecord] = []
@@ -375,7 +377,7 @@ def _kept_by_unit(cluster: Cluster, record: PodRecord) -> bool:
 def _with_lost(cluster: Cluster, records: list[PodRecord]) -> list[PodRecord]:
     """Return these pods, each followed by the pods of its unit that are of no use without them."""
     gone = set(records)
-    return list(dict.fromkeys(one for record in records for one in _lost_with(cluster, record, gone)))
+    return list(dict.fromkeys(lost for record in records for lost in _lost_with(cluster, record, gone)))
 
 
 def _lost_with(cluster: Cluster, record: PodRecord, gone: set[PodRecord]) -> tuple[PodRecord, ...]:
@@ -383,7 +385,7 @@ def _lost_with(cluster: Cluster, record: PodRecord, gone: set[PodRecord]) -> tup
     if record.unit is None:
         return (record,)
     running = cluster.running
-    leave = running.slots_of(uid for uid, one in record.unit.members.items() if one is record or one in gone)
+    leave = running.slots_of(uid for uid, member in record.unit.members.items() if member is record or member in gone)
     others = running.lost_with(leave.tolist())
     return (record, *(cluster.records[running.uid_of(slot)] for slot in others))
 
@@ -406,6 +408,6 @@ def _spare_no_more(cluster: Cluster, uids: list[str]) -> None:
     """Wake the pods that may need the room of pods that are spared no longer."""
     for record in [cluster.records[uid] for uid in uids]:
         refresh(cluster, record)
-        for one in record.unit.members.values() if record.unit is not None else (record,):
-            if one.counted is not None:  # pods of its unit may go where it may
-                cluster.row_changed(one.row, loans=True)
+        for member in record.unit.members.values() if record.unit is not None else (record,):
+            if member.counted is not None:  # pods of its unit may go where it may
+                cluster.row_changed(member.row, loans=True)

@@ -187,7 +187,7 @@ def try_in(cluster: Cluster, record: PodRecord, pool: str, now: float) -> None:
 
 
 def _all_requests(cluster: Cluster, record: PodRecord) -> Amounts:
-    requests = [cluster.nodes.request(one.pod.spec) for one in record.together]
+    requests = [cluster.nodes.request(member.pod.spec) for member in record.together]
     return requests[0] if len(requests) == 1 else np.sum(requests, axis=0)
 
 

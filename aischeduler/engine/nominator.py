@@ -84,10 +84,10 @@ def check_claims(cluster: Cluster, row: int, after: OrderKey | None, checks: Che
     if failure is not None:
         judging_failed(cluster, claim.owner, "checking whether its claim is still usable", failure)
         ended.append(claim)
-    for one in ended:
-        end_claim(cluster, one, cluster.now)
-    for one in fitting:
-        wake_owner(cluster, one, cluster.now)
+    for broken in ended:
+        end_claim(cluster, broken, cluster.now)
+    for broken in fitting:
+        wake_owner(cluster, broken, cluster.now)
     return claim.turn if claim is not claims[-1] else None
 
 

@@ -128,7 +128,7 @@ class _Look(Struct):
         if not self.may_hold(unit):
             return None
         others = unit.pods[unit.required :] if self.pool.name == self.record.home else ()
-        free = tuple(one for one in others if _hold_of(self, one, known=False) is None)
+        free = tuple(other for other in others if _hold_of(self, other, known=False) is None)
         found = place_unit(self.cluster.unit_request(unit, self.pool.name, free), self.cluster.runner, rows)
         return found if isinstance(found, UnitPlacement) else None
 
@@ -162,13 +162,13 @@ class _Look(Struct):
         placements = [Placement(pod.pod.uid, names[pod.row], pod.allocation) for pod in pods]
         if len(placements) == 1:
             return placements[0], ()
-        others = tuple(one for one in placements if one.pod != lead)
-        return next(one for one in placements if one.pod == lead), others
+        others = tuple(placement for placement in placements if placement.pod != lead)
+        return next(placement for placement in placements if placement.pod == lead), others
 
     def others_on(self, claims: tuple[Claim, ...], rows: set[int]) -> tuple[str, ...]:
         """Return the other pods that own one of these claims on one of these rows."""
         here = self.cluster.claims.on_rows(rows)
-        return tuple(one.owner.pod.uid for one in claims if one in here and one.owner is not self.record)
+        return tuple(claim.owner.pod.uid for claim in claims if claim in here and claim.owner is not self.record)
 
     def message(self, clauses: dict[str, str]) -> str:
         """Return why the pool's nodes refuse the pod, and these clauses; of a unit, the first pod that does not fit."""
@@ -214,8 +214,8 @@ def propose_on(cluster: View, record: PodRecord, pool: str, rows: Rows) -> Propo
 
 def _proposal(look: _Look, *, known: bool) -> Proposal:
     record = look.record
-    for one in (record,) if record.unit is None else record.together:
-        held = _hold_of(look, one, known=known)
+    for member in (record,) if record.unit is None else record.together:
+        held = _hold_of(look, member, known=known)
         if held is not None:
             return held
     if look.cluster.has_quotas and (refused := over_quota(look.cluster, record)):
@@ -335,7 +335,7 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
     pods = chosen.pods if isinstance(chosen, UnitCandidate) else (_alone(record, chosen.row),)
     own, others = look.split(claiming(pods, chosen.victims, cluster.runner, cluster.running))
     displaced = look.others_on(claims, {pod.row for pod in pods})
-    count, nodes = len(chosen.victims), dict.fromkeys((own.node, *(one.node for one in others)))
+    count, nodes = len(chosen.victims), dict.fromkeys((own.node, *(other.node for other in others)))
     waits = f"{count} evicted pod{'s' * (count > 1)}" if count else "pods that are leaving"
     to = f"node {own.node}" if len(nodes) == 1 else f"the nodes {', '.join(nodes)}"
     message = look.message({PREEMPTION: f"nominated to {to}, waits for {waits}"})
@@ -406,10 +406,10 @@ def may_not_evict(cluster: View, record: PodRecord) -> str:
         return "switched off for the whole scheduler"
     if cluster.pools.pools[record.home].disable_preemption:
         return f"switched off for the pool {record.home}"
-    for one in record.together:
-        if not cluster.profile.plugins_of(one.pod).preempts:
-            return f"switched off in the profile {one.pod.spec.profile or cluster.profile.scheduler_name}"
-        if not one.pod.preempts:
+    for member in record.together:
+        if not cluster.profile.plugins_of(member.pod).preempts:
+            return f"switched off in the profile {member.pod.spec.profile or cluster.profile.scheduler_name}"
+        if not member.pod.preempts:
             return "not eligible due to preemptionPolicy=Never."
     return ""
 
@@ -417,10 +417,10 @@ def may_not_evict(cluster: View, record: PodRecord) -> str:
 def unhelpful(cluster: View, record: PodRecord, pool: str, found: NoCandidate) -> str:
     """Return why no eviction helps, with the number of pods of the pool that are spared, or that budgets forbid."""
     spared = [cluster.records[uid] for uid in cluster.leaving_pods.spared.names()]
-    here = [one for one in spared if cluster.pool_of(one.row) == pool]
+    here = [record for record in spared if cluster.pool_of(record.row) == pool]
     forbidden = [cluster.records[uid] for uid in cluster.budgets.forbidden if uid not in cluster.leaving_pods.spared]
-    here += [one for one in forbidden if cluster.pool_of(one.row) == pool and _below(cluster, record, one)]
-    protected = sum(one.protected or one.pod.uid in cluster.budgets.forbidden for one in here)
+    here += [victim for victim in forbidden if cluster.pool_of(victim.row) == pool and _below(cluster, record, victim)]
+    protected = sum(victim.protected or victim.pod.uid in cluster.budgets.forbidden for victim in here)
     text = found.message
     if protected:
         text += f" Disruption budgets forbid the eviction of {_pods(protected)} now."
@@ -429,9 +429,9 @@ def unhelpful(cluster: View, record: PodRecord, pool: str, found: NoCandidate) -
     return text
 
 
-def _below(cluster: View, record: PodRecord, one: PodRecord) -> bool:
+def _below(cluster: View, record: PodRecord, victim: PodRecord) -> bool:
     """Return whether the pod stands above this running one of its pool."""
-    pods = cluster.running.table[cluster.running.slots_of([one.pod.uid])]
+    pods = cluster.running.table[cluster.running.slots_of([victim.pod.uid])]
     return bool((standing_of(pods) < Preemptor(record.priority).standing).all())
 
 

@@ -277,7 +277,11 @@ def offer_to_nominated(cluster: Cluster, room: RowRoom, after: OrderKey | None, 
         for uid, spec in cluster.deferred.offers.get(room.row, {}).items()
     ]
     whole = sum((request for _, request in offered), room.free)
-    nominated = [one for one in queue.nominated_within(whole) if after is None or after < one.order]
+    nominated = [
+        nominated_record
+        for nominated_record in queue.nominated_within(whole)
+        if after is None or after < nominated_record.order
+    ]
     holds = partial(may_start_at_home, cluster, room.pool)
     parked = deque(islice(queue.parked_within(whole, after, holds), OFFERED_MAX) if nominated else ())
     refused: set[bytes] = set()
@@ -438,7 +442,9 @@ def count_saved(cluster: Cluster, queue: PoolQueue, record: PodRecord, placed: P
         return
     rows = [assigned.row for _, assigned in placed]
     pools = (record.home, queue.pool, *map(cluster.pool_of, rows))
-    leaves = not free and any(one.pod.uid in cluster.leaving_pods.asked for row in rows for one in cluster.on_row(row))
+    leaves = not free and any(
+        neighbor.pod.uid in cluster.leaving_pods.asked for row in rows for neighbor in cluster.on_row(row)
+    )
     announced = cluster.said.announcements.since(record.caught, rows, pools)
     if not cluster.deferred.concern(pools) and not announced and not leaves:
         cluster.counters.net_saves[queue.pool] += 1

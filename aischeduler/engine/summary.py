@@ -107,11 +107,11 @@ def _cards(cluster: Cluster) -> dict[int, dict[str, CardCount]]:
 
 def _most(cards: Mapping[str, CardCount]) -> tuple[CardCount, ...]:
     """Return the types with the most GPUs; the others as one entry."""
-    ordered = sorted(cards.values(), key=lambda one: (-one.total, one.type))
+    ordered = sorted(cards.values(), key=lambda count: (-count.total, count.type))
     if len(ordered) <= CARD_TYPES_MAX:
         return tuple(ordered)
     rest = ordered[CARD_TYPES_MAX - 1 :]
-    other = CardCount(OTHER_TYPES, sum(one.total for one in rest), sum(one.used for one in rest))
+    other = CardCount(OTHER_TYPES, sum(count.total for count in rest), sum(count.used for count in rest))
     return (*ordered[: CARD_TYPES_MAX - 1], other)
 
 

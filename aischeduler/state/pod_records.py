@@ -219,7 +219,7 @@ class PodRecord(Struct, eq=False):
     @property
     def loan(self) -> Loan | None:
         """The lender and the home pool, while it is on loan."""
-        return next(((one[1], one[2]) for one in self.accounts if one[0] == LOAN), None)
+        return next(((account[1], account[2]) for account in self.accounts if account[0] == LOAN), None)
 
     @property
     def leads(self) -> Unit | None:

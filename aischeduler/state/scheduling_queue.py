@@ -330,10 +330,10 @@ class PoolQueue:
         for alike in self._shapes.values() if holds is not None else ():
             slots = list(alike)
             if fitting[slots[0]] and holds is not None:
-                one = alike[slots[0]]
-                assert one.shape is not None, "the class stands for a unit"
+                first = alike[slots[0]]
+                assert first.shape is not None, "the class stands for a unit"
                 fitting[slots] = holds(
-                    one.shape, max(other.unit.priority for other in alike.values() if other.unit is not None)
+                    first.shape, max(other.unit.priority for other in alike.values() if other.unit is not None)
                 )
         return fitting
 
@@ -487,8 +487,8 @@ class PoolQueue:
 
     def _count_borrower(self, record: PodRecord, sign: int) -> None:
         shared, asked = self._shared, self.borrowers_ask
-        for one in record.together:
-            for resource, amount in one.pod.spec.request.amounts.items():
+        for member in record.together:
+            for resource, amount in member.pod.spec.request.amounts.items():
                 asked[resource] += sign * amount
                 if not asked[resource]:
                     del asked[resource]
@@ -516,7 +516,7 @@ class PoolQueue:
             del named[record.pod.uid]
 
     def _new_class(self, key: bytes, record: PodRecord) -> QueuedClass:
-        specs = [one.pod.spec for one in record.together]
+        specs = [member.pod.spec for member in record.together]
         slot = self._demand.put(*specs)
         parked: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
         unit = record.leads
