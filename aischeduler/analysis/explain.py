@@ -20,6 +20,7 @@ from aischeduler.analysis.what_if import Question, proposed, question_of
 from aischeduler.engine.cluster import Cluster
 from aischeduler.model.proposal import Hold, MakeRoom, NoLender, Proposal, Wait, WaitFor
 from aischeduler.state.pod_records import WAITING, PodRecord, PodState
+from aischeduler.state.scheduling_queue import queue_order
 from aischeduler.state.what_if import Trial
 
 AHEAD_NAMED_MAX: Final = 3
@@ -49,8 +50,8 @@ def _waiting(cluster: Cluster, record: PodRecord) -> Explanation:
     pod, lead = record.pod, record.waits_as
     queue = cluster.queues[lead.queue]
     ahead = sorted(
-        (other for other in queue.records() if other.usable and other.order < lead.order),
-        key=lambda other: other.order,
+        (other for other in queue.records() if other.usable and queue_order(other) < queue_order(lead)),
+        key=queue_order,
     )
     names = tuple(full_name(other.pod) for other in ahead[:AHEAD_NAMED_MAX])
     found = Explanation(pod, lead.queue, record.home, Verdict.WAITS, pod.spec.request.taken, unit=_unit(record))

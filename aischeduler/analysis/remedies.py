@@ -44,7 +44,7 @@ from aischeduler.analysis.what_if import (
     room_of,
 )
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.propose import may_not_evict
+from aischeduler.engine.evictions import may_not_evict
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec, Toleration

@@ -15,14 +15,14 @@ from aischeduler.engine.counters import Result
 from aischeduler.engine.evictions import evict, next_victims, plan_evictions, useless
 from aischeduler.engine.freshness import await_fresh_view, is_fresh
 from aischeduler.engine.lending import note_blocked, travel
-from aischeduler.engine.nominator import end_claim_of, renominate
+from aischeduler.engine.nominator import end_claim_of, nominate, renominate
 from aischeduler.engine.permits import reserve, send_or_delay, take_back
 from aischeduler.engine.pod_counting import adopt
 from aischeduler.engine.queueing_hints import Placed, count_saved
 from aischeduler.engine.quotas import try_first
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.framework.plugin import Delayed, Vetoed
-from aischeduler.model.actions import Action, Bind, Evict, Nominate, ReportWaiting
+from aischeduler.model.actions import Action, Bind, Evict, ReportWaiting
 from aischeduler.model.proposal import (
     NO_SEARCH,
     Borrow,
@@ -54,15 +54,6 @@ class Attempt(Struct):
     actions: list[Action]
     now: float
 
-    def nominate(self, node: str, others: tuple[Placement, ...] = ()) -> None:
-        """Write the nominated nodes into the status of the pods, where they differ; an empty `node` clears them."""
-        nodes = {other.pod: other.node for other in others}
-        for record in self.record.with_surplus:
-            its = node if record is self.record else nodes.get(record.pod.uid, "")
-            if its != (record.nominated or record.pod.nominated_node):
-                self.actions.append(Nominate(record.pod, its, self.queue.pool, self.record.decision))
-            record.nominated = its
-
     def report(self, message: str) -> None:
         """Report why the pods wait, where the message is new; the object of their gang shows it too."""
         if message != self.record.message:
@@ -90,7 +81,7 @@ def apply(tried: Attempt, proposal: Proposal) -> Result | None:
             return _make_room(tried, proposal)
         case Borrow(lender):
             end_claim_of(cluster, record, tried.now)
-            tried.nominate("")
+            tried.actions += nominate(tried.record, tried.queue.pool, "")
             record.backoff_until = tried.now
             travel(cluster, record, lender, tried.now)
             return Result.BORROWING
@@ -213,7 +204,7 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     tried.queue.nominate(record, tried.now)
     _evict(tried, next_victims(cluster, claim) if planned else [cluster.records[uid] for uid in victims])
     renominate(cluster, displaced, tried.now)
-    tried.nominate(proposal.node, proposal.others)
+    tried.actions += nominate(record, tried.queue.pool, proposal.node, proposal.others)
     tried.report(proposal.message)
     record.visited = ()
     cluster.wake_alike(record, tried.now)
@@ -275,7 +266,7 @@ def _wait(tried: Attempt, proposal: Wait) -> Result:
         case _:
             queue.park(record, now)
     record.visited = ()
-    tried.nominate("")
+    tried.actions += nominate(tried.record, tried.queue.pool, "")
     if proposal.message:
         tried.report(proposal.message)
     return Result.REFRESHING if proposal.waits_for is WaitFor.REFRESH else Result.UNSCHEDULABLE
@@ -291,7 +282,7 @@ def _hold(tried: Attempt, proposal: Hold) -> Result:
     record.visited = ()
     cluster.queues[record.home].hold(record, tried.now)
     cluster.wake_alike(record, tried.now)  # what holds this pod may not hold the next
-    tried.nominate("")
+    tried.actions += nominate(tried.record, tried.queue.pool, "")
     if proposal.unknown_pool:
         for member in record.together:
             if not is_known(cluster, member, tried.now):

@@ -137,4 +137,4 @@ def judging_failed(cluster: "Cluster", record: PodRecord, words: str, error: Exc
 def break_off(cluster: "Cluster", record: PodRecord) -> None:
     """Count a failed attempt of a pod that is in no queue: it waits for its backoff, and no room is kept for it."""
     record.failed = record.broken = True
-    record.back_off(cluster.now, cluster.profile.backoff)
+    record.back_off(cluster.now, cluster.profile.backoff.seconds(record.attempts))

@@ -11,7 +11,7 @@ from aischeduler.framework.plugin import Plugins, QueueSort, UnitPolicy
 from aischeduler.model.names import DEFAULT_POOL, GPU_DEFAULT, GPU_TYPE_LABELS, SCHEDULER_NAME
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import GroupRule, MakeRoomOrder, Pool
-from aischeduler.state.pod_records import Backoff
+from aischeduler.state.scheduling_queue import Backoff
 
 
 class Profile(Struct, frozen=True):

@@ -16,7 +16,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from aischeduler.engine.constraints import held_by
+from aischeduler.engine.constraints import held_by, namespace_refused
+from aischeduler.engine.evictions import may_not_evict
 from aischeduler.engine.freshness import awaits_view, is_fresh
 from aischeduler.engine.machine_groups import group_refused
 from aischeduler.engine.nominator import lifted_for, without
@@ -227,7 +228,7 @@ def _hold_of(look: _Look, record: PodRecord, *, known: bool) -> Hold | None:
     """Return why this pod, the one of the look or another of its unit, may not be tried."""
     cluster = look.cluster
     spec = record.pod.spec
-    refused = spec.invalid or not_allowed(cluster, record)
+    refused = spec.invalid or namespace_refused(cluster, record)
     if spec.machine_group and not refused:
         refused = group_refused(cluster, record.pod)
     held = None if refused else held_by(cluster, record.pod)
@@ -239,16 +240,6 @@ def _hold_of(look: _Look, record: PodRecord, *, known: bool) -> Hold | None:
         of = "" if record is look.record else f"The pod {record.pod.name}, which starts together with this one: "
         return Hold(of + text, constraint)
     return None
-
-
-def not_allowed(cluster: View, record: PodRecord) -> str:
-    """Return why the home pool takes no pods from this namespace; empty where it does."""
-    allowed = cluster.pools.pools[record.home].allowed_namespaces
-    namespace = record.pod.namespace
-    labels = cluster.nodes.pod_counts.namespaces.get(namespace)
-    if allowed is None or (labels is not None and allowed.matches(labels)):
-        return ""
-    return f"The pool {record.home} takes no pods from the namespace {namespace}: its allowedNamespaces do not match."
 
 
 def _at_home(look: _Look) -> Proposal:
@@ -398,20 +389,6 @@ def _wait(look: _Look) -> Wait:
         look.clauses[f"{plugin.name}: "] = plugin.post_filter(record.pod, look.pool.name)
     waits_for = WaitFor.BACKOFF if isinstance(found, Lender) else WaitFor.ROOM
     return Wait(waits_for, look.message(look.clauses), look.search(), look.clauses.get(PREEMPTION, ""))
-
-
-def may_not_evict(cluster: View, record: PodRecord) -> str:
-    """Return why the pod may not preempt; empty where it may."""
-    if not cluster.profile.preemption:
-        return "switched off for the whole scheduler"
-    if cluster.pools.pools[record.home].disable_preemption:
-        return f"switched off for the pool {record.home}"
-    for member in record.together:
-        if not cluster.profile.plugins_of(member.pod).preempts:
-            return f"switched off in the profile {member.pod.spec.profile or cluster.profile.scheduler_name}"
-        if not member.pod.preempts:
-            return "not eligible due to preemptionPolicy=Never."
-    return ""
 
 
 def unhelpful(cluster: View, record: PodRecord, pool: str, found: NoCandidate) -> str:
