@@ -119,17 +119,13 @@ def test_pools_outlive_the_release_and_the_next_one_takes_them_over(plane: Contr
         ),
         ({"config": {"disablePreemption": True}}, ["NOTE: config.disablePreemption is true."]),
         ({"crds": {"keep": False}}, ["NOTE: crds.keep is false."]),
-        (
-            {"image": {"repository": "aibee/ai-scheduler"}},
-            ["NOTE: image.repository is the default", "make images push IMAGE=", "--set image.repository="],
-        ),
     ],
 )
 def test_notes_say_what_to_do_next_and_what_to_mind(
     release: Release, values: Values, words: list[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "values.yaml"
-    file.write_text(json.dumps({"image": {"repository": "registry.example.com/ai-scheduler"}, **values}))
+    file.write_text(json.dumps(values))
     said = release(
         "install", "ai-scheduler", str(CHART), "--dry-run=server", f"--values={file}", namespace="kube-system"
     )

@@ -5,7 +5,7 @@ import pytest
 from aischeduler import __version__
 from aischeduler.daemon.shutdown import GRACE_SECONDS
 from aischeduler.kube.access.server import SERVICE_ACCOUNT
-from tests.chart.rendering import Helm, Json, Rendered
+from tests.chart.rendering import Helm, Json, Rendered, Values
 
 RESTRICTED_POD = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
 RESTRICTED_CONTAINER = {
@@ -84,8 +84,27 @@ def test_probes_service_and_policy_use_the_port_of_the_configuration(helm: Helm,
 
 
 def test_image_is_the_version_of_the_package(defaults: Rendered) -> None:
-    assert defaults.container()["image"] == f"aibee/ai-scheduler:{__version__}"
+    assert defaults.container()["image"] == f"ghcr.io/aibee/ai-scheduler:{__version__}"
     assert {spec["containers"][0]["image"] for spec in pods(defaults)} == {defaults.container()["image"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"image": {"registry": ""}}, "aibee/ai-scheduler"),
+        ({"image": {"registry": "images.example"}}, "images.example/aibee/ai-scheduler"),
+        ({"global": {"imageRegistry": "mirror.example:5000"}}, "mirror.example:5000/aibee/ai-scheduler"),
+        ({"global": {"imageRegistry": "m"}, "image": {"registry": "images.example"}}, "m/aibee/ai-scheduler"),
+        ({"image": {"repository": "registry.example.com/ai-scheduler"}}, "registry.example.com/ai-scheduler"),
+        ({"image": {"repository": "registry:5000/ai/scheduler"}}, "registry:5000/ai/scheduler"),
+        ({"image": {"repository": "localhost/ai-scheduler"}}, "localhost/ai-scheduler"),
+        ({"image": {"repository": "ai.scheduler"}}, "ghcr.io/ai.scheduler"),
+    ],
+)
+def test_registry_is_that_of_the_parent_chart_the_values_or_the_repository(
+    helm: Helm, values: Values, name: str
+) -> None:
+    assert helm.render(values).container()["image"] == f"{name}:{__version__}"
 
 
 def test_kubelet_waits_longer_than_the_scheduler_needs_to_stop(defaults: Rendered) -> None:

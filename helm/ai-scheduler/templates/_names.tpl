@@ -45,9 +45,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
 
+{{/* The first part of a repository is a registry if it has a dot or a colon or is localhost, as for docker. */}}
 {{- define "ai-scheduler.image" -}}
 {{- $image := .Values.image }}
-{{- with $image.registry }}{{ . }}/{{ end }}{{ $image.repository }}:{{ default .Chart.AppVersion $image.tag }}
+{{- $registry := default $image.registry .Values.global.imageRegistry }}
+{{- $parts := splitList "/" $image.repository }}
+{{- if and (gt (len $parts) 1) (regexMatch "[.:]|^localhost$" (first $parts)) }}{{ $registry = "" }}{{ end }}
+{{- with $registry }}{{ . }}/{{ end }}{{ $image.repository }}:{{ default .Chart.AppVersion $image.tag }}
 {{- with $image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
