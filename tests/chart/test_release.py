@@ -105,3 +105,16 @@ def test_an_action_has_one_digest_in_all_workflows() -> None:
     text = "".join(path.read_text() for path in WORKFLOWS.glob("*.yaml"))
     pins = set(re.findall(r"uses: ([\w-]+/[\w-]+)@(\S+) # (\S+)", text))
     assert len({action for action, _, _ in pins}) == len(pins)
+
+
+def test_bug_report_asks_for_version_reason_and_logs() -> None:
+    form = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml").read_text())
+    asked = {field["id"]: field["attributes"].get("description", "") for field in form["body"] if "id" in field}
+    assert "`ai-scheduler version`" in asked["version"]
+    assert "`ai-scheduler explain" in asked["explain"]
+    assert "logs" in asked
+
+
+def test_dependabot_watches_actions_and_python() -> None:
+    updates = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text())["updates"]
+    assert {update["package-ecosystem"] for update in updates} == {"github-actions", "pip"}
