@@ -78,6 +78,12 @@ def test_no_selector_of_one_program_finds_the_pods_of_the_other(on: Rendered) ->
         assert [name for name, found in labels.items() if selector.items() <= found.items()] == [owner]
 
 
+def test_nobody_but_the_kubelet_reaches_the_operator(on: Rendered) -> None:
+    spec = on.one("NetworkPolicy", NAME)["spec"]
+    assert (spec["policyTypes"], spec["ingress"]) == (["Ingress", "Egress"], [])
+    assert spec["egress"] == on.one("NetworkPolicy")["spec"]["egress"]
+
+
 def test_operator_has_an_account_and_rights_of_its_own(on: Rendered) -> None:
     assert pod_of(on)["serviceAccountName"] == NAME
     binding = on.one("ClusterRoleBinding", NAME)

@@ -154,11 +154,30 @@ def test_policy_lets_the_pods_reach_the_api_server_and_dns(helm: Helm, defaults:
     api, dns = spec["egress"]
     assert [port["port"] for port in api["ports"]] == [443, 6443, 8443, 16443]
     assert [(port["port"], port["protocol"]) for port in dns["ports"]] == [(53, "UDP"), (53, "TCP")]
-    asked = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
-    policy = {"apiServerPorts": [7443], "metricsFrom": asked}
-    own = helm.render({"networkPolicy": policy}).one("NetworkPolicy")["spec"]
+    own = helm.render({"networkPolicy": {"apiServerPorts": [7443]}}).one("NetworkPolicy")["spec"]
     assert own["egress"][0]["ports"] == [{"port": 7443, "protocol": "TCP"}]
-    assert own["ingress"][0]["from"] == asked
+
+
+def test_policy_lets_only_the_named_peers_read_the_metrics_and_nobody_without_a_name(
+    helm: Helm, defaults: Rendered
+) -> None:
+    def readers(peers: list[Json]) -> list[Json]:
+        policy = helm.render({"networkPolicy": {"metricsFrom": peers}}).one("NetworkPolicy")
+        return [rule["from"] for rule in policy["spec"]["ingress"]]
+
+    (rule,) = defaults.one("NetworkPolicy")["spec"]["ingress"]
+    assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    asked = [{"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "prometheus"}}}]
+    assert readers(asked) == [asked]
+    assert readers([]) == []
+
+
+def test_policies_let_the_pods_reach_what_the_values_add(helm: Helm) -> None:
+    proxy = {"to": [{"ipBlock": {"cidr": "10.0.0.8/32"}}], "ports": [{"port": 3128, "protocol": "TCP"}]}
+    rendered = helm.render({"operator": {"enabled": True}, "networkPolicy": {"extraEgress": [proxy]}})
+    policies = rendered.all("NetworkPolicy")
+    assert [policy["spec"]["egress"][-1] for policy in policies] == [proxy, proxy]
+    assert [len(policy["spec"]["egress"]) for policy in policies] == [3, 3]
 
 
 def test_helm_test_asks_for_the_pools_as_the_scheduler(defaults: Rendered) -> None:

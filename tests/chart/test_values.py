@@ -45,7 +45,10 @@ EVERYTHING_ON: Values = {
         "prometheusRule": {"enabled": True, "labels": {"prometheus": "main"}, "runbookUrl": "https://docs.example/r"},
     },
     "grafanaDashboard": {"enabled": True, "annotations": {"example.com/folder": "AI"}},
-    "networkPolicy": {"metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]},
+    "networkPolicy": {
+        "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+        "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.0.0.8/32"}}], "ports": [{"port": 3128}]}],
+    },
 }
 EVERYTHING_OFF: Values = {
     "replicaCount": 1,
@@ -152,6 +155,7 @@ WRONG: list[tuple[Values, str, str]] = [
         "minItems: got 0, want 1|must have at least 1 items",
     ),
     ({"networkPolicy": {"metricsFrom": [{"pods": {}}]}}, "networkPolicy.metricsFrom.0", unknown("pods")),
+    ({"networkPolicy": {"extraEgress": [{"from": []}]}}, "networkPolicy.extraEgress.0", unknown("from")),
 ]
 """Values, the path of the wrong value, and a pattern of the message."""
 

@@ -95,3 +95,20 @@ app.kubernetes.io/component: operator
   mountPath: /var/run/secrets/kubernetes.io/serviceaccount
   readOnly: true
 {{- end }}
+
+{{/* Egress rules of the values of networkPolicy. */}}
+{{- define "ai-scheduler.egress" -}}
+- ports:
+    {{- range .apiServerPorts }}
+    - port: {{ . }}
+      protocol: TCP
+    {{- end }}
+- ports:
+    - port: 53
+      protocol: UDP
+    - port: 53
+      protocol: TCP
+{{- with .extraEgress }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
