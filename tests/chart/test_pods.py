@@ -1,8 +1,11 @@
 """The pods of the chart: security, start, probes, stop and spread."""
 
+from typing import Any
+
 import pytest
 
 from aischeduler import __version__
+from aischeduler.daemon.journal_file import JournalLimits
 from aischeduler.daemon.shutdown import GRACE_SECONDS
 from aischeduler.kube.access.server import SERVICE_ACCOUNT
 from tests.chart.rendering import Helm, Json, Rendered, Values
@@ -125,13 +128,57 @@ def test_without_an_election_the_old_pod_goes_first(helm: Helm) -> None:
     assert rendered.one("Deployment")["spec"]["strategy"] == {"type": "Recreate"}
 
 
-def test_replicas_prefer_different_nodes_unless_the_values_say_otherwise(helm: Helm, defaults: Rendered) -> None:
-    (term,) = defaults.pod()["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
-    labels = defaults.one("Deployment")["spec"]["template"]["metadata"]["labels"]
-    assert term["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels.items()
-    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+def test_replicas_of_a_rollout_prefer_different_nodes_unless_the_values_say_otherwise(
+    helm: Helm, defaults: Rendered
+) -> None:
+    def spread(*constraints: Json) -> list[Json]:
+        found: list[Json] = helm.render({"topologySpreadConstraints": constraints}).pod()["topologySpreadConstraints"]
+        return found
+
+    (constraint,) = defaults.pod()["topologySpreadConstraints"]
+    selector = defaults.one("Deployment")["spec"]["selector"]
+    by_node = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+    assert constraint == by_node | {"labelSelector": selector, "matchLabelKeys": ["pod-template-hash"]}
+    assert "affinity" not in defaults.pod()
+    by_zone = {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+    assert spread(by_node, by_zone) == [constraint, by_zone]
     chosen: Json = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
     assert helm.render({"affinity": chosen}).pod()["affinity"] == chosen
+
+
+def test_journal_goes_to_a_volume_of_its_own(helm: Helm) -> None:
+    def volume(**values: Any) -> Json:
+        rendered = helm.render({"journal": {"enabled": True, **values}})
+        (path,) = [word.partition("=")[2] for word in rendered.container()["args"] if word.startswith("--journal=")]
+        (mount,) = [mount for mount in rendered.container()["volumeMounts"] if mount["mountPath"] == path]
+        (found,) = [volume for volume in rendered.pod()["volumes"] if volume["name"] == mount["name"]]
+        return {kind: source for kind, source in found.items() if kind != "name"}
+
+    assert volume() == {"emptyDir": {"sizeLimit": "2Gi"}}
+    assert volume(sizeLimit="5Gi") == {"emptyDir": {"sizeLimit": "5Gi"}}
+    assert volume(existingClaim="journals") == {"persistentVolumeClaim": {"claimName": "journals"}}
+
+
+def test_volume_of_the_journal_is_larger_than_all_its_files(helm: Helm) -> None:
+    limits = JournalLimits()
+    (volume,) = [
+        one for one in helm.render({"journal": {"enabled": True}}).pod()["volumes"] if one["name"] == "journal"
+    ]
+    assert volume["emptyDir"]["sizeLimit"] == "2Gi"
+    assert limits.all_bytes + limits.file_bytes < 2 * 1024**3
+
+
+def test_pods_on_the_network_of_their_node_stop_before_new_ones_need_the_port(helm: Helm) -> None:
+    rendered = helm.render({"hostNetwork": True})
+    pod, strategy = rendered.pod(), rendered.one("Deployment")["spec"]["strategy"]
+    assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert strategy["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+def test_startup_probe_asks_whether_the_scheduler_lives(helm: Helm, defaults: Rendered) -> None:
+    assert "startupProbe" not in defaults.container()
+    probe = helm.render({"startupProbe": {"failureThreshold": 24}}).container()["startupProbe"]
+    assert probe == {"httpGet": {"path": "/livez", "port": "http"}, "failureThreshold": 24}
 
 
 def test_every_selector_finds_the_schedulers_pods_and_not_the_test(defaults: Rendered) -> None:
