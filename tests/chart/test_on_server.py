@@ -80,9 +80,12 @@ def test_api_server_takes_every_object_and_warns_of_none(plane: ControlPlane, he
     assert said.count("(server dry run)") == len(objects) + 1
 
 
-def test_plain_manifests_are_applied_in_one_command(plane: ControlPlane) -> None:
-    said = kubectl(plane, "apply", "--dry-run=server", "--validate=strict", "-k", str(ROOT / "manifests"))
-    assert "deployment.apps/ai-scheduler created (server dry run)" in said
+@pytest.mark.parametrize(
+    ("folder", "deployment"), [("manifests", "ai-scheduler"), ("manifests/operator", "ai-scheduler-operator")]
+)
+def test_plain_manifests_are_applied_in_one_command(plane: ControlPlane, folder: str, deployment: str) -> None:
+    said = kubectl(plane, "apply", "--dry-run=server", "--validate=strict", "-k", str(ROOT / folder))
+    assert f"deployment.apps/{deployment} created (server dry run)" in said
     assert "Warning" not in said
 
 
