@@ -208,13 +208,13 @@ def test_policy_lets_the_pods_reach_the_api_server_and_dns(helm: Helm, defaults:
 def test_policy_lets_only_the_named_peers_read_the_metrics_and_nobody_without_a_name(
     helm: Helm, defaults: Rendered
 ) -> None:
-    def readers(peers: list[Json]) -> list[Json]:
+    def readers(peers: list[Json]) -> list[list[Json]]:
         policy = helm.render({"networkPolicy": {"metricsFrom": peers}}).one("NetworkPolicy")
         return [rule["from"] for rule in policy["spec"]["ingress"]]
 
     (rule,) = defaults.one("NetworkPolicy")["spec"]["ingress"]
     assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
-    asked = [{"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "prometheus"}}}]
+    asked: list[Json] = [{"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "prometheus"}}}]
     assert readers(asked) == [asked]
     assert readers([]) == []
 
