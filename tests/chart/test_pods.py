@@ -94,17 +94,16 @@ def test_image_is_the_version_of_the_package(defaults: Rendered) -> None:
 @pytest.mark.parametrize(
     ("values", "name"),
     [
-        ({"image": {"registry": ""}}, "aibee/ai-scheduler"),
-        ({"image": {"registry": "images.example"}}, "images.example/aibee/ai-scheduler"),
-        ({"global": {"imageRegistry": "mirror.example:5000"}}, "mirror.example:5000/aibee/ai-scheduler"),
-        ({"global": {"imageRegistry": "m"}, "image": {"registry": "images.example"}}, "m/aibee/ai-scheduler"),
-        ({"image": {"repository": "registry.example.com/ai-scheduler"}}, "registry.example.com/ai-scheduler"),
+        ({"image": {"repository": "ai-scheduler"}}, "ai-scheduler"),
         ({"image": {"repository": "registry:5000/ai/scheduler"}}, "registry:5000/ai/scheduler"),
-        ({"image": {"repository": "localhost/ai-scheduler"}}, "localhost/ai-scheduler"),
-        ({"image": {"repository": "ai.scheduler"}}, "ghcr.io/ai.scheduler"),
+        ({"image": {"registry": "images.example"}}, "images.example/aibee/ai-scheduler"),
+        ({"image": {"registry": "images.example", "repository": "ai/scheduler"}}, "images.example/ai/scheduler"),
+        ({"image": {"registry": "images.example", "repository": "localhost/ai"}}, "images.example/ai"),
+        ({"global": {"imageRegistry": "mirror.example:5000/ghcr"}}, "mirror.example:5000/ghcr/aibee/ai-scheduler"),
+        ({"global": {"imageRegistry": "m"}, "image": {"registry": "images.example"}}, "m/aibee/ai-scheduler"),
     ],
 )
-def test_registry_is_that_of_the_parent_chart_the_values_or_the_repository(
+def test_registry_of_the_parent_chart_or_the_values_takes_the_place_of_that_in_the_repository(
     helm: Helm, values: Values, name: str
 ) -> None:
     assert helm.render(values).container()["image"] == f"{name}:{__version__}"

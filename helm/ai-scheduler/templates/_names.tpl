@@ -45,13 +45,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
 
-{{/* The first part of a repository is a registry if it has a dot or a colon or is localhost, as for docker. */}}
+{{/* The first part of a repository is its registry if it has a dot or a colon or is localhost, as for docker. */}}
 {{- define "ai-scheduler.image" -}}
 {{- $image := .Values.image }}
-{{- $registry := default $image.registry .Values.global.imageRegistry }}
-{{- $parts := splitList "/" $image.repository }}
-{{- if and (gt (len $parts) 1) (regexMatch "[.:]|^localhost$" (first $parts)) }}{{ $registry = "" }}{{ end }}
-{{- with $registry }}{{ . }}/{{ end }}{{ $image.repository }}:{{ default .Chart.AppVersion $image.tag }}
+{{- $repository := $image.repository }}
+{{- with default $image.registry .Values.global.imageRegistry }}
+{{- $repository = regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $repository "" | printf "%s/%s" . }}
+{{- end }}
+{{- $repository }}:{{ default .Chart.AppVersion $image.tag }}
 {{- with $image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
