@@ -118,6 +118,21 @@ def test_service_of_a_release_gives_its_series_the_labels_of_its_alerts(helm: He
     assert "jobLabel" not in monitor
 
 
+@pytest.mark.parametrize(
+    ("peers", "sentence"),
+    [
+        ({}, '{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}'),
+        ({"metricsFrom": []}, "NOTE: networkPolicy.metricsFrom is empty. Nobody can read the metrics"),
+    ],
+)
+def test_notes_of_a_release_with_a_service_monitor_say_who_can_read_the_metrics(
+    helm: Helm, peers: Json, sentence: str
+) -> None:
+    values = {"metrics": {"serviceMonitor": {"enabled": True}}, "networkPolicy": peers}
+    said = helm.run(["install", "ai-scheduler", str(CHART), "--dry-run=client", "-f", "-"], values)
+    assert sentence in said.partition("NOTES:")[2]
+
+
 def test_dashboard_arrives_as_it_is_written(helm: Helm) -> None:
     values = {"grafanaDashboard": {"enabled": True}}
     text = helm.render(values).one("ConfigMap", "ai-scheduler-dashboard")["data"]["ai-scheduler.json"]
