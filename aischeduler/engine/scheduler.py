@@ -31,7 +31,7 @@ from aischeduler.engine.object_events import object_changed
 from aischeduler.engine.permits import ask_again
 from aischeduler.engine.pod_events import bind_refused, read_assumed
 from aischeduler.engine.pool_events import end_windows, pool_seen
-from aischeduler.engine.pool_status import StatusReports
+from aischeduler.engine.pool_status import StatusReports, summarize
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.queueing_hints import flush_queue
 from aischeduler.engine.recovery import (
@@ -44,7 +44,6 @@ from aischeduler.engine.recovery import (
     step_failed,
 )
 from aischeduler.engine.self_check import SelfCheck, Violation, digest
-from aischeduler.engine.summary import summarize
 from aischeduler.engine.tasks import ROWS, TASKS, Part, Task
 from aischeduler.engine.units import form_some
 from aischeduler.engine.unknown_pools import (

@@ -30,7 +30,7 @@ from aischeduler.framework.plugin import (
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.state.class_views import INFEASIBLE, NO_ROWS, Classes, ClassView
+from aischeduler.state.class_scores import INFEASIBLE, NO_ROWS, Classes, ClassView
 from aischeduler.state.counted_pods import Counted, Interest
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.kept import Kept

@@ -15,8 +15,8 @@ import numpy as np
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.pod_classes import profiled
+from aischeduler.engine.pool_status import summarize
 from aischeduler.engine.self_check import Violation
-from aischeduler.engine.summary import summarize
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.node_table import NO_POOL, UNOFFERED
