@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from aischeduler.config.load import ConfigError
 from aischeduler.config.schema import LogFormat, Logging, LogLevel
+from aischeduler.kube.http.errors import AccessError
 from aischeduler.model.quantity import shorten
 from aischeduler.observability.logging import configure
 
@@ -33,20 +34,20 @@ class OperatorOptions(Struct, frozen=True):
 def run_operator(options: OperatorOptions) -> None:
     """Run the operator until SIGTERM or SIGINT.
 
-    Raises ConfigError without credentials and for a wrong address, and SystemExit with status 4 where the operator ends
-    by itself; its log has the reason.
+    Raises AccessError without credentials, ConfigError for a wrong address, and SystemExit with status 4 where the
+    operator ends by itself; its log has the reason.
     """
     from aischeduler.operator.batch_process import Settings  # noqa: PLC0415
-    from aischeduler.operator.program import Access, AccessError, serve  # noqa: PLC0415
+    from aischeduler.operator.program import serve  # noqa: PLC0415
 
     logging = msgspec.structs.replace(Logging(), format=options.log_format, level=options.log_level)
     configure(logging, sys.stderr.buffer)
     settings = Settings(options.scheduler_name, options.default_image)
     health = _health(options.health_address)
     try:
-        asyncio.run(serve(Access(options.kubeconfig, options.context), settings, health))
-    except AccessError as error:
-        raise ConfigError(str(error)) from error
+        asyncio.run(serve(options.kubeconfig, options.context, settings, health))
+    except AccessError:
+        raise
     except Exception as error:  # noqa: BLE001 - the log has the traceback
         structlog.get_logger().error("ended by a bug", exit_status=BUG, exc_info=error)
         raise SystemExit(BUG) from None
