@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 import structlog
-from msgspec import Struct
 
 from aischeduler.config.load import ConfigError
 from aischeduler.config.schema import LogFormat, Logging, LogLevel
@@ -19,19 +18,16 @@ BUG: Final = 4
 """Exit status of an operator that a bug, or an answer that kopf cannot use, ends; it may start again at once."""
 
 
-class OperatorOptions(Struct, frozen=True):
-    """The command line; None leaves a value to its default."""
-
-    kubeconfig: Path | None
-    context: str | None
-    scheduler_name: str
-    default_image: str
-    health_address: str
-    log_format: LogFormat
-    log_level: LogLevel
-
-
-def run_operator(options: OperatorOptions) -> None:
+def run_operator(
+    *,
+    kubeconfig: Path | None,
+    context: str | None,
+    scheduler_name: str,
+    default_image: str,
+    health_address: str,
+    log_format: LogFormat,
+    log_level: LogLevel,
+) -> None:
     """Run the operator until SIGTERM or SIGINT.
 
     Raises AccessError without credentials, ConfigError for a wrong address, and SystemExit with status 4 where the
@@ -40,12 +36,10 @@ def run_operator(options: OperatorOptions) -> None:
     from aischeduler.operator.batch_process import Settings  # noqa: PLC0415
     from aischeduler.operator.program import serve  # noqa: PLC0415
 
-    logging = msgspec.structs.replace(Logging(), format=options.log_format, level=options.log_level)
-    configure(logging, sys.stderr.buffer)
-    settings = Settings(options.scheduler_name, options.default_image)
-    health = _health(options.health_address)
+    configure(msgspec.structs.replace(Logging(), format=log_format, level=log_level), sys.stderr.buffer)
+    health = _health(health_address)
     try:
-        asyncio.run(serve(options.kubeconfig, options.context, settings, health))
+        asyncio.run(serve(kubeconfig, context, Settings(scheduler_name, default_image), health))
     except AccessError:
         raise
     except Exception as error:  # noqa: BLE001 - the log has the traceback

@@ -203,17 +203,11 @@ def dns_label(text: str) -> str:
 
 def _annotations(metadata: Json, timeout_seconds: int | None) -> dict[str, str]:
     """Return the annotations of the pods: all of ours that the BatchProcess has, and the pool of its label."""
-    found = {
-        key: value
-        for key, value in (metadata.get("annotations") or {}).items()
-        if key.startswith(KEY_PREFIX) and key != RECORD_KEY
-    }
     pool = (metadata.get("labels") or {}).get(POOL_KEY)
-    if pool:
-        found.setdefault(POOL_KEY, pool)
-    if timeout_seconds is not None:
-        found[GANG_TIMEOUT_KEY] = str(timeout_seconds)
-    return found
+    found = {POOL_KEY: pool} if pool else {}
+    annotations = (metadata.get("annotations") or {}).items()
+    found |= {key: value for key, value in annotations if key.startswith(KEY_PREFIX) and key != RECORD_KEY}
+    return found if timeout_seconds is None else found | {GANG_TIMEOUT_KEY: str(timeout_seconds)}
 
 
 def _roles(processes: Sequence[_Process], raw: Sequence[Json], settings: Settings) -> tuple[Role, ...]:

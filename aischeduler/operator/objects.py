@@ -6,12 +6,12 @@ Invariants:
 - The owner reference has no `blockOwnerDeletion`, which would need a right to finalizers.
 """
 
-from datetime import datetime
 from typing import Any, Final
 
 from msgspec import Struct
 
 from aischeduler.model.gang import GANG_KEY, GANG_MIN_KEY, GANG_ROLE_KEY, GANG_ROLE_MIN_KEY
+from aischeduler.model.times import unix_seconds
 from aischeduler.operator.batch_process import KEY_PREFIX, KIND, BatchProcess, Json, Role, Settings, dns_label
 
 INDEX_KEY: Final = KEY_PREFIX + "role-index"
@@ -78,7 +78,7 @@ def _lost_seconds(status: Json) -> float:
     ):
         return 0.0  # the node or the cluster ended it: its program has not failed
     ends = (ended["finishedAt"] for ended in _terminations(status) if ended.get("finishedAt"))
-    return max((datetime.fromisoformat(end).timestamp() for end in ends), default=0.0)
+    return max((unix_seconds(end) for end in ends), default=0.0)
 
 
 def _why(status: Json) -> str:

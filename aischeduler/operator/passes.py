@@ -29,8 +29,8 @@ class Passes(Generic[K]):
     A key has a task of its own while a pass is due or runs.
     """
 
-    def __init__(self, one: Callable[[K], Awaitable[float | None]]) -> None:
-        self._one = one
+    def __init__(self, look: Callable[[K], Awaitable[float | None]]) -> None:
+        self._look = look
         self._changed: dict[K, asyncio.Event] = {}
         self._new: asyncio.Queue[K] = asyncio.Queue()
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -59,7 +59,7 @@ class Passes(Generic[K]):
                 changed.clear()
                 began = asyncio.get_running_loop().time()
                 try:
-                    again_seconds, failures = await self._one(key), 0
+                    again_seconds, failures = await self._look(key), 0
                 except Exception as error:  # noqa: BLE001 - whatever fails in one pass harms no other
                     failures += 1
                     again_seconds = min(RETRY_SECONDS * 2 ** min(failures - 1, 10), RETRY_SECONDS_MAX)

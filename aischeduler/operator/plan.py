@@ -7,7 +7,7 @@ Invariants:
 - A finished BatchProcess keeps its finished pods, for their logs, and loses the others.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -63,21 +63,18 @@ def plan(process: BatchProcess, progress: Progress, pods: Sequence[SeenPod], now
     progress = grown(progress, process, pods)
     places = {(role.name, index): role for role in process.roles for index in range(role.replicas)}
     by_place = {pod.place: pod for pod in pods}
-    made = replace(
-        _verdict(process, progress, places, by_place),
-        counts=tuple(_counts(role, progress, by_place) for role in process.roles),
-    )
-    if made.progress.finished:
+    phase, failure = _verdict(process, progress, places, by_place)
+    progress = replace(progress, phase=phase)
+    counts = tuple(_counts(role, progress, by_place) for role in process.roles)
+    if progress.finished:
         unfinished = (pod for pod in pods if pod.phase not in FINISHED and not pod.terminating)
-        return replace(made, deletes=tuple(_last_first(unfinished)))
-    waiting = (pod for place, pod in by_place.items() if place in places and not pod.bound and pod.why)
+        return Plan(progress, counts, deletes=_last_first(unfinished), failure=failure)
+    ours = [pod for place, pod in by_place.items() if place in places]
     surplus = (pod for place, pod in by_place.items() if place not in places and not pod.terminating)
-    due, again_seconds = _due(
-        [pod for place, pod in by_place.items() if place in places and _has_failed(pod)], now_seconds
-    )
-    return replace(
-        made,
-        progress=replace(made.progress, phase=_phase(process, made.counts)),
+    due, again_seconds = _due((pod for pod in ours if _has_failed(pod)), now_seconds)
+    return Plan(
+        replace(progress, phase=_phase(process, counts)),
+        counts,
         deletes=(*_last_first(surplus), *due),
         creates=tuple(
             Wanted(role, place[1], progress.attempts(place) + 1)
@@ -85,26 +82,26 @@ def plan(process: BatchProcess, progress: Progress, pods: Sequence[SeenPod], now
             if place not in by_place and not progress.completed(place)
         ),
         again_seconds=again_seconds,
-        waits=next((pod.why for pod in sorted(waiting, key=lambda pod: pod.name)), ""),
+        waits=next((pod.why for pod in sorted(ours, key=lambda pod: pod.name) if not pod.bound and pod.why), ""),
     )
 
 
 def _verdict(
     process: BatchProcess, progress: Progress, places: dict[Place, Role], by_place: dict[Place, SeenPod]
-) -> Plan:
-    """Return a plan that only says whether the BatchProcess has finished."""
+) -> tuple[Phase, str]:
+    """Return the phase, which is another one if the BatchProcess has just finished, and why it has failed."""
     if progress.finished:
-        return Plan(progress, ())
+        return progress.phase, ""
     if all(progress.completed(place) for place in places):
-        return Plan(replace(progress, phase=Phase.SUCCEEDED), ())
+        return Phase.SUCCEEDED, ""
     lost = [place for place in places if _is_lost(place, progress, by_place)]
     if len(lost) <= process.backoff_limit - progress.restarts:
-        return Plan(progress, ())
+        return progress.phase, ""
     role, index = lost[0]
     last = by_place.get(lost[0])
     why = f": {last.why}" if last is not None and last.why else ""
     done = f"{progress.restarts} of {process.backoff_limit} restarts are used"
-    return Plan(replace(progress, phase=Phase.FAILED), (), failure=f"pod {index} of {role} is lost{why}, and {done}")
+    return Phase.FAILED, f"pod {index} of {role} is lost{why}, and {done}"
 
 
 def _is_lost(place: Place, progress: Progress, by_place: dict[Place, SeenPod]) -> bool:
@@ -134,8 +131,8 @@ def _due(failed: Iterable[SeenPod], now_seconds: float) -> tuple[list[SeenPod], 
     return due, min(waits, default=None)
 
 
-def _last_first(pods: Iterable[SeenPod]) -> Iterator[SeenPod]:
-    yield from sorted(pods, key=lambda pod: (-pod.place[1], pod.name))
+def _last_first(pods: Iterable[SeenPod]) -> tuple[SeenPod, ...]:
+    return tuple(sorted(pods, key=lambda pod: (-pod.place[1], pod.name)))
 
 
 def _counts(role: Role, progress: Progress, by_place: dict[Place, SeenPod]) -> Counts:

@@ -104,8 +104,10 @@ async def serve(kubeconfig: Path | None, context: str | None, settings: Settings
     server.on_credential_failure = lambda reason: structlog.get_logger().warning(
         "credentials do not work", reason=reason
     )
-    async with Client(server) as client:
-        structlog.get_logger().info("operator started", scheduler_name=settings.scheduler_name)
-        await Operator(server, client, settings).run(health)
-    await server.close()
+    structlog.get_logger().info("operator started", scheduler_name=settings.scheduler_name)
+    try:
+        async with Client(server) as client:
+            await Operator(server, client, settings).run(health)
+    finally:
+        await server.close()
     structlog.get_logger().info("operator stopped")

@@ -7,12 +7,12 @@ Invariants:
 - Reading never fails: progress that is malformed counts as none.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Final
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
 from aischeduler.operator.batch_process import RECORD_KEY, BatchProcess, Json
 from aischeduler.operator.objects import SeenPod
@@ -41,36 +41,30 @@ class RoleProgress(Struct, frozen=True, rename="camel"):
     completed_indexes: frozenset[_Count] = frozenset()
 
 
-class _Noted(Struct, rename="camel"):
-    """The fields of the status, or of the annotation, that hold the progress."""
+class Progress(Struct, frozen=True):
+    """The progress of one BatchProcess, with the names of the fields in its status."""
 
     phase: Phase = Phase.PENDING
     restarts: _Count = 0
-    roles: list[RoleProgress] = field(default_factory=list)
-
-
-class Progress(Struct, frozen=True):
-    """The progress of one BatchProcess; `roles` by name."""
-
-    phase: Phase = Phase.PENDING
-    restarts: int = 0
-    roles: Mapping[str, RoleProgress] = field(default_factory=dict)
+    roles: tuple[RoleProgress, ...] = ()
 
     @property
     def finished(self) -> bool:
         """Whether nothing more is to be made."""
         return self.phase in FINISHED
 
+    def of_role(self, name: str) -> RoleProgress:
+        """Return the progress of a role, whether it was seen or not."""
+        return next((role for role in self.roles if role.name == name), RoleProgress(name))
+
     def attempts(self, place: tuple[str, int]) -> int:
         """Return how many pods of this role and index were seen."""
-        role, index = place
-        known = self.roles[role].attempts if role in self.roles else ()
+        known, index = self.of_role(place[0]).attempts, place[1]
         return known[index] if index < len(known) else 0
 
     def completed(self, place: tuple[str, int]) -> bool:
         """Return whether a pod of this role and index succeeded."""
-        role, index = place
-        return role in self.roles and index in self.roles[role].completed_indexes
+        return place[1] in self.of_role(place[0]).completed_indexes
 
 
 def grown(progress: Progress, process: BatchProcess, seen: Iterable[SeenPod]) -> Progress:
@@ -80,36 +74,36 @@ def grown(progress: Progress, process: BatchProcess, seen: Iterable[SeenPod]) ->
     """
     if progress.finished:
         return progress
-    places = {role.name: [(role.name, index) for index in range(role.replicas)] for role in process.roles}
-    attempts = {name: [progress.attempts(place) for place in places[name]] for name in places}
-    completed = {name: {place[1] for place in places[name] if progress.completed(place)} for name in places}
-    restarts = progress.restarts
+    attempts, completed, restarts = {}, {}, progress.restarts
+    for role in process.roles:
+        known = progress.of_role(role.name)
+        attempts[role.name] = [*known.attempts, *[0] * role.replicas][: role.replicas]
+        completed[role.name] = {index for index in known.completed_indexes if index < role.replicas}
     for pod in seen:
-        role, index = pod.place
-        if index >= len(attempts.get(role, ())):
+        name, index = pod.place
+        if index >= len(attempts.get(name, ())):
             continue
         if pod.phase == Phase.SUCCEEDED:
-            completed[role].add(index)
-        known = attempts[role][index]
-        if pod.attempt > known and not pod.terminating:
-            attempts[role][index] = pod.attempt
-            restarts += pod.attempt - known if known else 0
-    roles = {name: RoleProgress(name, tuple(attempts[name]), frozenset(completed[name])) for name in places}
-    return Progress(progress.phase, restarts, roles)
+            completed[name].add(index)
+        before = attempts[name][index]
+        if pod.attempt > before and not pod.terminating:
+            attempts[name][index] = pod.attempt
+            restarts += pod.attempt - before if before else 0
+    roles = (RoleProgress(name, tuple(attempts[name]), frozenset(completed[name])) for name in attempts)
+    return Progress(progress.phase, restarts, tuple(roles))
 
 
 def read_progress(document: Json) -> Progress:
     """Return the progress in a BatchProcess: of its annotation where it has one, else of its status."""
     annotation = (document.get("metadata", {}).get("annotations") or {}).get(RECORD_KEY)
     try:
-        status = msgspec.json.decode(annotation) if annotation else document.get("status") or {}
-        noted = msgspec.convert(status, _Noted)
+        return msgspec.convert(
+            msgspec.json.decode(annotation) if annotation else document.get("status") or {}, Progress
+        )
     except (msgspec.DecodeError, RecursionError):
         return Progress()
-    return Progress(noted.phase, noted.restarts, {role.name: role for role in noted.roles})
 
 
 def progress_document(progress: Progress) -> Json:
     """Return the fields of the status that hold the progress."""
-    noted = _Noted(progress.phase, progress.restarts, list(progress.roles.values()))
-    return msgspec.json.decode(msgspec.json.encode(noted, order="deterministic"), type=Json)
+    return msgspec.json.decode(msgspec.json.encode(progress, order="deterministic"), type=Json)

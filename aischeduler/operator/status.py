@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.model.times import time_text
 from aischeduler.operator.batch_process import KIND, BatchProcess, Json, dns_label
@@ -45,11 +46,11 @@ def refused(reason: str, message: str) -> Condition:
 
 def status_of(document: Json, process: BatchProcess, made: Plan, accepted: Condition, now_seconds: float) -> Json:
     """Return the whole status of a BatchProcess after a plan."""
-    progress = progress_document(made.progress)
-    noted = {role["name"]: role for role in progress["roles"]}  # a finished BatchProcess may have got others since
+    known = tuple(made.progress.of_role(role.name) for role in process.roles)  # after the end it may have got others
+    progress = progress_document(replace(made.progress, roles=known))
     roles = [
         {
-            **noted.get(role.name, {"name": role.name, "attempts": [], "completedIndexes": []}),
+            **noted,
             "replicas": role.replicas,
             "minAvailable": role.min_available,
             "pending": count.pending,
@@ -57,7 +58,7 @@ def status_of(document: Json, process: BatchProcess, made: Plan, accepted: Condi
             "succeeded": count.succeeded,
             "failed": count.failed,
         }
-        for role, count in zip(process.roles, made.counts, strict=True)
+        for noted, role, count in zip(progress["roles"], process.roles, made.counts, strict=True)
     ]
     counted = sum(count.running + count.succeeded for count in made.counts)
     return {

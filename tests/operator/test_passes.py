@@ -20,7 +20,7 @@ class Recorder:
         self.again: list[float | Exception | None] = []
         """What the next passes return or raise; None after these."""
 
-    async def one(self, key: str) -> float | None:
+    async def look(self, key: str) -> float | None:
         self.running[key] = self.running.get(key, 0) + 1
         assert self.running[key] == 1, "two passes over one BatchProcess"
         self.most_at_once = max(self.most_at_once, sum(self.running.values()))
@@ -38,7 +38,7 @@ class Recorder:
 
 @asynccontextmanager
 async def running(recorder: Recorder) -> AsyncIterator[Passes[str]]:
-    passes = Passes(recorder.one)
+    passes = Passes(recorder.look)
     task = asyncio.create_task(passes.run())
     yield passes
     task.cancel()
