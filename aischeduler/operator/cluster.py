@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Container, Mapping
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
 from aischeduler.kube.http.client import LIST_SECONDS, Client
 from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError, is_answer
@@ -22,19 +21,9 @@ NO_OBJECT: Final = tuple(filter(is_answer, range(400, 500)))
 """Answers to a read of one object that say that there is none."""
 
 
-class Key(Struct, frozen=True, order=True):
-    """A BatchProcess: apiVersion, namespace and name."""
-
-    api_version: str
-    namespace: str
-    name: str
-
-    def path(self) -> str:
-        """Return the path of the object."""
-        return object_path(self.api_version, PLURAL, self.name, self.namespace)
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name} ({self.api_version})"
+def batch_path(api_version: str, namespace: str, name: str) -> str:
+    """Return the path of a BatchProcess, by which the operator knows it."""
+    return object_path(api_version, PLURAL, name, namespace)
 
 
 class Cluster:

@@ -9,8 +9,8 @@ Invariants:
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Hashable
-from typing import Final, Generic, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 import structlog
 
@@ -20,36 +20,34 @@ DISTANCE_FACTOR: Final = 2.0
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 120.0
 
-K = TypeVar("K", bound=Hashable)
 
+class Passes:
+    """Looks at each path that is marked; `look` returns in how many seconds it is due again, or None.
 
-class Passes(Generic[K]):
-    """Runs a function for each key that is marked. The function returns in how many seconds it is due again, or None.
-
-    A key has a task of its own while a pass is due or runs.
+    A path has a task of its own while a pass is due or runs.
     """
 
-    def __init__(self, look: Callable[[K], Awaitable[float | None]]) -> None:
+    def __init__(self, look: Callable[[str], Awaitable[float | None]]) -> None:
         self._look = look
-        self._changed: dict[K, asyncio.Event] = {}
-        self._new: asyncio.Queue[K] = asyncio.Queue()
+        self._changed: dict[str, asyncio.Event] = {}
+        self._new: asyncio.Queue[str] = asyncio.Queue()
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    def mark(self, key: K) -> None:
+    def mark(self, path: str) -> None:
         """Note that a pass is due."""
-        if key not in self._changed:
-            self._changed[key] = asyncio.Event()
-            self._new.put_nowait(key)
-        self._changed[key].set()
+        if path not in self._changed:
+            self._changed[path] = asyncio.Event()
+            self._new.put_nowait(path)
+        self._changed[path].set()
 
     async def run(self) -> None:
         """Make passes until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
-                key = await self._new.get()
-                group.create_task(self._follow(key, self._changed[key]))
+                path = await self._new.get()
+                group.create_task(self._follow(path, self._changed[path]))
 
-    async def _follow(self, key: K, changed: asyncio.Event) -> None:
+    async def _follow(self, path: str, changed: asyncio.Event) -> None:
         failures, again_seconds = 0, None
         while changed.is_set() or again_seconds is not None:
             with contextlib.suppress(TimeoutError):
@@ -59,13 +57,13 @@ class Passes(Generic[K]):
                 changed.clear()
                 began = asyncio.get_running_loop().time()
                 try:
-                    again_seconds, failures = await self._look(key), 0
+                    again_seconds, failures = await self._look(path), 0
                 except Exception as error:  # noqa: BLE001 - whatever fails in one pass harms no other
                     failures += 1
                     again_seconds = min(RETRY_SECONDS * 2 ** min(failures - 1, 10), RETRY_SECONDS_MAX)
                     structlog.get_logger().warning(
-                        "pass failed", batch_process=str(key), reason=str(error), again_in_seconds=again_seconds
+                        "pass failed", batch_process=path, reason=str(error), again_in_seconds=again_seconds
                     )
                 took_seconds = asyncio.get_running_loop().time() - began
             await asyncio.sleep(max(DISTANCE_SECONDS, took_seconds * DISTANCE_FACTOR))
-        del self._changed[key]
+        del self._changed[path]

@@ -22,10 +22,10 @@ from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import ApiError
 from aischeduler.kube.http.paths import collection_path
 from aischeduler.operator.batch_process import BATCH_VERSION, GROUPS, KIND, PLURAL, Settings
-from aischeduler.operator.cluster import Cluster, Key
+from aischeduler.operator.cluster import Cluster, batch_path
 from aischeduler.operator.objects import MADE_BY, MADE_BY_KEY
 from aischeduler.operator.passes import Passes
-from aischeduler.operator.reconcile import Tools, reconcile
+from aischeduler.operator.reconcile import Reconciler
 from aischeduler.operator.session import session_of
 
 RESYNC_SECONDS: Final = 300.0
@@ -39,8 +39,7 @@ class Operator:
     def __init__(self, server: Server, client: Client, settings: Settings) -> None:
         self._server = server
         self._cluster = Cluster(client)
-        tools = Tools(self._cluster, settings)
-        self._passes = Passes[Key](lambda key: reconcile(key, tools))
+        self._passes = Passes(Reconciler(self._cluster, settings).look)
 
     async def run(self, health: str | None) -> None:
         """Run until a signal; whatever ends by an error ends the whole."""
@@ -69,13 +68,13 @@ class Operator:
 
     async def _process_changed(self, body: kopf.Body, **_: Any) -> None:
         metadata = body["metadata"]
-        self._passes.mark(Key(body["apiVersion"], metadata["namespace"], metadata["name"]))
+        self._passes.mark(batch_path(body["apiVersion"], metadata["namespace"], metadata["name"]))
 
     async def _pod_changed(self, body: kopf.Body, **_: Any) -> None:
         metadata = body["metadata"]
         for owner in metadata.get("ownerReferences") or ():
             if owner.get("kind") == KIND and owner.get("controller"):
-                self._passes.mark(Key(owner["apiVersion"], metadata["namespace"], owner["name"]))
+                self._passes.mark(batch_path(owner["apiVersion"], metadata["namespace"], owner["name"]))
 
     async def _resync(self) -> None:
         """Look at every BatchProcess now and then, whatever the watches say."""
@@ -84,7 +83,7 @@ class Operator:
                 try:
                     for document in await self._cluster.items(collection_path(api_version, PLURAL), {}):
                         metadata = document["metadata"]
-                        self._passes.mark(Key(api_version, metadata["namespace"], metadata["name"]))
+                        self._passes.mark(batch_path(api_version, metadata["namespace"], metadata["name"]))
                 except ApiError as error:
                     structlog.get_logger().warning("list failed", api_version=api_version, reason=str(error))
             await asyncio.sleep(RESYNC_SECONDS)

@@ -15,13 +15,12 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
 from aischeduler.kube.http.errors import RefusedError
 from aischeduler.kube.http.paths import collection_path, object_path
 from aischeduler.model.gang import GANG_KEY
 from aischeduler.operator.batch_process import RECORD_KEY, BatchProcess, Json, Settings, SpecError, read_batch_process
-from aischeduler.operator.cluster import Cluster, Key
+from aischeduler.operator.cluster import Cluster, batch_path
 from aischeduler.operator.objects import MADE_BY, MADE_BY_KEY, PodMaker, SeenPod, seen_pod, service
 from aischeduler.operator.plan import Plan, Wanted, plan
 from aischeduler.operator.progress import progress_document, read_progress
@@ -48,57 +47,116 @@ class NameTakenError(Exception):
     """An object of another owner has a name that is needed; the text names it."""
 
 
-class Tools(Struct, frozen=True):
-    """What a pass works with. `now` gives unix seconds."""
+class Reconciler:
+    """Makes passes over BatchProcesses, which it knows by their paths; `now` gives unix seconds."""
 
-    cluster: Cluster
-    settings: Settings
-    now: Callable[[], float] = time.time
+    def __init__(self, cluster: Cluster, settings: Settings, now: Callable[[], float] = time.time) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._now = now
+
+    async def look(self, path: str) -> float | None:
+        """Make one pass; return in how many seconds the next is due, or None if an event will tell.
+
+        Raises ApiError where the API server gave no usable answer.
+        """
+        document = await self._cluster.get(path)
+        if document is None or "deletionTimestamp" in document["metadata"]:
+            return None  # the garbage collector deletes what it owns
+        try:
+            return await self._carry_out(document)
+        except RefusedError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+            return 0.0  # somebody wrote the BatchProcess between our read and our write
+
+    async def _carry_out(self, document: Json) -> float | None:
+        try:
+            process = read_batch_process(document, self._settings)
+        except SpecError as error:
+            await self._write(document, refusal_of(document, refused("Invalid", str(error)), self._now()))
+            return None
+        made = plan(process, read_progress(document), await self._pods(process), self._now())
+        standing = _standing(document, made)
+        written = await self._write(document, status_of(document, process, made, standing, self._now()))
+        if written is None:
+            return None
+        try:
+            await self._act(process, made)
+        except NameTakenError as error:
+            why, again_seconds = refused("NameTaken", str(error)), NAME_TAKEN_SECONDS
+        except RefusedError as error:
+            if error.status not in POD_REFUSALS:
+                raise
+            why, again_seconds = refused("PodRefused", error.message), POD_REFUSED_SECONDS
+        else:
+            return 0.0 if made.creates else made.again_seconds  # the next pass records what was made
+        await self._write(written, status_of(written, process, made, why, self._now()))
+        return again_seconds
+
+    async def _pods(self, process: BatchProcess) -> list[SeenPod]:
+        path = collection_path("v1", "pods", process.namespace)
+        documents = await self._cluster.items(path, {MADE_BY_KEY: MADE_BY, GANG_KEY: process.gang})
+        return [pod for pod in (seen_pod(document, process.uid) for document in documents) if pod is not None]
+
+    async def _act(self, process: BatchProcess, made: Plan) -> None:
+        """Delete and make what the plan says; raises NameTakenError and ApiError."""
+        await _all(
+            self._cluster.delete(object_path("v1", "pods", pod.name, process.namespace), pod.uid)
+            for pod in made.deletes
+        )
+        if not made.creates:
+            return
+        await self._create(process, "services", service(process))
+        maker = PodMaker(process, self._settings)
+        for batch in _doubling(made.creates):
+            pods = (maker.pod(wanted.role, wanted.index, wanted.attempt) for wanted in batch)
+            await _all(self._create(process, "pods", pod) for pod in pods)
+
+    async def _create(self, process: BatchProcess, plural: str, document: Json) -> None:
+        """Create an object unless it is there; raises NameTakenError if another owner has its name."""
+        if await self._cluster.create(collection_path("v1", plural, process.namespace), document):
+            return
+        name = document["metadata"]["name"]
+        found = await self._cluster.get(object_path("v1", plural, name, process.namespace))
+        owners = [] if found is None else found["metadata"].get("ownerReferences") or []
+        if found is not None and process.uid not in [owner.get("uid") for owner in owners]:
+            raise NameTakenError(f"the {document['kind']} {name} exists and belongs to something else")
+
+    async def _write(self, document: Json, status: Json) -> Json | None:
+        """Write a status that differs from that of the document, and the Events of its change.
+
+        Return the new document, or None if the BatchProcess is gone.
+        """
+        if status == document.get("status"):
+            return document
+        path, metadata = _path(document), document["metadata"]
+        body = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": status}
+        written = await self._cluster.patch(f"{path}/status", body)
+        if written is None:  # the definition has no subresource, or the object is gone
+            written = await self._cluster.patch(path, body)
+        if written is not None:
+            written = await self._kept(written, status)
+        if written is not None:
+            events = collection_path("events.k8s.io/v1", "events", metadata["namespace"])
+            for event in events_of(document, status, self._now()):
+                await self._cluster.create(events, event)
+        return written
+
+    async def _kept(self, written: Json, status: Json) -> Json | None:
+        """Write the progress into an annotation where the definition of another maker does not keep our status."""
+        annotated = RECORD_KEY in (written["metadata"].get("annotations") or {})
+        wanted = read_progress({"status": status})
+        kept_by_status = not annotated and read_progress({"status": written.get("status")}) == wanted
+        if kept_by_status or read_progress(written) == wanted:
+            return written
+        note = msgspec.json.encode(progress_document(wanted)).decode()
+        return await self._cluster.patch(_path(written), {"metadata": {"annotations": {RECORD_KEY: note}}})
 
 
-async def reconcile(key: Key, tools: Tools) -> float | None:
-    """Make one pass; return in how many seconds the next is due, or None if an event will tell.
-
-    Raises ApiError where the API server gave no usable answer.
-    """
-    try:
-        return await _look(key, tools)
-    except RefusedError as error:
-        if error.status != HTTPStatus.CONFLICT:
-            raise
-        return 0.0  # somebody wrote the BatchProcess between our read and our write
-
-
-async def _look(key: Key, tools: Tools) -> float | None:
-    document = await tools.cluster.get(key.path())
-    if document is None or "deletionTimestamp" in document["metadata"]:
-        return None  # the garbage collector deletes what it owns
-    try:
-        process = read_batch_process(document, tools.settings)
-    except SpecError as error:
-        await _write(key, tools, document, refusal_of(document, refused("Invalid", str(error)), tools.now()))
-        return None
-    return await _carry_out(key, tools, document, process)
-
-
-async def _carry_out(key: Key, tools: Tools, document: Json, process: BatchProcess) -> float | None:
-    made = plan(process, read_progress(document), await _pods(process, tools), tools.now())
-    standing = _standing(document, made)
-    written = await _write(key, tools, document, status_of(document, process, made, standing, tools.now()))
-    if written is None:
-        return None
-    try:
-        await _act(process, made, tools)
-    except NameTakenError as error:
-        why, again_seconds = refused("NameTaken", str(error)), NAME_TAKEN_SECONDS
-    except RefusedError as error:
-        if error.status not in POD_REFUSALS:
-            raise
-        why, again_seconds = refused("PodRefused", error.message), POD_REFUSED_SECONDS
-    else:
-        return 0.0 if made.creates else made.again_seconds  # the next pass records what was made
-    await _write(key, tools, written, status_of(written, process, made, why, tools.now()))
-    return again_seconds
+def _path(document: Json) -> str:
+    metadata = document["metadata"]
+    return batch_path(document["apiVersion"], metadata["namespace"], metadata["name"])
 
 
 def _standing(document: Json, made: Plan) -> Condition:
@@ -107,26 +165,6 @@ def _standing(document: Json, made: Plan) -> Condition:
     if made.creates and known.get("status") == "False" and known.get("reason") != "Invalid":
         return refused(known["reason"], known["message"])
     return IS_ACCEPTED
-
-
-async def _pods(process: BatchProcess, tools: Tools) -> list[SeenPod]:
-    path = collection_path("v1", "pods", process.namespace)
-    documents = await tools.cluster.items(path, {MADE_BY_KEY: MADE_BY, GANG_KEY: process.gang})
-    return [pod for pod in (seen_pod(document, process.uid) for document in documents) if pod is not None]
-
-
-async def _act(process: BatchProcess, made: Plan, tools: Tools) -> None:
-    """Delete and make what the plan says; raises NameTakenError and ApiError."""
-    await _all(
-        tools.cluster.delete(object_path("v1", "pods", pod.name, process.namespace), pod.uid) for pod in made.deletes
-    )
-    if not made.creates:
-        return
-    await _create(process, tools, "services", service(process))
-    maker = PodMaker(process, tools.settings)
-    for batch in _doubling(made.creates):
-        pods = (maker.pod(wanted.role, wanted.index, wanted.attempt) for wanted in batch)
-        await _all(_create(process, tools, "pods", pod) for pod in pods)
 
 
 async def _all(requests: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -142,45 +180,3 @@ def _doubling(wanted: Sequence[Wanted]) -> Iterator[Sequence[Wanted]]:
     while wanted:
         yield wanted[:size]
         wanted, size = wanted[size:], size * 2
-
-
-async def _create(process: BatchProcess, tools: Tools, plural: str, document: Json) -> None:
-    """Create an object unless it is there; raises NameTakenError if another owner has its name."""
-    if await tools.cluster.create(collection_path("v1", plural, process.namespace), document):
-        return
-    name = document["metadata"]["name"]
-    found = await tools.cluster.get(object_path("v1", plural, name, process.namespace))
-    owners = [] if found is None else found["metadata"].get("ownerReferences") or []
-    if found is not None and process.uid not in [owner.get("uid") for owner in owners]:
-        raise NameTakenError(f"the {document['kind']} {name} exists and belongs to something else")
-
-
-async def _write(key: Key, tools: Tools, document: Json, status: Json) -> Json | None:
-    """Write a status that differs from that of the document, and the Events of its change.
-
-    Return the new document, or None if the BatchProcess is gone.
-    """
-    if status == document.get("status"):
-        return document
-    version = {"resourceVersion": document["metadata"]["resourceVersion"]}
-    body = {"metadata": version, "status": status}
-    written = await tools.cluster.patch(f"{key.path()}/status", body)
-    if written is None:  # the definition has no subresource, or the object is gone
-        written = await tools.cluster.patch(key.path(), body)
-    if written is not None:
-        written = await _kept(key, tools, written, status)
-    if written is not None:
-        for event in events_of(document, status, tools.now()):
-            await tools.cluster.create(collection_path("events.k8s.io/v1", "events", key.namespace), event)
-    return written
-
-
-async def _kept(key: Key, tools: Tools, written: Json, status: Json) -> Json | None:
-    """Write the progress into an annotation where the definition of another maker does not keep our status."""
-    annotated = RECORD_KEY in (written["metadata"].get("annotations") or {})
-    wanted = read_progress({"status": status})
-    kept_by_status = not annotated and read_progress({"status": written.get("status")}) == wanted
-    if kept_by_status or read_progress(written) == wanted:
-        return written
-    note = msgspec.json.encode(progress_document(wanted)).decode()
-    return await tools.cluster.patch(key.path(), {"metadata": {"annotations": {RECORD_KEY: note}}})

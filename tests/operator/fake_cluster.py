@@ -7,7 +7,7 @@ from typing import Any
 
 from aischeduler.kube.http.errors import RefusedError
 from aischeduler.operator.batch_process import Json
-from aischeduler.operator.cluster import Cluster, Key
+from aischeduler.operator.cluster import Cluster
 
 PODS = "/api/v1/namespaces/team/pods"
 SERVICES = "/api/v1/namespaces/team/services"
@@ -50,15 +50,15 @@ class FakeCluster(Cluster):
     def no_crash(self) -> None:
         self._requests_left = self._between = None
 
-    def apply(self, key: Key, document: Json) -> None:
+    def apply(self, path: str, document: Json) -> None:
         """Create or change a BatchProcess as a user does."""
-        old = self.objects.get(key.path())
+        old = self.objects.get(path)
         metadata = {"generation": 0, "uid": f"u{next(self._numbers)}"} if old is None else old["metadata"]
         kept = {} if old is None else {"status": old.get("status", {})}
         found = copy.deepcopy(document) | kept
         found["metadata"] = {**metadata, **found["metadata"]}
         found["metadata"]["generation"] += 1
-        self.objects[key.path()] = self._stamped(found)
+        self.objects[path] = self._stamped(found)
 
     def pods(self) -> dict[str, Json]:
         """Return the pods by name."""

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from aischeduler.operator.batch_process import Settings
 from aischeduler.operator.progress import FINISHED, Phase, read_progress
-from aischeduler.operator.reconcile import Tools, reconcile
-from tests.operator.documents import BRAINPP, OURS, batch_process, key, role
+from aischeduler.operator.reconcile import Reconciler
+from tests.operator.documents import BRAINPP, OURS, batch_process, path_of, role
 from tests.operator.fake_cluster import PODS, CrashError, FakeCluster
 
 LIMIT = 4
@@ -37,16 +37,16 @@ class Story:
     """Pods that were lost before a pass had recorded them: nobody can count these."""
 
     def __post_init__(self) -> None:
-        self.key = key(api_version=self.api_version)
+        self.path = path_of(api_version=self.api_version)
         roles = [role(3, 1, name="a"), role(1, 1, name="b")]
-        self.cluster.apply(self.key, batch_process(*roles, minimum=2, limit=LIMIT, api_version=self.api_version))
-        self.tools = Tools(self.cluster, Settings(), now=lambda: 1_000.0)
+        self.cluster.apply(self.path, batch_process(*roles, minimum=2, limit=LIMIT, api_version=self.api_version))
+        self.reconciler = Reconciler(self.cluster, Settings(), now=lambda: 1_000.0)
 
     def progress(self) -> Any:
-        return read_progress(self.cluster.objects[self.key.path()])
+        return read_progress(self.cluster.objects[self.path])
 
     def look(self) -> None:
-        asyncio.run(reconcile(self.key, self.tools))
+        asyncio.run(self.reconciler.look(self.path))
 
     def play(self, operation: tuple[Any, ...]) -> None:
         match operation:
@@ -142,7 +142,7 @@ def test_crash_at_each_request_of_a_restart_counts_it_once(request_number: int, 
 @pytest.mark.parametrize("request_number", range(12))
 def test_two_operators_at_once_make_no_pod_twice(request_number: int) -> None:
     story = Story(FakeCluster(), OURS)
-    story.cluster.interrupt_at(request_number, lambda: reconcile(story.key, story.tools))
+    story.cluster.interrupt_at(request_number, lambda: story.reconciler.look(story.path))
     story.look()
     story.cluster.no_crash()
     story.settle()

@@ -37,7 +37,7 @@ class Recorder:
 
 
 @asynccontextmanager
-async def running(recorder: Recorder) -> AsyncIterator[Passes[str]]:
+async def running(recorder: Recorder) -> AsyncIterator[Passes]:
     passes = Passes(recorder.look)
     task = asyncio.create_task(passes.run())
     yield passes
