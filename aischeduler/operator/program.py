@@ -92,6 +92,7 @@ class Operator:
 def _settings_of_kopf() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
+    settings.networking.request_timeout = None  # the session has one for each try
     settings.watching.label_selectors["pods"] = f"{MADE_BY_KEY}={MADE_BY}"
     settings.watching.inactivity_timeout = IDLE_SECONDS
     return settings

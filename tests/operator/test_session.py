@@ -3,13 +3,15 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from ssl import create_default_context
+from pathlib import Path
+from ssl import Purpose, create_default_context
 
 from aischeduler.kube.access.credentials import Credential
 from aischeduler.kube.access.dialer import Proxy
 from aischeduler.kube.access.server import Tls
 from aischeduler.operator.session import session_of
-from tests.kube.scripted_server import Script, Waits, reply, serving, slam, status, until
+from tests.controlplane.certificates import Authority
+from tests.kube.scripted_server import Script, Waits, hang, reply, serving, slam, status, until
 
 PATH = "/api/v1/pods"
 
@@ -56,7 +58,8 @@ async def test_refused_credentials_are_read_again_before_anything_waits() -> Non
 
 async def test_outage_is_waited_for_and_other_answers_are_passed_on() -> None:
     script, waits = Script(), Waits()
-    script.on("get", PATH, slam, status(503), status(429, headers={"Retry-After": "7"}), status(410, "Expired"))
+    overloaded = status(429, headers={"Retry-After": "7"})
+    script.on("get", PATH, slam, status(503), overloaded, status(410, "Expired"))
     async with (
         serving(script) as server,
         session_of(server, waits.sleep) as session,
@@ -64,6 +67,35 @@ async def test_outage_is_waited_for_and_other_answers_are_passed_on() -> None:
     ):
         assert answer.status == 410
     assert waits.seconds == [1, 1, 7]
+
+
+async def test_try_without_an_answer_ends_and_is_repeated() -> None:
+    script, waits = Script(), Waits()
+    script.on("get", PATH, hang)
+    script.always["get", PATH] = lambda _: reply(200)
+    async with (
+        serving(script) as server,
+        session_of(server, waits.sleep, script.answer_seconds) as session,
+        session.get(f"{server.url}{PATH}") as answer,
+    ):
+        assert answer.status == 200
+
+
+async def test_changed_authority_counts_for_the_next_try(tmp_path: Path) -> None:
+    authority, script, tls = Authority(tmp_path), Script(), Tls(create_default_context(), server_name="localhost")
+    identity, context = authority.server("server"), create_default_context(Purpose.CLIENT_AUTH)
+    context.load_cert_chain(identity.certificate, identity.key)
+
+    async def rotate(_seconds: float) -> None:
+        tls.context = create_default_context(cafile=authority.certificate)
+
+    script.on("get", PATH, reply(200))
+    async with (
+        serving(script, context) as server,
+        session_of(replace(server, tls=tls), rotate) as session,
+        session.get(f"https://127.0.0.1:{server.port}{PATH}") as answer,
+    ):
+        assert answer.status == 200
 
 
 async def test_proxy_gets_a_connect_with_its_authorization() -> None:
