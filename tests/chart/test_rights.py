@@ -14,8 +14,8 @@ Right = tuple[str, str, str]
 
 def tables() -> list[str]:
     """Return the two tables of the documentation: cluster-wide permissions and those in the namespace of the Lease."""
-    text = (ROOT / "docs" / "debugging.md").read_text()
-    section = text.partition("## Permissions of the daemon\n")[2].partition("\n## ")[0]
+    text = (ROOT / "docs" / "security.md").read_text()
+    section = text.partition("## Permissions of the scheduler\n")[2].partition("\n## ")[0]
     return re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
 
 

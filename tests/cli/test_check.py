@@ -332,7 +332,7 @@ def test_object_as_it_was_read_from_a_cluster_is_taken(checked: Checked) -> None
 def test_documentation_shows_what_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text()
+    text = (ROOT / "docs" / "configure.md").read_text()
     command, _, shown = text.partition("$ ai-scheduler check ")[2].partition("```")[0].partition("\n")
     monkeypatch.chdir(tmp_path)
     pools = (

@@ -98,8 +98,8 @@ def test_missing_kubeconfig_is_one_sentence_that_names_it(control_plane: Control
 
 def rights() -> list[Json]:
     """Return the rules that the documentation lists for the daemon."""
-    section = (ROOT / "docs" / "debugging.md").read_text().partition("## Permissions of the daemon")[2]
-    table = section.partition("\nWithout one of")[0]
+    section = (ROOT / "docs" / "security.md").read_text().partition("## Permissions of the scheduler")[2]
+    table = section.partition("\nIn the namespace of the Lease")[0]
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ") and "`" in line]
     return [
         {

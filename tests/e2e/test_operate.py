@@ -1,4 +1,4 @@
-"""The operating page on a control plane without Pools: every command runs as it is written, from top to bottom.
+"""The page on installing, on a control plane without Pools: every command runs as it is written, from top to bottom.
 
 A command without output in the page must succeed; its output is not compared. The pods of the release are processes
 here, from the step at which the page waits for them until the step that uninstalls them.
@@ -22,8 +22,8 @@ from tests.e2e.terminal import Terminal
 from tests.e2e.walkthrough import Step, comparable, read_steps
 from tests.objects import pod_object
 
-PAGE = (ROOT / "docs" / "operate.md").read_text()
-STEPS = read_steps(PAGE)
+STEPS = read_steps((ROOT / "docs" / "install.md").read_text())
+OPERATE = (ROOT / "docs" / "operate.md").read_text()
 WAITS_FOR_PODS = "kubectl -n kube-system rollout status"
 NEEDS_A_KUBELET = "kubectl -n kube-system logs"
 
@@ -61,7 +61,7 @@ def test_every_command_of_the_page_does_what_it_says(bare: ControlPlane, tmp_pat
 
 def commands_of_an_incident() -> list[str]:
     """Return all commands for the investigation of an incident."""
-    section = PAGE.partition("\n## The first ten minutes of an incident\n")[2]
+    section = OPERATE.partition("\n## The first ten minutes of an incident\n")[2].partition("\n## ")[0]
     return [line.strip() for block in re.findall(r"```sh\n(.*?)```", section, re.DOTALL) for line in block.splitlines()]
 
 

@@ -23,7 +23,7 @@ from tests.e2e.replicas import wait
 from tests.e2e.terminal import Terminal
 from tests.objects import Json, node_object
 
-PAGE = (ROOT / "docs" / "from-the-original.md").read_text()
+PAGE = (ROOT / "docs" / "install.md").read_text()
 GROUP = "resource.aibee.cn"
 POOL_KEY = f"/registry/{GROUP}/pools/cpu-pool"
 KEY = f"/registry/apiextensions.k8s.io/customresourcedefinitions/{CRD}"
@@ -103,7 +103,7 @@ def stored_pool(plane: ControlPlane) -> Json:
 
 def ways() -> list[str]:
     """Return the commands of the page that take over the definition, one block for each way."""
-    section = PAGE.partition("\n## Take over the definition\n")[2].partition("\n## ")[0]
+    section = PAGE.partition("\n### Take over the definition\n")[2].partition("\n### ")[0]
     return re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
 
 
