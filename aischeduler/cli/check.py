@@ -237,7 +237,9 @@ class EmptyCluster:
         if not self.nodes or pod.node_name or (by_namespace and pod.namespace not in self._namespaces):
             return ""
         spec = replace(pod.spec, volumes=None)  # the files do not show its volumes
-        self._scheduler.observe(Seen(replace(pod, spec=spec, gates=())), 0.0)
+        said = pod.gang.said if pod.gang is not None else None
+        gang = pod.gang if said is not None and said.invalid else None  # the other pods of its gang are not here
+        self._scheduler.observe(Seen(replace(pod, spec=spec, gates=(), gang=gang)), 0.0)
         bound = any(isinstance(action, Bind) for action in decide_all(self._scheduler, 0.0))
         why = "" if bound else self._scheduler.why(pod.uid)
         self._scheduler.observe(gone(Pod, pod.uid), 0.0)

@@ -262,6 +262,21 @@ def test_pod_whose_namespace_nobody_knows_is_not_judged_by_it(checked: Checked) 
     assert checked(node, pool, job, namespace.replace("y}", "x}")) == []
 
 
+@pytest.mark.parametrize(("least", "found"), [("4", []), ("four", ["gang-min"])])
+def test_pod_of_a_gang_is_judged_without_the_others_but_for_its_labels(
+    checked: Checked, least: str, found: list[str]
+) -> None:
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n"
+        f"  labels: {{resource.aibee.cn/gang: g, resource.aibee.cn/gang-min: '{least}'}}\n"
+        "spec:\n  schedulerName: ai-scheduler\n"
+        "  containers: [{name: a, image: x, resources: {requests: {cpu: 1}}}]\n"
+    )
+    lines = checked(a_node("n"), pod)
+    assert len(lines) == len(found)
+    assert all(words in line for words, line in zip(found, lines, strict=True))
+
+
 def test_gated_pod_is_judged_without_its_gates(checked: Checked) -> None:
     pod = (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  schedulerName: ai-scheduler\n"

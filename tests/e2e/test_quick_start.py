@@ -1,4 +1,4 @@
-"""The tutorial: every command runs in order, and every output is as it is written."""
+"""The quick start: every command runs in order, and every output is as it is written."""
 
 import difflib
 import time
@@ -17,7 +17,7 @@ from tests.e2e.walkthrough import Step, comparable, read_steps
 from tests.scenarios.kubelets import Kubelets
 
 NODES = ROOT / "examples" / "tutorial" / "nodes.yaml"
-STEPS = read_steps((ROOT / "docs" / "tutorial.md").read_text())
+STEPS = read_steps((ROOT / "docs" / "quick-start.md").read_text())
 START = "ai-scheduler run --no-leader-elect"
 PATIENCE_SECONDS = 40.0
 LOOK_AGAIN_SECONDS = 0.2
@@ -40,7 +40,7 @@ class User:
         while comparable(seen) != expected and step.looks and time.monotonic() < deadline:
             time.sleep(LOOK_AGAIN_SECONDS)
             seen = self.runs(step.command)
-        differences = difflib.unified_diff(expected, comparable(seen), "the tutorial", "here", lineterm="")
+        differences = difflib.unified_diff(expected, comparable(seen), "the page", "here", lineterm="")
         assert comparable(seen) == expected, "\n".join([f"line {step.line}: {step.command}", *differences, seen])
 
 
@@ -71,7 +71,7 @@ def scheduler(control_plane: ControlPlane, kubelets: Kubelets) -> Iterator[Daemo
         yield daemon
 
 
-def test_every_command_of_the_tutorial_prints_what_is_written_below_it(
+def test_every_command_of_the_quick_start_prints_what_is_written_below_it(
     control_plane: ControlPlane, kubelets: Kubelets, scheduler: Daemon
 ) -> None:
     user = User(control_plane, control_plane.kubeconfig)
