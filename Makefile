@@ -8,7 +8,7 @@ IMAGE ?= aibee/ai-scheduler
 TAG ?= $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' aischeduler/__init__.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check real bench bench-full soak controlplane docker-engine images push crds chart manifests lock clean
+.PHONY: help demo test check real bench bench-full soak controlplane docker-engine images push crds chart manifests reference lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -51,6 +51,9 @@ crds: ## copy the definitions of aischeduler/crds to manifests/crds and into the
 
 chart: $(STAMP) ## write the chart's schema of `config` and the table of its README
 	@$(BIN)/python tools/chart.py write
+
+reference: $(STAMP) ## write the pages of docs/reference from the product and tools/reference
+	@$(BIN)/python tools/docs.py write
 
 manifests: $(STAMP) crds chart ## write manifests from the chart
 	@$(PYTHON) tools/controlplane/build.py --only helm >/dev/null

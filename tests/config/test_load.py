@@ -1,14 +1,13 @@
 """The configuration file: what it may leave out, and the one sentence for each way to get it wrong."""
 
 import json
-import re
 from pathlib import Path
 
 import msgspec
 import pytest
 import yaml
 
-from aischeduler.config.fields import Field, fields, values
+from aischeduler.config.fields import fields
 from aischeduler.config.load import FILE_BYTES_MAX, ConfigError, load_config, parse_config
 from aischeduler.config.schema import (
     BackoffConfig,
@@ -116,22 +115,9 @@ def test_example_writes_out_every_default() -> None:
     assert yaml.safe_load(path.read_text()) == json.loads(msgspec.json.encode(Config()))
 
 
-def test_documentation_has_a_row_for_every_field_with_its_default_and_whether_it_is_live() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text()
-    rows = dict(re.findall(r"^\| `([\w.]+)` \| (`.+?` \| (?:live )?)\|", text, re.MULTILINE))
-    shown = {name: f"`{scalar(one)}` | {'live ' * one.reloaded}" for name, one in ((one.path, one) for one in values())}
-    assert rows == shown
-
-
 @pytest.mark.parametrize("text", ["bindInFligt: 3", "bindInFlight: 300", "leaderElection: {leaseDurationSeconds: 5}"])
 def test_documentation_shows_what_is_said_of_a_wrong_file(text: str) -> None:
     assert f"ai-scheduler: {complaint(text)}\n" in (ROOT / "docs" / "configuration.md").read_text()
-
-
-def scalar(field: Field) -> str:
-    value = field.value(Config())
-    text: str = yaml.safe_dump(msgspec.to_builtins(value), default_flow_style=True, default_style=None)
-    return '""' if value == "" else text.removesuffix("\n").removesuffix("\n...")
 
 
 @pytest.mark.parametrize(
