@@ -6,6 +6,7 @@ mkdocs itself is not installed here: `make docs` builds the site, and fails wher
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -64,3 +65,8 @@ def rewritten(text: str) -> str:
 )
 def test_link_to_a_file_outside_docs_leads_to_its_copy(link: str, shown: str) -> None:
     assert rewritten(link) == shown
+
+
+def test_code_in_a_table_shows_a_bar_without_its_backslash() -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="cli.md"))
+    assert site.on_page_markdown("| `a\\|b` | c\\|d |\n`e\\|f`", page=page) == "| `a|b` | c\\|d |\n`e\\|f`"

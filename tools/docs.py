@@ -146,7 +146,7 @@ def cli_page() -> str:
     same_names("cli", examples, commands())
     parts = [CLI]
     for name, command in commands().items():
-        shown = "\n".join(f"{run}  # {does}" for run, does in examples[name].items())
+        shown = "\n".join(f"# {does}\n{run}" for run, does in examples[name].items())
         help_text = " ".join(command.help.split())
         parts.append(f"## {name}\n\n{help_text}\n\n```sh\n{shown}\n```\n")
         if command.params:
@@ -256,8 +256,9 @@ def configuration_page() -> str:
         text = docs[type(owner).__name__, field.attributes[-1]]
         value = yaml.safe_dump(msgspec.to_builtins(field.value(Config())), default_flow_style=True)
         default = "" if field.value(Config()) == "" else value.removesuffix("\n").removesuffix("\n...")
-        rows.append((code(field.path), code(default or '""'), "live" * field.reloaded, field.description, text))
-    return CONFIGURATION + table(("Field", "Default", "Live", "Must be", "Meaning"), rows)
+        must = "" if value in ("true\n...\n", "false\n...\n") else f"Must be {field.description}"
+        rows.append((code(field.path), code(default or '""'), "live" * field.reloaded, sentences(text, must)))
+    return CONFIGURATION + table(("Field", "Default", "Live", "Meaning"), rows)
 
 
 def _attribute_docs(path: Path) -> dict[tuple[str, str], str]:

@@ -19,14 +19,18 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = ROOT / "docs"
 COPIES: Final = "files"
 LINK: Final = re.compile(r"(?<!!)\[([^\]]*)\]\(((?:\.\./)+[^)#\s]+)(#[^)\s]*)?\)")
+ROW: Final = re.compile(r"^\|.*$", re.MULTILINE)
+CODE: Final = re.compile(r"`[^`]*`")
+"""Code in a row of a table: mkdocs shows the backslash of an escaped bar, which a reader of the repository needs."""
 
 _linked: set[Path] = set()
 """The files that pages of this build link to."""
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Return the text of a page with its links to files outside docs led to the copies."""
-    return LINK.sub(lambda link: rewritten(link, DOCS / page.file.src_uri), markdown)
+    """Return the text of a page with links to copies of files outside docs, and with tables as mkdocs reads them."""
+    text = ROW.sub(lambda row: CODE.sub(lambda code: code[0].replace("\\|", "|"), row[0]), markdown)
+    return LINK.sub(lambda link: rewritten(link, DOCS / page.file.src_uri), text)
 
 
 def rewritten(link: re.Match[str], page: Path) -> str:
