@@ -10,7 +10,7 @@ IMAGE ?= aibee/ai-scheduler
 TAG ?= $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' aischeduler/__init__.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check real bench bench-full soak controlplane docker-engine images push crds chart manifests reference docs lock clean
+.PHONY: help demo test check real bench bench-full soak controlplane docker-engine images push crds chart manifests reference pictures docs lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -56,6 +56,10 @@ chart: $(STAMP) ## write the chart's schema of `config` and the table of its REA
 
 reference: $(STAMP) ## write the pages of docs/reference from the product and tools/reference
 	@$(BIN)/python tools/docs.py write
+
+pictures: $(STAMP) ## draw docs/pictures from four minutes of a scheduler on the sandbox
+	@$(PYTHON) tools/controlplane/build.py --only promtool >/dev/null
+	@$(BIN)/python tools/pictures.py
 
 $(DOCS_STAMP): requirements-docs.lock
 	@$(PYTHON) -m venv $(DOCS_VENV)

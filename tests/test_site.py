@@ -70,3 +70,10 @@ def test_link_to_a_file_outside_docs_leads_to_its_copy(link: str, shown: str) ->
 def test_code_in_a_table_shows_a_bar_without_its_backslash() -> None:
     page = SimpleNamespace(file=SimpleNamespace(src_uri="cli.md"))
     assert site.on_page_markdown("| `a\\|b` | c\\|d |\n`e\\|f`", page=page) == "| `a|b` | c\\|d |\n`e\\|f`"
+
+
+@pytest.mark.parametrize("picture", sorted((DOCS / "pictures").iterdir()), ids=lambda path: path.name)
+def test_picture_is_small_and_takes_nothing_from_another_host(picture: Path) -> None:
+    text = picture.read_text()
+    assert len(text) < 200_000
+    assert set(re.findall(r"https?://[^\s\"')]+", text)) <= {"http://www.w3.org/2000/svg"}
