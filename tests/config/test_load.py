@@ -117,7 +117,7 @@ def test_example_writes_out_every_default() -> None:
 
 @pytest.mark.parametrize("text", ["bindInFligt: 3", "bindInFlight: 300", "leaderElection: {leaseDurationSeconds: 5}"])
 def test_documentation_shows_what_is_said_of_a_wrong_file(text: str) -> None:
-    assert f"ai-scheduler: {complaint(text)}\n" in (ROOT / "docs" / "configuration.md").read_text()
+    assert f"ai-scheduler: {complaint(text)}\n" in (ROOT / "docs" / "configure.md").read_text()
 
 
 @pytest.mark.parametrize(
