@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 import re
 import subprocess
@@ -79,13 +78,13 @@ STEPS: Final[dict[int, Object | str]] = {
     3: a_job("etl", "cpu-pool", 30, 4),
     6: a_job("notebooks", "cpu-pool", 8, 2, gpus=1),  # borrows GPUs
     8: a_job("train", "gpu-pool", 40, 8, gpus=1),
-    14: a_job("digest", "cpu-pool", 90, 4),  # larger than its pool: 64 pods more than fit run on lent nodes
+    14: a_job("digest", "cpu-pool", 90, 4),  # larger than its pool: the rest borrows
     22: a_job("tune", "gpu-pool", 20, 24, gpus=1),  # takes lent room back
     29: "etl",
     34: a_job("train-large", "gpu-pool", 30, 8, gpus=1),  # larger than what is left
     40: a_job("etl-2", "cpu-pool", 12, 4),
 }
-"""What the run creates, or the name of the Job that it deletes, by the number of the scrape."""
+"""What the run creates, or the name of the Job that it deletes, by the turn of the scrape."""
 
 
 @contextmanager
@@ -100,11 +99,11 @@ def started(*arguments: str, log: Path) -> Iterator[None]:
 
 def said(log: Path, pattern: str) -> str:
     """Wait until a log has a text and return the text of its group."""
-    for _ in range(200):
-        if found := re.search(pattern, log.read_text(encoding="utf-8")):
-            return found[1]
+    deadline = time.monotonic() + 20
+    while (found := re.search(pattern, log.read_text(encoding="utf-8"))) is None:
+        assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
         time.sleep(0.1)
-    raise TimeoutError(log.read_text(encoding="utf-8"))
+    return found[1]
 
 
 def ask(method: str, url: str, body: Object | None = None) -> bytes:
@@ -124,14 +123,14 @@ def run(folder: Path) -> list[dict[Key, float]]:
         options = ("--kubeconfig", str(kubeconfig), "--no-leader-elect", "--http-address", "127.0.0.1:0")
         with started("run", *options, log=logs[1]):
             port = said(logs[1], r'"serving metrics and health","port":(\d+)')
-            scrapes = [scrape(number, server, f"http://127.0.0.1:{port}/metrics") for number in range(SCRAPES)]
+            scrapes = [scraped(turn, server, f"http://127.0.0.1:{port}/metrics") for turn in range(SCRAPES)]
             draw_commands(server, kubeconfig)
     return scrapes
 
 
-def scrape(number: int, server: str, metrics: str) -> dict[Key, float]:
-    """Make the step of this number, wait, and return the samples of a scrape."""
-    match STEPS.get(number):
+def scraped(turn: int, server: str, metrics: str) -> dict[Key, float]:
+    """Make the step of this turn, wait, and return the samples of a scrape."""
+    match STEPS.get(turn):
         case str(name):
             ask("DELETE", f"{server}{PATHS['Job']}/{name}?propagationPolicy=Background")
         case dict(job):
@@ -170,26 +169,26 @@ def evaluated(promtool: str, folder: Path, scrapes: Sequence[dict[Key, float]], 
         labels = ",".join(f"{name}={json.dumps(value)}" for name, value in key[1])
         values = " ".join("_" if (one := scrape.get(key)) is None else repr(one) for scrape in scrapes)
         series.append({"series": f"{key[0]}{{{labels}}}", "values": values.replace("inf", "Inf").replace("nan", "NaN")})
-    times = [number * SCRAPE_SECONDS for number in range(2, len(scrapes))]
+    times = [turn * SCRAPE_SECONDS for turn in range(2, len(scrapes))]
     tests = [{"expr": query, "eval_time": f"{at}s", "exp_samples": []} for query in queries for at in times]
     test = {"interval": f"{SCRAPE_SECONDS}s", "input_series": series, "promql_expr_test": tests}
     (folder / "test.yaml").write_text(yaml.safe_dump({"evaluation_interval": test["interval"], "tests": [test]}))
-    told = subprocess.run(
-        [promtool, "test", "rules", folder / "test.yaml"], capture_output=True, text=True, check=False
-    )
+    command = [promtool, "test", "rules", str(folder / "test.yaml")]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
     found = defaultdict(list)
     for block in re.split(r'(?=expr: ")', told.stdout + told.stderr)[1:]:
         head = re.match(r'expr: ("(?:[^"\\]|\\.)*"), time: (\w+)', block)
         assert head is not None, block
         for labels, value in re.findall(r"({[^{}]*}) (\S+?)(?:,? |\n|$)", block.partition("got: ")[2]):
-            row = dict(re.findall(r'(\w+)="(.*?)"', labels)), seconds(head[2]), float(value)
-            found[json.loads(head[1])].append(row)
+            if value != "NaN":
+                row = dict(re.findall(r'(\w+)="(.*?)"', labels)), seconds(head[2]), float(value)
+                found[json.loads(head[1])].append(row)
     return found
 
 
 def seconds(text: str) -> int:
     """Return a duration such as 1m5s in seconds."""
-    return sum(int(number) * {"m": 60, "s": 1}[unit] for number, unit in re.findall(r"(\d+)([ms])", text))
+    return sum(int(count) * {"m": 60, "s": 1}[unit] for count, unit in re.findall(r"(\d+)([ms])", text))
 
 
 def query_of(target: Any) -> str:
@@ -198,18 +197,15 @@ def query_of(target: Any) -> str:
 
 
 def lines_of(panel: Any, found: Any) -> Lines:
-    """Return the lines of a panel by their legends."""
+    """Return the lines of a panel by their legends, the largest first: a legend has no room for all that stay at 0."""
     lines: Lines = defaultdict(dict)
-    for target in panel["targets"]:
+    for target in panel.get("targets", ()):
         for labels, at, value in found[query_of(target)]:
-            named = " ".join(f"{name} {text}" for name, text in sorted(labels.items()))
-            lines[legend(target.get("legendFormat", ""), labels) or named][at] = value
-    return lines
-
-
-def legend(form: str, labels: dict[str, str]) -> str:
-    """Return a legend with the values of its labels."""
-    return re.sub(r"{{(\w+)}}", lambda name: labels.get(name[1], ""), form)
+            name = target.get("legendFormat") or " ".join(f"{label} {{{{{label}}}}}" for label in sorted(labels))
+            for label, text in labels.items():
+                name = name.replace(f"{{{{{label}}}}}", text)
+            lines[name][at] = value
+    return dict(sorted(lines.items(), key=lambda named: (-max(map(abs, named[1].values())), named[0])))
 
 
 def number(value: float, unit: str) -> str:
@@ -228,7 +224,7 @@ def number(value: float, unit: str) -> str:
 def dashboard(panels: Sequence[Any], found: Any) -> str:
     """Return the picture of the dashboard."""
     rows = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
-    parts = [box(panel, lines_of(panel, found) if "targets" in panel else {}) for panel in panels]
+    parts = [box(panel, lines_of(panel, found)) for panel in panels]
     width, height = 24 * COLUMN, rows * ROW + 30
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
@@ -252,44 +248,38 @@ def box(panel: Any, lines: Lines) -> str:
             inner = f'<text x="{width / 2}" y="{height / 2 + 20}" {style}>{shown}</text>'
         case "table":
             inner = "".join(
-                f'<text x="8" y="{40 + 18 * place}">{escape(name)}</text>'
-                f'<text x="{width - 12}" y="{40 + 18 * place}" text-anchor="end">{number(value, unit)}</text>'
-                for place, (name, value) in enumerate(sorted(last.items()))
+                f'<text x="8" y="{40 + 18 * row}">{escape(name)}</text>'
+                f'<text x="{width - 12}" y="{40 + 18 * row}" text-anchor="end">{number(value, unit)}</text>'
+                for row, (name, value) in enumerate(last.items())
             )
         case _:
-            inner = graph(dict(sorted(lines.items(), key=largest_first)), width, height, unit)
+            inner = graph(lines, width, height, unit)
     frame = f'<rect x="2" y="2" width="{width - 4}" height="{height - 4}" rx="3" fill="#181b1f" stroke="#2c3235"/>'
     return f'<g transform="translate({x},{y})">{frame}{title}{inner}</g>'
 
 
-def largest_first(named: tuple[str, dict[int, float]]) -> tuple[float, str]:
-    """Return a key that sorts lines by their largest value: a legend has no room for the lines that stay at 0."""
-    name, line = named
-    return -max((abs(value) for value in line.values() if not math.isnan(value)), default=0.0), name
-
-
 def graph(lines: Lines, width: int, height: int, unit: str) -> str:
     """Return the lines of a panel with the bounds of their values and a legend."""
-    finite = [value for line in lines.values() for value in line.values() if not math.isnan(value)]
-    low, high = min([0.0, *finite]), max([0.0, *finite]) or 1.0
+    values = [0.0, *(value for line in lines.values() for value in line.values())]
+    low, high = min(values), max(values) or 1.0
     left, top, right, bottom = 52, 30, width - 10, height - 34
-    end = SCRAPES * SCRAPE_SECONDS
+
+    def place(at: float, value: float) -> tuple[int, int]:
+        x = left + at / (SCRAPES * SCRAPE_SECONDS) * (right - left)
+        return round(x), round(bottom - (value - low) / (high - low) * (bottom - top))
+
     parts = []
     for value in (low, high):
-        at = bottom - (value - low) / (high - low) * (bottom - top)
-        parts.append(f'<path d="M{left} {at:.0f}H{right}" stroke="#2c3235"/>')
-        parts.append(f'<text x="{left - 5}" y="{at + 4:.0f}" text-anchor="end">{number(value, unit)}</text>')
-    offset = float(left)
-    for name, line in lines.items():
-        colour = COLOURS[list(lines).index(name) % len(COLOURS)]
-        points = " ".join(
-            f"{left + at / end * (right - left):.0f},{bottom - (value - low) / (high - low) * (bottom - top):.0f}"
-            for at, value in sorted(line.items())
-            if not math.isnan(value)
-        )
+        _, y = place(0, value)
+        parts.append(f'<path d="M{left} {y}H{right}" stroke="#2c3235"/>')
+        parts.append(f'<text x="{left - 5}" y="{y + 4}" text-anchor="end">{number(value, unit)}</text>')
+    offset = left
+    for index, (name, line) in enumerate(lines.items()):
+        colour = COLOURS[index % len(COLOURS)]
+        points = " ".join("{},{}".format(*place(at, value)) for at, value in sorted(line.items()))
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
         if offset + 6 * len(name) < right:
-            parts.append(f'<text x="{offset:.0f}" y="{height - 12}" fill="{colour}">{escape(name)}</text>')
+            parts.append(f'<text x="{offset}" y="{height - 12}" fill="{colour}">{escape(name)}</text>')
         offset += 6 * len(name) + 12
     return "".join(parts)
 
