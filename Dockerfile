@@ -1,6 +1,6 @@
 # The first stage installs the locked dependencies, those of the operator included, and the package. The second stage holds
 # these files and a Python interpreter; it has no shell. `make images` builds the image for one architecture; the workflow
-# image.yaml builds and publishes it for amd64 and arm64.
+# image.yaml builds it for amd64 and arm64, and release.yaml publishes that.
 #
 # The tags of the base images get the security fixes of their distributions; the workflow resolves the tags to digests. Both
 # base images and PYTHON_VERSION must have the same minor version of Python. Distroless has only the version of its Debian.

@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 # The image that `make images` builds and `make push` pushes.
-IMAGE ?= aibee/ai-scheduler
+IMAGE ?= ghcr.io/aibee/ai-scheduler
 TAG ?= $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' aischeduler/__init__.py)
 
 .DEFAULT_GOAL := help

@@ -19,7 +19,7 @@ from sortedcontainers import SortedKeyList
 from aischeduler.engine.pod_classes import SPECS_MAX
 from aischeduler.framework.cross_rows import CLASSES_MAX, STATES_MAX
 from aischeduler.state.cards import MASKS_MAX as CARD_MASKS_MAX
-from aischeduler.state.class_views import VIEWS_MAX
+from aischeduler.state.class_scores import VIEWS_MAX
 from aischeduler.state.class_volumes import SHAPES_MAX
 from aischeduler.state.image_index import SUMS_MAX
 from aischeduler.state.label_index import NUMBERS_MAX, READ_MAX

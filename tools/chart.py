@@ -25,6 +25,7 @@ from aischeduler.config.schema import Config
 ROOT: Final = Path(__file__).resolve().parents[1]
 CHART: Final = ROOT / "helm" / "ai-scheduler"
 MANIFESTS: Final = ROOT / "manifests"
+OPERATOR: Final = MANIFESTS / "operator"
 BUILD_SCRIPT: Final = ROOT / "tools" / "controlplane" / "build.py"
 
 TABLE_BEGIN: Final = "<!-- values: written by `make chart` from values.yaml -->\n"
@@ -105,16 +106,36 @@ def written() -> dict[Path, str]:
 
 
 def manifests(helm: str) -> dict[Path, str]:
-    """Return the manifests: one file per template, rendered with the default values, and a kustomization."""
-    command = [helm, "template", "ai-scheduler", str(CHART), "--namespace=kube-system", "--skip-tests"]
+    """Return the manifests, one file per template, and a kustomization of each folder.
+
+    The folder itself is the chart with its default values and all definitions; its folder `operator` is the operator.
+    """
+    files = _rendered(helm, MANIFESTS)
+    operator = _rendered(helm, OPERATOR, "--set=operator.enabled=true", "--show-only=templates/operator.yaml")
+    names = [f"crds/{path.name}" for path in sorted((MANIFESTS / "crds").glob("*.yaml"))]
+    return {
+        MANIFESTS / "kustomization.yaml": _kustomization([*names, *(path.name for path in files)]),
+        OPERATOR / "kustomization.yaml": _kustomization([path.name for path in operator]),
+        **files,
+        **operator,
+    }
+
+
+def written_manifests() -> list[Path]:
+    """Return the paths of the manifests that are there."""
+    return sorted([*MANIFESTS.glob("*.yaml"), *OPERATOR.glob("*.yaml")])
+
+
+def _rendered(helm: str, folder: Path, *options: str) -> dict[Path, str]:
+    """Return the objects of the chart without definitions, one file per template in this folder."""
+    command = [helm, "template", "ai-scheduler", str(CHART), "--namespace=kube-system", "--skip-tests", *options]
     rendered = subprocess.run([*command, "--set=crds.install=false"], capture_output=True, text=True, check=True).stdout
     found: dict[str, list[str]] = {}
     for document in rendered.split("---\n")[1:]:
         source = _SOURCE.match(document)
         assert source is not None, "helm did not name the template of a document"
         found.setdefault(source[1], []).append(_HELMS_OWN.sub("", document[source.end() :]).strip() + "\n")
-    files = {MANIFESTS / name: MANIFEST_HEADER + "---\n".join(found[name]) for name in sorted(found)}
-    return {MANIFESTS / "kustomization.yaml": _kustomization(sorted(found)), **files}
+    return {folder / name: MANIFEST_HEADER + "---\n".join(found[name]) for name in sorted(found)}
 
 
 def find_helm() -> str:
@@ -124,7 +145,7 @@ def find_helm() -> str:
 
 
 def _kustomization(names: Sequence[str]) -> str:
-    resources = "".join(f"  - {name}\n" for name in ("crds/pools.yaml", *names))
+    resources = "".join(f"  - {name}\n" for name in names)
     return f"{MANIFEST_HEADER}apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{resources}"
 
 
@@ -168,7 +189,7 @@ def main(arguments: Sequence[str]) -> int:
             _write(written())
         case ["manifests"]:
             files = manifests(find_helm())
-            for old in sorted({*MANIFESTS.glob("*.yaml")} - set(files)):
+            for old in sorted(set(written_manifests()) - set(files)):
                 old.unlink()
             _write(files)
         case _:

@@ -41,8 +41,10 @@ PROGRAM: Final = str(Path(sys.executable).with_name("ai-scheduler"))
 SCRAPE_SECONDS: Final = 5
 SCRAPES: Final = 48
 RATE_WINDOW: Final = "30s"
-"""What `$__rate_interval` stands for: six scrapes."""
-TARGET: Final = {"job": "ai-scheduler", "instance": "ai-scheduler-0:8080"}
+"""Six scrapes."""
+TARGET: Final = {"namespace": "kube-system", "job": "ai-scheduler", "instance": "ai-scheduler-0:8080"}
+VARIABLES: Final = {"__rate_interval": RATE_WINDOW, "namespace": TARGET["namespace"], "job": TARGET["job"], "pool": ".*"}
+"""The values of the variables of the dashboard."""
 COLUMN: Final = 40
 ROW: Final = 26
 COLOURS: Final = ("#73bf69", "#f2cc0c", "#5794f2", "#ff9830", "#f2495c", "#b877d9", "#8ab8ff", "#c0d8ff", "#ffa6b0")
@@ -193,7 +195,7 @@ def seconds(text: str) -> int:
 
 def query_of(target: Any) -> str:
     """Return the query of a target for all Pools."""
-    return str(target["expr"]).replace("$__rate_interval", RATE_WINDOW).replace("$pool", ".*")
+    return re.sub(r"\$(\w+)", lambda variable: VARIABLES[variable[1]], target["expr"])
 
 
 def lines_of(panel: Any, found: Any) -> Lines:

@@ -175,7 +175,7 @@ class ClusterCopy:
                 now = self.pods.get(pod.uid)
                 self._answers.append(gone(Pod, pod.uid) if now is None else Seen(now))
             case Refresh(pool):
-                self._answers += [] if pool else [Seen(one) for _, one in sorted(self.pools.items())]
+                self._answers += [] if pool else [Seen(pool) for _, pool in sorted(self.pools.items())]
                 self._answers.append(Refreshed(pool))
             case CreatePool(name) if name not in self.pools:
                 created = replace(self._default_pool, name=name, uid=f"new-{name}", generation=1)

@@ -20,6 +20,7 @@ from aischeduler.analysis.what_if import Question, proposed, question_of
 from aischeduler.engine.cluster import Cluster
 from aischeduler.model.proposal import Hold, MakeRoom, NoLender, Proposal, Wait, WaitFor
 from aischeduler.state.pod_records import WAITING, PodRecord, PodState
+from aischeduler.state.scheduling_queue import queue_order
 from aischeduler.state.what_if import Trial
 
 AHEAD_NAMED_MAX: Final = 3
@@ -49,8 +50,8 @@ def _waiting(cluster: Cluster, record: PodRecord) -> Explanation:
     pod, lead = record.pod, record.waits_as
     queue = cluster.queues[lead.queue]
     ahead = sorted(
-        (other for other in queue.records() if other.usable and other.order < lead.order),
-        key=lambda other: other.order,
+        (other for other in queue.records() if other.usable and queue_order(other) < queue_order(lead)),
+        key=queue_order,
     )
     names = tuple(full_name(other.pod) for other in ahead[:AHEAD_NAMED_MAX])
     found = Explanation(pod, lead.queue, record.home, Verdict.WAITS, pod.spec.request.taken, unit=_unit(record))
@@ -63,7 +64,7 @@ def _unit(record: PodRecord) -> PodUnit | None:
         return None
     together = record in unit.pods
     pods = unit.pods if together else unit.members.values()
-    names = tuple(sorted(full_name(one.pod) for one in pods))
+    names = tuple(sorted(full_name(record.pod) for record in pods))
     return PodUnit(unit.name, names, unit.required if together else 0, lacks=unit.lacks)
 
 
@@ -73,9 +74,13 @@ def _refused(question: Question, found: Explanation, proposal: Proposal) -> Expl
     rows = question.rows_of(record.home)
     with question.beside(record.home) as (fit, short):
         found = replace(found, total=len(rows), refused=refusals(cluster, short.pod.spec, rows))
-    if found.unit is not None and record.leads is not None and sum(one.nodes for one in found.refused) == len(rows) > 0:
+    if (
+        found.unit is not None
+        and record.leads is not None
+        and sum(refusal.nodes for refusal in found.refused) == len(rows) > 0
+    ):
         found = replace(found, unit=replace(found.unit, first_refused=full_name(short.pod), fit=fit))
-    lenders = [one for one in proposal.search.lenders if isinstance(one, NoLender)]
+    lenders = [lender for lender in proposal.search.lenders if isinstance(lender, NoLender)]
     if lenders:
         found = replace(found, borrowing=no_loans(question, lenders[-1]))
     claim = cluster.claims.of(record.pod.uid)
@@ -114,7 +119,7 @@ def _bound(cluster: Cluster, record: PodRecord) -> Explanation:
         refused = refusals(cluster, spec, rows)
     best = [(cluster.nodes.names[other], score) for other, score in ranked]
     named = best[:RANKED_MAX]
-    named += [one for one in best[RANKED_MAX:] if one[0] == node]
+    named += [ranked for ranked in best[RANKED_MAX:] if ranked[0] == node]
     return replace(found, total=len(rows), refused=refused, fitting=len(best), ranking=tuple(named))
 
 

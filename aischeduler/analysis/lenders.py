@@ -21,10 +21,10 @@ def no_loans(question: Question, found: NoLender) -> tuple[NoLoan, ...]:
 
 def missing_text(nearest: NearestMiss) -> str:
     """Return what the nearest node lacks, as in `gpu-7 lacks 2 of 8 nvidia.com/gpu`."""
-    if any(one.kind is MissingKind.SCHEDULABLE for one in nearest.missing):
+    if any(lack.kind is MissingKind.SCHEDULABLE for lack in nearest.missing):
         return f"{nearest.node} is cordoned"
-    skews = [_skew(one.skew) for one in nearest.missing if one.skew is not None]
-    lacks = " and ".join(thing(one) for one in nearest.missing if one.skew is None)
+    skews = [_skew(lack.skew) for lack in nearest.missing if lack.skew is not None]
+    lacks = " and ".join(thing(lack) for lack in nearest.missing if lack.skew is None)
     if not skews:
         return f"{nearest.node} lacks {lacks}"
     return f"{nearest.node}: {'; '.join([f'it lacks {lacks}', *skews] if lacks else skews)}"
@@ -113,5 +113,5 @@ def _no_room(question: Question, name: str) -> str:
         if nearest is not None and nearest.missing:
             return f"{found}; {missing_text(nearest)}"
         refused = refusals(question.cluster, spec, rows)
-    near = next((missing_text(one.nearest) for one in reversed(refused) if one.nearest is not None), "")
+    near = next((missing_text(refusal.nearest) for refusal in reversed(refused) if refusal.nearest is not None), "")
     return f"{found}; {near}" if near else found

@@ -86,7 +86,7 @@ def _count(
     best: tuple[int, int, str, tuple[Missing, ...]] | None = None
     for row, missing in zip(rows.tolist(), lacking, strict=True):
         counts.update(missing)
-        found = (len(missing), sum(one.amount for one in missing), nodes.names[row], missing)
+        found = (len(missing), sum(lack.amount for lack in missing), nodes.names[row], missing)
         if missing and (best is None or found[:3] < best[:3]):
             best = found
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:COUNTS_MAX]
@@ -96,7 +96,7 @@ def _count(
 def lacks_labels(spec: PodSpec, node: Node) -> tuple[Requirement, ...]:
     """Return the requirements on labels that the node does not satisfy: of the required terms, those of the nearest."""
     selector = (Requirement(key, Operator.IN, (value,)) for key, value in spec.node_selector)
-    missing = [one for one in selector if not one.matches(node.labels)]
+    missing = [requirement for requirement in selector if not requirement.matches(node.labels)]
     if spec.required is not None and not any(term.matches(node.name, node.labels) for term in spec.required):
         terms = [_unmet(term, node) for term in spec.required if not term.empty]
         missing += next((term for size in sorted(map(len, terms)) for term in terms if len(term) == size), ())
@@ -104,8 +104,8 @@ def lacks_labels(spec: PodSpec, node: Node) -> tuple[Requirement, ...]:
 
 
 def _unmet(term: NodeSelectorTerm, node: Node) -> tuple[Requirement, ...]:
-    labels = [one for one in term.expressions if not one.matches(node.labels)]
-    return (*labels, *(one for one in term.fields if not one.matches({NAME_FIELD: node.name})))
+    labels = [expression for expression in term.expressions if not expression.matches(node.labels)]
+    return (*labels, *(field for field in term.fields if not field.matches({NAME_FIELD: node.name})))
 
 
 def _lacking(rule: str, nodes: NodeTable, spec: PodSpec, row: int) -> tuple[Missing, ...]:
@@ -122,7 +122,9 @@ def _lacking(rule: str, nodes: NodeTable, spec: PodSpec, row: int) -> tuple[Miss
             return _taints(spec, node)
         case "NodeAffinity":
             unmet = lacks_labels(spec, node)
-            return tuple(Missing(_KINDS.get(one.key, MissingKind.LABEL), str(one)) for one in unmet)
+            return tuple(
+                Missing(_KINDS.get(requirement.key, MissingKind.LABEL), str(requirement)) for requirement in unmet
+            )
         case "NodePorts":
             return _ports(spec, nodes.ports.on.get(row, {}))
         case _:
@@ -137,7 +139,8 @@ def _uneven(state: SpreadState, at: NodeView) -> list[tuple[Missing, ...]]:
         labels = node.labels if node is not None else {}
         missing = [Missing(MissingKind.LABEL, key) for key in state.keys if key not in labels]
         missing += [
-            Missing(MissingKind.SPREAD, f"{one.topology_key}={one.domain}", one.excess, skew=one) for one in skews
+            Missing(MissingKind.SPREAD, f"{uneven.topology_key}={uneven.domain}", uneven.excess, skew=uneven)
+            for uneven in skews
         ]
         found.append(tuple(missing))
     return found

@@ -132,9 +132,13 @@ def plan(copy: ClusterCopy, change: PlannedChange) -> Plan:
     after = _pool_nodes(copy)
     return Plan(
         units=tuple(_unit_plan(copy, unit) for unit in units),
-        other_starts=tuple(one for one in copy.happened if isinstance(one, Bind) and one.pod.uid not in uids),
-        other_evictions=tuple(one for one in copy.happened if isinstance(one, Evict) and _asker(one) not in askers),
-        loan_changes=tuple(one for one in copy.happened if isinstance(one, LogLoanChange)),
+        other_starts=tuple(
+            action for action in copy.happened if isinstance(action, Bind) and action.pod.uid not in uids
+        ),
+        other_evictions=tuple(
+            action for action in copy.happened if isinstance(action, Evict) and _asker(action) not in askers
+        ),
+        loan_changes=tuple(action for action in copy.happened if isinstance(action, LogLoanChange)),
         pool_nodes={
             name: (nodes.get(name, 0), after.get(name, 0))
             for name in sorted(nodes.keys() | after.keys())
@@ -164,8 +168,8 @@ def _as_decided(copy: ClusterCopy, units: list[PlannedUnit]) -> list[PlannedUnit
     known = {pod.uid for unit in units for pod in unit.pods}
     for number, unit in enumerate(units):
         names = dict.fromkeys(name for pod in unit.pods if (name := cluster.unit_name(pod)))
-        members = [one for name in names for _, one in sorted(cluster.units.by_name[name].members.items())]
-        others = tuple(one.pod for one in members if one.counted is None and one.pod.uid not in known)
+        members = [member for name in names for _, member in sorted(cluster.units.by_name[name].members.items())]
+        others = tuple(member.pod for member in members if member.counted is None and member.pod.uid not in known)
         known.update(pod.uid for pod in others)
         shared = next((name for name in names if name in places), "")
         place, whole = places.get(shared, number), replace(unit, others=others)
@@ -230,8 +234,8 @@ def _as_new(units: Iterable[PlannedUnit], now_seconds: int) -> list[PlannedUnit]
 
 def _unit_plan(copy: ClusterCopy, unit: PlannedUnit) -> UnitPlan:
     uids = {pod.uid for pod in unit.pods}
-    binds = {one.pod.uid: one for one in copy.happened if isinstance(one, Bind)}
-    evicted = {one.victim.uid: one for one in copy.happened if isinstance(one, Evict)}
+    binds = {action.pod.uid: action for action in copy.happened if isinstance(action, Bind)}
+    evicted = {action.victim.uid: action for action in copy.happened if isinstance(action, Evict)}
     nodes: dict[str, str] = {}
     lenders: dict[str, str] = {}
     waits: dict[str, str] = {}
@@ -247,9 +251,9 @@ def _unit_plan(copy: ClusterCopy, unit: PlannedUnit) -> UnitPlan:
             waits[name] = OTHER_SCHEDULER.format(pod.scheduler_name)
         else:
             waits[name] = copy.scheduler.why(pod.uid)
-    warned = [one.message for one in copy.happened if isinstance(one, Warn) and one.about.uid in uids]
+    warned = [action.message for action in copy.happened if isinstance(action, Warn) and action.about.uid in uids]
     askers = uids | {pod.uid for pod in unit.others}
-    evicts = [full_name(one.victim) for one in evicted.values() if _asker(one) in askers]
+    evicts = [full_name(eviction.victim) for eviction in evicted.values() if _asker(eviction) in askers]
     with_it = [
         f"{full_name(pod)} of its unit, which waits already, starts on {binds[pod.uid].node}"
         for pod in unit.others
@@ -268,8 +272,8 @@ def _pool_nodes(copy: ClusterCopy) -> dict[str, int]:
 
 def _meanwhile(copy: ClusterCopy) -> list[str]:
     """Return notes about what happens without the change."""
-    started = [full_name(one.pod) for one in copy.happened if isinstance(one, Bind)]
-    evicted = [full_name(one.victim) for one in copy.happened if isinstance(one, Evict)]
+    started = [full_name(action.pod) for action in copy.happened if isinstance(action, Bind)]
+    evicted = [full_name(action.victim) for action in copy.happened if isinstance(action, Evict)]
     notes = []
     if started:
         notes.append(f"Without this change too, {_counted(started, 'waiting pod')} would start: {_named(started)}")
@@ -280,9 +284,9 @@ def _meanwhile(copy: ClusterCopy) -> list[str]:
 
 def _errors(copy: ClusterCopy) -> list[str]:
     return [
-        f"The scheduler failed while {one.doing}: {one.error}"
-        for one in copy.happened
-        if isinstance(one, ReportInternalError)
+        f"The scheduler failed while {action.doing}: {action.error}"
+        for action in copy.happened
+        if isinstance(action, ReportInternalError)
     ]
 
 

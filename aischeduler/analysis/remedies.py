@@ -44,7 +44,7 @@ from aischeduler.analysis.what_if import (
     room_of,
 )
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.propose import may_not_evict
+from aischeduler.engine.evictions import may_not_evict
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec, Toleration
@@ -487,7 +487,7 @@ def _nodes_with_pods(question: Question, *, evicting: bool) -> list[_NodeToClear
         if len(records) >= least:
             records.sort(key=_importance)
             taken = [record.pod.spec.request.taken for record in records]
-            amounts = [[one.get(name, 0) for one in taken] for name in question.spec.request.taken]
+            amounts = [[asked.get(name, 0) for asked in taken] for name in question.spec.request.taken]
             node = _NodeToClear(least, records, lacks, np.array(amounts, dtype=np.int64))
             found.append((least, _importance(records[least - 1])[:2], names[row], node))
     return [node for *_, node in sorted(found, key=lambda node: node[:3])[:NODES_TRIED_MAX]]

@@ -51,7 +51,7 @@ def steps(remedy: Remedy, pod: Json) -> list[Step]:
             return [_step("patch", "Node", name, {"metadata": {"labels": dict(labels or {})}})]
         case EndPods(pods):
             return [
-                _step("delete", "Pod", one.name, {"preconditions": {"uid": one.uid}}, one.namespace) for one in pods
+                _step("delete", "Pod", pod.name, {"preconditions": {"uid": pod.uid}}, pod.namespace) for pod in pods
             ]
         case AddNode():
             return []
@@ -99,12 +99,12 @@ def _step(
 
 def _lower(containers: Sequence[dict[str, Any]], resource: str, most: int) -> None:
     """Lower the largest requests until the sum is at most this; equal ones are lowered in their order."""
-    excess = sum(_requested(one, resource) for one in containers) - max(most, 0)
-    for one in sorted(containers, key=lambda one: -_requested(one, resource)):
-        request = _requested(one, resource)
+    excess = sum(_requested(container, resource) for container in containers) - max(most, 0)
+    for container in sorted(containers, key=lambda container: -_requested(container, resource)):
+        request = _requested(container, resource)
         less = min(max(excess, 0), request)
         if less:
-            _set(one["resources"], resource, request - less)
+            _set(container["resources"], resource, request - less)
             excess -= less
 
 

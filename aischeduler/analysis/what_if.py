@@ -81,7 +81,7 @@ class Question(Struct, frozen=True):
         victims = proposal.victims if isinstance(proposal, MakeRoom) else ()
         if record.leads is None:
             return Start(proposal.node, pool, victims)
-        placed = {record.pod.uid: proposal.node, **{one.pod: one.node for one in proposal.others}}
+        placed = {record.pod.uid: proposal.node, **{other.pod: other.node for other in proposal.others}}
         nodes = sorted((full_name(records[uid].pod), node) for uid, node in placed.items())
         return Start(placed.get(self.named, ""), pool, victims, tuple(nodes))
 
@@ -96,8 +96,8 @@ class Question(Struct, frozen=True):
         with without(cluster, (own,) if own is not None else ()) as trial:
             found = place_unit(cluster.unit_request(unit, pool), cluster.runner, self.rows_of(pool)) if unit else None
             fits, short = (found.pods, found.short) if isinstance(found, NotPlaced) else ((), 0)
-            for one in fits:
-                trial.place(one)
+            for fit in fits:
+                trial.place(fit)
             yield len(fits), unit.pods[short] if unit else self.record
 
 
@@ -137,7 +137,7 @@ def _moved(record: PodRecord, queue: str, visited: tuple[str, ...]) -> PodRecord
     """Return a copy of the record in another queue; that of a lead leads a copy of its unit."""
     moved, unit = replace(record, queue=queue, visited=visited), record.leads
     if unit is not None:
-        pods = tuple(moved if one is record else one for one in unit.pods)
+        pods = tuple(moved if member is record else member for member in unit.pods)
         moved.unit = replace(unit, lead=moved, pods=pods)
     return moved
 

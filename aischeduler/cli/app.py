@@ -117,10 +117,16 @@ def operator(
     log_level: Annotated[LogLevel, Option(help="Lowest level to log.")] = LogLevel.INFO,
 ) -> None:
     """Run the operator of BatchProcess until SIGTERM or Ctrl-C: it makes gangs of pods. Run one replica."""
-    from aischeduler.cli.operator import OperatorOptions, run_operator  # noqa: PLC0415
+    from aischeduler.cli.operator import run_operator  # noqa: PLC0415
 
     run_operator(
-        OperatorOptions(kubeconfig, context, scheduler_name, default_image, health_address, log_format, log_level)
+        kubeconfig=kubeconfig,
+        context=context,
+        scheduler_name=scheduler_name,
+        default_image=default_image,
+        health_address=health_address,
+        log_format=log_format,
+        log_level=log_level,
     )
 
 

@@ -31,6 +31,7 @@ from aischeduler.kube.http.paths import object_path
 from aischeduler.model.events import objects_of
 from aischeduler.model.pod import FINISHED, Pod
 from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.scheduling_queue import queue_order
 
 SHOWN_MAX: Final = 50
 """The most pods that --all and a Job show."""
@@ -140,7 +141,7 @@ def _waiting_in(cluster: Cluster, pool: str) -> Sequence[PodRecord]:
     queue = cluster.queues.get(pool)
     if queue is None:
         raise NoExplanationError(Status.MISSING, f"there is no Pool {pool}")
-    return sorted({record.waits_as for record in queue.records()}, key=lambda record: record.order)
+    return sorted({record.waits_as for record in queue.records()}, key=queue_order)
 
 
 def _of_job(cluster: Cluster, namespace: str, name: str) -> Sequence[PodRecord]:
@@ -154,7 +155,7 @@ def _of_job(cluster: Cluster, namespace: str, name: str) -> Sequence[PodRecord]:
     }
     if not records:
         raise NoExplanationError(Status.MISSING, f"there is no unfinished pod of the Job {namespace}/{name}")
-    return sorted(records, key=lambda record: (record.counted is not None, record.order))
+    return sorted(records, key=lambda record: (record.counted is not None, queue_order(record)))
 
 
 def _show_one(explanation: Explanation, document: Json | None, options: ExplainOptions) -> None:

@@ -54,7 +54,7 @@ from aischeduler.model.gang import GangSource
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import GroupRule, MakeRoomOrder, Pool
 from aischeduler.model.selectors import SelectorError, label_requirement, label_selector
-from aischeduler.state.pod_records import Backoff
+from aischeduler.state.scheduling_queue import Backoff
 
 
 class WatchErrors:

@@ -12,7 +12,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from aischeduler.state.pod_records import OrderKey, PodRecord
+from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.scheduling_queue import OrderKey
 
 CHECKS_MAX: Final = 64
 """The budget of a slice in checks whether a pod can use some room; one for victims, or of a unit, counts as several.

@@ -15,14 +15,14 @@ from aischeduler.engine.counters import Result
 from aischeduler.engine.evictions import evict, next_victims, plan_evictions, useless
 from aischeduler.engine.freshness import await_fresh_view, is_fresh
 from aischeduler.engine.lending import note_blocked, travel
-from aischeduler.engine.nominator import end_claim_of, renominate
+from aischeduler.engine.nominator import end_claim_of, nominate, renominate
 from aischeduler.engine.permits import reserve, send_or_delay, take_back
 from aischeduler.engine.pod_counting import adopt
 from aischeduler.engine.queueing_hints import Placed, count_saved
 from aischeduler.engine.quotas import try_first
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.framework.plugin import Delayed, Vetoed
-from aischeduler.model.actions import Action, Bind, Evict, Nominate, ReportWaiting
+from aischeduler.model.actions import Action, Bind, Evict, ReportWaiting
 from aischeduler.model.proposal import (
     NO_SEARCH,
     Borrow,
@@ -54,15 +54,6 @@ class Attempt(Struct):
     actions: list[Action]
     now: float
 
-    def nominate(self, node: str, others: tuple[Placement, ...] = ()) -> None:
-        """Write the nominated nodes into the status of the pods, where they differ; an empty `node` clears them."""
-        nodes = {one.pod: one.node for one in others}
-        for record in self.record.with_surplus:
-            its = node if record is self.record else nodes.get(record.pod.uid, "")
-            if its != (record.nominated or record.pod.nominated_node):
-                self.actions.append(Nominate(record.pod, its, self.queue.pool, self.record.decision))
-            record.nominated = its
-
     def report(self, message: str) -> None:
         """Report why the pods wait, where the message is new; the object of their gang shows it too."""
         if message != self.record.message:
@@ -90,7 +81,7 @@ def apply(tried: Attempt, proposal: Proposal) -> Result | None:
             return _make_room(tried, proposal)
         case Borrow(lender):
             end_claim_of(cluster, record, tried.now)
-            tried.nominate("")
+            tried.actions += nominate(tried.record, tried.queue.pool, "")
             record.backoff_until = tried.now
             travel(cluster, record, lender, tried.now)
             return Result.BORROWING
@@ -127,14 +118,14 @@ def _place(tried: Attempt, proposal: Place) -> Result:
         renominate(cluster, displaced, tried.now)
     count_saved(cluster, tried.queue, record, placements, free=True)
     binds: list[Bind] = []
-    for one, assigned in placements:
-        if one is not record:
-            cluster.queues[one.queue].remove(one)
-            one.decision = record.decision
-        adopt(cluster, one, assigned)
-        change_state(one, Transition.PLACED)
-        one.visited = ()
-        binds.append(_bind(tried, one, assigned, proposal))
+    for placed, assigned in placements:
+        if placed is not record:
+            cluster.queues[placed.queue].remove(placed)
+            placed.decision = record.decision
+        adopt(cluster, placed, assigned)
+        change_state(placed, Transition.PLACED)
+        placed.visited = ()
+        binds.append(_bind(tried, placed, assigned, proposal))
     send_or_delay(cluster, binds, verdicts, tried.actions)
     cluster.wake_alike(record, tried.now)
     try_first(cluster, record.accounts)
@@ -152,17 +143,17 @@ def _placements(tried: Attempt, proposal: Place | MakeRoom) -> Placed:
         return ((record, AssignedPod(record.pod, record.pod.spec, row, proposal.allocation)),)
     first = Placement(record.pod.uid, proposal.node, proposal.allocation)
     found: list[tuple[PodRecord, AssignedPod]] = []
-    for one in (first, *proposal.others):
-        placed = cluster.records[one.pod]
-        row = cluster.nodes.rows[one.node]
-        found.append((placed, AssignedPod(placed.pod, placed.pod.spec, row, one.allocation)))
+    for placement in (first, *proposal.others):
+        placed = cluster.records[placement.pod]
+        row = cluster.nodes.rows[placement.node]
+        found.append((placed, AssignedPod(placed.pod, placed.pod.spec, row, placement.allocation)))
     return tuple(found)
 
 
 def _binds_with_rules(cluster: Cluster, placements: Placed) -> bool:
     """Return whether rules reserve for one of these pods, or may delay its Binding."""
     plugins = (cluster.profile.plugins_of(record.pod) for record, _ in placements)
-    return any(one.reserves or one.permits for one in plugins)
+    return any(plugin.reserves or plugin.permits for plugin in plugins)
 
 
 def _reserve(cluster: Cluster, placements: Placed) -> list[Delayed | None] | Vetoed:
@@ -202,8 +193,10 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     count_saved(cluster, tried.queue, record, placements, free=False)
     displaced = _end_claims_of(cluster, proposal.displaced)
     rooms = tuple(
-        ClaimedRoom(one, placed[one].spec, placed[one].row, placed[one].allocation, cluster.accounts_of(one.pod))
-        for one in record.together
+        ClaimedRoom(
+            member, placed[member].spec, placed[member].row, placed[member].allocation, cluster.accounts_of(member.pod)
+        )
+        for member in record.together
     )
     victims, planned = proposal.victims, plan_evictions(cluster, proposal.victims)
     claim = Claim(record, rooms, pool, victims, tried.now, planned)
@@ -211,7 +204,7 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     tried.queue.nominate(record, tried.now)
     _evict(tried, next_victims(cluster, claim) if planned else [cluster.records[uid] for uid in victims])
     renominate(cluster, displaced, tried.now)
-    tried.nominate(proposal.node, proposal.others)
+    tried.actions += nominate(record, tried.queue.pool, proposal.node, proposal.others)
     tried.report(proposal.message)
     record.visited = ()
     cluster.wake_alike(record, tried.now)
@@ -229,7 +222,7 @@ def _evict(tried: Attempt, victims: list[PodRecord], *, together: bool = True) -
         elif not cluster.budgets.forbids(victim.pod):
             evicted.append(evict(cluster, victim, record, record.decision))
     if together and len(evicted) > 1:
-        evicted = [replace(one, together=len(evicted)) for one in evicted]
+        evicted = [replace(action, together=len(evicted)) for action in evicted]
     tried.actions += evicted
 
 
@@ -273,7 +266,7 @@ def _wait(tried: Attempt, proposal: Wait) -> Result:
         case _:
             queue.park(record, now)
     record.visited = ()
-    tried.nominate("")
+    tried.actions += nominate(tried.record, tried.queue.pool, "")
     if proposal.message:
         tried.report(proposal.message)
     return Result.REFRESHING if proposal.waits_for is WaitFor.REFRESH else Result.UNSCHEDULABLE
@@ -289,11 +282,11 @@ def _hold(tried: Attempt, proposal: Hold) -> Result:
     record.visited = ()
     cluster.queues[record.home].hold(record, tried.now)
     cluster.wake_alike(record, tried.now)  # what holds this pod may not hold the next
-    tried.nominate("")
+    tried.actions += nominate(tried.record, tried.queue.pool, "")
     if proposal.unknown_pool:
-        for one in record.together:
-            if not is_known(cluster, one, tried.now):
-                want_pool(cluster, one)
+        for member in record.together:
+            if not is_known(cluster, member, tried.now):
+                want_pool(cluster, member)
         record.message = proposal.message  # no event: the answer comes soon
     else:
         tried.report(proposal.message)

@@ -56,7 +56,7 @@ class Cluster:
     def __init__(self, profile: Profile, run: str) -> None:
         self.now, self.decisions, self.start, self._run, self._arrivals = 0.0, 0, 0, run, 0
         self.profile, self.classes, self.counters = profile, PodClasses(profile), Counters()
-        self.has_quotas = any(one.quotas for one in (profile.plugins, *profile.others.values()))
+        self.has_quotas = any(plugins.quotas for plugins in (profile.plugins, *profile.others.values()))
         self.leaving_pods, self.edits, self.said = LeavingPods(), Edits(), Said()
         self.reservations, self.unknown_pools, self.freshness = Reservations(profile), UnknownPools(), Freshness()
         self.clear()
@@ -69,9 +69,11 @@ class Cluster:
         self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)
         self.pools = PoolTable(self.nodes, profile.default_pool)
         self.runner = make_runner(profile.plugins, profile.others, self.nodes)
-        for one in (one for plugins in (profile.plugins, *profile.others.values()) for one in plugins.allocators):
-            if one.part not in self.nodes.parts:
-                self.nodes.parts[one.part] = one.make_part(self.nodes)
+        for allocator in (
+            allocator for plugins in (profile.plugins, *profile.others.values()) for allocator in plugins.allocators
+        ):
+            if allocator.part not in self.nodes.parts:
+                self.nodes.parts[allocator.part] = allocator.make_part(self.nodes)
         self.records: dict[str, PodRecord] = {}
         self.naming: dict[str, dict[str, PodRecord]] = {}
         """Pool name -> the records of the pods that name it, by uid."""
@@ -286,7 +288,7 @@ class Cluster:
         """Return the accounts in which a pod counts by its quotas."""
         if not self.has_quotas:
             return ()
-        return tuple(account for one in self.profile.plugins_of(pod).quotas for account in one.accounts_of(pod))
+        return tuple(account for quota in self.profile.plugins_of(pod).quotas for account in quota.accounts_of(pod))
 
     def _unname(self, pod: Pod) -> None:
         named = self.naming.get(pod.pool)

@@ -1,4 +1,4 @@
-"""Hard constraints that hold pods: those that are not supported, and claims that allow no node.
+"""Hard constraints that hold pods: namespaces that a pool does not allow, what is not supported, unusable claims.
 
 Invariants:
 - A pod that kube-scheduler would place may be held; a pod whose placement may break its constraint is never placed.
@@ -49,23 +49,37 @@ def held_by(cluster: View, pod: Pod) -> Held | None:
     return None
 
 
+def namespace_refused(cluster: View, record: PodRecord) -> str:
+    """Return why the home pool takes no pods from this namespace; empty where it does."""
+    allowed = cluster.pools.pools[record.home].allowed_namespaces
+    namespace = record.pod.namespace
+    labels = cluster.nodes.pod_counts.namespaces.get(namespace)
+    if allowed is None or (labels is not None and allowed.matches(labels)):
+        return ""
+    return f"The pool {record.home} takes no pods from the namespace {namespace}: its allowedNamespaces do not match."
+
+
 def recheck_affected(cluster: Cluster, pool: str, affected: Affected) -> None:
     """Have the waiting pods of the pool rechecked that something may hold now, or no longer."""
     queue = cluster.queues[pool]
     of = affected.namespaces.keys()
     waiting = [record for state in RECHECKED for record in queue.in_state(state)] if of else []
-    recheck_later(cluster, (one for one in waiting if of & {"", one.pod.namespace} and not one.pod.spec.invalid))
+    recheck_later(
+        cluster, (record for record in waiting if of & {"", record.pod.namespace} and not record.pod.spec.invalid)
+    )
     if affected.held:
         recheck_later(cluster, queue.in_state(PodState.HELD))
     if affected.groups:
         named = [record for state in RECHECKED for record in queue.in_state(state)]
-        recheck_later(cluster, (one for one in named if names_one_of(one, affected.groups)))
+        recheck_later(
+            cluster, (waiting_record for waiting_record in named if names_one_of(waiting_record, affected.groups))
+        )
 
 
 def recheck_later(cluster: Cluster, records: Iterable[PodRecord]) -> None:
     """Have those of these pods that wait for an event woken by the next decisions of their pools."""
-    for one in records:
-        record = one.waits_as
+    for found in records:
+        record = found.waits_as
         if record.state in RECHECKED:
             cluster.deferred.agenda(record.queue).rechecking[record.pod.uid] = record
 
@@ -90,7 +104,7 @@ def _unsupported(constraints: tuple[Constraint, ...]) -> Held | None:
 
 
 def _not_supported(constraints: Iterable[Constraint]) -> str:
-    fields = [one.field for one in constraints]
+    fields = [constraint.field for constraint in constraints]
     more = len(fields) - FIELDS_MAX
     named = [*fields[:FIELDS_MAX], f"{more} more fields"] if more > 0 else fields
     return f"{', '.join(named)} {'is' if len(fields) == 1 else 'are'} not supported by {SCHEDULER_NAME}"

@@ -5,16 +5,14 @@ Invariants:
 - A parked class is woken where an attempt of its first pod would not park it again.
 """
 
-from operator import attrgetter
-
 from aischeduler.engine.agenda import Checks
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import look_again
 from aischeduler.engine.propose import propose_briefly
 from aischeduler.engine.queueing_hints import would_be_helped
 from aischeduler.model.proposal import Place
-from aischeduler.state.pod_records import OrderKey, PodState
-from aischeduler.state.scheduling_queue import QueuedClass
+from aischeduler.state.pod_records import PodState
+from aischeduler.state.scheduling_queue import OrderKey, QueuedClass, queue_order
 
 
 def note_counts(cluster: Cluster) -> None:
@@ -58,11 +56,15 @@ def check_counted(cluster: Cluster, pool: str, checks: Checks) -> None:
 
 def _check(cluster: Cluster, alike: QueuedClass, after: OrderKey | None, checks: Checks) -> OrderKey | None:
     """Wake the pods of a class that an attempt would help; return the turn after which to continue, None at the end."""
-    nominated = (one for one in alike.nominated.values() if after is None or after < one.order)
-    for record in sorted(nominated, key=attrgetter("order")):
+    nominated = (
+        nominated_record
+        for nominated_record in alike.nominated.values()
+        if after is None or after < queue_order(nominated_record)
+    )
+    for record in sorted(nominated, key=queue_order):
         if checks.left <= 0:
             return after
-        after = record.order
+        after = queue_order(record)
         checks.spend(len(record.together))
         if isinstance(propose_briefly(cluster, record), Place):
             cluster.queue_of(record).wake_at_once(record, cluster.now)

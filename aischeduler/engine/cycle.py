@@ -29,8 +29,8 @@ from aischeduler.state.scheduling_queue import PoolQueue
 
 def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None:
     """Add the new warnings about this pod, or the pods of the unit that it leads, to `actions`."""
-    for one in (record,) if record.unit is None else record.together:
-        pod = one.pod
+    for member in (record,) if record.unit is None else record.together:
+        pod = member.pod
         if is_missing(cluster, pod) and cluster.warned(pod.uid, pod.pool):
             actions.append(pod_warning(pod, EventReason.UNKNOWN_POOL, _no_such_pool(pod.pool, cluster.pools.names())))
         if pod.spec.unsupported_constraints and not cluster.profile.hold_unsupported:
@@ -45,8 +45,8 @@ def _warn_of_spelling(cluster: Cluster, pod: Pod, actions: list[Action]) -> None
     """Warn of the first card type, and of the machine group, that no node has while a node has a similar one."""
     spec, nodes = pod.spec, cluster.nodes
     known = nodes.cards.known(nodes) if spec.gpu_types else ()
-    near = ((one, nearest(one, known)) for one in spec.gpu_types if one not in known)
-    wrong = next(((one, meant) for one, meant in near if meant), None)
+    near = ((gpu_type, nearest(gpu_type, known)) for gpu_type in spec.gpu_types if gpu_type not in known)
+    wrong = next(((gpu_type, meant) for gpu_type, meant in near if meant), None)
     if wrong is not None:
         message = f"No node has the GPU type {wrong[0]} (annotation {GPU_TYPE_KEY}). Did you mean {wrong[1]}?"
         if cluster.warned(f"{pod.uid}/{EventReason.UNKNOWN_GPU_TYPE}", message):

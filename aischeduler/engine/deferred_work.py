@@ -109,7 +109,7 @@ class DeferredWork(Struct):
     def concern(self, pools: tuple[str, ...]) -> bool:
         """Return whether pods of one of these pools, or borrowers from it, are still to be tried."""
         found = [self.agendas[pool] for pool in pools if pool in self.agendas]
-        return any(one.wakes() or one.sought or one.relook is not None for one in found)
+        return any(agenda.wakes() or agenda.sought or agenda.relook is not None for agenda in found)
 
 
 class LateNode(Struct):

@@ -27,17 +27,17 @@ _FIELDS: Final[dict[type, tuple[str, str, tuple[str, ...]]]] = {
     Gang: ("Gang", "gang", ()),
 }
 """Type -> the begin of the names of its events, the field of the object, and those of the key."""
-_STORAGE: Final = frozenset(one.__name__ for one in get_args(StorageObject))
+_STORAGE: Final = frozenset(kind.__name__ for kind in get_args(StorageObject))
 
 
 def as_line(event: Event) -> tuple[str, Any]:
     """Return the name of an event, and what is written of it."""
     match event:
-        case Seen(one) if type(one) in _FIELDS:
-            name, field, _ = _FIELDS[type(one)]
-            return f"{name}Seen", {field: one} if field else one
-        case Seen(one):
-            return "StorageSeen", {"object": one}
+        case Seen(seen) if type(seen) in _FIELDS:
+            name, field, _ = _FIELDS[type(seen)]
+            return f"{name}Seen", {field: seen} if field else seen
+        case Seen(seen):
+            return "StorageSeen", {"object": seen}
         case Gone("Gang", (source, namespace, name)):
             return "GangGone", {"key": {"source": source, "namespace": namespace, "name": name}}
         case Gone(kind, (namespace, name)) if kind in _STORAGE:
@@ -80,7 +80,7 @@ _OF_THE_PAST: Final[dict[str, Event]] = {
 
 
 def _decoders() -> dict[str, msgspec.json.Decoder[Any]]:
-    found: dict[str, Any] = {one.__name__: one for one in get_args(Event) if one not in (Seen, Gone)}
+    found: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event) if kind not in (Seen, Gone)}
     for of, (name, field, key) in _FIELDS.items():
         found[f"{name}Seen"] = msgspec.defstruct("_Seen", [(field, of)]) if field else of
         found[f"{name}Gone"] = msgspec.defstruct("_Gone", [(part, str) for part in key] or [("key", GangKey)])

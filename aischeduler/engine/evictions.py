@@ -1,4 +1,4 @@
-"""Evictions: requested, under way, refused; and reads of pods whose eviction or Binding shows no effect.
+"""Evictions: who may ask for them, requested, under way, refused; and reads of pods whose eviction shows no effect.
 
 Invariants:
 - A pod whose eviction is requested, or that is terminating, is leaving: claims count on its room, and it is no victim
@@ -22,18 +22,14 @@ from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.cluster_parts import Asked
-from aischeduler.engine.freshness import await_to_end_loans, is_fresh
 from aischeduler.engine.nominator import end_claim, wake_owner
-from aischeduler.engine.pod_counting import may_go, refresh
+from aischeduler.engine.pod_counting import refresh
+from aischeduler.engine.view import View
 from aischeduler.model.actions import Action, Evict, EvictionCause, ReadPod
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import EvictRefusal, EvictRefused
-from aischeduler.model.pool import Pool, ReclaimPolicy
-from aischeduler.model.resources import ResourceList
-from aischeduler.policies.borrowing import kept_from_borrowers
 from aischeduler.state.claims import Claim
 from aischeduler.state.disruption_budgets import BudgetKey
-from aischeduler.state.ledger import LENDS
 from aischeduler.state.pod_records import PodRecord
 
 LEAVING_SLACK_SECONDS: Final = 60.0
@@ -49,14 +45,26 @@ A claim waits as long for a budget to allow the eviction of its next victims.
 """
 SPARED_SHARE_MAX: Final = 10
 """The most times as long as after its first refusal that a pod is spared."""
-SETTLE_SECONDS: Final = 30.0
-"""An assumed pod that the watch has not shown bound for this long is read."""
 UNHEARD_SECONDS: Final = 60.0
 """A pod whose eviction shows no effect for this long is read, and again after the same time."""
 NOT_REFUSED: Final = (EvictRefusal.LOST, EvictRefusal.CALLED_OFF)
 """Nothing has refused to evict this pod."""
-SETTLES_MAX: Final = 16
-"""The most victims, and the most assumed pods, that one decision has read."""
+READS_MAX: Final = 16
+"""The most victims that one decision has read."""
+
+
+def may_not_evict(cluster: View, record: PodRecord) -> str:
+    """Return why the pod may not preempt; empty where it may."""
+    if not cluster.profile.preemption:
+        return "switched off for the whole scheduler"
+    if cluster.pools.pools[record.home].disable_preemption:
+        return f"switched off for the pool {record.home}"
+    for member in record.together:
+        if not cluster.profile.plugins_of(member.pod).preempts:
+            return f"switched off in the profile {member.pod.spec.profile or cluster.profile.scheduler_name}"
+        if not member.pod.preempts:
+            return "not eligible due to preemptionPolicy=Never."
+    return ""
 
 
 def evict(
@@ -125,7 +133,9 @@ def _of_scarce(cluster: Cluster, risky: list[PodRecord]) -> list[PodRecord]:
     """Return those of these pods whose budget does not allow the eviction of all of them; where none is scarce, all."""
     needs = Counter(key for record in risky for key in cluster.budgets.covering(record.pod))
     scarce = {key for key, pods in needs.items() if pods > cluster.budgets.left(key)}
-    return [one for one in risky if not scarce.isdisjoint(cluster.budgets.covering(one.pod))] if scarce else risky
+    return (
+        [victim for victim in risky if not scarce.isdisjoint(cluster.budgets.covering(victim.pod))] if scarce else risky
+    )
 
 
 def _may_be_refused(cluster: Cluster, record: PodRecord) -> bool:
@@ -285,127 +295,23 @@ def _give_up(cluster: Cluster, claim: Claim, now: float) -> None:
             refresh(cluster, record)
 
 
-def settle(cluster: Cluster, actions: list[Action]) -> None:
-    """Request reads of the victims and of the assumed pods that are due."""
-    names, now = cluster.nodes.names, cluster.now
-    for _ in range(SETTLES_MAX):
+def read_unheard(cluster: Cluster, actions: list[Action]) -> None:
+    """Request reads of the pods whose evictions have shown no effect for long."""
+    for _ in range(READS_MAX):
         uid, asked = next(iter(cluster.leaving_pods.asked.items()), ("", None))
-        if asked is None or asked.read_at > now:
+        if asked is None or asked.read_at > cluster.now:
             break
-        cluster.leaving_pods.asked[uid] = replace(asked, read_at=now + UNHEARD_SECONDS)
+        cluster.leaving_pods.asked[uid] = replace(asked, read_at=cluster.now + UNHEARD_SECONDS)
         cluster.leaving_pods.asked.move_to_end(uid)
         record = cluster.records[uid]
-        actions.append(ReadPod(record.pod, names[record.row], asked.decision, evicted=True))
-    for _ in range(SETTLES_MAX):
-        uid, due = next(iter(cluster.reservations.unsettled.items()), ("", now + 1))
-        if due > now:
-            break
-        cluster.reservations.unsettled[uid] = now + SETTLE_SECONDS
-        cluster.reservations.unsettled.move_to_end(uid)
-        record = cluster.records[uid]
-        actions.append(ReadPod(record.pod, names[record.row], record.decision))
-
-
-def end_loans(cluster: Cluster, lender: str, actions: list[Action]) -> None:
-    """End the loans that the lender's spec no longer allows, the newest first, where its reclaimPolicy is Evict."""
-    cluster.deferred.agenda(lender).review = False
-    pool = cluster.pools.pools[lender]
-    if pool.reclaim_policy is not ReclaimPolicy.EVICT or not cluster.borrowing.may_evict(pool):
-        return
-    lent, keeps = cluster.ledger.of(LENDS, lender), cluster.nodes.cards.rare and not pool.lend_rare_types
-    if pool.disable_sharing or keeps or _over(pool.lending_limit, lent, lent):
-        ended = _not_allowed(cluster, pool)
-        if ended and not is_fresh(cluster, lender, cluster.now):
-            actions += await_to_end_loans(cluster, lender, cluster.now)
-            return
-        decision = cluster.next_decision() if ended else ""
-        actions += [evict(cluster, record, None, decision) for record in ended if may_go(cluster, record)]
-
-
-def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
-    """Return the fewest loans of the pool that must end, the newest first.
-
-    A leaving pod counts as gone, however long it takes. A loan stays where no resource that it uses exceeds the limit.
-    """
-    rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool.name)).tolist()
-    loans = [record for row in rows for record in cluster.on_row(row) if record.loan is not None]
-    lent = Counter(cluster.ledger.of(LENDS, pool.name))
-    for record in loans:
-        if cluster.leaving(record.pod.uid) or record.pod.uid in cluster.leaving_pods.overstayed:
-            lent.subtract(record.pod.spec.request.taken)
-    mortal = [record for record in loans if may_go(cluster, record) and not _kept_by_unit(cluster, record)]
-    newest_first = sorted(mortal, key=_newness)
-    if pool.disable_sharing:
-        return _with_lost(cluster, newest_first)
-    kept = kept_from_borrowers(cluster.nodes)
-    on_kept = [record for record in newest_first if kept is not None and kept[record.row]]
-    if on_kept:  # what these leave lowers the sums of the limit: it is checked again then
-        return _with_lost(cluster, on_kept)
-    chosen: dict[PodRecord, tuple[PodRecord, ...]] = {}
-    gone: set[PodRecord] = set()
-    for record in newest_first:
-        if record not in gone and _over(pool.lending_limit, lent, record.pod.spec.request.taken):
-            chosen[record] = tuple(one for one in _lost_with(cluster, record, gone) if one not in gone)
-            gone.update(chosen[record])
-            lent.subtract(_lent_to(pool, chosen[record]))
-    ended: list[PodRecord] = []
-    for record in reversed(chosen):
-        taken = _lent_to(pool, chosen[record])
-        lent.update(taken)
-        if _over(pool.lending_limit, lent, taken):
-            ended += reversed(chosen[record])
-            lent.subtract(taken)
-    return _with_lost(cluster, ended[::-1])
-
-
-def _newness(record: PodRecord) -> tuple[int, int, int, str]:
-    """Return the order from the newest: a pod that has not started, then by start, creation and arrival.
-
-    The arrivals before a restart are not known: the pods come by their names then.
-    """
-    pod = record.pod
-    return (-(pod.started_seconds or 2**62), -pod.created_seconds, -record.arrival, pod.uid)
-
-
-def _kept_by_unit(cluster: Cluster, record: PodRecord) -> bool:
-    """Return whether a pod of its unit stays that would be lost with it: the unit goes as a whole or not at all."""
-    return bool(cluster.running.kept_by_unit(cluster.running.slots_of((record.pod.uid,))).any())
-
-
-def _with_lost(cluster: Cluster, records: list[PodRecord]) -> list[PodRecord]:
-    """Return these pods, each followed by the pods of its unit that are of no use without them."""
-    gone = set(records)
-    return list(dict.fromkeys(one for record in records for one in _lost_with(cluster, record, gone)))
-
-
-def _lost_with(cluster: Cluster, record: PodRecord, gone: set[PodRecord]) -> tuple[PodRecord, ...]:
-    """Return the pod, and the pods of its unit that are of no use without it and those that are `gone`."""
-    if record.unit is None:
-        return (record,)
-    running = cluster.running
-    leave = running.slots_of(uid for uid, one in record.unit.members.items() if one is record or one in gone)
-    others = running.lost_with(leave.tolist())
-    return (record, *(cluster.records[running.uid_of(slot)] for slot in others))
-
-
-def _lent_to(pool: Pool, records: tuple[PodRecord, ...]) -> Counter[str]:
-    """Return what the pool has lent to these pods."""
-    taken: Counter[str] = Counter()
-    for record in records:
-        if record.loan is not None and record.loan[0] == pool.name:
-            taken.update(record.pod.spec.request.taken)
-    return taken
-
-
-def _over(limit: ResourceList, lent: ResourceList, taken: ResourceList) -> bool:
-    """Return whether a resource in `taken` is lent beyond the limit."""
-    return any(lent.get(name, 0) > most and taken.get(name) for name, most in limit.items())
+        node = cluster.nodes.names[record.row]
+        actions.append(ReadPod(record.pod, node, asked.decision, evicted=True))
 
 
 def _spare_no_more(cluster: Cluster, uids: list[str]) -> None:
     """Wake the pods that may need the room of pods that are spared no longer."""
     for record in [cluster.records[uid] for uid in uids]:
         refresh(cluster, record)
-        for one in record.unit.members.values() if record.unit is not None else (record,):
-            if one.counted is not None:  # pods of its unit may go where it may
-                cluster.row_changed(one.row, loans=True)
+        for member in record.unit.members.values() if record.unit is not None else (record,):
+            if member.counted is not None:  # pods of its unit may go where it may
+                cluster.row_changed(member.row, loans=True)

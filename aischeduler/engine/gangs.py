@@ -80,8 +80,8 @@ def note_end(cluster: Cluster, record: PodRecord) -> None:
         unit.unsure = unit.unsure or record.state is PodState.ASSUMED
         unit.ended[record.pod.uid] = record.pod
     elif unit.unsure:  # another takes its place: it counts while it is there
-        records = sorted(unit.members.values(), key=lambda one: one.pod.uid)
-        gang = policy.gang_of(tuple(one.pod for one in records), cluster.units.gangs)
+        records = sorted(unit.members.values(), key=lambda member: member.pod.uid)
+        gang = policy.gang_of(tuple(record.pod for record in records), cluster.units.gangs)
         unit.started, unit.unsure = _was_whole(policy, unit, gang, records), False
 
 
@@ -99,7 +99,11 @@ def holds_enough(cluster: Cluster, unit: Unit) -> bool:
     """Return whether enough pods of the unit for its start are on rows, and do not leave."""
     policy = cluster.profile.unit_policy
     assert policy is not None, "a policy has named the unit"
-    on_rows = (one.pod for one in unit.members.values() if one.counted is not None and not cluster.leaving(one.pod.uid))
+    on_rows = (
+        member.pod
+        for member in unit.members.values()
+        if member.counted is not None and not cluster.leaving(member.pod.uid)
+    )
     return _enough(policy, tuple(sorted(on_rows, key=lambda pod: pod.uid)), unit.gang)
 
 
@@ -134,10 +138,13 @@ def roll_back_some(cluster: Cluster, actions: list[Action]) -> None:
     units = cluster.units
     for name in units.unfinished.pop_due(cluster.now, ROLLED_BACK_AT_ONCE):
         unit = units.by_name[name]
-        placed = sorted((one for one in unit.members.values() if one.counted is not None), key=lambda one: one.pod.uid)
+        placed = sorted(
+            (member for member in unit.members.values() if member.counted is not None),
+            key=lambda member: member.pod.uid,
+        )
         if unit.started or not placed:
             continue
-        if any(one.state is PodState.ASSUMED for one in placed):  # their Bindings may finish it
+        if any(record.state is PodState.ASSUMED for record in placed):  # their Bindings may finish it
             units.unfinished.set(name, cluster.now + UNDER_WAY_SECONDS)
             continue
         units.unfinished.set(name, cluster.now + FINISH_SECONDS)
@@ -173,9 +180,11 @@ def _roll_back(cluster: Cluster, unit: Unit, staying: list[PodRecord], actions: 
         actions += await_to_roll_back(cluster, pool, unit.name, cluster.now)
     if all(was_refreshed(cluster, pool, unit.given_up) for pool in stale):
         decision = cluster.next_decision()
-        for one in staying:
-            if pools[one] not in stale and may_go(cluster, one):  # the eviction before may have used up its budget
-                actions.append(evict(cluster, one, None, decision, EvictionCause.GANG_NOT_WHOLE))
+        for member in staying:
+            if pools[member] not in stale and may_go(
+                cluster, member
+            ):  # the eviction before may have used up its budget
+                actions.append(evict(cluster, member, None, decision, EvictionCause.GANG_NOT_WHOLE))
     if not stale:
         unit.given_up = None
 

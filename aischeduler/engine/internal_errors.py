@@ -29,7 +29,7 @@ def plugin_of(profile: Profile, error: BaseException) -> str:
     """Return the name of the plugin that raised; empty where none did."""
     found = ""
     objects = dict(_objects(profile))
-    files = {file: name for one, name in _each(profile) if (file := _file(one)) != _file(NodeByNodeFilter)}
+    files = {file: name for plugin, name in _each(profile) if (file := _file(plugin)) != _file(NodeByNodeFilter)}
     trace = error.__traceback__
     while trace is not None:
         found = _named(trace.tb_frame, objects, files) or found
@@ -46,11 +46,11 @@ def plugin_objects(plugins: Plugins) -> Iterator[object]:
     """Yield every object of a profile's plugins, and the plain plugins behind them; some come twice."""
     for field in fields(plugins):
         value = getattr(plugins, field.name)
-        for one in value if isinstance(value, tuple) else (value,):
-            if hasattr(one, "name"):
-                yield one
-                if hasattr(one, "plugin"):
-                    yield one.plugin
+        for part in value if isinstance(value, tuple) else (value,):
+            if hasattr(part, "name"):
+                yield part
+                if hasattr(part, "plugin"):
+                    yield part.plugin
 
 
 def _named(frame: FrameType, objects: dict[int, str], files: dict[str, str]) -> str:
@@ -58,18 +58,18 @@ def _named(frame: FrameType, objects: dict[int, str], files: dict[str, str]) -> 
 
 
 def _objects(profile: Profile) -> Iterator[tuple[int, str]]:
-    return ((id(one), name) for one, name in _each(profile))
+    return ((id(plugin), name) for plugin, name in _each(profile))
 
 
 def _each(profile: Profile) -> Iterator[tuple[object, str]]:
     for plugins in (profile.plugins, *profile.others.values()):
-        for one in plugin_objects(plugins):
-            yield one, str(getattr(one, "name", ""))
+        for plugin in plugin_objects(plugins):
+            yield plugin, str(getattr(plugin, "name", ""))
 
 
-def _file(one: object) -> str:
+def _file(plugin: object) -> str:
     """Return the file of a plugin's module; empty where it has none."""
-    return str(getattr(sys.modules.get(type(one).__module__), "__file__", "") or "")
+    return str(getattr(sys.modules.get(type(plugin).__module__), "__file__", "") or "")
 
 
 FRAMES_MAX: Final = 32
@@ -137,4 +137,4 @@ def judging_failed(cluster: "Cluster", record: PodRecord, words: str, error: Exc
 def break_off(cluster: "Cluster", record: PodRecord) -> None:
     """Count a failed attempt of a pod that is in no queue: it waits for its backoff, and no room is kept for it."""
     record.failed = record.broken = True
-    record.back_off(cluster.now, cluster.profile.backoff)
+    record.back_off(cluster.now, cluster.profile.backoff.seconds(record.attempts))

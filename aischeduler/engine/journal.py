@@ -26,7 +26,7 @@ from aischeduler.model.events import Event
 from aischeduler.model.names import GPU_TYPE_LABELS
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import GroupRule, MakeRoomOrder, Pool
-from aischeduler.state.pod_records import Backoff
+from aischeduler.state.scheduling_queue import Backoff
 
 FORMAT: Final = 1
 

@@ -24,9 +24,9 @@ from aischeduler.policies.borrowing import choose_lender, may_borrow, wanted_by_
 from aischeduler.state.label_index import Rows
 from aischeduler.state.ledger import BORROWS, LOAN
 from aischeduler.state.node_table import UNOFFERED
-from aischeduler.state.pod_records import OrderKey, PodRecord
+from aischeduler.state.pod_records import PodRecord
 from aischeduler.state.requests import Amounts
-from aischeduler.state.scheduling_queue import Holds, PoolQueue, QueuedClass
+from aischeduler.state.scheduling_queue import Holds, OrderKey, PoolQueue, QueuedClass
 from aischeduler.state.units import Shape
 
 PASSED_MAX: Final = 256
@@ -187,7 +187,7 @@ def try_in(cluster: Cluster, record: PodRecord, pool: str, now: float) -> None:
 
 
 def _all_requests(cluster: Cluster, record: PodRecord) -> Amounts:
-    requests = [cluster.nodes.request(one.pod.spec) for one in record.together]
+    requests = [cluster.nodes.request(member.pod.spec) for member in record.together]
     return requests[0] if len(requests) == 1 else np.sum(requests, axis=0)
 
 

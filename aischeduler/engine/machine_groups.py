@@ -55,7 +55,7 @@ def names_one_of(record: PodRecord, groups: Container[tuple[str, str]]) -> bool:
 
     Beside each group is the namespace from which it is named; empty means any.
     """
-    named = ((one.pod.spec.machine_group, one.pod.namespace) for one in record.together)
+    named = ((member.pod.spec.machine_group, member.pod.namespace) for member in record.together)
     return any(group and ((group, "") in groups or (group, namespace) in groups) for group, namespace in named)
 
 

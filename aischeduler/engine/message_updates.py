@@ -84,9 +84,9 @@ def reword(cluster: Cluster, pool: str, actions: list[Action], checks: Checks) -
             known = record.message
             if message and (message != known if work.counts else not same_but_for_counts(message, known)):
                 cluster.units.touch(record)
-                for one in (record,) if record.leads is None else record.leads.pods:
-                    one.message = message
-                    actions.append(ReportWaiting(one.pod, pool, pool, message, record.decision))
+                for member in (record,) if record.leads is None else record.leads.pods:
+                    member.message = message
+                    actions.append(ReportWaiting(member.pod, pool, pool, message, record.decision))
         if alike.unit is not None:
             break
     if left and queue.parked(after):

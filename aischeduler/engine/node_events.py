@@ -15,14 +15,14 @@ from aischeduler.engine.queueing_hints import rows_changed
 from aischeduler.engine.units import place_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
-from aischeduler.model.node import Node
+from aischeduler.model.node import Node, only_opens
 from aischeduler.state.node_table import MAY_MOVE, NO_POOL, Change
 from aischeduler.state.pool_table import Moved
 
 
 def node_seen(cluster: Cluster, node: Node, now: float) -> None:
     """Store a node as it is now, and wake the pods that it may help."""
-    version = cluster.nodes.version
+    version, before = cluster.nodes.version, cluster.nodes.node(node.name)
     row, change = cluster.nodes.see(node)
     moved = None
     if change & MAY_MOVE:
@@ -37,7 +37,8 @@ def node_seen(cluster: Cluster, node: Node, now: float) -> None:
         if change & Change.LABELS:
             book_rows(cluster, [row])  # the type of its cards may have changed
         cluster.row_changed(row)
-        look_again(cluster, (cluster.pool_of(row),))
+        if before is None or not only_opens(before, node):
+            look_again(cluster, (cluster.pool_of(row),))
 
 
 def node_gone(cluster: Cluster, name: str, now: float) -> None:

@@ -1,4 +1,4 @@
-"""Claims: they are kept while their owners can use them, and ended when they cannot.
+"""Nominated nodes and the claims behind them, which are kept while their owners can use them, and then ended.
 
 Invariants:
 - A claim ends when its owner is placed or leaves the queue, or when it would not fit after all leaving pods are gone.
@@ -14,16 +14,18 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.internal_errors import judging_failed
 from aischeduler.engine.view import View
 from aischeduler.model.actions import Nominate
+from aischeduler.model.proposal import Placement
 from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_placement import all_fit_after_departures
 from aischeduler.state.claims import Claim, ClaimedRoom
-from aischeduler.state.pod_records import OrderKey, PodRecord, PodState
+from aischeduler.state.pod_records import PodRecord, PodState
+from aischeduler.state.scheduling_queue import OrderKey, queue_order
 from aischeduler.state.what_if import Trial
 
 
 def lifted_for(cluster: View, record: PodRecord, pool: str) -> tuple[Claim, ...]:
     """Return the claims of this pool that an attempt of the pod ignores: its own, and those of home pods behind it."""
-    return cluster.claims.not_ahead(pool, record.order) if cluster.claims.count_in(pool) else ()
+    return cluster.claims.not_ahead(pool, queue_order(record)) if cluster.claims.count_in(pool) else ()
 
 
 def without(cluster: View, claims: tuple[Claim, ...]) -> Trial:
@@ -44,6 +46,17 @@ def end_claim_of(cluster: Cluster, record: PodRecord, now: float) -> None:
     claim = cluster.claims.of(record.pod.uid)
     if claim is not None:
         end_claim(cluster, claim, now)
+
+
+def nominate(record: PodRecord, pool: str, node: str, others: tuple[Placement, ...] = ()) -> list[Nominate]:
+    """Return the writes of the nominated nodes of a pod and of those with it that change; an empty `node` clears."""
+    nodes, writes = {other.pod: other.node for other in others}, list[Nominate]()
+    for member in record.with_surplus:
+        its = node if member is record else nodes.get(member.pod.uid, "")
+        if its != (member.nominated or member.pod.nominated_node):
+            writes.append(Nominate(member.pod, its, pool, record.decision))
+        member.nominated = its
+    return writes
 
 
 def clear_nomination(cluster: Cluster, record: PodRecord) -> None:
@@ -84,10 +97,10 @@ def check_claims(cluster: Cluster, row: int, after: OrderKey | None, checks: Che
     if failure is not None:
         judging_failed(cluster, claim.owner, "checking whether its claim is still usable", failure)
         ended.append(claim)
-    for one in ended:
-        end_claim(cluster, one, cluster.now)
-    for one in fitting:
-        wake_owner(cluster, one, cluster.now)
+    for broken in ended:
+        end_claim(cluster, broken, cluster.now)
+    for usable in fitting:
+        wake_owner(cluster, usable, cluster.now)
     return claim.turn if claim is not claims[-1] else None
 
 

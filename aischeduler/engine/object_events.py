@@ -60,12 +60,14 @@ def _of_storage(kind: type) -> Handlers:
     def gone(cluster: Cluster, key: Key, _: float) -> None:
         storage_gone(cluster, kind, key)
 
-    return Handlers(lambda cluster, one, _: storage_seen(cluster, one), gone)
+    return Handlers(lambda cluster, stored, _: storage_seen(cluster, stored), gone)
 
 
 def _timeless(seen: Callable[[Cluster, Any], object], gone: Callable[[Cluster, Key], object]) -> Handlers:
     """Return handlers that need no time."""
-    return Handlers(lambda cluster, one, _: seen(cluster, one), lambda cluster, key, _: gone(cluster, key))
+    return Handlers(
+        lambda cluster, seen_object, _: seen(cluster, seen_object), lambda cluster, key, _: gone(cluster, key)
+    )
 
 
 _STORAGE: Final = (VolumeClaim, Volume, StorageClass, CsiNode, CsiDriver, StorageCapacity, VolumeAttachment)

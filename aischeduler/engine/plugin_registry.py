@@ -75,8 +75,8 @@ def _fit(args: NodeResourcesFitArgs, cards: CardSettings) -> NodeResourcesFit:
         points = ratio.shape if ratio is not None else ()
         strategy = ScoringStrategy(
             StrategyType(given.type),
-            tuple(ResourceWeight(one.name, one.weight) for one in given.resources),
-            tuple(ShapePoint(one.utilization, one.score) for one in points),
+            tuple(ResourceWeight(resource.name, resource.weight) for resource in given.resources),
+            tuple(ShapePoint(point.utilization, point.score) for point in points),
         )
     ignored = frozenset(args.ignored_resources), frozenset(args.ignored_resource_groups)
     return NodeResourcesFit(cards.resources, strategy, *ignored)
@@ -92,10 +92,12 @@ def _node_affinity(args: NodeAffinityArgs) -> NodeAffinity:
         added.preferred_during_scheduling_ignored_during_execution,
     )
     terms = required.node_selector_terms if required is not None else ()
-    hard = tuple(_term(f"{_REQUIRED}.nodeSelectorTerms[{index}]", one) for index, one in enumerate(terms))
+    hard = tuple(_term(f"{_REQUIRED}.nodeSelectorTerms[{index}]", term) for index, term in enumerate(terms))
     soft = (
-        PreferredSchedulingTerm(one.weight, _term(f"{_PREFERRED}[{index}].preference", one.preference))
-        for index, one in enumerate(preferred)
+        PreferredSchedulingTerm(
+            preferred_term.weight, _term(f"{_PREFERRED}[{index}].preference", preferred_term.preference)
+        )
+        for index, preferred_term in enumerate(preferred)
     )
     return NodeAffinity(hard if required is not None else None, tuple(soft))
 
@@ -103,18 +105,18 @@ def _node_affinity(args: NodeAffinityArgs) -> NodeAffinity:
 def _term(path: str, term: NodeTerm) -> NodeSelectorTerm:
     def read(field: str, parts: tuple[NodeExpression, ...]) -> tuple[Requirement, ...]:
         return tuple(
-            readable_requirement(f"{path}.{field}[{index}]", one.key, one.operator, one.values)
-            for index, one in enumerate(parts)
+            readable_requirement(f"{path}.{field}[{index}]", requirement.key, requirement.operator, requirement.values)
+            for index, requirement in enumerate(parts)
         )
 
-    for index, one in enumerate(term.match_fields):
-        if one.key != NAME_FIELD or one.operator not in (Operator.IN, Operator.NOT_IN):
+    for index, requirement in enumerate(term.match_fields):
+        if requirement.key != NAME_FIELD or requirement.operator not in (Operator.IN, Operator.NOT_IN):
             raise SelectorError(f"{path}.matchFields[{index}]: must be {NAME_FIELD} with In or NotIn")
     return NodeSelectorTerm(read("matchExpressions", term.match_expressions), read("matchFields", term.match_fields))
 
 
 def _names(args: NodeResourcesBalancedAllocationArgs) -> tuple[str, ...]:
-    return tuple(one.name for one in args.resources)
+    return tuple(resource.name for resource in args.resources)
 
 
 def _inter_pod_affinity(args: InterPodAffinityArgs) -> InterPodAffinity:
@@ -128,14 +130,14 @@ def _pod_topology_spread(args: PodTopologySpreadArgs) -> PodTopologySpread:
     return PodTopologySpread(
         tuple(
             DefaultConstraint(
-                one.topology_key,
-                one.max_skew,
-                hard=one.when_unsatisfiable == "DoNotSchedule",
-                min_domains=one.min_domains or 1,
-                honors_affinity=one.node_affinity_policy == "Honor",
-                honors_taints=one.node_taints_policy == "Honor",
+                constraint.topology_key,
+                constraint.max_skew,
+                hard=constraint.when_unsatisfiable == "DoNotSchedule",
+                min_domains=constraint.min_domains or 1,
+                honors_affinity=constraint.node_affinity_policy == "Honor",
+                honors_taints=constraint.node_taints_policy == "Honor",
             )
-            for one in args.default_constraints
+            for constraint in args.default_constraints
         )
     )
 
@@ -220,7 +222,7 @@ def make_plugins(config: ProfileConfig, path: str, cards: CardSettings) -> Plugi
     def extends(name: str, point: str) -> bool:
         if name in KNOWN:
             return point in KNOWN[name].points
-        return any(_extends(one, point) for one in made[name])
+        return any(_extends(plugin, point) for plugin in made[name])
 
     chosen = plugins_by_point(config, path, extends)
     _refuse_missing(source)
@@ -237,16 +239,16 @@ def _assembled(source: _Source, chosen: PointPlugins, made: Mapping[str, Objects
     """Put the objects into their places."""
 
     def having(point: str, method: str) -> Iterator[Any]:
-        return (one for name in chosen.by_point[point] for one in made.get(name, ()) if hasattr(one, method))
+        return (plugin for name in chosen.by_point[point] for plugin in made.get(name, ()) if hasattr(plugin, method))
 
     for name, weight in chosen.weights.items():
-        for one in made.get(name, ()):
-            if hasattr(one, "weight") and weight != one.weight:
-                _set_weight(source, name, one, weight)
-    filters = sorted(having("filter", "filter"), key=lambda one: not isinstance(one, NodeAffinityNames))
+        for plugin in made.get(name, ()):
+            if hasattr(plugin, "weight") and weight != plugin.weight:
+                _set_weight(source, name, plugin, weight)
+    filters = sorted(having("filter", "filter"), key=lambda plugin: not isinstance(plugin, NodeAffinityNames))
     units = tuple(having("preEnqueue", "unit_of"))
     if len(units) > 1:
-        names = ", ".join(one.name for one in units)
+        names = ", ".join(unit.name for unit in units)
         raise ProfileError(f"{source.path}.plugins.preEnqueue: one plugin only may form units, not {names}")
     return Plugins(
         gates=tuple(having("preEnqueue", "holds")),
@@ -259,70 +261,72 @@ def _assembled(source: _Source, chosen: PointPlugins, made: Mapping[str, Objects
         quotas=tuple(having("preEnqueue", "refuses")),
         permits=tuple(having("permit", "permit")),
         units=units[0] if units else None,
-        volume_seconds=next((float(one.volume_seconds) for one in having("preBind", "volume_seconds")), None),
+        volume_seconds=next((float(plugin.volume_seconds) for plugin in having("preBind", "volume_seconds")), None),
         post_filters=tuple(having("postFilter", "post_filter")),
         queue_sort=next(having("queueSort", "rank"), None),
         pre_binds=tuple(having("preBind", "pre_bind")),
         post_binds=tuple(having("postBind", "post_bind")),
         binds=tuple(having("bind", "bind")),
         default_binds="DefaultBinder" in chosen.by_point["bind"],
-        reads=tuple(sorted({key for objects in made.values() for one in objects for key in getattr(one, "reads", ())})),
+        reads=tuple(
+            sorted({key for objects in made.values() for plugin in objects for key in getattr(plugin, "reads", ())})
+        ),
         preempts="DefaultPreemption" in chosen.by_point["postFilter"],
     )
 
 
-def _set_weight(source: _Source, name: str, one: Any, weight: int) -> None:
+def _set_weight(source: _Source, name: str, plugin: Any, weight: int) -> None:
     try:
-        one.weight = weight
+        plugin.weight = weight
     except AttributeError as error:
         raise ProfileError(f"{source.path}: the weight of {name} cannot be set: {error}") from error
 
 
-def _extends(one: object, point: str) -> bool:
-    return any(hasattr(one, method) for method in _METHODS.get(point, ()))
+def _extends(plugin: object, point: str) -> bool:
+    return any(hasattr(plugin, method) for method in _METHODS.get(point, ()))
 
 
 def _made_by_others(source: _Source, name: str, args: Mapping[str, Any]) -> Objects:
     """Make a plugin of others; raises ProfileError with the path of its arguments, or of the profile."""
     where = _args_path(source, name)
     try:
-        one: Any = load_factory(name)(dict(args.get(name, {})))
+        plugin: Any = load_factory(name)(dict(args.get(name, {})))
     except PluginError as error:
         raise ProfileError(f"{source.path}.plugins: {error}") from error
     except Exception as error:  # whatever the constructor of foreign code raises
         raise ProfileError(f"{where}: {name} refuses its arguments: {type(error).__name__}: {error}") from error
-    if wrong := _wrong(one):
+    if wrong := _wrong(plugin):
         raise ProfileError(f"{source.path}.plugins: {name} {wrong}")
-    plain: list[object] = [NodeByNodeFilter(one)] if hasattr(one, "filter_node") else []
-    return (*plain, *([NodeByNodeScore(one)] if hasattr(one, "score_node") else []), one)
+    plain: list[object] = [NodeByNodeFilter(plugin)] if hasattr(plugin, "filter_node") else []
+    return (*plain, *([NodeByNodeScore(plugin)] if hasattr(plugin, "score_node") else []), plugin)
 
 
-def _wrong(one: Any) -> str:
+def _wrong(plugin: Any) -> str:
     """Return why an object is no plugin; empty where it is one."""
-    if not isinstance(getattr(one, "name", None), str):
+    if not isinstance(getattr(plugin, "name", None), str):
         return "has no attribute `name`"
     for method, needed in _NEEDS.items():
-        missing = [attribute for attribute in needed if hasattr(one, method) and not hasattr(one, attribute)]
+        missing = [attribute for attribute in needed if hasattr(plugin, method) and not hasattr(plugin, attribute)]
         if missing:
             return f"has {method} and no {missing[0]}"
-    scores = hasattr(one, "score") or hasattr(one, "score_node")
-    if scores and getattr(one, "normalize", False) and not getattr(one, "static", False):
+    scores = hasattr(plugin, "score") or hasattr(plugin, "score_node")
+    if scores and getattr(plugin, "normalize", False) and not getattr(plugin, "static", False):
         return "has a score that is normalised and not static"
     methods = ("filter_node", "score_node", *(method for methods in _METHODS.values() for method in methods))
-    return "" if any(hasattr(one, method) for method in methods) else "extends no point"
+    return "" if any(hasattr(plugin, method) for method in methods) else "extends no point"
 
 
 def _args_path(source: _Source, name: str) -> str:
     """Return the path of the arguments of a plugin, or of the plugins where it has none."""
     configs = source.config.plugin_config
-    number = next((index for index, one in enumerate(configs) if one.name == name), None)
+    number = next((index for index, config in enumerate(configs) if config.name == name), None)
     return f"{source.path}.plugins" if number is None else f"{source.path}.pluginConfig[{number}].args"
 
 
 def _refuse_missing(source: _Source) -> None:
     """Refuse plugins of kube-scheduler that are named and do not exist here."""
     for point in (MULTI_POINT, *POINTS):
-        for index, one in enumerate(source.config.plugins.at(point).enabled):
-            if one.name in KNOWN and one.name not in BUILT_IN and one.name not in ENGINE:
+        for index, enabled in enumerate(source.config.plugins.at(point).enabled):
+            if enabled.name in KNOWN and enabled.name not in BUILT_IN and enabled.name not in ENGINE:
                 where = f"{source.path}.plugins.{point}.enabled[{index}].name"
-                raise ProfileError(f"{where}: Ai-Scheduler does not have kube-scheduler's {one.name}")
+                raise ProfileError(f"{where}: Ai-Scheduler does not have kube-scheduler's {enabled.name}")

@@ -181,16 +181,16 @@ def take_classes(cluster: "Cluster", pool: str, checks: Checks) -> None:
 
 def _changed(cluster: "Cluster", record: PodRecord) -> list[tuple[PodRecord, Pod]]:
     """Return those of the pods that one attempt with this pod may place that change their classes, with their specs."""
-    new = [(one, _divided(cluster, one.pod)) for one in record.with_surplus]
-    return [(one, pod) for one, pod in new if pod.spec.key != one.pod.spec.key]
+    new = [(member, _divided(cluster, member.pod)) for member in record.with_surplus]
+    return [(member, pod) for member, pod in new if pod.spec.key != member.pod.spec.key]
 
 
 def _rename(cluster: "Cluster", record: PodRecord, changed: list[tuple[PodRecord, Pod]]) -> None:
     """Give the pods of an attempt the specs of their classes; that of the record itself is in no queue meanwhile."""
-    for one, pod in changed:
-        rename = partial(cluster.rename, one, pod)
-        if one.queue and one is not record:
-            cluster.queues[one.queue].reclass(one, rename)
+    for member, pod in changed:
+        rename = partial(cluster.rename, member, pod)
+        if member.queue and member is not record:
+            cluster.queues[member.queue].reclass(member, rename)
         else:
             rename()
 
@@ -208,11 +208,11 @@ def _note_parked(cluster: "Cluster", new: Sequence[Read]) -> None:
     """Note the parked pods that may have to change their classes, because terms read this of pods now."""
     for pool, queue in cluster.queues.items():
         parked = OrderedDict(
-            (one.pod.uid, one)
+            (member.pod.uid, member)
             for alike in queue.parked()
-            if any(_may_divide(one.pod.spec, new) for one in alike.head.with_surplus)
-            for one in alike.parked
-            if any(_reads(each.pod, read) for each in one.with_surplus for read in new)
+            if any(_may_divide(record.pod.spec, new) for record in alike.head.with_surplus)
+            for member in alike.parked
+            if any(_reads(each.pod, read) for each in member.with_surplus for read in new)
         )
         if parked:
             cluster.deferred.agenda(pool).dividing.update(parked)

@@ -21,12 +21,16 @@ from aischeduler.engine.nominator import clear_nomination
 from aischeduler.engine.pod_classes import classed, ruled, take_profile
 from aischeduler.engine.pod_counting import count, refresh, uncount
 from aischeduler.engine.units import gang_touched, stop_waiting
-from aischeduler.model.actions import ReportWaiting
+from aischeduler.model.actions import Action, ReadPod, ReportWaiting
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
 from aischeduler.state.pod_records import WAITING, PodRecord, PodState
 from aischeduler.state.transitions import Transition, change_state
 
+SETTLE_SECONDS: Final = 30.0
+"""An assumed pod that the watch has not shown bound for this long is read."""
+READS_MAX: Final = 16
+"""The most assumed pods that one decision has read."""
 REPORTED: Final = (BindRefusal.INVALID, BindRefusal.FORBIDDEN, BindRefusal.UNAVAILABLE)
 """The refusals of a Binding of which the pod is told."""
 BINDING: Final = "binding to node "
@@ -101,6 +105,19 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
             record.message = f"{BINDING}{event.node}{reason}"  # the same reason for another node is no news
         told = ReportWaiting(record.pod, record.home, record.home, record.message, record.decision)
         cluster.say(record.home, told)
+
+
+def read_assumed(cluster: Cluster, actions: list[Action]) -> None:
+    """Request reads of the assumed pods that the watch has not shown bound for long."""
+    unsettled = cluster.reservations.unsettled
+    for _ in range(READS_MAX):
+        uid, due = next(iter(unsettled.items()), ("", cluster.now + 1))
+        if due > cluster.now:
+            break
+        unsettled[uid] = cluster.now + SETTLE_SECONDS
+        unsettled.move_to_end(uid)
+        record = cluster.records[uid]
+        actions.append(ReadPod(record.pod, cluster.nodes.names[record.row], record.decision))
 
 
 def free_room(cluster: Cluster, record: PodRecord) -> None:

@@ -11,7 +11,7 @@ from aischeduler.framework.plugin import Plugins, QueueSort, UnitPolicy
 from aischeduler.model.names import DEFAULT_POOL, GPU_DEFAULT, GPU_TYPE_LABELS, SCHEDULER_NAME
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import GroupRule, MakeRoomOrder, Pool
-from aischeduler.state.pod_records import Backoff
+from aischeduler.state.scheduling_queue import Backoff
 
 
 class Profile(Struct, frozen=True):
@@ -59,7 +59,7 @@ class Profile(Struct, frozen=True):
     def unit_policy(self) -> UnitPolicy | None:
         """The plugin that forms units, which is one for all profiles; None where no profile has it."""
         found = (self.plugins, *self.others.values())
-        return next((one.units for one in found if one.units is not None), None)
+        return next((plugins.units for plugins in found if plugins.units is not None), None)
 
     def first_room(self, pool: Pool) -> MakeRoomOrder:
         """Return what a pod of this pool that fits on none of its nodes tries first."""
@@ -86,7 +86,10 @@ def with_profiles(profile: Profile, profiles: tuple[ProfileConfig, ...]) -> Prof
     if not profiles:
         return profile
     cards = CardSettings(profile.gpu_resources, profile.gpu_type_labels)
-    made = {one.scheduler_name: make_plugins(one, f"profiles[{index}]", cards) for index, one in enumerate(profiles)}
+    made = {
+        profile.scheduler_name: make_plugins(profile, f"profiles[{index}]", cards)
+        for index, profile in enumerate(profiles)
+    }
     own = made.pop(profile.scheduler_name, profile.plugins)
     _check_common(own, made)
     return replace(profile, plugins=own, others=made, profiles=profiles)
@@ -94,9 +97,11 @@ def with_profiles(profile: Profile, profiles: tuple[ProfileConfig, ...]) -> Prof
 
 def _check_common(own: Plugins, others: Mapping[str, Plugins]) -> None:
     """Refuse profiles that sort the queues, or form units, in different ways: both have pods of several profiles."""
-    sorts = sorted({one.queue_sort.name if one.queue_sort else "PrioritySort" for one in (own, *others.values())})
+    sorts = sorted(
+        {plugins.queue_sort.name if plugins.queue_sort else "PrioritySort" for plugins in (own, *others.values())}
+    )
     if len(sorts) > 1:
         raise ProfileError(f"profiles: the plugin that sorts the queues must be one for all, not {', '.join(sorts)}")
-    names = sorted({one.units.name for one in (own, *others.values()) if one.units is not None})
+    names = sorted({plugins.units.name for plugins in (own, *others.values()) if plugins.units is not None})
     if len(names) > 1:
         raise ProfileError(f"profiles: the plugin that forms units must be one for all, not {', '.join(names)}")

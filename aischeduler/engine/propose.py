@@ -16,7 +16,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from aischeduler.engine.constraints import held_by
+from aischeduler.engine.constraints import held_by, namespace_refused
+from aischeduler.engine.evictions import may_not_evict
 from aischeduler.engine.freshness import awaits_view, is_fresh
 from aischeduler.engine.machine_groups import group_refused
 from aischeduler.engine.nominator import lifted_for, without
@@ -128,7 +129,7 @@ class _Look(Struct):
         if not self.may_hold(unit):
             return None
         others = unit.pods[unit.required :] if self.pool.name == self.record.home else ()
-        free = tuple(one for one in others if _hold_of(self, one, known=False) is None)
+        free = tuple(other for other in others if _hold_of(self, other, known=False) is None)
         found = place_unit(self.cluster.unit_request(unit, self.pool.name, free), self.cluster.runner, rows)
         return found if isinstance(found, UnitPlacement) else None
 
@@ -162,13 +163,13 @@ class _Look(Struct):
         placements = [Placement(pod.pod.uid, names[pod.row], pod.allocation) for pod in pods]
         if len(placements) == 1:
             return placements[0], ()
-        others = tuple(one for one in placements if one.pod != lead)
-        return next(one for one in placements if one.pod == lead), others
+        others = tuple(placement for placement in placements if placement.pod != lead)
+        return next(placement for placement in placements if placement.pod == lead), others
 
     def others_on(self, claims: tuple[Claim, ...], rows: set[int]) -> tuple[str, ...]:
         """Return the other pods that own one of these claims on one of these rows."""
         here = self.cluster.claims.on_rows(rows)
-        return tuple(one.owner.pod.uid for one in claims if one in here and one.owner is not self.record)
+        return tuple(claim.owner.pod.uid for claim in claims if claim in here and claim.owner is not self.record)
 
     def message(self, clauses: dict[str, str]) -> str:
         """Return why the pool's nodes refuse the pod, and these clauses; of a unit, the first pod that does not fit."""
@@ -214,8 +215,8 @@ def propose_on(cluster: View, record: PodRecord, pool: str, rows: Rows) -> Propo
 
 def _proposal(look: _Look, *, known: bool) -> Proposal:
     record = look.record
-    for one in (record,) if record.unit is None else record.together:
-        held = _hold_of(look, one, known=known)
+    for member in (record,) if record.unit is None else record.together:
+        held = _hold_of(look, member, known=known)
         if held is not None:
             return held
     if look.cluster.has_quotas and (refused := over_quota(look.cluster, record)):
@@ -227,7 +228,7 @@ def _hold_of(look: _Look, record: PodRecord, *, known: bool) -> Hold | None:
     """Return why this pod, the one of the look or another of its unit, may not be tried."""
     cluster = look.cluster
     spec = record.pod.spec
-    refused = spec.invalid or not_allowed(cluster, record)
+    refused = spec.invalid or namespace_refused(cluster, record)
     if spec.machine_group and not refused:
         refused = group_refused(cluster, record.pod)
     held = None if refused else held_by(cluster, record.pod)
@@ -239,16 +240,6 @@ def _hold_of(look: _Look, record: PodRecord, *, known: bool) -> Hold | None:
         of = "" if record is look.record else f"The pod {record.pod.name}, which starts together with this one: "
         return Hold(of + text, constraint)
     return None
-
-
-def not_allowed(cluster: View, record: PodRecord) -> str:
-    """Return why the home pool takes no pods from this namespace; empty where it does."""
-    allowed = cluster.pools.pools[record.home].allowed_namespaces
-    namespace = record.pod.namespace
-    labels = cluster.nodes.pod_counts.namespaces.get(namespace)
-    if allowed is None or (labels is not None and allowed.matches(labels)):
-        return ""
-    return f"The pool {record.home} takes no pods from the namespace {namespace}: its allowedNamespaces do not match."
 
 
 def _at_home(look: _Look) -> Proposal:
@@ -335,7 +326,7 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
     pods = chosen.pods if isinstance(chosen, UnitCandidate) else (_alone(record, chosen.row),)
     own, others = look.split(claiming(pods, chosen.victims, cluster.runner, cluster.running))
     displaced = look.others_on(claims, {pod.row for pod in pods})
-    count, nodes = len(chosen.victims), dict.fromkeys((own.node, *(one.node for one in others)))
+    count, nodes = len(chosen.victims), dict.fromkeys((own.node, *(other.node for other in others)))
     waits = f"{count} evicted pod{'s' * (count > 1)}" if count else "pods that are leaving"
     to = f"node {own.node}" if len(nodes) == 1 else f"the nodes {', '.join(nodes)}"
     message = look.message({PREEMPTION: f"nominated to {to}, waits for {waits}"})
@@ -400,27 +391,13 @@ def _wait(look: _Look) -> Wait:
     return Wait(waits_for, look.message(look.clauses), look.search(), look.clauses.get(PREEMPTION, ""))
 
 
-def may_not_evict(cluster: View, record: PodRecord) -> str:
-    """Return why the pod may not preempt; empty where it may."""
-    if not cluster.profile.preemption:
-        return "switched off for the whole scheduler"
-    if cluster.pools.pools[record.home].disable_preemption:
-        return f"switched off for the pool {record.home}"
-    for one in record.together:
-        if not cluster.profile.plugins_of(one.pod).preempts:
-            return f"switched off in the profile {one.pod.spec.profile or cluster.profile.scheduler_name}"
-        if not one.pod.preempts:
-            return "not eligible due to preemptionPolicy=Never."
-    return ""
-
-
 def unhelpful(cluster: View, record: PodRecord, pool: str, found: NoCandidate) -> str:
     """Return why no eviction helps, with the number of pods of the pool that are spared, or that budgets forbid."""
     spared = [cluster.records[uid] for uid in cluster.leaving_pods.spared.names()]
-    here = [one for one in spared if cluster.pool_of(one.row) == pool]
+    here = [record for record in spared if cluster.pool_of(record.row) == pool]
     forbidden = [cluster.records[uid] for uid in cluster.budgets.forbidden if uid not in cluster.leaving_pods.spared]
-    here += [one for one in forbidden if cluster.pool_of(one.row) == pool and _below(cluster, record, one)]
-    protected = sum(one.protected or one.pod.uid in cluster.budgets.forbidden for one in here)
+    here += [victim for victim in forbidden if cluster.pool_of(victim.row) == pool and _below(cluster, record, victim)]
+    protected = sum(victim.protected or victim.pod.uid in cluster.budgets.forbidden for victim in here)
     text = found.message
     if protected:
         text += f" Disruption budgets forbid the eviction of {_pods(protected)} now."
@@ -429,9 +406,9 @@ def unhelpful(cluster: View, record: PodRecord, pool: str, found: NoCandidate) -
     return text
 
 
-def _below(cluster: View, record: PodRecord, one: PodRecord) -> bool:
+def _below(cluster: View, record: PodRecord, victim: PodRecord) -> bool:
     """Return whether the pod stands above this running one of its pool."""
-    pods = cluster.running.table[cluster.running.slots_of([one.pod.uid])]
+    pods = cluster.running.table[cluster.running.slots_of([victim.pod.uid])]
     return bool((standing_of(pods) < Preemptor(record.priority).standing).all())
 
 

@@ -44,9 +44,9 @@ from aischeduler.model.proposal import Hold, Place, Proposal, Wait, WaitFor
 from aischeduler.policies.borrowing import wanted_by_home_pods
 from aischeduler.policies.victims import PRIORITY_MIN, Preemptor, gone_for, may_go, standing_of
 from aischeduler.state.label_index import Rows
-from aischeduler.state.pod_records import NOWHERE, AssignedPod, OrderKey, PodRecord, PodState
+from aischeduler.state.pod_records import NOWHERE, AssignedPod, PodRecord, PodState
 from aischeduler.state.requests import Amounts
-from aischeduler.state.scheduling_queue import PoolQueue, QueuedClass, class_key
+from aischeduler.state.scheduling_queue import OrderKey, PoolQueue, QueuedClass, class_key, queue_order
 from aischeduler.state.units import Shape, shape_of_unit
 
 
@@ -273,18 +273,23 @@ def offer_to_nominated(cluster: Cluster, room: RowRoom, after: OrderKey | None, 
     """
     queue = cluster.queues[room.pool]
     offered = [
-        (cluster.records[uid].order, cluster.nodes.request(spec))
+        (queue_order(cluster.records[uid]), cluster.nodes.request(spec))
         for uid, spec in cluster.deferred.offers.get(room.row, {}).items()
     ]
     whole = sum((request for _, request in offered), room.free)
-    nominated = [one for one in queue.nominated_within(whole) if after is None or after < one.order]
+    nominated = [
+        nominated_record
+        for nominated_record in queue.nominated_within(whole)
+        if after is None or after < queue_order(nominated_record)
+    ]
     holds = partial(may_start_at_home, cluster, room.pool)
     parked = deque(islice(queue.parked_within(whole, after, holds), OFFERED_MAX) if nominated else ())
     refused: set[bytes] = set()
     for record in nominated:
+        turn = queue_order(record)
         # A pod behind this one that was woken for less room of the row finds it taken.
-        free = np.maximum(sum((behind for order, behind in offered if order > record.order), room.free), 0)
-        while parked and parked[0].turn < record.order:  # a class that is refused here is refused with less room too
+        free = np.maximum(sum((behind for order, behind in offered if order > turn), room.free), 0)
+        while parked and parked[0].turn < turn:  # a class that is refused here is refused with less room too
             if checks.left <= 0:
                 return after
             after = parked[0].turn
@@ -292,7 +297,7 @@ def offer_to_nominated(cluster: Cluster, room: RowRoom, after: OrderKey | None, 
                 return None
         if checks.left <= 0:
             return after
-        after = record.order
+        after = turn
         key = class_key(record)
         if key not in refused and _is_refused(cluster, record, room, free, checks):
             refused.add(key)
@@ -438,7 +443,9 @@ def count_saved(cluster: Cluster, queue: PoolQueue, record: PodRecord, placed: P
         return
     rows = [assigned.row for _, assigned in placed]
     pools = (record.home, queue.pool, *map(cluster.pool_of, rows))
-    leaves = not free and any(one.pod.uid in cluster.leaving_pods.asked for row in rows for one in cluster.on_row(row))
+    leaves = not free and any(
+        neighbor.pod.uid in cluster.leaving_pods.asked for row in rows for neighbor in cluster.on_row(row)
+    )
     announced = cluster.said.announcements.since(record.caught, rows, pools)
     if not cluster.deferred.concern(pools) and not announced and not leaves:
         cluster.counters.net_saves[queue.pool] += 1

@@ -24,7 +24,7 @@ def over_quota(cluster: View, record: PodRecord) -> str:
     if not quotas or cluster.claims.of(record.pod.uid) is not None:
         return ""
     total = cluster.total(record)
-    return next((why for one in quotas if (why := one.refuses(record.pod, total, cluster.ledger))), "")
+    return next((why for quota in quotas if (why := quota.refuses(record.pod, total, cluster.ledger))), "")
 
 
 def try_first(cluster: Cluster, accounts: Iterable[Account]) -> None:

@@ -67,7 +67,7 @@ def proposal_failed(cluster: Cluster, doing: Doing, before: Before, error: Excep
     record = doing.record
     assert record is not None, "every attempt is that of a pod"
     told: list[Action] = [internal_error(cluster, doing, error)]
-    _each(cluster, told, (partial(cluster.reservations.release, one.pod.uid) for one in before.pods))
+    _each(cluster, told, (partial(cluster.reservations.release, member.pod.uid) for member in before.pods))
     offer_ends(cluster, record)
     record.broken, record.visited = True, ()
     cluster.queues[record.home].retry(record, cluster.now)
@@ -85,9 +85,9 @@ def attempt_failed(
     for action in dropped:
         if isinstance(action, Evict):
             cluster.counters.evictions[action.pool, action.cause] -= 1
-    for one in before.pods:
-        break_off(cluster, one)
-    undone = frozenset(one.pod.uid for one in before.pods)
+    for member in before.pods:
+        break_off(cluster, member)
+    undone = frozenset(member.pod.uid for member in before.pods)
     rebuild(cluster, told, Dropped(before.decisions, undone=undone, claim=before.claim))
     _tell(cluster, doing, before, told)
     return told
@@ -138,7 +138,7 @@ def _tell(cluster: Cluster, doing: Doing, before: Before, told: list[Action]) ->
     record = doing.record
     assert record is not None, "every attempt is that of a pod"
     cluster.counters.attempts[doing.pool, Result.ERROR] += 1
-    message = error_message(next(one for one in told if isinstance(one, ReportInternalError)))
+    message = error_message(next(action for action in told if isinstance(action, ReportInternalError)))
     record.nominated, record.message = before.nominated, before.message
     home = record.home
     if cluster.claims.of(record.pod.uid) is None:
@@ -179,18 +179,24 @@ def rebuild(cluster: Cluster, told: list[Action], dropped: Dropped = NOTHING, ev
             if uid in cluster.records:
                 cluster.budgets.note_refusal(cluster.records[uid].pod)
     known = _Known(cluster, event, dropped.undone)
-    claims = [one for one in cluster.claims.all() if one is dropped.claim or one.owner.pod.uid not in dropped.undone]
-    places = {one: [cluster.nodes.names[room.row] for room in one.rooms] for one in claims}
+    claims = [
+        claim for claim in cluster.claims.all() if claim is dropped.claim or claim.owner.pod.uid not in dropped.undone
+    ]
+    places = {claim: [cluster.nodes.names[room.row] for room in claim.rooms] for claim in claims}
     cluster.clear()
     _each(cluster, told, (partial(cluster.budgets.see, budget) for budget in known.budgets.all()))
-    _each(cluster, told, (partial(object_changed, cluster, Seen(one), cluster.now) for one in known.objects))
+    _each(
+        cluster,
+        told,
+        (partial(object_changed, cluster, Seen(known_object), cluster.now) for known_object in known.objects),
+    )
     _each(cluster, told, (partial(put_in_force, cluster, pool, cluster.now) for pool in known.pools))
     _each(cluster, told, (partial(node_seen, cluster, node, cluster.now) for node in known.nodes))
     cluster.units.go_on_from(known.units)
     _each(cluster, told, (partial(_add, cluster, known, *pod) for pod in known.pods))
     _each(cluster, told, (partial(_carry_over, cluster, known),))
     _each(cluster, told, (partial(form, cluster, unit) for unit in tuple(cluster.units.stale.values())))
-    _each(cluster, told, (partial(_claim_again, cluster, one, places[one]) for one in claims))
+    _each(cluster, told, (partial(_claim_again, cluster, claim, places[claim]) for claim in claims))
     _each(cluster, told, _go_on(cluster))
 
 
@@ -199,7 +205,7 @@ class _Known:
 
     def __init__(self, cluster: Cluster, event: Event | None, undone: frozenset[str]) -> None:
         self.units, self.running, self.budgets = cluster.units, cluster.running, cluster.budgets
-        self.pools = [one for one in cluster.pools.pools.values() if one is not cluster.profile.default_pool]
+        self.pools = [pool for pool in cluster.pools.pools.values() if pool is not cluster.profile.default_pool]
         self.objects: list[Object] = [
             *(Namespace(name, labels) for name, labels in cluster.nodes.pod_counts.namespaces.items()),
             *cluster.pod_sets.by_key.values(),
@@ -227,9 +233,9 @@ class _Known:
             case Gone("Pod", (uid,)):
                 self._records.pop(uid, None)
             case Seen(Node() as node):
-                self.nodes = [one for one in self.nodes if one.name != node.name] + [node]
+                self.nodes = [known for known in self.nodes if known.name != node.name] + [node]
             case Gone("Node", (name,)):
-                self.nodes = [one for one in self.nodes if one.name != name]
+                self.nodes = [node for node in self.nodes if node.name != name]
             case BindRefused(uid) if uid in self._records:
                 self._undone.add(uid)
                 break_off(cluster, self._records[uid])

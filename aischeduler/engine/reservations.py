@@ -59,7 +59,7 @@ class Reservations:
     def __post_init__(self) -> None:
         """Note whether there are rules at all."""
         every = (self.profile.plugins, *self.profile.others.values())
-        self.ruled = any(one.reserves or one.permits for one in every)
+        self.ruled = any(plugins.reserves or plugins.permits for plugins in every)
 
     def reserve(self, pod: Pod, node: str) -> None:
         """Have the rules reserve for a pod."""

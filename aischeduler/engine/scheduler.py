@@ -20,7 +20,7 @@ from aischeduler.engine.count_hints import note_counts
 from aischeduler.engine.counters import Counters
 from aischeduler.engine.cycle import SEARCH_COST, attempt, warn_pod
 from aischeduler.engine.due_pools import Readiness
-from aischeduler.engine.evictions import evict_refused, flush, settle
+from aischeduler.engine.evictions import evict_refused, flush, read_unheard
 from aischeduler.engine.freshness import refresh_failed, refreshed
 from aischeduler.engine.gangs import roll_back_some
 from aischeduler.engine.internal_errors import Doing
@@ -29,9 +29,9 @@ from aischeduler.engine.message_updates import advance, look_again
 from aischeduler.engine.node_events import node_seen
 from aischeduler.engine.object_events import object_changed
 from aischeduler.engine.permits import ask_again
-from aischeduler.engine.pod_events import bind_refused
+from aischeduler.engine.pod_events import bind_refused, read_assumed
 from aischeduler.engine.pool_events import end_windows, pool_seen
-from aischeduler.engine.pool_status import StatusReports
+from aischeduler.engine.pool_status import StatusReports, summarize
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.queueing_hints import flush_queue
 from aischeduler.engine.recovery import (
@@ -44,7 +44,6 @@ from aischeduler.engine.recovery import (
     step_failed,
 )
 from aischeduler.engine.self_check import SelfCheck, Violation, digest
-from aischeduler.engine.summary import summarize
 from aischeduler.engine.tasks import ROWS, TASKS, Part, Task
 from aischeduler.engine.units import form_some
 from aischeduler.engine.unknown_pools import (
@@ -153,7 +152,8 @@ class Scheduler:
         if pool == CLUSTER:
             self._step(FORMING, pool, actions, partial(form_some, cluster))
             self._step(ROLLING_BACK, pool, actions, partial(roll_back_some, cluster, actions))
-            self._step(SETTLING, pool, actions, partial(settle, cluster, actions))
+            self._step(SETTLING, pool, actions, partial(read_unheard, cluster, actions))
+            self._step(SETTLING, pool, actions, partial(read_assumed, cluster, actions))
             self._step(PERMITTING, pool, actions, partial(ask_again, cluster, actions))
             self._step(TELLING, pool, actions, partial(self._status.report, cluster, now))
             self._begin_reads(pool, actions)

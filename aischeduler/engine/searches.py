@@ -129,7 +129,7 @@ def _seen(cluster: View, record: PodRecord) -> tuple[int, ...]:
     """Return the versions of all that filters read for a pod, or for the unit that it leads."""
     if record.unit is None:
         return cluster.nodes.version_for(record.pod.spec)
-    specs = {one.pod.spec.key: one.pod.spec for one in record.together}
+    specs = {member.pod.spec.key: member.pod.spec for member in record.together}
     return tuple(number for spec in specs.values() for number in cluster.nodes.version_for(spec))
 
 

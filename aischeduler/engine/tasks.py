@@ -17,11 +17,11 @@ from aischeduler.engine.changed_rows import work_on_rows
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_some
 from aischeduler.engine.count_hints import check_counted
-from aischeduler.engine.evictions import end_loans
 from aischeduler.engine.lending import leave_to_others, seek_lenders
 from aischeduler.engine.message_updates import reword
 from aischeduler.engine.pod_classes import take_classes
 from aischeduler.engine.queueing_hints import find_affected, wake_some
+from aischeduler.engine.reclaim import end_loans
 from aischeduler.model.actions import Action, Step
 
 

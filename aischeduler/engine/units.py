@@ -20,6 +20,7 @@ from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
 from aischeduler.model.actions import ReportWaiting, Step
 from aischeduler.model.gang import Gang, GangKey, GangSource
 from aischeduler.state.pod_records import WAITING, PodRecord, PodState, Unit
+from aischeduler.state.scheduling_queue import queue_order
 
 FORMED_AT_ONCE: Final = 16
 """The most units that one decision forms."""
@@ -237,7 +238,7 @@ def _wait_together(cluster: Cluster, unit: Unit, formed: Formed, now: float) -> 
             _take_out(cluster, record, now)
             record.visited = ()
             cluster.queues[record.home].group(record)
-    lead = min(pods[: formed.required], key=lambda record: record.order)
+    lead = min(pods[: formed.required], key=queue_order)
     queue = cluster.queues[lead.home]
     queue.remove(lead)
     unit.lead, unit.pods, unit.required = lead, pods, formed.required

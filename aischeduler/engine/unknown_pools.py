@@ -78,7 +78,9 @@ def begin_reads(cluster: Cluster) -> list[Refresh]:
         return []
     unknown.asked |= unknown.wanted
     unknown.wanted.clear()
-    unknown.asked = {one.pod.uid: one for one in _waiting(cluster) if one.pod.pool not in cluster.pools.pools}
+    unknown.asked = {
+        record.pod.uid: record for record in _waiting(cluster) if record.pod.pool not in cluster.pools.pools
+    }
     nodes = [late for late in unknown.late.values() if not late.asked]
     if not (unknown.asked or nodes):
         return []
@@ -168,4 +170,8 @@ def _let_in(nodes: Iterable[LateNode], now: float) -> None:
 
 def _waiting(cluster: Cluster) -> list[PodRecord]:
     """Return the pods that still wait for the answer that is under way."""
-    return [one for uid, one in cluster.unknown_pools.asked.items() if cluster.records.get(uid) is one and one.queue]
+    return [
+        record
+        for uid, record in cluster.unknown_pools.asked.items()
+        if cluster.records.get(uid) is record and record.queue
+    ]

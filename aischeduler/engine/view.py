@@ -24,8 +24,9 @@ from aischeduler.state.claims import Claim, ClaimedRoom
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.ledger import Account, Sums
 from aischeduler.state.node_table import NodeTable
-from aischeduler.state.pod_records import OrderKey, PodRecord, Unit
+from aischeduler.state.pod_records import PodRecord, Unit
 from aischeduler.state.running_pods import RunningPods
+from aischeduler.state.scheduling_queue import OrderKey
 
 
 class ClaimsView(Protocol):

@@ -80,9 +80,9 @@ def volumes_answered(cluster: Cluster, event: VolumesWritten | VolumesRefused) -
     cluster.reservations.asked_at.set(event.uid, cluster.now)
 
 
-def storage_seen(cluster: Cluster, one: VolumeClaim | Volume | StorageObject) -> None:
+def storage_seen(cluster: Cluster, stored: VolumeClaim | Volume | StorageObject) -> None:
     """Store an object of storage as it is now; look again at the pods that it may help or hinder."""
-    _look_again(cluster, storage_object_seen(cluster, one))
+    _look_again(cluster, storage_object_seen(cluster, stored))
 
 
 def storage_gone(cluster: Cluster, kind: type, key: tuple[str, ...]) -> None:

@@ -40,16 +40,16 @@ def unusable_claim(cluster: View, pod: Pod) -> str:
     return ""
 
 
-def storage_object_seen(cluster: Cluster, one: VolumeClaim | Volume | StorageObject) -> tuple[PodRecord, ...]:
+def storage_object_seen(cluster: Cluster, stored: VolumeClaim | Volume | StorageObject) -> tuple[PodRecord, ...]:
     """Store an object of storage as it is now; return the pods that this may help or hinder."""
     storage = cluster.nodes.storage
-    if isinstance(one, VolumeClaim):
-        return storage.see_claim(one)
-    if isinstance(one, Volume):
-        return storage.see_volume(one)
-    users = storage.see(one)
-    if isinstance(one, CsiNode | VolumeAttachment):
-        _offer(cluster, one.name if isinstance(one, CsiNode) else one.node)
+    if isinstance(stored, VolumeClaim):
+        return storage.see_claim(stored)
+    if isinstance(stored, Volume):
+        return storage.see_volume(stored)
+    users = storage.see(stored)
+    if isinstance(stored, CsiNode | VolumeAttachment):
+        _offer(cluster, stored.name if isinstance(stored, CsiNode) else stored.node)
     return users
 
 

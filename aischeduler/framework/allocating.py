@@ -12,24 +12,24 @@ from aischeduler.model.pod import Pod, PodSpec
 def allocation_on(runner: Runner, spec: PodSpec, row: int, *, claims: bool = False) -> Allocation:
     """Return what a pod takes on a row where it fits, or what it `claims` there, with what allocators choose."""
     allocation = allocation_of(spec)
-    for one in runner.plugins_of(spec).allocators:
-        if not one.allocates(spec) or (claims and not one.for_claims):
+    for allocator in runner.plugins_of(spec).allocators:
+        if not allocator.allocates(spec) or (claims and not allocator.for_claims):
             continue
-        state = next((answer.state for answer in runner.prefiltered(spec) if answer.name == one.name), None)
+        state = next((answer.state for answer in runner.prefiltered(spec) if answer.name == allocator.name), None)
         at = NodeView(runner.nodes, np.array([row], dtype=np.intp))
-        allocation = one.choose(allocation, spec, at, state)
+        allocation = allocator.choose(allocation, spec, at, state)
     return allocation
 
 
 def claims_something(runner: Runner, spec: PodSpec) -> bool:
     """Return whether an allocator chooses for pods of this class that claim room."""
-    return any(one.for_claims and one.allocates(spec) for one in runner.plugins_of(spec).allocators)
+    return any(allocator.for_claims and allocator.allocates(spec) for allocator in runner.plugins_of(spec).allocators)
 
 
 def bound_allocation(plugins: Plugins, pod: Pod) -> Allocation:
     """Return what a pod takes of the row to which it is bound."""
     allocation = allocation_of(pod.spec)
-    for one in plugins.allocators:
-        if one.allocates(pod.spec):
-            allocation = one.bound(allocation, pod)
+    for allocator in plugins.allocators:
+        if allocator.allocates(pod.spec):
+            allocation = allocator.bound(allocation, pod)
     return allocation

@@ -30,7 +30,7 @@ from aischeduler.framework.plugin import (
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.state.class_views import INFEASIBLE, NO_ROWS, Classes, ClassView
+from aischeduler.state.class_scores import INFEASIBLE, NO_ROWS, Classes, ClassView
 from aischeduler.state.counted_pods import Counted, Interest
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.kept import Kept
@@ -195,8 +195,8 @@ class Runner:
         for resource, amount in spec.request.amounts.items():
             column = self.nodes.column(resource)
             could = could & (self.nodes.allocatable[column, rows] >= requested(amount))
-        for one in self._cross.prefiltered(spec):
-            could = could & one.state.resolvable(NodeView(self.nodes, rows))
+        for plugin in self._cross.prefiltered(spec):
+            could = could & plugin.state.resolvable(NodeView(self.nodes, rows))
         return could
 
     def refused_for_now(self, spec: PodSpec, rows: Rows) -> Mask:
@@ -310,7 +310,7 @@ class Runner:
     def _preferred(self, ask: PlacementRequest, rows: Rows) -> tuple[tuple[int, bool, Scores], ...]:
         """Return the raw static scores of rows, without those that are 0 for all of them."""
         raws = ((score, score.score(ask, NodeView(self.nodes, rows))) for score in self._preferences)
-        return tuple((one.weight, one.reverse, raw) for one, raw in raws if raw is not None and raw.any())
+        return tuple((score.weight, score.reverse, raw) for score, raw in raws if raw is not None and raw.any())
 
     def _keys_in_trial(self, view: ClassView, ask: PlacementRequest) -> Column:
         """Return the keys with open trials: those of the last call, with the rows that the trials changed since.
@@ -379,7 +379,7 @@ class Runner:
 
 def _passing_across(filters: list[CrossRowAnswer], at: NodeView) -> Mask:
     """Return a mask of the rows that pass all of these cross-row filters."""
-    return all_hold([one.state.filter(at) for one in filters])
+    return all_hold([prepared.state.filter(at) for prepared in filters])
 
 
 def _passing(filters: Sequence[Filter], spec: PodSpec, at: NodeView) -> Mask:

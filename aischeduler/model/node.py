@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aischeduler.model.images import NodeImage
 from aischeduler.model.resources import ResourceList
@@ -38,3 +39,9 @@ class Node(Struct, frozen=True):
     invalid: str = ""
     images: tuple[NodeImage, ...] = ()
     features: tuple[str, ...] = ()
+
+
+def only_opens(before: Node, after: Node) -> bool:
+    """Return whether a node only loses taints or its cordon, so that what fitted there still fits."""
+    alike = replace(after, taints=before.taints, unschedulable=before.unschedulable) == before
+    return alike and set(after.taints) <= set(before.taints) and after.unschedulable <= before.unschedulable

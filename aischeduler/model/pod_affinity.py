@@ -100,6 +100,6 @@ def pod_affinity(
 
 
 @lru_cache(maxsize=SHARED_MAX)
-def _shared(one: PodAffinity) -> PodAffinity:
+def _shared(affinity: PodAffinity) -> PodAffinity:
     """Return the first of equal ones: the terms of pods that ask alike are compared at once."""
-    return one
+    return affinity

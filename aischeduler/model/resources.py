@@ -87,7 +87,7 @@ def pod_request(
         _add(scored, overhead)
     _add(alone, overhead)
     kept = {name: amount for name, amount in sorted(amounts.items()) if amount > 0}
-    on_node, itself = ((one.get(CPU, 0), one.get(MEMORY, 0)) for one in (scored, alone))
+    on_node, itself = ((amounts.get(CPU, 0), amounts.get(MEMORY, 0)) for amounts in (scored, alone))
     return PodRequest(kept, on_node[0], on_node[1], itself if itself != on_node else None)
 
 

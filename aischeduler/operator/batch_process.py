@@ -1,31 +1,48 @@
-"""A BatchProcess as the operator reads it, or the field for which it is refused.
+"""A BatchProcess as the operator reads it, or the field for which it is refused; and the names of what it gets.
 
 Invariants:
-- Reading never fails: a document of any shape gives a BatchProcess or a Refusal.
-- A Refusal names one field and says what it must be. Where the CRD has a schema, the API server refuses most of this
+- A document of any shape gives a BatchProcess or a SpecError.
+- A SpecError names one field and says what it must be. Where the CRD has a schema, the API server refuses most of this
   earlier; a definition of another maker may have none.
 - A memory without a unit is in MiB, and every document that leaves the operator says so.
+- A name depends on the BatchProcess alone, and it is a DNS label: a hostname, a label value and the name of an object.
+  One that had to be changed ends in a hash of the whole, so that two names do not meet.
 
 Source: section 4.2 of the description of Brain++ ("podGroup", "simpleProcesses").
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Annotated, Any, Final
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
+from aischeduler.config.section import whole_number
+from aischeduler.config.struct_errors import sentence
 from aischeduler.model.gang import GANG_SIZE_MAX, GANG_TIMEOUT_KEY
-from aischeduler.model.names import MEMORY, POOL_KEY, SCHEDULER_NAME
+from aischeduler.model.names import GROUP, MEMORY, POOL_KEY, SCHEDULER_NAME, VERSION
 from aischeduler.model.quantity import QuantityError, parse_nano, shorten
-from aischeduler.operator.naming import KEY_PREFIX, RECORD_KEY, ROLE_LENGTH_MAX, dns_label
+
+BRAINPP_GROUP: Final = "workspace.brainpp.cn"
+"""The group in which Brain++ defines BatchProcess."""
+GROUPS: Final = (GROUP, BRAINPP_GROUP)
+KIND: Final = "BatchProcess"
+PLURAL: Final = "batchprocesses"
+BATCH_VERSION: Final = VERSION
+"""The version of BatchProcess in both groups."""
+KEY_PREFIX: Final = GROUP + "/"
+RECORD_KEY: Final = KEY_PREFIX + "record"
+"""The annotation of a BatchProcess whose definition does not keep our status: what the operator must not forget."""
 
 BACKOFF_LIMIT: Final = 6
 """`backoffLimit` where the spec says none, as of a Job."""
 BACKOFF_LIMIT_MAX: Final = 10_000
 ROLES_MAX: Final = 64
+ROLE_LENGTH_MAX: Final = 40
 TIMEOUT_SECONDS_MAX: Final = 10**9
+LABEL_LENGTH_MAX: Final = 63
 POD_FIELDS: Final = (
     "nodeSelector",
     "tolerations",
@@ -41,8 +58,10 @@ CONTAINER_FIELDS: Final = ("workingDir", "env", "envFrom", "volumeMounts")
 
 Json = dict[str, Any]
 
-_ROLE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_HASH_LENGTH: Final = 8
+_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _PLAIN_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
+_OBJECT: Final = Meta(description="an object")
 
 
 class Settings(Struct, frozen=True):
@@ -52,18 +71,20 @@ class Settings(Struct, frozen=True):
     default_image: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
-    """One entry of `simpleProcesses`. `min_available` is 0 where it has no minimum; `container` lacks only the name."""
+class Role(Struct, frozen=True):
+    """One entry of `simpleProcesses`; `first_rank` is the rank of its first pod.
+
+    `min_available` is 0 where it has no minimum; `container` lacks only the name.
+    """
 
     name: str
     replicas: int
     min_available: int
-    container: Json = field(hash=False)
+    first_rank: int
+    container: Json
 
 
-@dataclass(frozen=True, slots=True)
-class BatchProcess:
+class BatchProcess(Struct, frozen=True):
     """A BatchProcess that can be carried out. `timeout_seconds` is None where it waits for ever.
 
     `gang` is the name of its gang and Service. `annotations` are those of its pods, and `pod` the fields of their specs
@@ -76,45 +97,84 @@ class BatchProcess:
     uid: str
     gang: str
     roles: tuple[Role, ...]
+    replicas: int
     min_available: int
     timeout_seconds: int | None
     backoff_limit: int
-    annotations: Mapping[str, str] = field(hash=False)
-    pod: Json = field(hash=False)
-
-    @property
-    def replicas(self) -> int:
-        """The number of pods."""
-        return sum(role.replicas for role in self.roles)
-
-    @property
-    def first_ranks(self) -> tuple[int, ...]:
-        """The rank of the first pod of each role."""
-        return tuple(sum(role.replicas for role in self.roles[:index]) for index in range(len(self.roles)))
+    annotations: Mapping[str, str]
+    pod: Json
 
 
-class RefusedError(Exception):
-    """A field that cannot be carried out; the text is a sentence that begins with its path."""
+class SpecError(Exception):
+    """A spec that cannot be carried out; the text is a sentence that begins with the path of a field."""
+
+
+_Count = Annotated[int, whole_number(1, GANG_SIZE_MAX)]
+_RoleName = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z",
+        max_length=ROLE_LENGTH_MAX,
+        description=f"a DNS label of at most {ROLE_LENGTH_MAX} characters",
+    ),
+]
+
+
+class _Group(Struct, rename="camel"):
+    replicas: _Count | None = None
+    min_available: _Count | None = None
+    timeout_seconds: Annotated[int, whole_number(0, TIMEOUT_SECONDS_MAX)] | None = None
+
+
+class _Resources(Struct):
+    limits: Annotated[Json, _OBJECT] | None = None
+    requests: Annotated[Json, _OBJECT] | None = None
+
+
+class _Variable(Struct):
+    name: str
+
+
+class _Process(Struct, rename="camel"):
+    name: _RoleName | None = None
+    replicas: _Count | None = None
+    min_available: _Count | None = None
+    image: str | None = None
+    command: tuple[Any, ...] | None = None
+    args: tuple[Any, ...] | None = None
+    env: tuple[Annotated[_Variable, Meta(description="a variable with a name")], ...] | None = None
+    resources: Annotated[_Resources, _OBJECT] | None = None
+
+
+class _Spec(Struct, rename="camel"):
+    simple_processes: Annotated[
+        tuple[Annotated[_Process, _OBJECT], ...],
+        Meta(min_length=1, max_length=ROLES_MAX, description=f"a list of 1 to {ROLES_MAX} processes"),
+    ]
+    pod_group: Annotated[_Group, _OBJECT] | None = None
+    backoff_limit: Annotated[int, whole_number(0, BACKOFF_LIMIT_MAX)] | None = None
 
 
 def read_batch_process(document: Json, settings: Settings) -> BatchProcess:
-    """Return the BatchProcess; raises RefusedError."""
-    spec = _mapping(document, "spec", "")
-    group = _mapping(spec, "podGroup", "spec.")
-    roles = tuple(_roles(spec, settings))
+    """Return the BatchProcess; raises SpecError."""
+    metadata, raw = document["metadata"], document.get("spec") or {}
+    try:
+        spec = msgspec.convert(raw, _Spec)
+    except msgspec.ValidationError as error:
+        raise SpecError(sentence(error, _Spec, raw, "spec")) from error
+    group = spec.pod_group or _Group()
+    roles = _roles(spec.simple_processes, raw["simpleProcesses"], settings)
     replicas = sum(role.replicas for role in roles)
-    given = _count(group, "replicas", "spec.podGroup.", replicas)
-    if given != replicas:
-        raise RefusedError(
-            f"spec.podGroup.replicas is {given}, but the replicas of spec.simpleProcesses are {replicas} in all"
+    if group.replicas not in (None, replicas):
+        raise SpecError(
+            f"spec.podGroup.replicas is {group.replicas}, "
+            f"but the replicas of spec.simpleProcesses are {replicas} in all"
         )
-    least = _count(group, "minAvailable", "spec.podGroup.", replicas)
+    least = group.min_available or replicas
     if least > replicas:
-        raise RefusedError(f"spec.podGroup.minAvailable is {least}, more than the {replicas} replicas")
+        raise SpecError(f"spec.podGroup.minAvailable is {least}, more than the {replicas} replicas")
     if replicas > GANG_SIZE_MAX:
-        raise RefusedError(f"spec.podGroup.replicas is {replicas}, more than {GANG_SIZE_MAX}")
-    timeout = group.get("timeoutSeconds")
-    metadata = document["metadata"]
+        raise SpecError(f"spec.podGroup.replicas is {replicas}, more than {GANG_SIZE_MAX}")
     return BatchProcess(
         api_version=document["apiVersion"],
         namespace=metadata["namespace"],
@@ -122,108 +182,78 @@ def read_batch_process(document: Json, settings: Settings) -> BatchProcess:
         uid=metadata["uid"],
         gang=dns_label(metadata["name"]),
         roles=roles,
+        replicas=replicas,
         min_available=max(least, sum(role.min_available for role in roles)),
-        timeout_seconds=None
-        if timeout is None
-        else _count(group, "timeoutSeconds", "spec.podGroup.", 0, (0, TIMEOUT_SECONDS_MAX)),
-        backoff_limit=_count(spec, "backoffLimit", "spec.", BACKOFF_LIMIT, (0, BACKOFF_LIMIT_MAX)),
-        annotations=_annotations(metadata, timeout),
-        pod={name: spec[name] for name in POD_FIELDS if name in spec},
+        timeout_seconds=group.timeout_seconds,
+        backoff_limit=BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit,
+        annotations=_annotations(metadata, group.timeout_seconds),
+        pod={name: raw[name] for name in POD_FIELDS if name in raw},
     )
 
 
-def _annotations(metadata: Json, timeout_seconds: Any) -> dict[str, str]:
+def dns_label(text: str) -> str:
+    """Return the text if it is a DNS label (RFC 1035), else a label made from it with a hash."""
+    if len(text) <= LABEL_LENGTH_MAX and _LABEL.fullmatch(text):
+        return text
+    clean = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    lettered = clean if clean[:1].isalpha() else f"b-{clean}"
+    kept = lettered[: LABEL_LENGTH_MAX - _HASH_LENGTH - 1].rstrip("-")
+    return f"{kept}-{sha256(text.encode()).hexdigest()[:_HASH_LENGTH]}"
+
+
+def _annotations(metadata: Json, timeout_seconds: int | None) -> dict[str, str]:
     """Return the annotations of the pods: all of ours that the BatchProcess has, and the pool of its label."""
-    found = {
-        key: value
-        for key, value in (metadata.get("annotations") or {}).items()
-        if key.startswith(KEY_PREFIX) and key != RECORD_KEY
-    }
     pool = (metadata.get("labels") or {}).get(POOL_KEY)
-    if pool:
-        found.setdefault(POOL_KEY, pool)
-    if timeout_seconds is not None:
-        found[GANG_TIMEOUT_KEY] = str(timeout_seconds)
-    return found
+    found = {POOL_KEY: pool} if pool else {}
+    annotations = (metadata.get("annotations") or {}).items()
+    found |= {key: value for key, value in annotations if key.startswith(KEY_PREFIX) and key != RECORD_KEY}
+    return found if timeout_seconds is None else found | {GANG_TIMEOUT_KEY: str(timeout_seconds)}
 
 
-def _roles(spec: Json, settings: Settings) -> Iterator[Role]:
-    processes = spec.get("simpleProcesses")
-    if not isinstance(processes, list) or not 0 < len(processes) <= ROLES_MAX:
-        raise RefusedError(f"spec.simpleProcesses must be a list of 1 to {ROLES_MAX} processes")
-    names: dict[str, None] = {}
+def _roles(processes: Sequence[_Process], raw: Sequence[Json], settings: Settings) -> tuple[Role, ...]:
+    """Return the roles; `raw` has the processes as they were written."""
+    roles: dict[str, Role] = {}
+    first_rank = 0
     for index, process in enumerate(processes):
-        path = f"spec.simpleProcesses[{index}]"
-        if not isinstance(process, dict):
-            raise RefusedError(f"{path} must be an object")
-        name = process.get("name", f"process-{index}")
-        if not isinstance(name, str) or not _ROLE.fullmatch(name) or len(name) > ROLE_LENGTH_MAX:
-            raise RefusedError(f"{path}.name must be a DNS label of at most {ROLE_LENGTH_MAX} characters")
-        if name in names:
-            raise RefusedError(f"{path}.name is {name}, as the name of a process before it")
-        names[name] = None
-        replicas = _count(process, "replicas", f"{path}.", 1)
-        least = _count(process, "minAvailable", f"{path}.", 1) if "minAvailable" in process else 0
+        path, name = f"spec.simpleProcesses[{index}]", process.name or f"process-{index}"
+        if name in roles:
+            raise SpecError(f"{path}.name is {name}, as the name of a process before it")
+        replicas, least = process.replicas or 1, process.min_available or 0
         if least > replicas:
-            raise RefusedError(f"{path}.minAvailable is {least}, more than its {replicas} replicas")
-        yield Role(name, replicas, least, _container(process, f"{path}.", settings))
+            raise SpecError(f"{path}.minAvailable is {least}, more than its {replicas} replicas")
+        roles[name] = Role(name, replicas, least, first_rank, _container(process, raw[index], path, settings))
+        first_rank += replicas
+    return tuple(roles.values())
 
 
-def _container(process: Json, path: str, settings: Settings) -> Json:
-    image = process.get("image") or settings.default_image
-    if not isinstance(image, str) or not image:
-        raise RefusedError(f"{path}image is missing, and the operator has no default image")
-    container: Json = {"image": image}
-    for name in ("command", "args"):
-        if name in process:
-            container[name] = [str(word) for word in _list(process, name, path)]
-    container |= {name: process[name] for name in CONTAINER_FIELDS if name in process}
-    for variable in _list(container, "env", path) if "env" in container else ():
-        if not isinstance(variable, dict) or not isinstance(variable.get("name"), str):
-            raise RefusedError(f"{path}env must be a list of variables with a name")
-    resources = _mapping(process, "resources", path)
-    amounts = {kind: _amounts(resources, kind, f"{path}resources.") for kind in ("limits", "requests")}
-    return container | {"resources": {kind: found for kind, found in amounts.items() if found}}
+def _container(process: _Process, raw: Json, path: str, settings: Settings) -> Json:
+    image = process.image or settings.default_image
+    if not image:
+        raise SpecError(f"{path}.image is missing, and the operator has no default image")
+    words = {"command": process.command, "args": process.args}
+    resources = process.resources or _Resources()
+    amounts = {"limits": resources.limits, "requests": resources.requests}
+    return {
+        "image": image,
+        **{name: [str(word) for word in found] for name, found in words.items() if found is not None},
+        **{name: raw[name] for name in CONTAINER_FIELDS if name in raw},
+        "resources": {
+            name: {kind: _amount(kind, amount, f"{path}.resources.{name}.{kind}") for kind, amount in found.items()}
+            for name, found in amounts.items()
+            if found
+        },
+    }
 
 
-def _amounts(resources: Json, kind: str, path: str) -> dict[str, str]:
-    """Return the amounts as texts; a memory without a unit gets Mi."""
-    found = {}
-    for name, amount in _mapping(resources, kind, path).items():
-        text = "" if isinstance(amount, bool) else str(amount)
-        if name == MEMORY and _PLAIN_NUMBER.fullmatch(text):
-            text += "Mi"
-        try:
-            below_zero = parse_nano(text) < 0
-        except QuantityError as error:
-            raise RefusedError(f"{path}{kind}.{name}: {error}") from error
-        if below_zero:
-            raise RefusedError(f"{path}{kind}.{name} is {shorten(text)}, below zero")
-        found[name] = text
-    return found
-
-
-def _mapping(holder: Json, name: str, path: str) -> Json:
-    found = holder.get(name)
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        raise RefusedError(f"{path}{name} must be an object")
-    return found
-
-
-def _list(holder: Json, name: str, path: str) -> list[Any]:
-    found = holder[name]
-    if not isinstance(found, list):
-        raise RefusedError(f"{path}{name} must be a list")
-    return found
-
-
-def _count(holder: Json, name: str, path: str, default: int, bounds: tuple[int, int] = (1, GANG_SIZE_MAX)) -> int:
-    found = holder.get(name)
-    least, most = bounds
-    if found is None:
-        return default
-    if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
-        raise RefusedError(f"{path}{name} must be a whole number from {least} to {most}")
-    return found
+def _amount(kind: str, amount: object, path: str) -> str:
+    """Return an amount as text; a memory without a unit gets Mi."""
+    text = "" if isinstance(amount, bool) else str(amount)
+    if kind == MEMORY and _PLAIN_NUMBER.fullmatch(text):
+        text += "Mi"
+    try:
+        below_zero = parse_nano(text) < 0
+    except QuantityError as error:
+        raise SpecError(f"{path}: {error}") from error
+    if below_zero:
+        raise SpecError(f"{path} is {shorten(text)}, below zero")
+    return text

@@ -6,23 +6,23 @@ Invariants:
 - The owner reference has no `blockOwnerDeletion`, which would need a right to finalizers.
 """
 
-from datetime import datetime
 from typing import Any, Final
 
 from msgspec import Struct
 
 from aischeduler.model.gang import GANG_KEY, GANG_MIN_KEY, GANG_ROLE_KEY, GANG_ROLE_MIN_KEY
-from aischeduler.operator.batch_process import BatchProcess, Json, Role, Settings
-from aischeduler.operator.naming import (
-    ATTEMPT_KEY,
-    INDEX_KEY,
-    KIND,
-    MADE_BY,
-    MADE_BY_KEY,
-    RANK_KEY,
-    pod_name,
-)
+from aischeduler.model.times import unix_seconds
+from aischeduler.operator.batch_process import KEY_PREFIX, KIND, BatchProcess, Json, Role, Settings, dns_label
 
+INDEX_KEY: Final = KEY_PREFIX + "role-index"
+"""The label with the index of a pod in its role."""
+RANK_KEY: Final = "apps.kubernetes.io/pod-index"
+"""The label with the rank of a pod, as the environment variable RANK; StatefulSets have the same label."""
+ATTEMPT_KEY: Final = KEY_PREFIX + "attempt"
+"""The annotation of a pod: it is the n-th pod of its name."""
+MADE_BY_KEY: Final = "app.kubernetes.io/managed-by"
+MADE_BY: Final = "ai-scheduler-operator"
+"""The value of `MADE_BY_KEY` on every object that the operator makes."""
 MASTER_PORT: Final = "23456"
 """The port that frameworks meet at unless the process says another, as in Kubeflow's PyTorchJob."""
 PEERS_LENGTH_MAX: Final = 16_000
@@ -30,7 +30,7 @@ PEERS_LENGTH_MAX: Final = 16_000
 CONTAINER: Final = "main"
 
 
-class SeenObject(Struct, frozen=True):
+class SeenPod(Struct, frozen=True):
     """A pod as it was seen. `place` is its role and index, `attempt` counts the pods of its name up to it.
 
     `phase` is that of its status. `lost_seconds` is when its container failed, in unix seconds; 0 where the pod was
@@ -49,7 +49,7 @@ class SeenObject(Struct, frozen=True):
     why: str = ""
 
 
-def seen_pod(document: Json, owner_uid: str) -> SeenObject | None:
+def seen_pod(document: Json, owner_uid: str) -> SeenPod | None:
     """Return a pod of this owner; None for any other."""
     metadata = document["metadata"]
     labels = metadata.get("labels") or {}
@@ -59,7 +59,7 @@ def seen_pod(document: Json, owner_uid: str) -> SeenObject | None:
         return None
     attempt = (metadata.get("annotations") or {}).get(ATTEMPT_KEY, "")
     status = document.get("status") or {}
-    return SeenObject(
+    return SeenPod(
         name=metadata["name"],
         uid=metadata["uid"],
         place=(labels.get(GANG_ROLE_KEY, ""), int(index)),
@@ -73,24 +73,32 @@ def seen_pod(document: Json, owner_uid: str) -> SeenObject | None:
 
 
 def _lost_seconds(status: Json) -> float:
-    if status.get("reason") or any(one.get("type") == "DisruptionTarget" for one in status.get("conditions") or ()):
+    if status.get("reason") or any(
+        condition.get("type") == "DisruptionTarget" for condition in status.get("conditions") or ()
+    ):
         return 0.0  # the node or the cluster ended it: its program has not failed
-    ends = [
-        (one.get("state") or {}).get("terminated", {}).get("finishedAt")
-        for one in status.get("containerStatuses") or ()
-    ]
-    return max((datetime.fromisoformat(end).timestamp() for end in ends if end), default=0.0)
+    ends = (ended["finishedAt"] for ended in _terminations(status) if ended.get("finishedAt"))
+    return max((unix_seconds(end) for end in ends), default=0.0)
 
 
 def _why(status: Json) -> str:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return str(condition.get("message", ""))
-    for one in status.get("containerStatuses") or ():
-        ended = (one.get("state") or {}).get("terminated")
-        if ended and ended.get("exitCode"):
+    for ended in _terminations(status):
+        if ended.get("exitCode"):
             return f"exit status {ended['exitCode']}"
     return str(status.get("message") or status.get("reason") or "")
+
+
+def _terminations(status: Json) -> list[Json]:
+    states = [container.get("state") or {} for container in status.get("containerStatuses") or ()]
+    return [state.get("terminated") or {} for state in states]
+
+
+def pod_name(process: str, role: str, index: int) -> str:
+    """Return the name of the pod of a role with this index, from 0."""
+    return dns_label(f"{process}-{role}-{index}")
 
 
 def service(process: BatchProcess) -> Json:
@@ -118,7 +126,6 @@ class PodMaker:
     def __init__(self, process: BatchProcess, settings: Settings) -> None:
         self._process = process
         self._scheduler_name = settings.scheduler_name
-        self._roles = dict(zip(process.roles, process.first_ranks, strict=True))
         addresses = [self._address(role.name, index) for role in process.roles for index in range(role.replicas)]
         self._master = addresses[0]
         peers = ",".join(addresses)
@@ -127,7 +134,7 @@ class PodMaker:
     def pod(self, role: Role, index: int, attempt: int) -> Json:
         """Return the document of the n-th pod of this role and index."""
         process, name = self._process, pod_name(self._process.name, role.name, index)
-        rank = self._roles[role] + index
+        rank = role.first_rank + index
         labels = {
             MADE_BY_KEY: MADE_BY,
             GANG_KEY: process.gang,

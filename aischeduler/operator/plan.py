@@ -1,21 +1,21 @@
 """What to do for a BatchProcess now: which pods to delete and to make, and where it stands.
 
 Invariants:
-- A plan depends on the spec, the record and the pods that exist alone, so that a run of the operator that ends anywhere
-  is continued by the next.
+- A plan depends on the spec, the progress and the pods that exist alone, so that the next run of the operator continues
+  one that ends anywhere.
 - A pod is only planned where no pod of its name exists, and a restart only within `backoffLimit`.
 - A finished BatchProcess keeps its finished pods, for their logs, and loses the others.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from aischeduler.operator.batch_process import BatchProcess, Role
-from aischeduler.operator.objects import SeenObject
-from aischeduler.operator.record import FINISHED, Phase, Record, grown
+from aischeduler.operator.objects import SeenPod
+from aischeduler.operator.progress import FINISHED, Phase, Progress, grown
 
 FIRST_DELAY_SECONDS: Final = 10.0
 """How long after its end a failed pod is replaced; the time doubles with each attempt, as for a Job."""
@@ -49,79 +49,76 @@ class Plan(Struct, frozen=True):
     `failure` says why the BatchProcess has failed, and `waits` why its first pod without a node has none.
     """
 
-    record: Record
+    progress: Progress
     counts: tuple[Counts, ...]
-    deletes: tuple[SeenObject, ...] = ()
+    deletes: tuple[SeenPod, ...] = ()
     creates: tuple[Wanted, ...] = ()
     again_seconds: float | None = None
     failure: str = ""
     waits: str = ""
 
 
-def plan(process: BatchProcess, record: Record, pods: Sequence[SeenObject], now_seconds: float) -> Plan:
+def plan(process: BatchProcess, progress: Progress, pods: Sequence[SeenPod], now_seconds: float) -> Plan:
     """Return what to do with the BatchProcess, of which exactly these pods exist."""
-    record = grown(record, process, pods)
+    progress = grown(progress, process, pods)
     places = {(role.name, index): role for role in process.roles for index in range(role.replicas)}
     by_place = {pod.place: pod for pod in pods}
-    made = replace(
-        _verdict(process, record, places, by_place),
-        counts=tuple(_counts(role, record, by_place) for role in process.roles),
-    )
-    if made.record.finished:
+    phase, failure = _verdict(process, progress, places, by_place)
+    progress = replace(progress, phase=phase)
+    counts = tuple(_counts(role, progress, by_place) for role in process.roles)
+    if progress.finished:
         unfinished = (pod for pod in pods if pod.phase not in FINISHED and not pod.terminating)
-        return replace(made, deletes=tuple(_last_first(unfinished)))
-    waiting = (pod for place, pod in by_place.items() if place in places and not pod.bound and pod.why)
+        return Plan(progress, counts, deletes=_last_first(unfinished), failure=failure)
+    ours = [pod for place, pod in by_place.items() if place in places]
     surplus = (pod for place, pod in by_place.items() if place not in places and not pod.terminating)
-    due, again_seconds = _due(
-        [pod for place, pod in by_place.items() if place in places and _has_failed(pod)], now_seconds
-    )
-    return replace(
-        made,
-        record=replace(made.record, phase=_phase(process, made.counts)),
+    due, again_seconds = _due((pod for pod in ours if _has_failed(pod)), now_seconds)
+    return Plan(
+        replace(progress, phase=_phase(process, counts)),
+        counts,
         deletes=(*_last_first(surplus), *due),
         creates=tuple(
-            Wanted(role, place[1], record.attempts(place) + 1)
+            Wanted(role, place[1], progress.attempts(place) + 1)
             for place, role in places.items()
-            if place not in by_place and not record.completed(place)
+            if place not in by_place and not progress.completed(place)
         ),
         again_seconds=again_seconds,
-        waits=next((pod.why for pod in sorted(waiting, key=lambda pod: pod.name)), ""),
+        waits=next((pod.why for pod in sorted(ours, key=lambda pod: pod.name) if not pod.bound and pod.why), ""),
     )
 
 
 def _verdict(
-    process: BatchProcess, record: Record, places: dict[Place, Role], by_place: dict[Place, SeenObject]
-) -> Plan:
-    """Return a plan that only says whether the BatchProcess has finished."""
-    if record.finished:
-        return Plan(record, ())
-    if all(record.completed(place) for place in places):
-        return Plan(replace(record, phase=Phase.SUCCEEDED), ())
-    lost = [place for place in places if _is_lost(place, record, by_place)]
-    if len(lost) <= process.backoff_limit - record.restarts:
-        return Plan(record, ())
+    process: BatchProcess, progress: Progress, places: dict[Place, Role], by_place: dict[Place, SeenPod]
+) -> tuple[Phase, str]:
+    """Return the phase, which is another one if the BatchProcess has just finished, and why it has failed."""
+    if progress.finished:
+        return progress.phase, ""
+    if all(progress.completed(place) for place in places):
+        return Phase.SUCCEEDED, ""
+    lost = [place for place in places if _is_lost(place, progress, by_place)]
+    if len(lost) <= process.backoff_limit - progress.restarts:
+        return progress.phase, ""
     role, index = lost[0]
     last = by_place.get(lost[0])
     why = f": {last.why}" if last is not None and last.why else ""
-    done = f"{record.restarts} of {process.backoff_limit} restarts are used"
-    return Plan(replace(record, phase=Phase.FAILED), (), failure=f"pod {index} of {role} is lost{why}, and {done}")
+    done = f"{progress.restarts} of {process.backoff_limit} restarts are used"
+    return Phase.FAILED, f"pod {index} of {role} is lost{why}, and {done}"
 
 
-def _is_lost(place: Place, record: Record, by_place: dict[Place, SeenObject]) -> bool:
+def _is_lost(place: Place, progress: Progress, by_place: dict[Place, SeenPod]) -> bool:
     """Return whether this place needs a restart now, or will when its pod is gone."""
-    if record.completed(place):
+    if progress.completed(place):
         return False
     pod = by_place.get(place)
     if pod is None or pod.terminating:
-        return record.attempts(place) > 0
+        return progress.attempts(place) > 0
     return pod.phase == Phase.FAILED
 
 
-def _has_failed(pod: SeenObject) -> bool:
+def _has_failed(pod: SeenPod) -> bool:
     return pod.phase == Phase.FAILED and not pod.terminating
 
 
-def _due(failed: Iterable[SeenObject], now_seconds: float) -> tuple[list[SeenObject], float | None]:
+def _due(failed: Iterable[SeenPod], now_seconds: float) -> tuple[list[SeenPod], float | None]:
     """Return the failed pods whose delay is over, and in how many seconds the next one is due."""
     due, waits = [], []
     for pod in failed:
@@ -134,23 +131,23 @@ def _due(failed: Iterable[SeenObject], now_seconds: float) -> tuple[list[SeenObj
     return due, min(waits, default=None)
 
 
-def _last_first(pods: Iterable[SeenObject]) -> Iterator[SeenObject]:
-    yield from sorted(pods, key=lambda pod: (-pod.place[1], pod.name))
+def _last_first(pods: Iterable[SeenPod]) -> tuple[SeenPod, ...]:
+    return tuple(sorted(pods, key=lambda pod: (-pod.place[1], pod.name)))
 
 
-def _counts(role: Role, record: Record, by_place: dict[Place, SeenObject]) -> Counts:
+def _counts(role: Role, progress: Progress, by_place: dict[Place, SeenPod]) -> Counts:
     running = succeeded = failed = bound = present = 0
     for index in range(role.replicas):
         place = (role.name, index)
         pod = by_place.get(place)
-        if record.completed(place):
+        if progress.completed(place):
             succeeded, bound = succeeded + 1, bound + 1
         elif pod is not None and not pod.terminating:
             running += pod.phase == Phase.RUNNING
             failed += pod.phase == Phase.FAILED
             present += pod.phase not in (Phase.RUNNING, Phase.FAILED)
             bound += pod.bound and pod.phase != Phase.FAILED
-    pending = present if record.finished else role.replicas - running - succeeded - failed
+    pending = present if progress.finished else role.replicas - running - succeeded - failed
     return Counts(pending, running, succeeded, failed, bound)
 
 

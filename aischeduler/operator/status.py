@@ -1,4 +1,4 @@
-"""The status of a BatchProcess: phase, counts of each role, conditions, and the record.
+"""The status of a BatchProcess: phase, counts of each role, conditions and progress; and the Events of its changes.
 
 Invariants:
 - The same plan gives the same status, times of transitions included, so that nothing is written without a change.
@@ -6,20 +6,25 @@ Invariants:
 - A refused spec changes the condition `Accepted` alone: what runs goes on, and its counts stay.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.model.times import time_text
-from aischeduler.operator.batch_process import BatchProcess, Json
+from aischeduler.operator.batch_process import KIND, BatchProcess, Json, dns_label
 from aischeduler.operator.plan import Plan
-from aischeduler.operator.record import Phase, record_document
+from aischeduler.operator.progress import Phase, progress_document, read_progress
 
 ACCEPTED: Final = "Accepted"
 SCHEDULED: Final = "Scheduled"
 COMPLETED: Final = "Completed"
 FAILED: Final = "Failed"
 MESSAGE_LENGTH_MAX: Final = 1_024
+NOTE_LENGTH_MAX: Final = 1_000
+CONTROLLER: Final = "resource.aibee.cn/ai-scheduler-operator"
+"""The `reportingController` of the operator's Events."""
 
 
 class Condition(Struct, frozen=True):
@@ -41,8 +46,8 @@ def refused(reason: str, message: str) -> Condition:
 
 def status_of(document: Json, process: BatchProcess, made: Plan, accepted: Condition, now_seconds: float) -> Json:
     """Return the whole status of a BatchProcess after a plan."""
-    record = record_document(made.record)
-    counted = sum(count.running + count.succeeded for count in made.counts)
+    known = tuple(made.progress.of_role(role.name) for role in process.roles)  # after the end it may have got others
+    progress = progress_document(replace(made.progress, roles=known))
     roles = [
         {
             **noted,
@@ -53,25 +58,23 @@ def status_of(document: Json, process: BatchProcess, made: Plan, accepted: Condi
             "succeeded": count.succeeded,
             "failed": count.failed,
         }
-        for noted, role, count in zip(_in_order(record["roles"], process), process.roles, made.counts, strict=True)
+        for noted, role, count in zip(progress["roles"], process.roles, made.counts, strict=True)
     ]
-    status = {
-        **record,
+    counted = sum(count.running + count.succeeded for count in made.counts)
+    return {
+        **progress,
         "roles": roles,
         "replicas": process.replicas,
         "minAvailable": process.min_available,
         "ready": f"{counted}/{process.replicas}",
-        "observedGeneration": document["metadata"].get("generation", 0),
+        **_observed(document, [accepted, *_conditions(process, made)], now_seconds),
     }
-    return status | {"conditions": _merged(document, [accepted, *_conditions(process, made)], now_seconds)}
 
 
 def refusal_of(document: Json, accepted: Condition, now_seconds: float) -> Json:
     """Return the status of a BatchProcess whose spec is refused: what was known of it, and why it is refused."""
-    known: Json = dict(document.get("status") or {})
-    known.setdefault("phase", str(Phase.PENDING))
-    known["observedGeneration"] = document["metadata"].get("generation", 0)
-    return known | {"conditions": _merged(document, [accepted], now_seconds)}
+    known: Json = {"phase": str(Phase.PENDING), **(document.get("status") or {})}
+    return known | _observed(document, [accepted], now_seconds)
 
 
 def condition_of(document: Json, kind: str) -> Json:
@@ -79,23 +82,29 @@ def condition_of(document: Json, kind: str) -> Json:
     return _known(document).get(kind, {})
 
 
-def _in_order(noted: list[Json], process: BatchProcess) -> list[Json]:
-    """Return the record of each role; a finished BatchProcess may have got others since."""
-    by_name = {role["name"]: role for role in noted}
-    nothing: Json = {"attempts": [], "completedIndexes": []}
-    return [by_name.get(role.name, {"name": role.name, **nothing}) for role in process.roles]
+def events_of(document: Json, status: Json, now_seconds: float) -> Iterator[Json]:
+    """Yield the Events of a new status: for a refusal, for the end, and for new restarts."""
+    before, after = read_progress(document), read_progress({"status": status})
+    for condition in status["conditions"]:
+        known = condition_of(document, condition["type"])
+        same = (known.get("status"), known.get("reason")) == (condition["status"], condition["reason"])
+        refusal = condition["type"] == ACCEPTED and condition["status"] == "False" and not same
+        end = condition["type"] in (COMPLETED, FAILED) and after.finished and not before.finished
+        if refusal or end:
+            yield _event(document, condition["reason"], condition["message"], now_seconds)
+    more = after.restarts - before.restarts
+    if more > 0:
+        yield _event(document, "Restarted", f"{more} lost pods were made again, {after.restarts} in all", now_seconds)
 
 
-def _conditions(process: BatchProcess, made: Plan) -> list[Condition]:
-    phase = made.record.phase
-    found = []
-    if not made.record.finished:
-        found.append(_scheduled(process, made))
+def _conditions(process: BatchProcess, made: Plan) -> Iterator[Condition]:
+    phase = made.progress.phase
+    if not made.progress.finished:
+        yield _scheduled(process, made)
     if phase == Phase.SUCCEEDED:
-        found.append(Condition(COMPLETED, True, "Succeeded", f"all {process.replicas} pods succeeded"))
+        yield Condition(COMPLETED, True, "Succeeded", f"all {process.replicas} pods succeeded")
     if phase == Phase.FAILED and made.failure:
-        found.append(Condition(FAILED, True, "BackoffLimitExceeded", made.failure))
-    return found
+        yield Condition(FAILED, True, "BackoffLimitExceeded", made.failure)
 
 
 def _scheduled(process: BatchProcess, made: Plan) -> Condition:
@@ -114,24 +123,51 @@ def _scheduled(process: BatchProcess, made: Plan) -> Condition:
 
 
 def _known(document: Json) -> dict[str, Json]:
-    status = document.get("status") or {}
-    return {one["type"]: one for one in status.get("conditions") or () if isinstance(one, dict) and "type" in one}
+    conditions: list[Any] = (document.get("status") or {}).get("conditions") or []
+    return {condition["type"]: condition for condition in conditions}
 
 
-def _merged(document: Json, found: list[Condition], now_seconds: float) -> list[Any]:
-    """Return the conditions that were known, with these over them, in the order of their types."""
+def _observed(document: Json, found: list[Condition], now_seconds: float) -> Json:
+    """Return the generation and the conditions: those that were known, with these over them, in the order of types."""
     known = _known(document)
     generation = document["metadata"].get("generation", 0)
-    for one in found:
-        status = "True" if one.is_true else "False"
-        before = known.get(one.type, {})
-        same = before.get("status") == status
-        known[one.type] = {
-            "type": one.type,
+    for condition in found:
+        status = "True" if condition.is_true else "False"
+        before = known.get(condition.type, {})
+        known[condition.type] = {
+            "type": condition.type,
             "status": status,
-            "reason": one.reason,
-            "message": one.message[:MESSAGE_LENGTH_MAX],
+            "reason": condition.reason,
+            "message": condition.message[:MESSAGE_LENGTH_MAX],
             "observedGeneration": generation,
-            "lastTransitionTime": before["lastTransitionTime"] if same else time_text(now_seconds),
+            "lastTransitionTime": before["lastTransitionTime"]
+            if before.get("status") == status
+            else time_text(now_seconds),
         }
-    return [known[kind] for kind in sorted(known)]
+    return {"observedGeneration": generation, "conditions": [known[kind] for kind in sorted(known)]}
+
+
+def _event(document: Json, reason: str, note: str, now_seconds: float) -> Json:
+    metadata = document["metadata"]
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {
+            "name": dns_label(f"{metadata['name'][:40]}.{reason.lower()}.{int(now_seconds * 1e6):x}"),
+            "namespace": metadata["namespace"],
+        },
+        "eventTime": time_text(now_seconds, "microseconds"),
+        "reportingController": CONTROLLER,
+        "reportingInstance": "ai-scheduler-operator",
+        "action": reason,
+        "reason": reason,
+        "note": note[:NOTE_LENGTH_MAX],
+        "type": "Normal" if reason in ("Succeeded", "Restarted") else "Warning",
+        "regarding": {
+            "apiVersion": document["apiVersion"],
+            "kind": KIND,
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        },
+    }

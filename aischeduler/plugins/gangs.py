@@ -40,20 +40,20 @@ class Gangs:
         if not said:
             return gangs.by_key.get(claims[0].key) if claims else None
         first = said[0]
-        if all(one == first for one in said):
+        if all(gang == first for gang in said):
             return first
         roles: dict[str, int] = {}
-        for one in said:
-            for role, least in one.roles:
+        for gang in said:
+            for role, least in gang.roles:
                 roles[role] = max(roles.get(role, 0), least)
         return replace(
             first,
-            min_member=max(one.min_member for one in said),
-            timeout_seconds=max(one.timeout_seconds for one in said),
+            min_member=max(gang.min_member for gang in said),
+            timeout_seconds=max(gang.timeout_seconds for gang in said),
             roles=tuple(sorted(roles.items())),
-            topology=next((one.topology for one in said if one.topology), ()),
-            span=any(one.span for one in said),
-            invalid=next((one.invalid for one in said if one.invalid), ""),
+            topology=next((gang.topology for gang in said if gang.topology), ()),
+            span=any(gang.span for gang in said),
+            invalid=next((gang.invalid for gang in said if gang.invalid), ""),
         )
 
     def form(self, members: UnitMembers) -> Formed | Incomplete:

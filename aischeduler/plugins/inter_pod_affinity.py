@@ -79,7 +79,7 @@ class InterPodAffinity:
         own = bool(spec.pod_affinity.preferred)
         if spec.namespace is None or (self._ignores_preferences and not own):
             return own
-        return own or any(one.kind is not CarriedKind.ANTI_AFFINITY for one in nodes.pod_counts.terms.selecting(spec))
+        return own or any(term.kind is not CarriedKind.ANTI_AFFINITY for term in nodes.pod_counts.terms.selecting(spec))
 
     def prescore(self, ask: PlacementRequest, nodes: NodeTable, before: PreScoreState | None) -> PreScoreState:
         """Return the domains that score, with their weights; those of the last call as long as they are the same."""
@@ -88,10 +88,10 @@ class InterPodAffinity:
             return before
         counts, labels, own = nodes.pod_counts, nodes.labels, ask.spec.pod_affinity.preferred
         weighted = [(weight, counts.of(selected_by(term)).by_domain(term.topology_key, labels)) for weight, term in own]
-        for one in counts.terms.selecting(ask.spec) if own or not self._ignores_preferences else ():
-            weight = one.weight * (self._hard_weight if one.kind is CarriedKind.AFFINITY else 1)
-            if one.kind is not CarriedKind.ANTI_AFFINITY and weight:
-                weighted.append((weight, counts.of(one).by_domain(one.term.topology_key, labels)))
+        for carried in counts.terms.selecting(ask.spec) if own or not self._ignores_preferences else ():
+            weight = carried.weight * (self._hard_weight if carried.kind is CarriedKind.AFFINITY else 1)
+            if carried.kind is not CarriedKind.ANTI_AFFINITY and weight:
+                weighted.append((weight, counts.of(carried).by_domain(carried.term.topology_key, labels)))
         return AffinityScores(weighted, versions)
 
 
@@ -112,7 +112,7 @@ class AffinityState:
                 term.selects(namespace, labels_of_pods, counts.namespaces, unseen=False) for term in own.required
             )
         self._apart = [self._domains(_kept_from(term), term, nodes) for term in own.anti_required]
-        self._existing = [self._domains(one, one.term, nodes) for one in counts.objecting(spec)]
+        self._existing = [self._domains(carried, carried.term, nodes) for carried in counts.objecting(spec)]
 
     def filter(self, at: NodeView) -> Mask:
         """Return a mask of the rows where every required term holds, with claims and without."""
@@ -137,8 +137,8 @@ class AffinityState:
                 found[AFFINITY] = int(np.count_nonzero(~beside))
                 left = NodeView(at.nodes, left.rows[beside])
             taken = np.zeros(len(left), dtype=np.bool_)
-            for by, one in domains:
-                taken |= _taken(by, one, left)
+            for by, existing in domains:
+                taken |= _taken(by, existing, left)
             found[reason] = int(np.count_nonzero(taken))
             left = NodeView(at.nodes, left.rows[~taken])
         return +found
@@ -153,14 +153,14 @@ class AffinityState:
         apart = at.nodes.pod_counts.apart
         among = self._among if apart is None or self._by not in apart else self._among_left
         mask = among(at, claims=False)
-        return mask & among(at, claims=True) if any(one.claims.any() for one in self._near) else mask
+        return mask & among(at, claims=True) if any(near.claims.any() for near in self._near) else mask
 
     def _among(self, at: NodeView, *, claims: bool) -> Mask:
         """Return a mask of the rows with selected pods in every domain.
 
         Where no term selects a pod anywhere, it has all rows with the labels.
         """
-        there = [one.pods + one.claims if claims else one.pods for one in self._near]
+        there = [near.pods + near.claims if claims else near.pods for near in self._near]
         first = self._may_be_first and not any(pods.any() for pods in there)
         masks: list[Mask] = []
         for domains, pods in zip(self._near, there, strict=True):

@@ -28,8 +28,8 @@ class PodTopologySpread:
 
     def __init__(self, defaults: tuple[DefaultConstraint, ...] | None = None) -> None:
         chosen = SYSTEM_DEFAULTS if defaults is None else defaults
-        self._hard = tuple(one for one in chosen if one.hard)
-        self._soft = tuple(one for one in chosen if not one.hard)
+        self._hard = tuple(constraint for constraint in chosen if constraint.hard)
+        self._soft = tuple(constraint for constraint in chosen if not constraint.hard)
         self._every_key = defaults is not None
 
     def applies(self, spec: PodSpec, nodes: NodeTable) -> bool:
@@ -73,8 +73,8 @@ def _constraints(
 ) -> tuple[TopologySpreadConstraint, ...]:
     """Return the constraints of a class; one with constraints of its own has no default selector."""
     selector = spec.default_selector
-    return own if selector is None else tuple(one.of(selector) for one in defaults)
+    return own if selector is None else tuple(default.of(selector) for default in defaults)
 
 
 def _selectors(constraints: tuple[TopologySpreadConstraint, ...]) -> tuple[Counted, ...]:
-    return tuple(one.selector for one in constraints if one.selector is not None)
+    return tuple(constraint.selector for constraint in constraints if constraint.selector is not None)

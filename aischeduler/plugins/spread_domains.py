@@ -27,15 +27,17 @@ class KeptCounts:
 
     def is_of(self, nodes: NodeTable) -> bool:
         """Return whether what is kept still holds: nodes and pools are as they were, and no count began anew."""
-        return self._made_from == READ(nodes) and all(nodes.pod_counts.of(one.by) is one for one in self._counts)
+        return self._made_from == READ(nodes) and all(
+            nodes.pod_counts.of(counts.by) is counts for counts in self._counts
+        )
 
     def follow(
-        self, one: TopologySpreadConstraint, of_row: Rows, nodes: NodeTable, counted: Mask | None
+        self, constraint: TopologySpreadConstraint, of_row: Rows, nodes: NodeTable, counted: Mask | None
     ) -> DomainCounts:
         """Return the pods of a constraint by these domains."""
-        if one.selector is None:
+        if constraint.selector is None:
             return DomainCounts(of_row, {}, {}, counted)
-        count = nodes.pod_counts.of(one.selector)
+        count = nodes.pod_counts.of(constraint.selector)
         self._counts.append(count)
         return count.follow(of_row, counted)
 
@@ -48,16 +50,16 @@ def counted_rows(
     The node passes the policies of the constraint and, with `every_key`, has the labels of all of them.
     """
     labelled = nodes.alive.copy()
-    for one in constraints if every_key else ():
-        labelled &= nodes.labels.having_key(one.topology_key)
+    for constraint in constraints if every_key else ():
+        labelled &= nodes.labels.having_key(constraint.topology_key)
     at = NodeView.everywhere(nodes)
     matching, tolerated = NodeAffinity().filter(spec, at), TaintToleration().filter(spec, at)
     found = []
-    for one in constraints:
+    for constraint in constraints:
         counted = labelled
-        if one.honors_affinity and matching is not None:
+        if constraint.honors_affinity and matching is not None:
             counted = counted & matching
-        if one.honors_taints and tolerated is not None:
+        if constraint.honors_taints and tolerated is not None:
             counted = counted & tolerated
         found.append(counted)
     return found

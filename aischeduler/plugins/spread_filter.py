@@ -51,12 +51,12 @@ class SpreadState(KeptCounts):
 
     def __init__(self, spec: PodSpec, constraints: tuple[TopologySpreadConstraint, ...], nodes: NodeTable) -> None:
         super().__init__(nodes)
-        self.keys = tuple(dict.fromkeys(one.topology_key for one in constraints))
+        self.keys = tuple(dict.fromkeys(constraint.topology_key for constraint in constraints))
         masks = counted_rows(spec, constraints, nodes)
         self._domains = []
-        for one, counted in zip(constraints, masks, strict=True):
-            domains = self.follow(one, nodes.labels.numbers(one.topology_key), nodes, counted)
-            self._domains.append(_Domains(one, nodes, domains, counted))
+        for constraint, counted in zip(constraints, masks, strict=True):
+            domains = self.follow(constraint, nodes.labels.numbers(constraint.topology_key), nodes, counted)
+            self._domains.append(_Domains(constraint, nodes, domains, counted))
 
     def filter(self, at: NodeView) -> Mask:
         """Return a mask of the rows whose domains may take the pod."""
@@ -100,8 +100,10 @@ class _Domains:
     without the label.
     """
 
-    def __init__(self, one: TopologySpreadConstraint, nodes: NodeTable, domains: DomainCounts, counted: Mask) -> None:
-        self._constraint, self._counts, self._counted = one, domains, counted
+    def __init__(
+        self, constraint: TopologySpreadConstraint, nodes: NodeTable, domains: DomainCounts, counted: Mask
+    ) -> None:
+        self._constraint, self._counts, self._counted = constraint, domains, counted
         rows, size = np.flatnonzero(nodes.alive & (domains.of_row != NO_VALUE)), len(domains.pods)
         keys = nodes.pool[rows].astype(np.int64) * size + domains.of_row[rows]
         pairs, of_row = np.unique(keys, return_inverse=True)
@@ -112,7 +114,7 @@ class _Domains:
         _, self._starts, self._place = np.unique(pairs // size, return_index=True, return_inverse=True)
         self._present: Mask = np.zeros(len(pairs), dtype=np.bool_)
         self._present[of_row[counted[rows]]] = True
-        self._too_few = self._sums(self._present) < one.min_domains
+        self._too_few = self._sums(self._present) < constraint.min_domains
 
     def labelled(self, at: NodeView) -> Mask:
         """Return a mask of the rows that have the label."""
@@ -127,32 +129,37 @@ class _Domains:
 
     def _even(self, at: NodeView, pods_there: Numbers) -> Mask:
         """Return a mask of the rows that do not exceed the skew with this number of pods in each domain."""
-        one, apart = self._constraint, at.nodes.pod_counts.apart
+        constraint, apart = self._constraint, at.nodes.pod_counts.apart
         pods, fewest = self._pods_and_fewest(pods_there)
-        if apart is None or one.selector not in apart:
-            fits: Mask = pods + one.selects_itself - fewest <= one.max_skew
+        if apart is None or constraint.selector not in apart:
+            fits: Mask = pods + constraint.selects_itself - fewest <= constraint.max_skew
             return fits.take(at.pick(self._pair))
         # Each row is judged as if pods had left that row alone. Where its domain has fewer than `fewest` then, it is
         # the emptiest itself: the pod fits anyway, because maxSkew is 1 at least.
         pair = self._pair[at.rows]
-        left = pods[pair] - apart[one.selector][at.rows] * self._counted[at.rows]
-        within: Mask = left + one.selects_itself - fewest[pair] <= one.max_skew
+        left = pods[pair] - apart[constraint.selector][at.rows] * self._counted[at.rows]
+        within: Mask = left + constraint.selects_itself - fewest[pair] <= constraint.max_skew
         return within
 
     def skews(self, at: NodeView) -> Iterator[tuple[int, Skew]]:
         """Yield the place in `at` of each row with a label that `filter` refuses, and the skew there."""
-        one = self._constraint
+        constraint = self._constraint
         left = np.flatnonzero(self.labelled(at))
         for pods_there in (self._counts.pods, self._counts.pods + self._counts.claims) if len(left) else ():
             pods, fewest = self._pods_and_fewest(pods_there)
             pair = self._pair[at.rows[left]]
-            uneven = pods[pair] + one.selects_itself - fewest[pair] > one.max_skew
+            uneven = pods[pair] + constraint.selects_itself - fewest[pair] > constraint.max_skew
             for place, of_row in zip(left[uneven].tolist(), pair[uneven].tolist(), strict=True):
                 node = at.nodes.nodes[at.rows[place]]
                 assert node is not None, "a row with a domain has a node"
                 there, few = int(pods[of_row]), bool(self._too_few[self._place[of_row]])
-                numbers = (there, there + one.selects_itself, int(fewest[of_row]), one.max_skew)
-                skew = Skew(one.topology_key, node.labels[one.topology_key], *numbers, one.min_domains if few else 0)
+                numbers = (there, there + constraint.selects_itself, int(fewest[of_row]), constraint.max_skew)
+                skew = Skew(
+                    constraint.topology_key,
+                    node.labels[constraint.topology_key],
+                    *numbers,
+                    constraint.min_domains if few else 0,
+                )
                 yield place, skew
             left = left[~uneven]
 

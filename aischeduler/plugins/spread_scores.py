@@ -40,13 +40,13 @@ class SpreadScores(KeptCounts):
         masks = counted_rows(spec, constraints, nodes, every_key=every_key)
         self._parts: list[_Part] = []
         scored = nodes.alive.copy()
-        for one, mask in zip(constraints, masks, strict=True):
-            by_row = one.topology_key == HOSTNAME
-            of_row = every_row(nodes.width) if by_row else _numbers(one.topology_key, nodes)
-            domains = self.follow(one, of_row, nodes, None if by_row else mask)
-            labelled = nodes.labels.having_key(one.topology_key)
+        for constraint, mask in zip(constraints, masks, strict=True):
+            by_row = constraint.topology_key == HOSTNAME
+            of_row = every_row(nodes.width) if by_row else _numbers(constraint.topology_key, nodes)
+            domains = self.follow(constraint, of_row, nodes, None if by_row else mask)
+            labelled = nodes.labels.having_key(constraint.topology_key)
             everywhere = bool(labelled[nodes.alive].all())
-            self._parts.append(_Part(one.max_skew, domains, None if everywhere else labelled, by_row))
+            self._parts.append(_Part(constraint.max_skew, domains, None if everywhere else labelled, by_row))
             scored &= labelled
         self._scored = scored if every_key and not scored[nodes.alive].all() else None
         first = self._parts[0]
@@ -67,18 +67,18 @@ class SpreadScores(KeptCounts):
 
     def _by_domain(self, at: NodeView) -> Scores:
         """Do what `score` does for each domain, not for each row."""
-        one = self._parts[0]
-        domain = at.pick(one.domains.of_row)
-        present = np.bincount(domain, minlength=len(one.domains.pods)) > 0
-        raw = _rounded(one.of_domains(present))
+        part = self._parts[0]
+        domain = at.pick(part.domains.of_row)
+        present = np.bincount(domain, minlength=len(part.domains.pods)) > 0
+        raw = _rounded(part.of_domains(present))
         raw[~present] = raw[present][0]  # as one of the others, so that it is neither least nor most
         return _normalized(raw).take(domain)
 
     def _raw(self, rows: Rows) -> Scores:
         """Return the sums of the constraints for rows that are scored: the more pods, the more."""
         total: npt.NDArray[np.floating] | float = 0.0
-        for one in self._parts:
-            total = total + one.values(rows)
+        for part in self._parts:
+            total = total + part.values(rows)
         return _rounded(np.asarray(total))
 
 

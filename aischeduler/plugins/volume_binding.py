@@ -163,7 +163,9 @@ class BindingState:
         self._refuse(NO_VOLUME, elsewhere)
         nothing = np.full(self._nodes.width, NONE, dtype=np.int64)
         self._matches = [_Match(claim, None, nothing, "") for claim in claims if selected[claim.key]]
-        by_size = sorted((claim for claim in claims if not selected[claim.key]), key=lambda one: one.request_bytes or 0)
+        by_size = sorted(
+            (claim for claim in claims if not selected[claim.key]), key=lambda measured: measured.request_bytes or 0
+        )
         for claim in by_size:
             self._matches.append(self._match(claim))
         self._provision(elsewhere)
@@ -182,7 +184,7 @@ class BindingState:
         table, changed = self._storage.table(claim.storage_class)
         rows = self._storage.topology.of_class(claim.storage_class, table, self._nodes, changed=changed)
         fits = table.fitting(claim, (name for name, _ in self._storage.chosen.taken()))
-        before = [one.numbers for one in self._matches if one.of_table(table)]
+        before = [match.numbers for match in self._matches if match.of_table(table)]
         return _Match(claim, table, table.smallest(fits, rows, before), "")
 
     def _own_volume(self, claim: VolumeClaim) -> Volume | None:
@@ -219,9 +221,13 @@ class BindingState:
         if claim.request_bytes is None or driver is None or not driver.tracks_capacity:
             return np.ones(self._nodes.width, dtype=np.bool_)
         mask = np.zeros(self._nodes.width, dtype=np.bool_)
-        for one in self._storage.capacities.get(of.name, {}).values():
-            if one.topology is not None and one.limit_bytes is not None and one.limit_bytes >= claim.request_bytes:
-                mask |= self._nodes.labels.all_of(one.topology.requirements)
+        for capacity in self._storage.capacities.get(of.name, {}).values():
+            if (
+                capacity.topology is not None
+                and capacity.limit_bytes is not None
+                and capacity.limit_bytes >= claim.request_bytes
+            ):
+                mask |= self._nodes.labels.all_of(capacity.topology.requirements)
         return mask
 
     def _usable(self, volume: Volume) -> Mask:

@@ -127,7 +127,7 @@ def _or_kept(context: BorrowingContext, lender: str, refusal: LenderRefusal, kep
 
 def _unit_refusal(context: BorrowingContext, ask: UnitRequest, lender: str, rows: Rows) -> LenderRefusal | None:
     """Return why the unit does not fit as a whole on rows that the lender does not need."""
-    shape = shape_of([one.spec for one in ask.asks[: ask.required]])
+    shape = shape_of([asked.spec for asked in ask.asks[: ask.required]])
     if not context.capacity.may_hold(shape, context.pools.id(lender)):
         return LenderRefusal.NO_ROOM
     wanted = wanted_by_home_pods(context, lender, rows)
@@ -302,7 +302,7 @@ def _place(unit: UnitRequest, runner: Runner, parts: Sequence[Rows]) -> tuple[As
         with Trial(runner.nodes) as trial:
             for turn in range(unit.required):
                 best = (runner.best(unit.asks[turn], rows) for rows in near if len(rows))
-                found = next((one for one in best if one is not None), None)
+                found = next((choice for choice in best if choice is not None), None)
                 if found is None:
                     break
                 placed.append(assigned(unit.pods[turn], unit.asks[turn].spec, found[0], runner))
@@ -315,8 +315,8 @@ def _place(unit: UnitRequest, runner: Runner, parts: Sequence[Rows]) -> tuple[As
 def _refused(context: BorrowingContext, home: str, pods: tuple[AssignedPod, ...], lenders: Sequence[str]) -> list[str]:
     """Return the lenders whose part is more than their limits allow; the last one where the whole is too much."""
     parts: dict[str, list[PodSpec]] = {}
-    for one in pods:
-        parts.setdefault(context.pools.name(int(context.runner.nodes.pool[one.row])), []).append(one.spec)
+    for on_row in pods:
+        parts.setdefault(context.pools.name(int(context.runner.nodes.pool[on_row.row])), []).append(on_row.spec)
     lent = [lender for lender in lenders if lender in parts]
     refused = [lender for lender in lent if lender_refusal(context, home, lender, total_of(parts[lender])) is not None]
     every = total_of([spec for lender in lent for spec in parts[lender]])

@@ -266,17 +266,17 @@ def claiming(
 
     They choose as if the victims, and the pods that leave already, were gone.
     """
-    if not any(claims_something(runner, one.spec) for one in pods):
+    if not any(claims_something(runner, assigned.spec) for assigned in pods):
         return [*pods]
     gone, found = running.slots_of(victims), list[AssignedPod]()
     with Trial(runner.nodes) as trial:
-        for one in pods:
-            rows = np.array([one.row], dtype=np.intp)
+        for assigned in pods:
+            rows = np.array([assigned.row], dtype=np.intp)
             slots = running.slots_on(rows)
-            with Clearing(one.spec, runner.nodes, running, rows, runner.counts(one.spec)) as clearing:
+            with Clearing(assigned.spec, runner.nodes, running, rows, runner.counts(assigned.spec)) as clearing:
                 clearing.take_off(slots[running.table["leaving"][slots] | np.isin(slots, gone)])
-                allocation = allocation_on(runner, one.spec, one.row, claims=True)
-            found.append(AssignedPod(one.pod, one.spec, one.row, allocation, claims=True))
+                allocation = allocation_on(runner, assigned.spec, assigned.row, claims=True)
+            found.append(AssignedPod(assigned.pod, assigned.spec, assigned.row, allocation, claims=True))
             trial.place(found[-1])
     return found
 

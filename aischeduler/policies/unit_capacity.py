@@ -131,9 +131,9 @@ class _Room:
         room: Column = nodes.allocatable[:, rows] - nodes.used[:, rows]
         places = {row: place for place, row in enumerate(rows.tolist())}
         for claim in self._claims.on_rows(places) if len(self._claims) else ():
-            for one in claim.rooms:
-                if one.row in places:
-                    room[:, places[one.row]] += nodes.request(one.spec)
+            for claimed in claim.rooms:
+                if claimed.row in places:
+                    room[:, places[claimed.row]] += nodes.request(claimed.spec)
         if self._priority is None:
             return room
         slots = running.slots_on(rows)

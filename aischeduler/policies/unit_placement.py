@@ -110,7 +110,7 @@ def place_unit(unit: UnitRequest, runner: Runner, rows: Rows) -> UnitPlacement |
             found = _place(unit, runner, among)
             if isinstance(found, UnitPlacement):
                 return UnitPlacement(in_rank_order(unit, runner, found.pods), found.feasible)
-            best = max(best, found, key=lambda one: len(one.pods))
+            best = max(best, found, key=lambda placed_unit: len(placed_unit.pods))
     if not sets:
         found = _place(unit, runner, close.largest())
         assert isinstance(found, NotPlaced), "by amounts, no set holds all pods"
@@ -121,7 +121,7 @@ def place_unit(unit: UnitRequest, runner: Runner, rows: Rows) -> UnitPlacement |
 def labels_of_placed(unit: Unit, nodes: NodeTable) -> tuple[tuple[str, str], ...]:
     """Return the labels that the gang requires, as they are on the node of a pod of it that is on one."""
     placed = [record for record in unit.members.values() if record.counted is not None]
-    node = nodes.nodes[min(placed, key=lambda one: one.pod.uid).row] if placed else None
+    node = nodes.nodes[min(placed, key=lambda assigned: assigned.pod.uid).row] if placed else None
     if node is None or unit.gang is None:
         return ()
     labels = [level.label for level in unit.gang.topology if level.required]
@@ -157,12 +157,12 @@ def in_rank_order(unit: UnitRequest, runner: Runner, pods: tuple[AssignedPod, ..
     numbers = [nodes.labels.numbers(level.label) for level in unit.topology]
     ranks = nodes.ranks()
 
-    def place_of(one: AssignedPod) -> tuple[int, ...]:
-        return (*(int(number[one.row]) for number in numbers), int(ranks[one.row]))
+    def place_of(assigned: AssignedPod) -> tuple[int, ...]:
+        return (*(int(number[assigned.row]) for number in numbers), int(ranks[assigned.row]))
 
     by_class: dict[bytes, list[int]] = {}
-    for turn, one in enumerate(pods[: unit.required]):
-        by_class.setdefault(one.spec.key, []).append(turn)
+    for turn, ask in enumerate(pods[: unit.required]):
+        by_class.setdefault(ask.spec.key, []).append(turn)
     placed = list(pods)
     for turns in by_class.values():
         places = sorted((pods[turn] for turn in turns), key=place_of)
@@ -234,7 +234,7 @@ def _others_that_fit(
     fit, refused = list[AssignedPod](), [unit.asks[turns[0]].spec]
     for turn in turns[1:]:
         spec = unit.asks[turn].spec
-        if not any(spec.key == one.key or _asks_no_less(spec, one) for one in refused):
+        if not any(spec.key == refusal.key or _asks_no_less(spec, refusal) for refusal in refused):
             found = _one_by_one(unit, [turn], runner, rows, trial)[0]
             fit += found
             if not found:
@@ -307,12 +307,12 @@ def _search(unit: UnitRequest, runner: Runner, rows: Rows) -> list[AssignedPod] 
             tries -= 1
             if tries < 0:
                 return None
-            one = assigned(unit.pods[turn], asks[turn].spec, row, runner)
+            placed = assigned(unit.pods[turn], asks[turn].spec, row, runner)
             with Trial(runner.nodes) as trial:
-                trial.place(one)
+                trial.place(placed)
                 others = place_from(turn + 1)
             if others is not None:
-                return [one, *others]
+                return [placed, *others]
         return None
 
     return place_from(0)
@@ -326,8 +326,8 @@ def assigned(pod: Pod, spec: PodSpec, row: int, runner: Runner) -> AssignedPod:
 def refusals_beside(found: NotPlaced, spec: PodSpec, runner: Runner, rows: Rows) -> Diagnosis:
     """Return why no row fits a pod beside those that fit; a row that no filter refuses is too far from them."""
     with Trial(runner.nodes) as trial:
-        for one in found.pods:
-            trial.place(one)
+        for assigned in found.pods:
+            trial.place(assigned)
         refusals = runner.refusals(spec, rows)
         apart = int(np.count_nonzero(runner.passes(spec, rows)))
     return Diagnosis(refusals.nodes, refusals.reasons + Counter({APART: apart}))

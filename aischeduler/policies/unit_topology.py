@@ -45,7 +45,7 @@ class Closeness(Struct, frozen=True):
             room = int(self.capacity[at].sum())
             if room >= len(self.asks):
                 found.append(((*cost, room), int(self.runner.nodes.ranks()[self.rows[at]].min()), at))
-        found.sort(key=lambda one: one[:2])
+        found.sort(key=lambda entry: entry[:2])
         return [self.rows[at] for *_, at in found[:SETS_MAX]]
 
     def largest(self) -> Rows:

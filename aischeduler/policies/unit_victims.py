@@ -93,7 +93,7 @@ def _merged(groups: list[Group], runner: Runner) -> list[Group]:
         else:
             others.append(group)
     return [
-        Group(_most_of([one.ask for one in same]), tuple(sorted(turn for one in same for turn in one.turns)))
+        Group(_most_of([ask.ask for ask in same]), tuple(sorted(turn for ask in same for turn in ask.turns)))
         for _, same in alike
     ]
 
@@ -252,7 +252,9 @@ class UnitVictims:
         slots = [slot for row in rows for step in chain[row] for slot in step.slots]
         with Trial(self._runner.nodes) as trial:
             at = [(row, sum(step.holds for step in chain[row])) for row in rows]
-            trial.place_all(one for row, pods in at for one in [assigned(pod, spec, row, self._runner)] * pods)
+            trial.place_all(
+                placed_pod for row, pods in at for placed_pod in [assigned(pod, spec, row, self._runner)] * pods
+            )
             leaving[slots] = True
             found = _Known(self._find(group.ask, np.array(sorted(rows), dtype=np.intp)))
             further = {step.row: step for step in self._steps_of(group, found, len(rows))}
@@ -340,7 +342,7 @@ class UnitVictims:
         slots = [() if is_free else of_row for is_free, of_row in zip(free, known.victims(rows), strict=True)]
         holds = self._holds(group.ask.spec, rows, slots)
         keys = zip(*paid.tolist(), strict=True)
-        return [_Step(*one) for one in zip(keys, rows.tolist(), slots, np.maximum(holds, 1).tolist(), strict=True)]
+        return [_Step(*step) for step in zip(keys, rows.tolist(), slots, np.maximum(holds, 1).tolist(), strict=True)]
 
     def _holds(self, spec: PodSpec, rows: Rows, victims: Sequence[Sequence[int]]) -> Column:
         """Return how many such pods each row holds without its victims there; one where more than amounts decides."""

@@ -160,7 +160,7 @@ def first_to_go(running: RunningPods, pods: list[tuple[int, RunningPod]]) -> tup
     if not found:
         return None
     standing, earliest, _, borrows = min(found)
-    slot = max((one[2] for one in found if one[:2] == (standing, earliest)), key=running.uid_of)
+    slot = max((victim[2] for victim in found if victim[:2] == (standing, earliest)), key=running.uid_of)
     if not borrows:
         return slot, standing, -earliest
-    return slot, 0, max(-one[1] for one in found if one[3])
+    return slot, 0, max(-victim[1] for victim in found if victim[3])

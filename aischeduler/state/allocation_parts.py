@@ -29,10 +29,10 @@ class Cleared(Protocol):
 class AllocationPart(Protocol):
     """One kind of what pods have for themselves, on all rows."""
 
-    def take(self, one: AssignedPod, *, tentative: bool) -> None:
+    def take(self, assigned: AssignedPod, *, tentative: bool) -> None:
         """Take from a row what a pod has there."""
 
-    def free(self, one: AssignedPod, *, tentative: bool) -> None:
+    def free(self, assigned: AssignedPod, *, tentative: bool) -> None:
         """Give back to a row what a pod has there."""
 
     def stamp(self) -> int:

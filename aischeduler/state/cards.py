@@ -43,12 +43,16 @@ class CardKind:
     @cached_property
     def covered(self) -> frozenset[str]:
         """The names by which the cards may be rare."""
-        return frozenset(name for one in self.names for name in covered_names(one))
+        return frozenset(name for card_type in self.names for name in covered_names(card_type))
 
     def closed_to(self, types: tuple[str, ...], rare: frozenset[str]) -> frozenset[str]:
         """Return the names by which the cards are rare; none where a pod that names these types names one of them."""
         found = self.covered & rare
-        named = any(one in self.names and not found.isdisjoint(covered_names(one)) for one in types) if found else False
+        named = (
+            any(card_type in self.names and not found.isdisjoint(covered_names(card_type)) for card_type in types)
+            if found
+            else False
+        )
         return frozenset() if named else found
 
 
@@ -67,7 +71,9 @@ def _present(labels: Mapping[str, object], keys: tuple[str, ...]) -> list[str]:
         head, star, tail = key.partition(_ANY)
         if star:
             long = len(head) + len(tail)
-            found += sorted(one for one in labels if one.startswith(head) and one.endswith(tail) and len(one) > long)
+            found += sorted(
+                label for label in labels if label.startswith(head) and label.endswith(tail) and len(label) > long
+            )
         elif key in labels:
             found.append(key)
     return found
@@ -131,7 +137,7 @@ class Cards:
 
     def named(self, nodes: "NodeTable", types: tuple[str, ...]) -> Rows:
         """Return per row how far left among `types` the first one is that its cards have: 0 where they have none."""
-        places = {one: len(types) - at for at, one in enumerate(types)}
+        places = {card_type: len(types) - at for at, card_type in enumerate(types)}
         kinds, numbers = self.kinds(nodes)
         best = np.array([max((places.get(name, 0) for name in kind.names), default=0) for kind in kinds], dtype=np.intp)
         return best[numbers]

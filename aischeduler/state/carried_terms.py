@@ -124,7 +124,7 @@ class CarriedTerms:
         label = required_label(term.term.selector)
         keys = self._classes if label is None else self._by_label.get(label, {})
         specs = (self._classes[key] for key in keys)
-        return [one.key for one in specs if self._selects(term, one.namespace or "", dict(one.labels))]
+        return [spec.key for spec in specs if self._selects(term, spec.namespace or "", dict(spec.labels))]
 
     def _selects(self, term: CarriedTerm, namespace: str, labels: Labels) -> bool:
         unseen = term.kind is CarriedKind.ANTI_AFFINITY
@@ -133,12 +133,12 @@ class CarriedTerms:
 
 def _reads(term: CarriedTerm) -> Iterator[Read]:
     """Yield what a term reads, each once."""
-    one, found = term.term, dict[Read, None]()
-    if one.selector is None:
+    affinity, found = term.term, dict[Read, None]()
+    if affinity.selector is None:
         return
-    for place in (EVERY_NAMESPACE,) if one.namespace_selector is not None else one.namespaces:
+    for place in (EVERY_NAMESPACE,) if affinity.namespace_selector is not None else affinity.namespaces:
         found[place, NO_KEY, NO_VALUE] = None
-        for requirement in one.selector.requirements:
+        for requirement in affinity.selector.requirements:
             for value in (NO_VALUE, *requirement.values):
                 found[place, requirement.key, value] = None
     yield from found

@@ -22,7 +22,8 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.groups import Groups
 from aischeduler.state.ledger import Account, Ledger
 from aischeduler.state.node_table import NodeTable
-from aischeduler.state.pod_records import AssignedPod, OrderKey, PodRecord
+from aischeduler.state.pod_records import AssignedPod, PodRecord
+from aischeduler.state.scheduling_queue import OrderKey, queue_order
 from aischeduler.state.timers import Timers
 
 _turn: Final = attrgetter("turn")
@@ -79,7 +80,7 @@ class Claim(Struct, frozen=True, eq=False):
     @property
     def turn(self) -> OrderKey:
         """The owner's position in the order of its home pool, which does not change while it waits."""
-        return (False, *self.owner.order[1:])
+        return (False, *queue_order(self.owner)[1:])
 
 
 class Claims:

@@ -121,8 +121,8 @@ class ClassVolumes:
         before: Numbers = np.cumsum(fits_in_order) - fits_in_order
         turn: Numbers = before - before[self._starts][self._group[self._by_group]] if len(before) else before
         found = []
-        for one in range(count):
-            numbers = self._by_group[fits_in_order & (turn == one)]
+        for nth in range(count):
+            numbers = self._by_group[fits_in_order & (turn == nth)]
             first = np.full(len(self._affinities), NONE, dtype=np.int64)
             first[self._group[numbers]] = numbers
             found.append(first)
@@ -138,14 +138,14 @@ class ClassVolumes:
 
     def _number_anew(self, volumes: Mapping[str, Volume]) -> None:
         """Give numbers to the volumes that are free or were so: those that a claim has may be freed again."""
-        kept = [one for one in volumes.values() if is_free(one) or one.name in self._number]
-        kept.sort(key=lambda one: (one.capacity_bytes, one.name))
-        self._volumes = {one.name: one for one in kept}
+        kept = [volume for volume in volumes.values() if is_free(volume) or volume.name in self._number]
+        kept.sort(key=lambda volume: (volume.capacity_bytes, volume.name))
+        self._volumes = {volume.name: volume for volume in kept}
         self.names = list(self._volumes)
         self._number = {name: number for number, name in enumerate(self.names)}
-        self._free = np.array([is_free(one) for one in kept], dtype=np.bool_)
+        self._free = np.array([is_free(volume) for volume in kept], dtype=np.bool_)
         self._affinities, self._fitting = {}, {}
-        groups = [self._affinities.setdefault(one.affinity, len(self._affinities)) for one in kept]
+        groups = [self._affinities.setdefault(volume.affinity, len(self._affinities)) for volume in kept]
         self._group = np.array(groups, dtype=np.intp)
         self._by_group = np.argsort(self._group, kind="stable")
         self._starts = np.searchsorted(self._group[self._by_group], np.arange(len(self._affinities)))

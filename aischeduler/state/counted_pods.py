@@ -75,6 +75,7 @@ def depends_on_namespace(by: Counted, before: Labels | None, after: Labels | Non
             terms, unseen = (by.term,), by.kind is CarriedKind.ANTI_AFFINITY
     selectors = (term.namespace_selector for term in terms if term.namespace_selector is not None)
     return any(
-        (unseen if before is None else one.matches(before)) != (unseen if after is None else one.matches(after))
-        for one in selectors
+        (unseen if before is None else selector.matches(before))
+        != (unseen if after is None else selector.matches(after))
+        for selector in selectors
     )

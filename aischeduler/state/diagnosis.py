@@ -27,6 +27,6 @@ class Diagnosis:
         """The message of the FailedScheduling event."""
         if not self.nodes:
             return "no nodes available to schedule pods"
-        parts = sorted(one if one in UNCOUNTED else f"{count} {one}" for one, count in self.reasons.items())
+        parts = sorted(reason if reason in UNCOUNTED else f"{count} {reason}" for reason, count in self.reasons.items())
         text = f"0/{self.nodes} nodes are available: {', '.join(parts)}."
         return text if len(text) <= MESSAGE_LENGTH_MAX else text[: MESSAGE_LENGTH_MAX - 4] + " ..."

@@ -152,8 +152,8 @@ class BudgetTable:
             return ()
         budgets = self._budgets.get(namespace, {})
         now: dict[str, tuple[object, ...]] = {
-            name: (one.selector, one.disrupted, one.unhealthy_go, self.left((namespace, name)))
-            for name, one in budgets.items()
+            name: (budget.selector, budget.disrupted, budget.unhealthy_go, self.left((namespace, name)))
+            for name, budget in budgets.items()
         }
         if now == self._known.get(namespace, {}):
             return ()

@@ -70,7 +70,7 @@ class SelectorIndex(Generic[Member]):
 
 def required_label(selector: LabelSelector | None) -> tuple[str, str] | None:
     """Return a label that every selected pod has with one value; None where there is none."""
-    for one in selector.requirements if selector is not None else ():
-        if one.operator is Operator.IN and len(one.values) == 1:
-            return one.key, one.values[0]
+    for requirement in selector.requirements if selector is not None else ():
+        if requirement.operator is Operator.IN and len(requirement.values) == 1:
+            return requirement.key, requirement.values[0]
     return None

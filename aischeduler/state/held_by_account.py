@@ -3,7 +3,8 @@
 from sortedcontainers import SortedDict
 
 from aischeduler.state.ledger import Account
-from aischeduler.state.pod_records import OrderKey, PodRecord
+from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.scheduling_queue import OrderKey, queue_order
 
 
 class HeldByAccount:
@@ -16,9 +17,9 @@ class HeldByAccount:
 
     def put(self, record: PodRecord, accounts: tuple[Account, ...]) -> None:
         """Add a pod that is not here."""
-        self._held[record.pod.uid] = record.order, accounts
+        self._held[record.pod.uid] = queue_order(record), accounts
         for account in accounts:
-            self._by_account.setdefault(account, SortedDict())[record.order] = record
+            self._by_account.setdefault(account, SortedDict())[queue_order(record)] = record
 
     def drop(self, uid: str) -> None:
         """Remove a pod, if it is here."""

@@ -21,15 +21,15 @@ class HostPorts(AllocationPart):
         self.on: dict[int, Counter[HostPort]] = {}
         self.rows: RowIndex[tuple[str, int]] = RowIndex(width)
 
-    def take(self, one: AssignedPod, *, tentative: bool = False) -> None:  # noqa: ARG002 - trials differ in nothing
+    def take(self, assigned: AssignedPod, *, tentative: bool = False) -> None:  # noqa: ARG002 - trials differ in nothing
         """Take the host ports of a pod from its row."""
-        for port in one.allocation.host_ports:
-            self.add(port, one.row)
+        for port in assigned.allocation.host_ports:
+            self.add(port, assigned.row)
 
-    def free(self, one: AssignedPod, *, tentative: bool = False) -> None:  # noqa: ARG002
+    def free(self, assigned: AssignedPod, *, tentative: bool = False) -> None:  # noqa: ARG002
         """Undo `take`."""
-        for port in one.allocation.host_ports:
-            self.remove(port, one.row)
+        for port in assigned.allocation.host_ports:
+            self.remove(port, assigned.row)
 
     def add(self, port: HostPort, row: int) -> None:
         """Count one more pod with this port on a row."""

@@ -92,7 +92,7 @@ class ImageIndex:
         kept = self._sums.get(images)
         if kept is None or kept.version != self.version or kept.rows_version != rows_version:
             found = [self._images[name] for name in images if name in self._images]
-            sources = (int(np.count_nonzero(alive)), len(alive), *((id(one), one.changed) for one in found))
+            sources = (int(np.count_nonzero(alive)), len(alive), *((id(image), image.changed) for image in found))
             if kept is not None and kept.sources == sources:
                 kept.version, kept.rows_version = self.version, rows_version
             else:

@@ -28,7 +28,7 @@ LOAN: Final = "loan"
 def accounts_of_loan(loan: Loan, cards: str) -> tuple[Account, ...]:
     """Return the accounts of a loan on a row with this type of cards; empty where it has none."""
     accounts: tuple[Account, ...] = ((LOAN, *loan), (LENDS, loan[0]), (BORROWS, loan[1]))
-    return (*accounts, *((*one, cards) for one in accounts[1:])) if cards else accounts
+    return (*accounts, *((*account, cards) for account in accounts[1:])) if cards else accounts
 
 
 class Sums(Protocol):
@@ -76,7 +76,9 @@ class Ledger:
 
     def loans(self) -> dict[Loan, int]:
         """Return the number of pods on loan by lender and home pool, sorted."""
-        return {(one[1], one[2]): total[PODS] for one, total in sorted(self._sums.items()) if one[0] == LOAN}
+        return {
+            (account[1], account[2]): total[PODS] for account, total in sorted(self._sums.items()) if account[0] == LOAN
+        }
 
 
 def within(limit: ResourceList, sums: ResourceList, spec: PodSpec) -> str:

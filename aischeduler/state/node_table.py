@@ -175,16 +175,21 @@ class NodeTable:
             self.touch(row)
         return row, change
 
+    def node(self, name: str) -> Node | None:
+        """Return the node of this name, None where it does not exist."""
+        row = self.rows.get(name)
+        return self.nodes[row] if row is not None else None
+
     def has(self, name: str) -> bool:
         """Return whether a node of this name exists."""
-        return name in self.rows and self.nodes[self.rows[name]] is not None
+        return self.node(name) is not None
 
     def forget(self, name: str) -> int | None:
         """Remove a node; return its row, or None if it was unknown. Its pods keep counting on a stub."""
-        row = self.rows.get(name)
-        node = self.nodes[row] if row is not None else None
-        if row is None or node is None:
+        node = self.node(name)
+        if node is None:
             return None
+        row = self.rows[name]
         self._static_change(row, node, Node(name))
         self.images.change(row, node.images, ())
         self._set_allocatable(row, Node(name))
@@ -207,24 +212,24 @@ class NodeTable:
             self._rank_anew()
         return row
 
-    def add(self, one: AssignedPod) -> None:
+    def add(self, assigned: AssignedPod) -> None:
         """Add a pod to its row."""
-        self._add(one, 1)
+        self._add(assigned, 1)
 
-    def remove(self, one: AssignedPod) -> None:
+    def remove(self, assigned: AssignedPod) -> None:
         """Remove a pod from its row."""
-        self._add(one, -1)
+        self._add(assigned, -1)
 
     def count_tentatively(self, pods: Sequence[AssignedPod], sign: int) -> None:
         """Add (1) or remove (-1) pods of one spec for a trial: no version changes."""
         self.trial.change()
-        rows = [one.row for one in pods]
+        rows = [assigned.row for assigned in pods]
         self.trial_rows += rows
         self._sum(pods[0].spec, rows, sign)
         counting = self.pod_counts.used
-        for one in pods:
-            if counting or one.allocation is not NO_ALLOCATION:
-                self._share(one, sign, tentative=True)
+        for assigned in pods:
+            if counting or assigned.allocation is not NO_ALLOCATION:
+                self._share(assigned, sign, tentative=True)
 
     def release_stub(self, row: int) -> None:
         """Free the row of a node that is gone once no pod counts on it."""
@@ -321,20 +326,20 @@ class NodeTable:
         left: Column = self.allocatable[:, row] - self.used[:, row]
         return left
 
-    def _add(self, one: AssignedPod, sign: int) -> None:
-        self._sum_one(one.spec, one.row, sign)
-        self.touch(one.row)
-        if self.pod_counts.used or one.allocation is not NO_ALLOCATION:
-            self._share(one, sign, tentative=False)
+    def _add(self, assigned: AssignedPod, sign: int) -> None:
+        self._sum_one(assigned.spec, assigned.row, sign)
+        self.touch(assigned.row)
+        if self.pod_counts.used or assigned.allocation is not NO_ALLOCATION:
+            self._share(assigned, sign, tentative=False)
 
-    def _share(self, one: AssignedPod, sign: int, *, tentative: bool) -> None:
+    def _share(self, assigned: AssignedPod, sign: int, *, tentative: bool) -> None:
         """Count (1) a pod by selectors and take its allocation, or undo that (-1)."""
         if sign > 0:
-            self.pod_counts.add(one.pod, one.row, claims=one.claims, tentative=tentative)
+            self.pod_counts.add(assigned.pod, assigned.row, claims=assigned.claims, tentative=tentative)
         else:
-            self.pod_counts.remove(one.pod, one.row, claims=one.claims, tentative=tentative)
-        for part in self.parts.values() if one.allocation is not NO_ALLOCATION else ():
-            (part.take if sign > 0 else part.free)(one, tentative=tentative)
+            self.pod_counts.remove(assigned.pod, assigned.row, claims=assigned.claims, tentative=tentative)
+        for part in self.parts.values() if assigned.allocation is not NO_ALLOCATION else ():
+            (part.take if sign > 0 else part.free)(assigned, tentative=tentative)
 
     def _counted(self, spec: PodSpec) -> Wanted:
         """Return the requests of a pod that counts on a row: each resource gets a column of its own."""

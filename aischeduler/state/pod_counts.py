@@ -57,8 +57,8 @@ class PodsByLabel:
         """Keep pods by this label from now on; `pods` are all on rows now. Nothing changes for a known key."""
         if key not in self._keys:
             self._keys[key] = None
-            for one in pods:
-                self._add(key, one)
+            for on_row in pods:
+                self._add(key, on_row)
 
     def having(self, namespace: str, label: tuple[str, str]) -> Iterator[OnRow]:
         """Yield the pods of this namespace with this label, whose key was learned."""
@@ -69,11 +69,11 @@ class PodsByLabel:
         self._keys.clear()
         self._pods.clear()
 
-    def _add(self, key: str, one: OnRow) -> None:
-        pod, row, claims = one
+    def _add(self, key: str, on_row: OnRow) -> None:
+        pod, row, claims = on_row
         value = pod.labels.get(key)
         if value is not None:
-            self._pods.put((pod.namespace, key, value), (pod.uid, row, claims), one)
+            self._pods.put((pod.namespace, key, value), (pod.uid, row, claims), on_row)
 
 
 Numbers = npt.NDArray[np.int64]
@@ -149,7 +149,9 @@ class PodCount:
         domains, numbers = self._domains.get(topology_key), labels.numbers(topology_key)
         if domains is None or domains.of_row is not numbers:
             if len(self._domains) >= NUMBERS_MAX:
-                self._domains = {key: one for key, one in self._domains.items() if labels.keeps(key, one.of_row)}
+                self._domains = {
+                    key: domains for key, domains in self._domains.items() if labels.keeps(key, domains.of_row)
+                }
             domains = self._domains[topology_key] = DomainCounts(numbers, self.rows, self.claimed)
         return domains
 
@@ -160,7 +162,7 @@ class PodCount:
         """
         if self._followed is None:
             self._followed = WeakSet()
-        shared = (one for one in self._followed if one.is_of(of_row, counted))
+        shared = (domains for domains in self._followed if domains.is_of(of_row, counted))
         domains = next(shared, None) or DomainCounts(of_row, self.rows, self.claimed, counted)
         self._followed.add(domains)
         return domains
@@ -236,7 +238,7 @@ class PodCounts:
 
     def objecting(self, spec: PodSpec) -> tuple[CarriedTerm, ...]:
         """Return the required anti-affinity that pods carry and that selects the pods of this class."""
-        return tuple(one for one in self.terms.selecting(spec) if one.kind is CarriedKind.ANTI_AFFINITY)
+        return tuple(term for term in self.terms.selecting(spec) if term.kind is CarriedKind.ANTI_AFFINITY)
 
     def note_all(self) -> None:
         """Note that everything that filters read may count differently."""
@@ -299,16 +301,16 @@ class PodCounts:
 
     def add(self, pod: Pod, row: int, *, claims: bool = False, tentative: bool = False) -> None:
         """Count a pod that came to a row, `tentative` in a trial."""
-        counts = [one for one in self._candidates(pod) if is_counted(one.by, pod, self.namespaces)]
-        for one in counts:
-            one.add(pod.uid, row, claims=claims)
+        counts = [count for count in self._candidates(pod) if is_counted(count.by, pod, self.namespaces)]
+        for count in counts:
+            count.add(pod.uid, row, claims=claims)
         if not tentative:
             self._by_label.add(pod, row, claims=claims)
             self._note(counts)
 
     def remove(self, pod: Pod, row: int, *, claims: bool = False, tentative: bool = False) -> None:
         """Undo `add`."""
-        counts = [one for one in self._candidates(pod) if one.remove(pod.uid, row, claims=claims)]
+        counts = [count for count in self._candidates(pod) if count.remove(pod.uid, row, claims=claims)]
         if not tentative:
             self._by_label.remove(pod, row, claims=claims)
             self._note(counts)
@@ -317,12 +319,12 @@ class PodCounts:
         """Count a pod that stays on its row as it is now; return whether it counts elsewhere than before."""
         self._by_label.remove(before, row, claims=claims)
         self._by_label.add(after, row, claims=claims)
-        old = {id(one): one for one in self._candidates(before) if before.uid in one}
-        new = {id(one): one for one in self._candidates(after) if is_counted(one.by, after, self.namespaces)}
-        left = [one for key, one in old.items() if key not in new and one.remove(before.uid, row, claims=claims)]
-        come = [one for key, one in new.items() if key not in old]
-        for one in come:
-            one.add(after.uid, row, claims=claims)
+        old = {id(count): count for count in self._candidates(before) if before.uid in count}
+        new = {id(count): count for count in self._candidates(after) if is_counted(count.by, after, self.namespaces)}
+        left = [count for key, count in old.items() if key not in new and count.remove(before.uid, row, claims=claims)]
+        come = [count for key, count in new.items() if key not in old]
+        for count in come:
+            count.add(after.uid, row, claims=claims)
         self._note([*left, *come])
         return bool(left or come)
 
@@ -331,7 +333,7 @@ class PodCounts:
 
         Return whether something may count differently.
         """
-        counts = [one for one in self._counts.values() if depends_on_namespace(one.by, before, after)]
+        counts = [count for count in self._counts.values() if depends_on_namespace(count.by, before, after)]
         for count in counts:
             self._note_changed(count.by)
             if count.by in self.changed:
@@ -396,7 +398,7 @@ class PodCounts:
             return self.pods_on_rows()
         for _, (key, _) in labels:
             self._by_label.learn(key, self.pods_on_rows())
-        return [one for namespace, label in labels for one in self._by_label.having(namespace, label)]
+        return [count for namespace, label in labels for count in self._by_label.having(namespace, label)]
 
     def _drop_index(self, count: PodCount) -> None:
         if isinstance(count.by, CarriedTerm):

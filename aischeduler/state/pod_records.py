@@ -34,28 +34,6 @@ class AssignedPod(Struct, frozen=True, gc=False):
 
 
 NOWHERE: Final = -1
-DOUBLINGS_MAX: Final = 10
-"""The most doublings of a backoff: the longest is reached by then."""
-
-OrderKey = tuple[bool, int, int, int, str]
-"""The queue order, smallest first: borrower, rank, creation in unix seconds, arrival number, uid.
-
-The rank is the negated priority, unless a plugin sorts the queues.
-"""
-
-
-class Backoff(Struct, frozen=True):
-    """The backoff of a pod after a failed attempt: it doubles with each attempt, up to the longest.
-
-    Source: `podInitialBackoffSeconds` and `podMaxBackoffSeconds` of kube-scheduler, and its defaults.
-    """
-
-    first_seconds: float = 1.0
-    longest_seconds: float = 10.0
-
-    def seconds(self, attempts: int) -> float:
-        """Return the backoff after `attempts` + 1 failed attempts."""
-        return min(self.first_seconds * (1 << min(attempts, DOUBLINGS_MAX)), self.longest_seconds)
 
 
 class PodState(Enum):
@@ -219,7 +197,7 @@ class PodRecord(Struct, eq=False):
     @property
     def loan(self) -> Loan | None:
         """The lender and the home pool, while it is on loan."""
-        return next(((one[1], one[2]) for one in self.accounts if one[0] == LOAN), None)
+        return next(((account[1], account[2]) for account in self.accounts if account[0] == LOAN), None)
 
     @property
     def leads(self) -> Unit | None:
@@ -258,21 +236,11 @@ class PodRecord(Struct, eq=False):
         return AssignedPod(self.pod, self.counted, self.row, self.allocation)
 
     @property
-    def order(self) -> OrderKey:
-        """The position in the queue order."""
-        pod, unit = self.pod, self.unit
-        if unit is not None and unit.lead is self:
-            rank = -unit.priority if self.rank is None else self.rank
-            return (self.borrower, rank, unit.created_seconds, unit.arrival, pod.uid)
-        rank = -pod.priority if self.rank is None else self.rank
-        return (self.borrower, rank, pod.created_seconds, self.arrival, pod.uid)
-
-    @property
     def usable(self) -> bool:
         """Whether it waits and can take room."""
         return self.state in USABLE and not self.broken
 
-    def back_off(self, now: float, backoff: Backoff) -> None:
-        """Count a failed attempt and set the end of its backoff."""
-        self.backoff_until = now + backoff.seconds(self.attempts)
+    def back_off(self, now: float, seconds: float) -> None:
+        """Count a failed attempt, after which it waits for so long."""
+        self.backoff_until = now + seconds
         self.attempts += 1

@@ -31,30 +31,30 @@ class PodSets:
         self._services: SelectorIndex[tuple[str, str, str]] = SelectorIndex()
         self._found: dict[str, dict[Question, DefaultSelector | None]] = {}
 
-    def see(self, one: PodSet) -> None:
+    def see(self, owner: PodSet) -> None:
         """Store a set as it is now."""
-        if self.by_key.get(one.key) == one:
+        if self.by_key.get(owner.key) == owner:
             return
-        self.forget(one.key)
-        if one.selector is None:
+        self.forget(owner.key)
+        if owner.selector is None:
             return
-        self.by_key[one.key] = one
-        self._in.setdefault(one.namespace, {})[one.key] = None
-        if one.kind == SERVICE:
-            self._services.put(one.namespace, one.selector, one.key)
+        self.by_key[owner.key] = owner
+        self._in.setdefault(owner.namespace, {})[owner.key] = None
+        if owner.kind == SERVICE:
+            self._services.put(owner.namespace, owner.selector, owner.key)
 
     def forget(self, key: tuple[str, str, str]) -> None:
         """Remove a set, if it is there."""
-        one = self.by_key.pop(key, None)
+        owner = self.by_key.pop(key, None)
         self._found.pop(key[1], None)
-        if one is None:
+        if owner is None:
             return
-        keys = self._in[one.namespace]
+        keys = self._in[owner.namespace]
         del keys[key]
         if not keys:
-            del self._in[one.namespace]
-        if one.kind == SERVICE:
-            self._services.drop(one.namespace, one.selector, key)
+            del self._in[owner.namespace]
+        if owner.kind == SERVICE:
+            self._services.drop(owner.namespace, owner.selector, key)
 
     def default_of(self, pod: Pod) -> DefaultSelector | None:
         """Return the pods among which the pod is spread by default; None where there are none, or it says it itself."""
@@ -70,18 +70,25 @@ class PodSets:
         return found[question]
 
     def _default(self, namespace: str, labels: Labels, controller: str) -> DefaultSelector | None:
-        equal = {one.key: one for service in self._selecting(namespace, labels) for one in service.requirements}
+        equal = {
+            requirement.key: requirement
+            for service in self._selecting(namespace, labels)
+            for requirement in service.requirements
+        }
         others: tuple[Requirement, ...] = ()
         kind, _, name = controller.partition("/")
         owner = self.by_key.get((kind, namespace, name))
         if owner is not None and owner.selector is not None:
             if kind == REPLICATION_CONTROLLER:
-                equal.update((one.key, one) for one in owner.selector.requirements)
+                equal.update((requirement.key, requirement) for requirement in owner.selector.requirements)
             else:
                 others = owner.selector.requirements
         if not equal and not others:
             return None
-        every = sorted({*equal.values(), *others}, key=lambda one: (one.key, one.operator, one.values))
+        every = sorted(
+            {*equal.values(), *others},
+            key=lambda requirement: (requirement.key, requirement.operator, requirement.values),
+        )
         selector = LabelSelector(tuple(every))
         return DefaultSelector(PodSelector(namespace, selector), selector.matches(labels))
 

@@ -62,9 +62,9 @@ class WantedRequests:
         if len(self.by_class) >= WANTED_MAX:
             self.by_class.clear()
             self._by_request.clear()
-        one = spec.request
-        key = (*one.amounts.items(), one.score_cpu_milli, one.score_memory_bytes, one.scored_alone)
-        wanted = self._by_request.get(key) or wanted_of(one, columns, unoffered, width)
+        request = spec.request
+        key = (*request.amounts.items(), request.score_cpu_milli, request.score_memory_bytes, request.scored_alone)
+        wanted = self._by_request.get(key) or wanted_of(request, columns, unoffered, width)
         self.by_class[spec.key] = self._by_request[key] = wanted
         return wanted
 
@@ -74,8 +74,8 @@ class WantedRequests:
 
     def forget_unoffered(self) -> None:
         """Drop the requests of a resource that had no column."""
-        self.by_class = {key: one for key, one in self.by_class.items() if one.offered}
-        self._by_request = {key: one for key, one in self._by_request.items() if one.offered}
+        self.by_class = {key: wanted for key, wanted in self.by_class.items() if wanted.offered}
+        self._by_request = {key: wanted for key, wanted in self._by_request.items() if wanted.offered}
 
 
 def requested(amount: int) -> int:

@@ -30,10 +30,47 @@ from aischeduler.state.demand_table import DemandTable
 from aischeduler.state.groups import Groups
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
-from aischeduler.state.pod_records import USABLE, Backoff, OrderKey, PodRecord, PodState, Unit
+from aischeduler.state.pod_records import USABLE, PodRecord, PodState, Unit
 from aischeduler.state.requests import Amounts
 from aischeduler.state.transitions import Transition, change_state
 from aischeduler.state.units import Shape, shape_of_unit
+
+DOUBLINGS_MAX: Final = 10
+"""The most doublings of a backoff: the longest is reached by then."""
+
+OrderKey = tuple[bool, int, int, int, str]
+"""The queue order, smallest first: borrower, rank, creation in unix seconds, arrival number, uid.
+
+The rank is the negated priority, unless a plugin sorts the queues.
+"""
+
+
+class Backoff(Struct, frozen=True):
+    """The backoff of a pod after a failed attempt: it doubles with each attempt, up to the longest.
+
+    Source: `podInitialBackoffSeconds` and `podMaxBackoffSeconds` of kube-scheduler, and its defaults.
+    """
+
+    first_seconds: float = 1.0
+    longest_seconds: float = 10.0
+
+    def seconds(self, attempts: int) -> float:
+        """Return the backoff after `attempts` + 1 failed attempts."""
+        return min(self.first_seconds * (1 << min(attempts, DOUBLINGS_MAX)), self.longest_seconds)
+
+
+def queue_order(record: PodRecord) -> OrderKey:
+    """Return the position of a pod, or of the unit that it leads, in the queue order."""
+    pod, unit = record.pod, record.unit
+    if unit is not None and unit.lead is record:
+        rank = -unit.priority if record.rank is None else record.rank
+        return (record.borrower, rank, unit.created_seconds, unit.arrival, pod.uid)
+    rank = -pod.priority if record.rank is None else record.rank
+    return (record.borrower, rank, pod.created_seconds, record.arrival, pod.uid)
+
+
+def _end_of_backoff(record: PodRecord) -> tuple[float, OrderKey]:
+    return record.backoff_until, queue_order(record)
 
 
 class QueuedClass(Struct, eq=False):
@@ -100,8 +137,6 @@ NET_SECONDS: Final = 300.0
 Holds = Callable[[Shape, int], bool]
 """Returns whether something may hold a unit of this shape and of at most this priority."""
 
-_order: Final = attrgetter("order")
-_time: Final = attrgetter("backoff_until", "order")
 _turn: Final = attrgetter("turn")
 
 
@@ -130,9 +165,9 @@ class PoolQueue:
         self.borrowers_ask: Counter[str] = Counter()
         """The requests of the borrowers in this queue, by resource."""
         self._records: dict[str, PodRecord] = {}
-        self._active: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
-        self._backoff: SortedKeyList[PodRecord, tuple[float, OrderKey]] = SortedKeyList(key=_time)
-        self._early: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
+        self._active: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=queue_order)
+        self._backoff: SortedKeyList[PodRecord, tuple[float, OrderKey]] = SortedKeyList(key=_end_of_backoff)
+        self._early: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=queue_order)
         self._classes: dict[bytes, QueuedClass] = {}
         self._by_spec: Groups[bytes, bytes, None] = Groups()
         """Key of a spec -> the classes, by their keys, that have pods with it."""
@@ -209,7 +244,7 @@ class PoolQueue:
     def park(self, record: PodRecord, now: float) -> None:
         """Park a pod that no node fits: it waits for an event that can help it."""
         self._wait(record, Transition.NO_ROOM, now)
-        record.back_off(now, self._terms)
+        record.back_off(now, self._terms.seconds(record.attempts))
         self._put_parked(record)
 
     def park_unrefused(self, record: PodRecord, now: float) -> None:
@@ -225,12 +260,12 @@ class PoolQueue:
     def hold(self, record: PodRecord, now: float) -> None:
         """Hold a pod: it waits for a change of the pod, or of what holds it."""
         self._wait(record, Transition.REFUSED, now)
-        record.back_off(now, self._terms)
+        record.back_off(now, self._terms.seconds(record.attempts))
 
     def retry(self, record: PodRecord, now: float, seconds: float = 0.0) -> None:
         """Add a pod after an error: it waits until its backoff ends, and at least these seconds."""
         record.failed = True
-        record.back_off(now, self._terms)
+        record.back_off(now, self._terms.seconds(record.attempts))
         record.backoff_until = max(record.backoff_until, now + seconds)
         self.add(record, now)
 
@@ -285,7 +320,7 @@ class PoolQueue:
     def parked_first(self, most: int) -> list[PodRecord]:
         """Return the first parked pods in queue order, at most `most`."""
         classes = self._heads[:most]  # every head of another class comes after all of these heads
-        return list(islice(merge(*(alike.parked for alike in classes), key=_order), most))
+        return list(islice(merge(*(alike.parked for alike in classes), key=queue_order), most))
 
     def parked_within(
         self, room: Amounts, after: OrderKey | None = None, holds: Holds | None = None
@@ -330,10 +365,10 @@ class PoolQueue:
         for alike in self._shapes.values() if holds is not None else ():
             slots = list(alike)
             if fitting[slots[0]] and holds is not None:
-                one = alike[slots[0]]
-                assert one.shape is not None, "the class stands for a unit"
+                first = alike[slots[0]]
+                assert first.shape is not None, "the class stands for a unit"
                 fitting[slots] = holds(
-                    one.shape, max(other.unit.priority for other in alike.values() if other.unit is not None)
+                    first.shape, max(other.unit.priority for other in alike.values() if other.unit is not None)
                 )
         return fitting
 
@@ -346,14 +381,14 @@ class PoolQueue:
         if not self._counts[state]:
             return ()
         found = self._named.get(state, self._records)
-        return tuple(sorted((record for record in found.values() if record.state is state), key=_order))
+        return tuple(sorted((record for record in found.values() if record.state is state), key=queue_order))
 
     def nominated_within(self, room: Amounts) -> tuple[PodRecord, ...]:
         """Return the nominated pods whose request fits into `room`, in queue order."""
         if not self._counts[PodState.NOMINATED]:
             return ()
         fitting = (self._slots[slot].nominated.values() for slot in np.flatnonzero(self._demand.fitting(room)).tolist())
-        return tuple(sorted(chain.from_iterable(fitting), key=_order))
+        return tuple(sorted(chain.from_iterable(fitting), key=queue_order))
 
     def queued_class(self, key: bytes) -> QueuedClass | None:
         """Return the class of this key; None where no pod of it waits."""
@@ -447,7 +482,7 @@ class PoolQueue:
         """Put a class where its first parked pod is in the order; nowhere without parked pods."""
         self._heads.discard(alike)
         if alike.parked:
-            alike.turn = alike.head.order
+            alike.turn = queue_order(alike.head)
             self._heads.add(alike)
 
     def _count(self, record: PodRecord, sign: int) -> None:
@@ -487,8 +522,8 @@ class PoolQueue:
 
     def _count_borrower(self, record: PodRecord, sign: int) -> None:
         shared, asked = self._shared, self.borrowers_ask
-        for one in record.together:
-            for resource, amount in one.pod.spec.request.amounts.items():
+        for member in record.together:
+            for resource, amount in member.pod.spec.request.amounts.items():
                 asked[resource] += sign * amount
                 if not asked[resource]:
                     del asked[resource]
@@ -516,9 +551,9 @@ class PoolQueue:
             del named[record.pod.uid]
 
     def _new_class(self, key: bytes, record: PodRecord) -> QueuedClass:
-        specs = [one.pod.spec for one in record.together]
+        specs = [member.pod.spec for member in record.together]
         slot = self._demand.put(*specs)
-        parked: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
+        parked: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=queue_order)
         unit = record.leads
         shape = shape_of_unit(unit) if unit is not None else None
         alike = self._classes[key] = QueuedClass(record.pod.spec, slot, parked, unit=unit, shape=shape)

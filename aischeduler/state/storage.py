@@ -63,12 +63,12 @@ class ChosenVolumes:
 
     def of(self, claim: VolumeClaim) -> VolumeChoice | None:
         """Return what was chosen for a claim; None where nothing that counts was."""
-        return next((one for one in self.by_claim.get(claim.key, ()) if self._counts(one)), None)
+        return next((choice for choice in self.by_claim.get(claim.key, ()) if self._counts(choice)), None)
 
     def taken(self) -> Iterator[tuple[str, VolumeClaimKey]]:
         """Yield the volumes that were chosen, each with its claim."""
         for volume, choices in self._by_volume.items():
-            yield from ((volume, one.claim) for one in choices if self._counts(one))
+            yield from ((volume, choice.claim) for choice in choices if self._counts(choice))
 
     def all(self) -> Counter[VolumeChoice]:
         """Return every choice, each with the number of pods that have it."""
@@ -132,7 +132,7 @@ class Storage:
     def objects(self) -> tuple[VolumeClaim | Volume | StorageObject, ...]:
         """Return every object that was seen."""
         kinds = (self.claims, self.volumes, self.classes, self.csi_nodes, self.drivers, self._capacity_keys)
-        return tuple(one for kept in (*kinds, self._attachments) for one in kept.values())
+        return tuple(stored for kept in (*kinds, self._attachments) for stored in kept.values())
 
     def use(self, record: PodRecord) -> None:
         """Add a pod to the users of its claims."""
@@ -146,21 +146,21 @@ class Storage:
             self._users.drop(key, record.pod.uid)
             self._note_unbound(key)
 
-    def take(self, one: AssignedPod, *, tentative: bool = False) -> None:
+    def take(self, assigned: AssignedPod, *, tentative: bool = False) -> None:
         """Count what a pod on a row uses, and what was chosen for it; in a trial, `version` stays."""
-        if one.allocation.volumes is not None:
-            self.used.put(one.allocation.volumes, one.row)
+        if assigned.allocation.volumes is not None:
+            self.used.put(assigned.allocation.volumes, assigned.row)
             self.version += not tentative
-        for choice in one.allocation.choices:
-            self.chosen.put(choice, one.row)
+        for choice in assigned.allocation.choices:
+            self.chosen.put(choice, assigned.row)
 
-    def free(self, one: AssignedPod, *, tentative: bool = False) -> None:
+    def free(self, assigned: AssignedPod, *, tentative: bool = False) -> None:
         """Undo `take`."""
-        if one.allocation.volumes is not None:
-            self.used.drop(one.allocation.volumes, one.row)
+        if assigned.allocation.volumes is not None:
+            self.used.drop(assigned.allocation.volumes, assigned.row)
             self.version += not tentative
-        for choice in one.allocation.choices:
-            self.chosen.drop(choice, one.row)
+        for choice in assigned.allocation.choices:
+            self.chosen.drop(choice, assigned.row)
 
     def stamp(self) -> int:
         """Return the version of the choices of volumes."""
@@ -218,28 +218,28 @@ class Storage:
         self._touch_users(name)
         return tuple(self._using_volume(name))
 
-    def see(self, one: StorageObject) -> tuple[PodRecord, ...]:
+    def see(self, stored: StorageObject) -> tuple[PodRecord, ...]:
         """Store an object of storage.k8s.io as it is now."""
-        match one:
+        match stored:
             case StorageClass():
-                changed, self.classes[one.name] = self.classes.get(one.name) != one, one
-                return self._changed_class(one.name) if changed else ()
+                changed, self.classes[stored.name] = self.classes.get(stored.name) != stored, stored
+                return self._changed_class(stored.name) if changed else ()
             case CsiNode():
-                self._change_csi_node(one.name, one)
+                self._change_csi_node(stored.name, stored)
                 return ()
             case CsiDriver():
-                changed, self.drivers[one.name] = self.drivers.get(one.name) != one, one
-                return self._changed_driver(one.name) if changed else ()
+                changed, self.drivers[stored.name] = self.drivers.get(stored.name) != stored, stored
+                return self._changed_driver(stored.name) if changed else ()
             case StorageCapacity():
-                return self._see_capacity(one)
+                return self._see_capacity(stored)
             case VolumeAttachment():
-                before = self._attachments.get(one.name)
-                if before != one:
+                before = self._attachments.get(stored.name)
+                if before != stored:
                     self._detach(before)
-                    self._attachments[one.name] = one
-                    self.attached.put(one.node, one.name, one)
-                    self._attachments_of.put(one.volume, one.name, one)
-                    self._changed_node(one.node)
+                    self._attachments[stored.name] = stored
+                    self.attached.put(stored.node, stored.name, stored)
+                    self._attachments_of.put(stored.volume, stored.name, stored)
+                    self._changed_node(stored.node)
                 return ()
 
     def forget(self, kind: str, namespace: str, name: str) -> tuple[PodRecord, ...]:
@@ -284,10 +284,12 @@ class Storage:
     def own_volume(self, claim: VolumeClaim) -> Volume | None:
         """Return a volume of its class that belongs to an unbound claim; None where none does."""
         for name in sorted(self._by_ref.get(claim.key, ())):
-            one = self.volumes[name]
-            of_class = one.storage_class == claim.storage_class and one.claim is not None and one.claim.is_to(claim)
-            if of_class and suits(one, claim):
-                return one
+            volume = self.volumes[name]
+            of_class = (
+                volume.storage_class == claim.storage_class and volume.claim is not None and volume.claim.is_to(claim)
+            )
+            if of_class and suits(volume, claim):
+                return volume
         return None
 
     def driver_volume(self, key: VolumeClaimKey) -> DriverVolume | None:
@@ -315,17 +317,17 @@ class Storage:
                 found.update((record.pod.uid, record) for record in waiting)
         return tuple(found.values())
 
-    def _see_capacity(self, one: StorageCapacity) -> tuple[PodRecord, ...]:
-        key = (one.namespace, one.name)
-        before, self._capacity_keys[key] = self._capacity_keys.get(key), one
-        if before == one:
+    def _see_capacity(self, capacity: StorageCapacity) -> tuple[PodRecord, ...]:
+        key = (capacity.namespace, capacity.name)
+        before, self._capacity_keys[key] = self._capacity_keys.get(key), capacity
+        if before == capacity:
             return ()
         if before is not None:
             self.capacities.drop(before.storage_class, key)
-        self.capacities.put(one.storage_class, key, one)
+        self.capacities.put(capacity.storage_class, key, capacity)
         self.version += 1
-        grew = before is None or (one.limit_bytes or 0) > (before.limit_bytes or 0)
-        return tuple(self._waiting_for(one.storage_class, lambda _: True)) if grew else ()
+        grew = before is None or (capacity.limit_bytes or 0) > (before.limit_bytes or 0)
+        return tuple(self._waiting_for(capacity.storage_class, lambda _: True)) if grew else ()
 
     def _changed_class(self, name: str) -> tuple[PodRecord, ...]:
         self.version += 1
@@ -334,8 +336,8 @@ class Storage:
 
     def _changed_driver(self, name: str) -> tuple[PodRecord, ...]:
         self.version += 1
-        classes = [one.name for one in self.classes.values() if one.provisioner == name]
-        return tuple(record for one in classes for record in self._waiting_for(one, lambda _: True))
+        classes = [storage_class.name for storage_class in self.classes.values() if storage_class.provisioner == name]
+        return tuple(record for name in classes for record in self._waiting_for(name, lambda _: True))
 
     def _change_csi_node(self, name: str, now: CsiNode | None) -> None:
         before = self.csi_nodes.pop(name, None)
@@ -354,11 +356,11 @@ class Storage:
             self.nodes, self.every_node = {}, True
         self.nodes[name] = None
 
-    def _detach(self, one: VolumeAttachment | None) -> None:
-        if one is not None:
-            self.attached.drop(one.node, one.name)
-            self._attachments_of.drop(one.volume, one.name)
-            self._changed_node(one.node)
+    def _detach(self, attachment: VolumeAttachment | None) -> None:
+        if attachment is not None:
+            self.attached.drop(attachment.node, attachment.name)
+            self._attachments_of.drop(attachment.volume, attachment.name)
+            self._changed_node(attachment.node)
 
     def _note_claim(self, before: VolumeClaim | None, now: VolumeClaim | None) -> None:
         if before is not None:
@@ -366,10 +368,10 @@ class Storage:
             self._unbound.drop(before.storage_class, before.key)
         if now is not None and now.volume:
             self._claims_of.put(now.volume, now.key, None)
-        for one in (before, now):
-            if one is not None:
-                self.used.stale.update(dict.fromkeys(self.used.rows.get(one.key, ())))
-                self._note_unbound(one.key)
+        for attachment in (before, now):
+            if attachment is not None:
+                self.used.stale.update(dict.fromkeys(self.used.rows.get(attachment.key, ())))
+                self._note_unbound(attachment.key)
         self.version += 1
 
     def _note_unbound(self, key: VolumeClaimKey) -> None:
@@ -392,8 +394,8 @@ class Storage:
         self.version += 1
         for key in self._claims_of.get(volume, {}):
             self.used.stale.update(dict.fromkeys(self.used.rows.get(key, ())))
-        for one in self._attachments_of.get(volume, {}).values():
-            self._note_node(one.node)
+        for attachment in self._attachments_of.get(volume, {}).values():
+            self._note_node(attachment.node)
 
     def _waiting_for(self, storage_class: str, fits: Fits) -> Iterator[PodRecord]:
         """Yield the pods with an unbound claim of this class that fits."""

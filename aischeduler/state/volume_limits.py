@@ -95,11 +95,11 @@ class VolumeLimits:
         self._catch_up(nodes)
         wanted = set(_driver_volumes(volumes.keys, nodes.storage))
         mask = np.ones(len(rows), dtype=np.bool_)
-        for driver in {one.driver for one in wanted} & self._limits.keys():
+        for driver in {volume.driver for volume in wanted} & self._limits.keys():
             new = np.zeros(len(rows), dtype=np.int64)
-            for one in wanted:
-                if one.driver == driver:
-                    new += ~np.isin(rows, list(self._rows_with.get(one, ())))
+            for volume in wanted:
+                if volume.driver == driver:
+                    new += ~np.isin(rows, list(self._rows_with.get(volume, ())))
             attached = self._attached.get(driver)
             there = attached[rows] if attached is not None else 0
             mask &= (new == 0) | (there + new <= self._limits[driver][rows])
@@ -122,16 +122,16 @@ class VolumeLimits:
         storage, name = nodes.storage, nodes.names[row]
         used = frozenset(_driver_volumes(storage.used.left_on(row), storage))
         before = self._volumes.pop(row, frozenset())
-        for one in before - used:
-            self._rows_with[one].discard(row)
-            if not self._rows_with[one]:
-                del self._rows_with[one]
-        for one in used - before:
-            self._rows_with.setdefault(one, set()).add(row)
+        for volume in before - used:
+            self._rows_with[volume].discard(row)
+            if not self._rows_with[volume]:
+                del self._rows_with[volume]
+        for volume in used - before:
+            self._rows_with.setdefault(volume, set()).add(row)
         if used:
             self._volumes[row] = used
         csi_node = storage.csi_nodes.get(name)
-        counts = Counter(one.driver for one in {*used, *_attachments(name, storage)})
+        counts = Counter(volume.driver for volume in {*used, *_attachments(name, storage)})
         self._write(self._attached, row, counts, 0)
         self._write(self._limits, row, csi_node.limits if csi_node is not None else {}, NO_LIMIT)
 
@@ -155,7 +155,7 @@ def _driver_volumes(keys: Iterable[VolumeClaimKey], storage: "Storage") -> Itera
 
 def _attachments(node: str, storage: "Storage") -> Iterator[DriverVolume]:
     """Yield the volumes of CSI drivers that are attached to a node."""
-    for one in storage.attached.get(node, {}).values():
-        volume = storage.volumes.get(one.volume)
+    for attachment in storage.attached.get(node, {}).values():
+        volume = storage.volumes.get(attachment.volume)
         if volume is not None and volume.driver is not None:
-            yield DriverVolume(one.driver, volume.driver.handle)
+            yield DriverVolume(attachment.driver, volume.driver.handle)

@@ -43,7 +43,7 @@ class VolumeTopology:
         found = None if changed else self._of_class.get(name)
         if found is None:
             rows = [self._rows(affinity, nodes) for affinity in table.affinities]
-            groups = np.repeat(np.arange(len(rows)), [len(one) for one in rows])
+            groups = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
             every = np.concatenate(rows) if rows else np.zeros(0, dtype=np.intp)
             found = self._of_class[name] = GroupRows(groups, every, nodes.width)
         return found
@@ -64,8 +64,8 @@ class VolumeTopology:
         if affinity is not None and len(affinity) == 1 and not affinity[0].fields:
             expressions = affinity[0].expressions
             if len(expressions) == 1 and expressions[0].operator is Operator.IN:
-                one = expressions[0]
-                return np.array(nodes.labels.rows_with(one.key, one.values), dtype=np.intp)
+                expression = expressions[0]
+                return np.array(nodes.labels.rows_with(expression.key, expression.values), dtype=np.intp)
         return np.flatnonzero(self.mask(affinity, nodes) & nodes.alive)
 
 

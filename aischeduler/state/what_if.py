@@ -75,10 +75,10 @@ class Trial:
                 if not self.nodes.torn:
                     self._count(pods, -sign)
         finally:
-            for one in (one for _, pods in steps for one in pods):
-                self.nodes.tentative[one.row] -= 1
-                if not self.nodes.tentative[one.row]:
-                    del self.nodes.tentative[one.row]
+            for assigned in (assigned for _, pods in steps for assigned in pods):
+                self.nodes.tentative[assigned.row] -= 1
+                if not self.nodes.tentative[assigned.row]:
+                    del self.nodes.tentative[assigned.row]
             self.nodes.trial.version = self._version
             for part, stamp in zip(self.nodes.parts.values(), self._stamps, strict=True):
                 part.restore(stamp)
@@ -90,7 +90,7 @@ class Trial:
             self._version = self.nodes.trial.version
             self._stamps = [part.stamp() for part in self.nodes.parts.values()]
         self._steps.append((sign, pods))
-        self.nodes.tentative.update(one.row for one in pods)
+        self.nodes.tentative.update(assigned.row for assigned in pods)
         self._count(pods, sign)
 
     def _count(self, pods: list[AssignedPod], sign: int) -> None:
@@ -103,8 +103,8 @@ class Trial:
 
 def _by_class(pods: Iterable[AssignedPod]) -> list[list[AssignedPod]]:
     alike: dict[bytes, list[AssignedPod]] = {}
-    for one in pods:
-        alike.setdefault(one.spec.key, []).append(one)
+    for assigned in pods:
+        alike.setdefault(assigned.spec.key, []).append(assigned)
     return list(alike.values())
 
 

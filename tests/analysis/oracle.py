@@ -7,7 +7,8 @@ from itertools import combinations
 from typing import Any
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.propose import not_allowed, propose
+from aischeduler.engine.constraints import namespace_refused
+from aischeduler.engine.propose import propose
 from aischeduler.engine.units import form_some
 from aischeduler.model.names import POOL_KEY
 from aischeduler.model.proposal import Borrow, MakeRoom, Place
@@ -23,7 +24,7 @@ def starts(documents: Documents, name: str, *, evicting: bool = True) -> bool:
     while cluster.units.stale:
         form_some(cluster)
     for record in waiting(cluster):  # as the scheduler does at its first attempt: a held pod keeps no room from others
-        if record.usable and not_allowed(cluster, record):
+        if record.usable and namespace_refused(cluster, record):
             cluster.queues[record.queue].remove(record)
             cluster.queues[record.home].hold(record, 0.0)
     record = cluster.records[documents.pod(name)["metadata"]["uid"]].waits_as

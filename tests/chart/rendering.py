@@ -37,7 +37,7 @@ class Rendered:
         return found
 
     def container(self) -> Json:
-        (container,) = self.pod()["containers"]
+        (container,) = [found for found in self.pod()["containers"] if found["name"] == "ai-scheduler"]
         found: Json = container
         return found
 

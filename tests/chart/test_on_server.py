@@ -80,9 +80,12 @@ def test_api_server_takes_every_object_and_warns_of_none(plane: ControlPlane, he
     assert said.count("(server dry run)") == len(objects) + 1
 
 
-def test_plain_manifests_are_applied_in_one_command(plane: ControlPlane) -> None:
-    said = kubectl(plane, "apply", "--dry-run=server", "--validate=strict", "-k", str(ROOT / "manifests"))
-    assert "deployment.apps/ai-scheduler created (server dry run)" in said
+@pytest.mark.parametrize(
+    ("folder", "deployment"), [("manifests", "ai-scheduler"), ("manifests/operator", "ai-scheduler-operator")]
+)
+def test_plain_manifests_are_applied_in_one_command(plane: ControlPlane, folder: str, deployment: str) -> None:
+    said = kubectl(plane, "apply", "--dry-run=server", "--validate=strict", "-k", str(ROOT / folder))
+    assert f"deployment.apps/{deployment} created (server dry run)" in said
     assert "Warning" not in said
 
 
@@ -119,17 +122,13 @@ def test_pools_outlive_the_release_and_the_next_one_takes_them_over(plane: Contr
         ),
         ({"config": {"disablePreemption": True}}, ["NOTE: config.disablePreemption is true."]),
         ({"crds": {"keep": False}}, ["NOTE: crds.keep is false."]),
-        (
-            {"image": {"repository": "aibee/ai-scheduler"}},
-            ["NOTE: image.repository is the default", "make images push IMAGE=", "--set image.repository="],
-        ),
     ],
 )
 def test_notes_say_what_to_do_next_and_what_to_mind(
     release: Release, values: Values, words: list[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "values.yaml"
-    file.write_text(json.dumps({"image": {"repository": "registry.example.com/ai-scheduler"}, **values}))
+    file.write_text(json.dumps(values))
     said = release(
         "install", "ai-scheduler", str(CHART), "--dry-run=server", f"--values={file}", namespace="kube-system"
     )

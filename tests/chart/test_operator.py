@@ -46,7 +46,8 @@ def test_operator_meets_the_standard_restricted_and_can_be_probed(on: Rendered) 
     (container,) = spec["containers"]
     assert (spec["securityContext"], container["securityContext"]) == (RESTRICTED_POD, RESTRICTED_CONTAINER)
     assert [mount["name"] for mount in container["volumeMounts"]] == [volume["name"] for volume in spec["volumes"]]
-    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
+    probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
+    assert probes == [{"path": "/healthz", "port": "health"}] * 2
     assert container["image"] == on.container()["image"]
 
 
@@ -76,6 +77,23 @@ def test_no_selector_of_one_program_finds_the_pods_of_the_other(on: Rendered) ->
     ]
     for owner, selector in selectors:
         assert [name for name, found in labels.items() if selector.items() <= found.items()] == [owner]
+
+
+def test_operator_runs_where_the_scheduler_does_unless_the_values_say_otherwise(helm: Helm, on: Rendered) -> None:
+    places = ("nodeSelector", "tolerations")
+    assert [pod_of(on)[name] for name in places] == [on.pod()[name] for name in places]
+    there = {"nodeSelector": {"for": "operators"}, "tolerations": [{"key": "operators"}]}
+    other = helm.render({"operator": {"enabled": True, "replicas": 0, **there}})
+    assert {name: pod_of(other)[name] for name in places} == there
+    assert other.one("Deployment", NAME)["spec"]["replicas"] == 0
+    anywhere = pod_of(helm.render({"operator": {"enabled": True, "tolerations": []}}))
+    assert "tolerations" not in anywhere
+
+
+def test_nobody_but_the_kubelet_reaches_the_operator(on: Rendered) -> None:
+    spec = on.one("NetworkPolicy", NAME)["spec"]
+    assert (spec["policyTypes"], spec["ingress"]) == (["Ingress", "Egress"], [])
+    assert spec["egress"] == on.one("NetworkPolicy")["spec"]["egress"]
 
 
 def test_operator_has_an_account_and_rights_of_its_own(on: Rendered) -> None:

@@ -13,11 +13,13 @@ from aischeduler.config.schema import Config
 from tests.chart.rendering import CHART, Helm, RefusedError, Rendered, Values
 from tools.chart import described_values
 
+CONFINED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 EVERYTHING_ON: Values = {
     "replicaCount": 3,
     "image": {"registry": "images.example:5000/ai", "tag": "v9", "digest": "sha256:" + "a" * 64},
     "imagePullSecrets": [{"name": "pull"}],
     "commonLabels": {"team": "platform"},
+    "deploymentAnnotations": {"example.com/owner": "platform"},
     "podLabels": {"team": "scheduling", "tier": "control"},
     "podAnnotations": {"example.com/scrape": "no"},
     "config": {"schedulerName": "gpu-scheduler", "eviction": "Evict", "http": {"address": ":9090"}},
@@ -25,6 +27,10 @@ EVERYTHING_ON: Values = {
     "extraEnv": [{"name": "TZ", "value": "UTC"}],
     "extraVolumes": [{"name": "more", "emptyDir": {}}],
     "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+    "extraContainers": [{"name": "proxy", "image": "images.example/proxy:1", "securityContext": CONFINED}],
+    "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-more"}}],
+    "journal": {"enabled": True},
+    "startupProbe": {"periodSeconds": 5},
     "serviceAccount": {"annotations": {"example.com/who": "us"}},
     "rbac": {"poolsForEveryone": True},
     "apiPriority": True,
@@ -45,7 +51,10 @@ EVERYTHING_ON: Values = {
         "prometheusRule": {"enabled": True, "labels": {"prometheus": "main"}, "runbookUrl": "https://docs.example/r"},
     },
     "grafanaDashboard": {"enabled": True, "annotations": {"example.com/folder": "AI"}},
-    "networkPolicy": {"metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]},
+    "networkPolicy": {
+        "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+        "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.0.0.8/32"}}], "ports": [{"port": 3128}]}],
+    },
 }
 EVERYTHING_OFF: Values = {
     "replicaCount": 1,
@@ -123,6 +132,16 @@ WRONG: list[tuple[Values, str, str]] = [
         "'not' failed|Must not validate the schema",
     ),
     ({"extraVolumeMounts": [{"name": "x"}]}, "extraVolumeMounts.0", missing("mountPath")),
+    (
+        {"extraContainers": [{"name": "ai-scheduler"}]},
+        "extraContainers.0.name",
+        "'not' failed|Must not validate the schema",
+    ),
+    ({"extraObjects": [{"kind": "ConfigMap"}]}, "extraObjects.0", missing("apiVersion")),
+    ({"journal": {"sizeLimit": "2 Gi"}}, "journal.sizeLimit", PATTERN),
+    ({"startupProbe": {"httpGet": {}}}, "startupProbe", unknown("httpGet")),
+    ({"hostNetwork": "yes"}, "hostNetwork", other_type("string", "boolean")),
+    ({"global": {"imageRegistry": "a b"}}, "global.imageRegistry", PATTERN),
     ({"serviceAccount": {"token": True}}, "serviceAccount", unknown("token")),
     ({"rbac": {"create": "yes"}}, "rbac.create", other_type("string", "boolean")),
     ({"crds": {"installed": True}}, "crds", unknown("installed")),
@@ -141,6 +160,7 @@ WRONG: list[tuple[Values, str, str]] = [
     ({"securityContext": {"capabilities": {"keep": []}}}, "securityContext.capabilities", unknown("keep")),
     ({"operator": {"enable": True}}, "operator", unknown("enable")),
     ({"operator": {"defaultImage": "a b"}}, "operator.defaultImage", PATTERN),
+    ({"operator": {"replicas": -1}}, "operator.replicas", at_least(0)),
     ({"podDisruptionBudget": {"maxUnavailable": "many"}}, "podDisruptionBudget.maxUnavailable", PATTERN),
     ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "metrics.serviceMonitor.interval", PATTERN),
     ({"metrics": {"prometheusRule": {"runbookUrl": "x#y"}}}, "metrics.prometheusRule.runbookUrl", PATTERN),
@@ -152,6 +172,7 @@ WRONG: list[tuple[Values, str, str]] = [
         "minItems: got 0, want 1|must have at least 1 items",
     ),
     ({"networkPolicy": {"metricsFrom": [{"pods": {}}]}}, "networkPolicy.metricsFrom.0", unknown("pods")),
+    ({"networkPolicy": {"extraEgress": [{"from": []}]}}, "networkPolicy.extraEgress.0", unknown("from")),
 ]
 """Values, the path of the wrong value, and a pattern of the message."""
 
@@ -165,6 +186,10 @@ CONTRADICTIONS: list[tuple[Values, str]] = [
     (
         {"extraArgs": ["--config", "/other"]},
         "extraArgs contains --config, but other objects of the chart depend on its value: set config.",
+    ),
+    (
+        {"journal": {"enabled": True}, "extraArgs": ["--journal=/other"]},
+        "extraArgs contains --journal and journal.enabled is true: the scheduler writes one journal.",
     ),
     (
         {"metrics": {"enabled": False, "serviceMonitor": {"enabled": True}}},
@@ -242,8 +267,10 @@ def test_every_combination_renders_objects_with_a_name_and_a_release(helm: Helm)
         rendered = helm.render(values)
         known = [(found["apiVersion"], found["kind"], found["metadata"]["name"]) for found in rendered.objects]
         assert len(set(known)) == len(known), values
-        labels = [found["metadata"]["labels"]["app.kubernetes.io/instance"] for found in rendered.objects]
-        assert set(labels) == {"ai-scheduler"}, values
+        given = [found["metadata"]["name"] for found in values.get("extraObjects", ())]
+        own = [found["metadata"] for found in rendered.objects if not found["metadata"]["name"].endswith("-more")]
+        assert len(own) == len(rendered.objects) - len(given)
+        assert {found["labels"]["app.kubernetes.io/instance"] for found in own} == {"ai-scheduler"}, values
 
 
 def test_defaults_are_the_objects_of_an_installation(defaults: Rendered) -> None:
@@ -277,6 +304,9 @@ def test_what_is_switched_on_is_there(helm: Helm) -> None:
     assert {"ServiceMonitor", "PrometheusRule"} <= set(rendered.kinds())
     assert rendered.one("ConfigMap", "ai-scheduler-dashboard")["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert rendered.one("Service")["spec"]["ports"][0]["port"] == 9090
+    assert rendered.one("ConfigMap", "ai-scheduler-more") != {}
+    assert [container["name"] for container in rendered.pod()["containers"]] == ["ai-scheduler", "proxy"]
+    assert rendered.one("Deployment")["metadata"]["annotations"] == {"example.com/owner": "platform"}
     assert rendered.container()["image"] == "images.example:5000/ai/aibee/ai-scheduler:v9@sha256:" + "a" * 64
     assert rendered.one("PodDisruptionBudget")["spec"]["maxUnavailable"] == "50%"
     everyone = rendered.one("ClusterRoleBinding", "ai-scheduler-pool-viewer")

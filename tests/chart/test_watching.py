@@ -2,12 +2,15 @@
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.chart.rendering import CHART, ROOT, Helm, Json
+from tests.controlplane.binaries import the_promtool
 from tests.test_documents import anchors
 
 METRICS = (ROOT / "docs" / "reference" / "metrics.md").read_text()
@@ -16,6 +19,11 @@ ALERTS: list[Json] = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(
 DASHBOARD: Json = json.loads((CHART / "files" / "dashboard.json").read_text())
 PANELS: list[Json] = DASHBOARD["panels"]
 NAME = re.compile(r"\b(?:ai_scheduler|process)_\w+")
+
+
+@pytest.fixture(scope="module")
+def promtool() -> Path:
+    return the_promtool()
 
 
 def described() -> set[str]:
@@ -72,24 +80,63 @@ def test_runbook_url_leads_to_the_section(helm: Helm, url: str) -> None:
         assert anchor in anchors(RUNBOOKS)
 
 
-def test_alerts_arrive_as_they_are_written_and_follow_the_name_of_the_service(helm: Helm) -> None:
-    values = {"metrics": {"prometheusRule": {"enabled": True}}}
-    (group,) = helm.render(values).one("PrometheusRule")["spec"]["groups"]
-    assert group["rules"] == ALERTS
-    (other,) = helm.render(values, release="blue").one("PrometheusRule", "blue-ai-scheduler")["spec"]["groups"]
-    assert other["rules"][0]["expr"] == 'absent(up{job="blue-ai-scheduler"} == 1)'
+def edited(promtool: Path, expression: str, **labels: str) -> str:
+    """Return the expression in promtool's form, with these labels on each selector of series."""
+    expression = f"({expression})"  # one that begins with a minus would be an option
+    for command in [*(("label-matchers", "set", *label) for label in labels.items()), ("format",)]:
+        words = [*command[:2], expression, *command[2:]]
+        ran = subprocess.run([promtool, "--experimental", "promql", *words], capture_output=True, text=True, check=True)
+        expression = ran.stdout
+    return expression
 
 
-def test_dashboard_arrives_as_it_is_written_and_follows_the_name_of_the_service(helm: Helm) -> None:
+@pytest.mark.parametrize(("release", "job"), [("ai-scheduler", "ai-scheduler"), ("blue", "blue-ai-scheduler")])
+def test_alerts_of_a_release_look_at_its_own_series_alone(helm: Helm, promtool: Path, release: str, job: str) -> None:
+    rendered = helm.render({"metrics": {"prometheusRule": {"enabled": True}}}, "--namespace=ai", release=release)
+    (group,) = rendered.one("PrometheusRule", job)["spec"]["groups"]
+    for rule, written in zip(group["rules"], ALERTS, strict=True):
+        wanted = edited(promtool, written["expr"], namespace="ai", job=job)
+        assert edited(promtool, rule["expr"]) == wanted
+        assert rule["labels"] == written["labels"] | {"namespace": "ai", "job": job}
+        assert rule | {"expr": "", "labels": {}} == written | {"expr": "", "labels": {}}
+
+
+def test_service_of_a_release_gives_its_series_the_labels_of_its_alerts(helm: Helm) -> None:
+    """Prometheus takes the job from the name of the Service, and the namespace from the Service's."""
+    values = {"metrics": {"serviceMonitor": {"enabled": True}}}
+    rendered = helm.render(values, "--namespace=ai", release="blue")
+    service = rendered.one("Service", "blue-ai-scheduler")
+    monitor = rendered.one("ServiceMonitor", "blue-ai-scheduler")["spec"]
+    assert (service["metadata"]["namespace"], monitor["namespaceSelector"]["matchNames"]) == ("ai", ["ai"])
+    assert "jobLabel" not in monitor
+
+
+@pytest.mark.parametrize(
+    ("peers", "sentence"),
+    [
+        ({}, '{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}'),
+        ({"metricsFrom": []}, "NOTE: networkPolicy.metricsFrom is empty. Nobody can read the metrics"),
+    ],
+)
+def test_notes_of_a_release_with_a_service_monitor_say_who_can_read_the_metrics(
+    helm: Helm, peers: Json, sentence: str
+) -> None:
+    values = {"metrics": {"serviceMonitor": {"enabled": True}}, "networkPolicy": peers}
+    said = helm.run(["install", "ai-scheduler", str(CHART), "--dry-run=client", "-f", "-"], values)
+    assert sentence in said.partition("NOTES:")[2]
+
+
+def test_dashboard_arrives_as_it_is_written(helm: Helm) -> None:
     values = {"grafanaDashboard": {"enabled": True}}
     text = helm.render(values).one("ConfigMap", "ai-scheduler-dashboard")["data"]["ai-scheduler.json"]
     assert json.loads(text) == DASHBOARD
-    other = helm.render(values, release="blue").one("ConfigMap", "blue-ai-scheduler-dashboard")["data"]
-    queries = [query for query in expressions() if "job=" in query]
-    assert len(queries) == 2
-    for query in queries:
-        assert query not in str(json.loads(other["ai-scheduler.json"]))
-    assert 'job=\\"blue-ai-scheduler\\"' in other["ai-scheduler.json"]
+
+
+def test_every_panel_shows_the_chosen_release_alone(promtool: Path) -> None:
+    assert [found["name"] for found in DASHBOARD["templating"]["list"]] == ["datasource", "namespace", "job", "pool"]
+    for expression in expressions():
+        query = expression.replace("$__rate_interval", "5m")
+        assert edited(promtool, query, namespace="$namespace", job="$job") == edited(promtool, query)
 
 
 def test_panels_have_their_own_number_and_place() -> None:

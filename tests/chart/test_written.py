@@ -1,5 +1,7 @@
 """Generated files are up to date with their sources."""
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -24,24 +26,23 @@ def test_links_of_the_readme_have_targets() -> None:
 
 def test_manifests_are_up_to_date(helm: Helm) -> None:
     files = chart.manifests(str(helm.program))
-    assert {path: path.read_text() for path in sorted(chart.MANIFESTS.glob("*.yaml"))} == dict(sorted(files.items()))
+    assert {path: path.read_text() for path in chart.written_manifests()} == dict(sorted(files.items()))
 
 
-def test_manifests_are_the_chart_with_its_defaults(defaults: Rendered) -> None:
-    kustomization = yaml.safe_load((chart.MANIFESTS / "kustomization.yaml").read_text())
-    plain = [
-        found
-        for name in kustomization["resources"]
-        for found in yaml.safe_load_all((chart.MANIFESTS / name).read_text())
-    ]
+def test_manifests_are_the_chart_with_its_defaults_and_the_operator_beside_them(helm: Helm, defaults: Rendered) -> None:
+    def listed(folder: Path) -> list[dict[str, Any]]:
+        names = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+        return [found for name in names for found in yaml.safe_load_all((folder / name).read_text())]
 
-    def named(objects: list[dict[str, Any]]) -> list[tuple[str, str]]:
-        return sorted((found["kind"], found["metadata"]["name"]) for found in objects)
+    def named(objects: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
+        return sorted((found["kind"], found["metadata"]["name"]) for found in objects if found["kind"] != "Pod")
 
-    installed = [found for found in defaults.objects if found["kind"] != "Pod"]
-    assert named(plain) == named(installed)
+    plain, operator = listed(chart.MANIFESTS), listed(chart.OPERATOR)
+    definition = ("CustomResourceDefinition", "batchprocesses.resource.aibee.cn")
+    assert named(plain) == sorted([*named(defaults.objects), definition])
+    assert named([*plain, *operator]) == named(helm.render({"operator": {"enabled": True}}).objects)
     assert [found for found in plain if "helm" in str(found["metadata"]).lower()] == []
-    assert {found["metadata"].get("namespace", "kube-system") for found in plain} == {"kube-system"}
+    assert {found["metadata"].get("namespace", "kube-system") for found in [*plain, *operator]} == {"kube-system"}
 
 
 def test_every_definition_stays_unless_the_values_say_otherwise(helm: Helm, defaults: Rendered) -> None:
@@ -53,11 +54,9 @@ def test_every_definition_stays_unless_the_values_say_otherwise(helm: Helm, defa
     assert kept["metadata"]["name"] == pool_crd()["metadata"]["name"]
 
 
-def test_chart_is_of_the_version_of_the_package_and_names_no_registry() -> None:
+def test_chart_is_of_the_version_of_the_package() -> None:
     about = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (about["version"], about["appVersion"]) == (__version__, __version__)
     assert about["kubeVersion"] == ">=1.31.0-0"
     example = yaml.safe_load(about["annotations"]["artifacthub.io/crdsExamples"])[0]
     assert example["kind"] == pool_crd()["spec"]["names"]["kind"]
-    first = yaml.safe_load((CHART / "values.yaml").read_text())["image"]["repository"].partition("/")[0]
-    assert {".", ":"} & set(first) == set()

@@ -18,7 +18,7 @@ from aischeduler.model.actions import CreatePool
 from aischeduler.model.events import gone
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import MakeRoomOrder, Pool
-from aischeduler.state.pod_records import Backoff
+from aischeduler.state.scheduling_queue import Backoff
 from tests.build import a_pool
 from tests.engine.session import Session
 

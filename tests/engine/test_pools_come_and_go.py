@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aischeduler.engine.summary import _running
+from aischeduler.engine.pool_status import _running
 from aischeduler.model.events import gone
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool

@@ -11,8 +11,7 @@ from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
 from aischeduler.model.selectors import label_selector
-from aischeduler.state.pod_records import Backoff
-from aischeduler.state.scheduling_queue import NET_SECONDS
+from aischeduler.state.scheduling_queue import NET_SECONDS, Backoff
 from tests.build import a_node, a_pod
 from tests.engine.session import Session, binds, evictions, reports
 from tests.gangs import a_gang, members

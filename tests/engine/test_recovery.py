@@ -297,7 +297,8 @@ STEPS = [
     ("scheduler", "lend", Step.LENDING),
     ("scheduler", "look_again", Step.TIME),
     ("scheduler", "flush", Step.TIME),
-    ("scheduler", "settle", Step.SETTLE),
+    ("scheduler", "read_unheard", Step.SETTLE),
+    ("scheduler", "read_assumed", Step.SETTLE),
     ("tasks", "work_on_rows", Step.WAKING),
 ]
 

@@ -2,19 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from operator import attrgetter
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.state.node_table import UNOFFERED
 from aischeduler.state.pod_records import WAITING, PodRecord, PodState
-from aischeduler.state.scheduling_queue import PoolQueue, QueuedClass, class_key
+from aischeduler.state.scheduling_queue import PoolQueue, QueuedClass, class_key, queue_order
 from tests.invariants import recount
 from tests.invariants.recount import Faults, unequal
 
 TIMED = frozenset((PodState.PARKED, PodState.NOMINATED, PodState.HELD))
 """The states from which the five-minute flush brings pods back."""
-
-_ORDER = attrgetter("order")
 
 
 def queue_faults(cluster: Cluster, queue: PoolQueue) -> Faults:
@@ -36,12 +33,12 @@ def _list_faults(queue: PoolQueue, records: list[PodRecord]) -> Faults:
     parked = {_class(record) for record in records if record.state is PodState.PARKED}
     home = [record for record in records if record.home == queue.pool]
     since = list(queue._since.values())
-    by_time = sorted(backoff, key=lambda record: (record.backoff_until, record.order))
+    by_time = sorted(backoff, key=lambda record: (record.backoff_until, queue_order(record)))
     yield from unequal(
         queue.pool,
-        ("I3", "active pods are", _uids(queue._active), _uids(sorted(active, key=_ORDER))),
+        ("I3", "active pods are", _uids(queue._active), _uids(sorted(active, key=queue_order))),
         ("I3", "pods in backoff are", _uids(queue._backoff), _uids(by_time)),
-        ("I3", "tried early are", _uids(queue._early), _uids(sorted(early, key=_ORDER))),
+        ("I3", "tried early are", _uids(queue._early), _uids(sorted(early, key=queue_order))),
         ("I3", "waiting times are kept for", sorted(queue._since), sorted(timed)),
         ("I3", "the waiting times are in the order", since, sorted(since)),
         ("I3", "pods by state are", +queue._counts, Counter(record.state for record in records)),
@@ -72,7 +69,7 @@ def _class_faults(cluster: Cluster, queue: PoolQueue) -> Faults:
 
 
 def _one_class_faults(cluster: Cluster, queue: PoolQueue, kept: QueuedClass, records: list[PodRecord]) -> Faults:
-    parked = sorted((record for record in records if record.state is PodState.PARKED), key=_ORDER)
+    parked = sorted((record for record in records if record.state is PodState.PARKED), key=queue_order)
     usable = [record for record in records if record.usable and record.home == queue.pool]
     nominated = [record for record in records if record.state is PodState.NOMINATED]
     row, asked, columns = queue._demand.request(kept.slot), _asked(records[0]), cluster.nodes.columns

@@ -25,6 +25,7 @@ from aischeduler.state.ledger import BORROWS, LENDS, LOAN, Account, Loan
 from aischeduler.state.pod_counts import DomainCounts, PodCount
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
 from aischeduler.state.requests import AMOUNT_MAX, requested
+from aischeduler.state.scheduling_queue import queue_order
 
 Faults = Iterator[tuple[str, str]]
 """The name of an invariant, and what violates it."""
@@ -193,7 +194,7 @@ def loan_of(cluster: Cluster, record: PodRecord) -> Loan | None:
 def can_come_true(cluster: Cluster, claim: Claim, row: int) -> bool:
     """Return whether the claim fits once the leaving pods are gone, beside the claims of pods ahead of its owner."""
     pods = [record for record in cluster.on_row(row) if not cluster.leaving(record.pod.uid)]
-    ahead = [other for other in cluster.claims.on_row(row) if other.owner.order < claim.owner.order]
+    ahead = [other for other in cluster.claims.on_row(row) if queue_order(other.owner) < queue_order(claim.owner)]
     own = [room.spec for room in claim.on(row)]
     others = [room.spec for other in ahead for room in other.on(row)]
     taken = total([*(r.counted for r in pods if r.counted is not None), *others, *own])

@@ -1,8 +1,8 @@
 """The last reported status of pools, checked at a time when no report is due."""
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.pool_status import summarize
 from aischeduler.engine.self_check import Violation
-from aischeduler.engine.summary import summarize
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
 

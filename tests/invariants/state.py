@@ -15,12 +15,13 @@ import numpy as np
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.pod_classes import profiled
+from aischeduler.engine.pool_status import summarize
 from aischeduler.engine.self_check import Violation
-from aischeduler.engine.summary import summarize
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.node_table import NO_POOL, UNOFFERED
 from aischeduler.state.pod_records import NOWHERE, WAITING, PodRecord, PodState, Unit
+from aischeduler.state.scheduling_queue import queue_order
 from tests.invariants import recount
 from tests.invariants.queues import queue_faults
 from tests.invariants.recount import Faults, unequal
@@ -309,7 +310,7 @@ def claims_faults(cluster: Cluster) -> Faults:
     if not by_owner == by_row == by_pool:
         yield "claims", f"the claims by owner, row and pool are not the same: {by_owner}, {by_row}, {by_pool}"
     for pool in sorted(claims._by_pool):
-        orders = [claim.owner.order for claim in claims.in_pool(pool)]
+        orders = [queue_order(claim.owner) for claim in claims.in_pool(pool)]
         yield from unequal(pool, ("claims", "its claims are in the order", orders, sorted(orders)))
     for uid, claim in everywhere:
         owner = cluster.records.get(uid)

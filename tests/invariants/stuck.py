@@ -22,7 +22,7 @@ from aischeduler.model.proposal import Borrow, Hold, Lender, MakeRoom, Place, Wa
 from aischeduler.policies.borrowing import choose_lender
 from aischeduler.state.label_index import Rows
 from aischeduler.state.pod_records import PodRecord, PodState
-from aischeduler.state.scheduling_queue import class_key
+from aischeduler.state.scheduling_queue import class_key, queue_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
     doubted = {pool for pool, one in agendas if one.affected}
     first: dict[tuple[object, ...], PodRecord] = {}
     for name in sorted(cluster.queues):
-        for record in sorted(cluster.queues[name].records(), key=lambda r: r.order):
+        for record in sorted(cluster.queues[name].records(), key=queue_order):
             agenda = deferred.look_at(name)
             if class_key(record) in agenda.counted or record.pod.uid in agenda.rechecking:
                 continue

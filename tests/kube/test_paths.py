@@ -25,7 +25,7 @@ from aischeduler.model.gang import Gang, GangKey, GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import SelectorError, label_requirement, label_selector
 from aischeduler.model.volumes import VolumeChoice
-from aischeduler.operator.cluster import Key
+from aischeduler.operator.cluster import batch_path
 from tests.build import a_pod
 from tests.kube.scripted_server import Script, reply, serving
 
@@ -89,7 +89,7 @@ PATHS: Final[dict[str, PathOf]] = {
     "PodGroup": _pod_group,
     "claim": lambda namespace, name: write_path(VolumeChoice((namespace, name), "u", "", "n")),
     "volume": lambda _, name: write_path(VolumeChoice(("ns", "claim"), "u", name, "n")),
-    "BatchProcess": lambda namespace, name: Key("resource.aibee.cn/v1alpha1", namespace, name).path(),
+    "BatchProcess": lambda namespace, name: batch_path("resource.aibee.cn/v1alpha1", namespace, name),
 }
 
 

@@ -6,15 +6,15 @@ from typing import Any
 import yaml
 
 from aischeduler.operator.batch_process import Json
-from aischeduler.operator.cluster import Key
+from aischeduler.operator.cluster import batch_path
 
 OURS = "resource.aibee.cn/v1alpha1"
 BRAINPP = "workspace.brainpp.cn/v1alpha1"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "batchprocess-brainpp.yaml"
 
 
-def key(name: str = "train", api_version: str = OURS) -> Key:
-    return Key(api_version, "team", name)
+def path_of(name: str = "train", api_version: str = OURS) -> str:
+    return batch_path(api_version, "team", name)
 
 
 def role(replicas: int, minimum: int | None, **more: Any) -> Json:

@@ -1,12 +1,13 @@
 """An API server in a dictionary for the passes of the operator, with crashes of the operator at any request."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any
 
+from aischeduler.kube.http.errors import RefusedError
 from aischeduler.operator.batch_process import Json
-from aischeduler.operator.cluster import ClusterError, Key
+from aischeduler.operator.cluster import Cluster
 
 PODS = "/api/v1/namespaces/team/pods"
 SERVICES = "/api/v1/namespaces/team/services"
@@ -17,8 +18,11 @@ class CrashError(Exception):
     """The operator's process ends here."""
 
 
-class FakeCluster:
-    """A Cluster. `keeps_status` says whether the definition keeps the operator's status and has its subresource."""
+class FakeCluster(Cluster):
+    """A Cluster without a client.
+
+    `keeps_status` says whether the definition keeps the operator's status and has its subresource.
+    """
 
     def __init__(self, *, keeps_status: bool = True) -> None:
         self.objects: dict[str, Json] = {}
@@ -33,9 +37,9 @@ class FakeCluster:
         self._numbers = count(1)
         self._requests_left: int | None = None
         self._after = False
-        self._between: tuple[int, Callable[[], object]] | None = None
+        self._between: tuple[int, Callable[[], Awaitable[object]]] | None = None
 
-    def interrupt_at(self, request: int, other: Callable[[], object]) -> None:
+    def interrupt_at(self, request: int, other: Callable[[], Awaitable[object]]) -> None:
         """Let something else happen just before this request from now."""
         self._between = request, other
 
@@ -46,15 +50,15 @@ class FakeCluster:
     def no_crash(self) -> None:
         self._requests_left = self._between = None
 
-    def apply(self, key: Key, document: Json) -> None:
+    def apply(self, path: str, document: Json) -> None:
         """Create or change a BatchProcess as a user does."""
-        old = self.objects.get(key.path())
+        old = self.objects.get(path)
         metadata = {"generation": 0, "uid": f"u{next(self._numbers)}"} if old is None else old["metadata"]
         kept = {} if old is None else {"status": old.get("status", {})}
         found = copy.deepcopy(document) | kept
         found["metadata"] = {**metadata, **found["metadata"]}
         found["metadata"]["generation"] += 1
-        self.objects[key.path()] = self._stamped(found)
+        self.objects[path] = self._stamped(found)
 
     def pods(self) -> dict[str, Json]:
         """Return the pods by name."""
@@ -79,14 +83,14 @@ class FakeCluster:
     def event_reasons(self) -> list[str]:
         return [one["reason"] for path, one in self.objects.items() if path.startswith(f"{EVENTS}/")]
 
-    def get(self, path: str) -> Json | None:
-        self._request()
+    async def get(self, path: str) -> Json | None:
+        await self._request()
         found = self.objects.get(path)
         self._answer()
         return copy.deepcopy(found)
 
-    def items(self, path: str, selector: Mapping[str, str]) -> list[Json]:
-        self._request()
+    async def items(self, path: str, selector: Mapping[str, str]) -> list[Json]:
+        await self._request()
         found = [
             copy.deepcopy(one)
             for name, one in sorted(self.objects.items())
@@ -95,10 +99,10 @@ class FakeCluster:
         self._answer()
         return found
 
-    def create(self, path: str, document: Json) -> bool:
-        self._request()
+    async def create(self, path: str, document: Json) -> bool:
+        await self._request()
         if path == PODS and self.refuses:
-            raise ClusterError(403, self.refuses)
+            raise RefusedError(403, "Forbidden", self.refuses)
         name = f"{path}/{document['metadata']['name']}"
         free = name not in self.objects
         if free:
@@ -110,8 +114,8 @@ class FakeCluster:
         self._answer()
         return free
 
-    def delete(self, path: str, uid: str) -> None:
-        self._request()
+    async def delete(self, path: str, uid: str) -> None:
+        await self._request()
         found = self.objects.get(path)
         if found is not None and found["metadata"]["uid"] == uid:
             self.writes += 1
@@ -121,8 +125,8 @@ class FakeCluster:
                 del self.objects[path]
         self._answer()
 
-    def patch(self, path: str, document: Json) -> Json | None:
-        self._request()
+    async def patch(self, path: str, document: Json) -> Json | None:
+        await self._request()
         if path.endswith("/status") and not self._keeps_status:
             return None
         found = self.objects.get(path.removesuffix("/status"))
@@ -131,7 +135,7 @@ class FakeCluster:
         version = document.get("metadata", {}).get("resourceVersion")
         if version is not None and (version != found["metadata"]["resourceVersion"] or self.conflicts):
             self.conflicts = max(self.conflicts - 1, 0)
-            raise ClusterError(409, "the object has been modified")
+            raise RefusedError(409, "Conflict", "the object has been modified")
         if self._keeps_status and "status" in document:
             found["status"] = {**found.get("status", {}), **copy.deepcopy(document["status"])}
         found["metadata"].setdefault("annotations", {}).update(document.get("metadata", {}).get("annotations", {}))
@@ -144,12 +148,12 @@ class FakeCluster:
         document["metadata"]["resourceVersion"] = str(next(self._numbers))
         return document
 
-    def _request(self) -> None:
+    async def _request(self) -> None:
         if self._between is not None:
             left, other = self._between
             self._between = (left - 1, other) if left else None
             if not left:
-                other()
+                await other()
         if self._requests_left is not None:
             self._requests_left -= 1
             if self._requests_left < 0 and not self._after:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from aischeduler.operator.batch_process import Json, RefusedError, Settings, read_batch_process
-from aischeduler.operator.naming import dns_label, pod_name
+from aischeduler.operator.batch_process import Json, Settings, SpecError, dns_label, read_batch_process
+from aischeduler.operator.objects import pod_name
 from tests.operator.documents import batch_process, brainpp_example, role
 
 DEFAULT_IMAGE = Settings(default_image="base:1")
@@ -25,7 +25,7 @@ def test_example_of_brainpp_is_accepted_with_a_default_image() -> None:
         ("process-0", 2, 1),
         ("process-1", 2, 1),
     ]
-    assert found.first_ranks == (0, 2)
+    assert [one.first_rank for one in found.roles] == [0, 2]
     assert found.roles[0].container == {
         "image": "base:1",
         "command": ["bash", "-c", "tail -f /etc/hosts"],
@@ -34,7 +34,7 @@ def test_example_of_brainpp_is_accepted_with_a_default_image() -> None:
 
 
 def test_missing_image_without_a_default_is_refused_by_its_field() -> None:
-    with pytest.raises(RefusedError, match=r"^spec\.simpleProcesses\[0\]\.image is missing"):
+    with pytest.raises(SpecError, match=r"^spec\.simpleProcesses\[0\]\.image is missing"):
         read(brainpp_example(), Settings())
 
 
@@ -79,7 +79,7 @@ WRONG: list[tuple[Json, str]] = [
         r"spec\.simpleProcesses\[1\]\.name is process-1, as the name of a process before it",
     ),
     ({"simpleProcesses": [role(1, None, command="bash")]}, r"spec\.simpleProcesses\[0\]\.command must be a list"),
-    ({"simpleProcesses": [role(1, None, env=["A"])]}, r"spec\.simpleProcesses\[0\]\.env must be a list of variables"),
+    ({"simpleProcesses": [role(1, None, env=["A"])]}, r"\[0\]\.env\[0\] must be a variable with a name"),
     (
         {"simpleProcesses": [role(1, None, resources={"limits": {"cpu": "two"}})]},
         r"spec\.simpleProcesses\[0\]\.resources\.limits\.cpu: .*is not a quantity",
@@ -95,7 +95,7 @@ WRONG: list[tuple[Json, str]] = [
 def test_field_that_cannot_be_carried_out_is_named(changes: Json, sentence: str) -> None:
     document = batch_process(role(2, 1), role(2, 1, name="b"))
     document["spec"] |= changes
-    with pytest.raises(RefusedError, match=sentence):
+    with pytest.raises(SpecError, match=sentence):
         read(document)
 
 

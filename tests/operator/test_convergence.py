@@ -1,5 +1,6 @@
 """Whatever is lost and wherever the operator ends, its passes lead to the pods that the spec wants, or to Failed."""
 
+import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aischeduler.operator.batch_process import Settings
-from aischeduler.operator.cluster import ClusterError
-from aischeduler.operator.reconcile import Tools, reconcile
-from aischeduler.operator.record import FINISHED, Phase, read_record
-from tests.operator.documents import BRAINPP, OURS, batch_process, key, role
+from aischeduler.operator.progress import FINISHED, Phase, read_progress
+from aischeduler.operator.reconcile import Reconciler
+from tests.operator.documents import BRAINPP, OURS, batch_process, path_of, role
 from tests.operator.fake_cluster import PODS, CrashError, FakeCluster
 
 LIMIT = 4
@@ -37,24 +37,27 @@ class Story:
     """Pods that were lost before a pass had recorded them: nobody can count these."""
 
     def __post_init__(self) -> None:
-        self.key = key(api_version=self.api_version)
+        self.path = path_of(api_version=self.api_version)
         roles = [role(3, 1, name="a"), role(1, 1, name="b")]
-        self.cluster.apply(self.key, batch_process(*roles, minimum=2, limit=LIMIT, api_version=self.api_version))
-        self.tools = Tools(self.cluster, Settings(), now=lambda: 1_000.0)
+        self.cluster.apply(self.path, batch_process(*roles, minimum=2, limit=LIMIT, api_version=self.api_version))
+        self.reconciler = Reconciler(self.cluster, Settings(), now=lambda: 1_000.0)
 
-    def record(self) -> Any:
-        return read_record(self.cluster.objects[self.key.path()])
+    def progress(self) -> Any:
+        return read_progress(self.cluster.objects[self.path])
+
+    def look(self) -> None:
+        asyncio.run(self.reconciler.look(self.path))
 
     def play(self, operation: tuple[Any, ...]) -> None:
         match operation:
             case ("pass",):
-                reconcile(self.key, self.tools)
+                self.look()
             case ("stop",):
                 self.cluster.stop()
             case ("crash", request, after):
                 self.cluster.crash_at(request, after=after)
                 with suppress(CrashError):
-                    reconcile(self.key, self.tools)
+                    self.look()
                 self.cluster.no_crash()
             case (what, name) if name in self.cluster.pods():
                 if what == "lose":
@@ -63,20 +66,20 @@ class Story:
                     self.cluster.set_phase(name, what)
             case _:
                 pass
-        assert self.record().restarts <= LIMIT
+        assert self.progress().restarts <= LIMIT
 
     def _lose(self, name: str) -> None:
         _, name_of_role, index = name.rsplit("-", 2)
         pod = self.cluster.pods()[name]
         attempt = int(pod["metadata"]["annotations"]["resource.aibee.cn/attempt"])
         place = (name_of_role, int(index))
-        self.unseen += self.record().attempts(place) < attempt and not self.record().finished
+        self.unseen += self.progress().attempts(place) < attempt and not self.progress().finished
         self.cluster.lose(name)
 
     def settle(self) -> None:
         """Make passes while nothing else happens."""
         for _ in range(SEVERAL_PASSES):
-            reconcile(self.key, self.tools)
+            self.look()
             self.cluster.stop()
 
 
@@ -89,16 +92,16 @@ def test_any_losses_and_crashes_end_in_the_wanted_pods_or_in_failed(
     for operation in operations:
         story.play(operation)
     story.settle()
-    record, pods = story.record(), story.cluster.pods()
-    if record.phase == Phase.FAILED:
+    progress, pods = story.progress(), story.cluster.pods()
+    if progress.phase == Phase.FAILED:
         assert {pod.get("status", {}).get("phase") for pod in pods.values()} <= {str(phase) for phase in FINISHED}
     else:
-        done = {name for name in NAMES if record.completed((name.split("-")[1], int(name.split("-")[2])))}
+        done = {name for name in NAMES if progress.completed((name.split("-")[1], int(name.split("-")[2])))}
         assert set(pods) | done == set(NAMES)
         assert [name for name in pods if pods[name].get("status", {}).get("phase") == "Failed"] == []
     made = [path for path in story.cluster.created if path.startswith(PODS)]
-    assert len(made) <= len(NAMES) + record.restarts + story.unseen
-    assert record.restarts <= LIMIT
+    assert len(made) <= len(NAMES) + progress.restarts + story.unseen
+    assert progress.restarts <= LIMIT
 
 
 @given(operations=st.lists(OPERATIONS, max_size=20))
@@ -121,7 +124,7 @@ def test_crash_at_each_request_of_the_first_pass_costs_nothing(request_number: i
     story.settle()
     assert sorted(story.cluster.pods()) == sorted(NAMES)
     assert len([path for path in story.cluster.created if path.startswith(PODS)]) == len(NAMES)
-    assert story.record().restarts == 0
+    assert story.progress().restarts == 0
 
 
 @pytest.mark.parametrize("request_number", range(16))
@@ -133,17 +136,16 @@ def test_crash_at_each_request_of_a_restart_counts_it_once(request_number: int, 
     story.play(("crash", request_number, after))
     story.settle()
     assert sorted(story.cluster.pods()) == sorted(NAMES)
-    assert story.record().restarts == 1
+    assert story.progress().restarts == 1
 
 
 @pytest.mark.parametrize("request_number", range(12))
 def test_two_operators_at_once_make_no_pod_twice(request_number: int) -> None:
     story = Story(FakeCluster(), OURS)
-    story.cluster.interrupt_at(request_number, lambda: reconcile(story.key, story.tools))
-    with suppress(ClusterError):  # the other operator has written the status in between: the next pass goes on
-        reconcile(story.key, story.tools)
+    story.cluster.interrupt_at(request_number, lambda: story.reconciler.look(story.path))
+    story.look()
     story.cluster.no_crash()
     story.settle()
     made = [path for path in story.cluster.created if path.startswith(PODS)]
     assert sorted(made) == [f"{PODS}/{name}" for name in sorted(NAMES)]
-    assert story.record().restarts == 0
+    assert story.progress().restarts == 0

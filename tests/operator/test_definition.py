@@ -5,9 +5,17 @@ from typing import Any
 from aischeduler.kube.crds import crd
 from aischeduler.model.gang import GANG_SIZE_MAX
 from aischeduler.model.names import GROUP
-from aischeduler.operator.batch_process import BACKOFF_LIMIT, BACKOFF_LIMIT_MAX, ROLES_MAX, TIMEOUT_SECONDS_MAX
-from aischeduler.operator.naming import BATCH_VERSION, KIND, PLURAL, ROLE_LENGTH_MAX
-from aischeduler.operator.record import Phase
+from aischeduler.operator.batch_process import (
+    BACKOFF_LIMIT,
+    BACKOFF_LIMIT_MAX,
+    BATCH_VERSION,
+    KIND,
+    PLURAL,
+    ROLE_LENGTH_MAX,
+    ROLES_MAX,
+    TIMEOUT_SECONDS_MAX,
+)
+from aischeduler.operator.progress import Phase
 from tests.crds import fields
 
 

@@ -43,6 +43,7 @@ MODULES: Final = (
     ),
     *(
         "pool_events",
+        "reclaim",
         "propose",
         "due_pools",
         "message_updates",

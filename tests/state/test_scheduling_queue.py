@@ -3,8 +3,8 @@
 import pytest
 
 from aischeduler.state.node_table import NodeTable
-from aischeduler.state.pod_records import Backoff, PodRecord, PodState
-from aischeduler.state.scheduling_queue import NET_SECONDS, PoolQueue, QueueChanges
+from aischeduler.state.pod_records import PodRecord, PodState
+from aischeduler.state.scheduling_queue import NET_SECONDS, Backoff, PoolQueue, QueueChanges
 from tests.build import a_pod
 
 
@@ -108,7 +108,7 @@ def test_backoff_doubles_from_one_second_to_ten() -> None:
     record = Arrivals()("p")
     waits = []
     for _ in range(6):
-        record.back_off(100, Backoff())
+        record.back_off(100, Backoff().seconds(record.attempts))
         waits.append(record.backoff_until - 100)
     assert waits == [1, 2, 4, 8, 10, 10]
 
@@ -117,7 +117,7 @@ def test_backoff_goes_from_the_configured_initial_to_the_configured_longest() ->
     record = Arrivals()("p")
     waits = []
     for _ in range(5):
-        record.back_off(100, Backoff(3, 20))
+        record.back_off(100, Backoff(3, 20).seconds(record.attempts))
         waits.append(record.backoff_until - 100)
     assert waits == [3, 6, 12, 20, 20]
 

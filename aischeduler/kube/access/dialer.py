@@ -63,10 +63,15 @@ class Proxy:
     authorization: bytes | None = field(default=None, repr=False)
     where: str = field(default="", compare=False)
 
+    @property
+    def url(self) -> str:
+        """The URL, without authorization."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
     def __str__(self) -> str:
         """Return the address, and the setting that names it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port} ({self.where})"
+        return f"{self.url} ({self.where})"
 
     def request(self, target: str) -> bytes:
         """Return the CONNECT request for `host:port`."""

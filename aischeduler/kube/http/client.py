@@ -99,6 +99,10 @@ class Client:
         """Return the body of the answer to a POST; raises ApiError."""
         return await self._ask("POST", path, _NO_QUERY, (body, JSON))
 
+    async def delete(self, path: str, options: bytes) -> bytes:
+        """Return the body of the answer to a DELETE with these DeleteOptions; raises ApiError."""
+        return await self._ask("DELETE", path, _NO_QUERY, (options, JSON))
+
     @asynccontextmanager
     async def watch(self, path: str, query: Query, idle_seconds: float) -> AsyncIterator[Watch]:
         """Yield a watch; after `idle_seconds` without a byte it raises UnreachableError, as for a broken connection."""

@@ -45,9 +45,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
 
+{{/* The first part of a repository is its registry if it has a dot or a colon or is localhost, as for docker. */}}
 {{- define "ai-scheduler.image" -}}
 {{- $image := .Values.image }}
-{{- with $image.registry }}{{ . }}/{{ end }}{{ $image.repository }}:{{ default .Chart.AppVersion $image.tag }}
+{{- $repository := $image.repository }}
+{{- with default $image.registry .Values.global.imageRegistry }}
+{{- $repository = regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $repository "" | printf "%s/%s" . }}
+{{- end }}
+{{- $repository }}:{{ default .Chart.AppVersion $image.tag }}
 {{- with $image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
@@ -90,4 +95,21 @@ app.kubernetes.io/component: operator
 - name: access
   mountPath: /var/run/secrets/kubernetes.io/serviceaccount
   readOnly: true
+{{- end }}
+
+{{/* Egress rules of the values of networkPolicy. */}}
+{{- define "ai-scheduler.egress" -}}
+- ports:
+    {{- range .apiServerPorts }}
+    - port: {{ . }}
+      protocol: TCP
+    {{- end }}
+- ports:
+    - port: 53
+      protocol: UDP
+    - port: 53
+      protocol: TCP
+{{- with .extraEgress }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}

@@ -10,6 +10,11 @@
 {{- fail (printf "extraArgs contains %s, but other objects of the chart depend on its value: set %s." $option .) }}
 {{- end }}
 {{- end }}
+{{- range $argument := .Values.extraArgs }}
+{{- if and $.Values.journal.enabled (hasPrefix "--journal" $argument) }}
+{{- fail "extraArgs contains --journal and journal.enabled is true: the scheduler writes one journal." }}
+{{- end }}
+{{- end }}
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.enabled) }}
 {{- fail "metrics.serviceMonitor.enabled is true and metrics.enabled is false: there is no Service to scrape." }}
 {{- end }}

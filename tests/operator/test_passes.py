@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from aischeduler.operator.work import TASKS, Passes
+from aischeduler.operator.passes import AT_ONCE, Passes
 
 WITHIN_SECONDS = 15.0
 
@@ -20,7 +20,7 @@ class Recorder:
         self.again: list[float | Exception | None] = []
         """What the next passes return or raise; None after these."""
 
-    async def one(self, key: str) -> float | None:
+    async def look(self, key: str) -> float | None:
         self.running[key] = self.running.get(key, 0) + 1
         assert self.running[key] == 1, "two passes over one BatchProcess"
         self.most_at_once = max(self.most_at_once, sum(self.running.values()))
@@ -37,8 +37,8 @@ class Recorder:
 
 
 @asynccontextmanager
-async def running(recorder: Recorder) -> AsyncIterator[Passes[str]]:
-    passes = Passes(recorder.one)
+async def running(recorder: Recorder) -> AsyncIterator[Passes]:
+    passes = Passes(recorder.look)
     task = asyncio.create_task(passes.run())
     yield passes
     task.cancel()
@@ -64,16 +64,16 @@ async def test_change_during_a_pass_causes_one_more() -> None:
 async def test_long_pass_delays_no_other_and_few_run_at_once() -> None:
     recorder = Recorder()
     async with running(recorder) as passes:
-        keys = [f"k{n}" for n in range(TASKS + 2)]
+        keys = [f"k{n}" for n in range(AT_ONCE + 2)]
         for key in keys:
             passes.mark(key)
-        first = [await recorder.next() for _ in range(TASKS)]
-        assert recorder.most_at_once == TASKS
+        first = [await recorder.next() for _ in range(AT_ONCE)]
+        assert recorder.most_at_once == AT_ONCE
         for _ in keys:
             recorder.may_end.release()
         rest = [await recorder.next() for _ in range(2)]
         assert sorted(first + rest) == keys
-        assert recorder.most_at_once == TASKS
+        assert recorder.most_at_once == AT_ONCE
 
 
 async def test_failed_pass_is_repeated_and_one_that_asks_for_another_gets_it() -> None:

@@ -1,0 +1,115 @@
+"""Reclaim: loans that a lender's spec no longer allows end, where its reclaimPolicy is Evict.
+
+Invariants:
+- The fewest loans end, the newest first; a pod that is leaving counts as gone.
+- The pods of a unit that are of no use without a pod that goes, go with it.
+"""
+
+from collections import Counter
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.evictions import evict
+from aischeduler.engine.freshness import await_to_end_loans, is_fresh
+from aischeduler.engine.pod_counting import may_go
+from aischeduler.model.actions import Action
+from aischeduler.model.pool import Pool, ReclaimPolicy
+from aischeduler.model.resources import ResourceList
+from aischeduler.policies.borrowing import kept_from_borrowers
+from aischeduler.state.ledger import LENDS
+from aischeduler.state.pod_records import PodRecord
+
+
+def end_loans(cluster: Cluster, lender: str, actions: list[Action]) -> None:
+    """End the loans that the lender's spec no longer allows, the newest first, where its reclaimPolicy is Evict."""
+    cluster.deferred.agenda(lender).review = False
+    pool = cluster.pools.pools[lender]
+    if pool.reclaim_policy is not ReclaimPolicy.EVICT or not cluster.borrowing.may_evict(pool):
+        return
+    lent, keeps = cluster.ledger.of(LENDS, lender), cluster.nodes.cards.rare and not pool.lend_rare_types
+    if pool.disable_sharing or keeps or _over(pool.lending_limit, lent, lent):
+        ended = _not_allowed(cluster, pool)
+        if ended and not is_fresh(cluster, lender, cluster.now):
+            actions += await_to_end_loans(cluster, lender, cluster.now)
+            return
+        decision = cluster.next_decision() if ended else ""
+        actions += [evict(cluster, record, None, decision) for record in ended if may_go(cluster, record)]
+
+
+def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
+    """Return the fewest loans of the pool that must end, the newest first.
+
+    A leaving pod counts as gone, however long it takes. A loan stays where no resource that it uses exceeds the limit.
+    """
+    rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool.name)).tolist()
+    loans = [record for row in rows for record in cluster.on_row(row) if record.loan is not None]
+    lent = Counter(cluster.ledger.of(LENDS, pool.name))
+    for record in loans:
+        if cluster.leaving(record.pod.uid) or record.pod.uid in cluster.leaving_pods.overstayed:
+            lent.subtract(record.pod.spec.request.taken)
+    mortal = [record for record in loans if may_go(cluster, record) and not _kept_by_unit(cluster, record)]
+    newest_first = sorted(mortal, key=_newness)
+    if pool.disable_sharing:
+        return _with_lost(cluster, newest_first)
+    kept = kept_from_borrowers(cluster.nodes)
+    on_kept = [record for record in newest_first if kept is not None and kept[record.row]]
+    if on_kept:  # what these leave lowers the sums of the limit: it is checked again then
+        return _with_lost(cluster, on_kept)
+    chosen: dict[PodRecord, tuple[PodRecord, ...]] = {}
+    gone: set[PodRecord] = set()
+    for record in newest_first:
+        if record not in gone and _over(pool.lending_limit, lent, record.pod.spec.request.taken):
+            chosen[record] = tuple(lost for lost in _lost_with(cluster, record, gone) if lost not in gone)
+            gone.update(chosen[record])
+            lent.subtract(_lent_to(pool, chosen[record]))
+    ended: list[PodRecord] = []
+    for record in reversed(chosen):
+        taken = _lent_to(pool, chosen[record])
+        lent.update(taken)
+        if _over(pool.lending_limit, lent, taken):
+            ended += reversed(chosen[record])
+            lent.subtract(taken)
+    return _with_lost(cluster, ended[::-1])
+
+
+def _newness(record: PodRecord) -> tuple[int, int, int, str]:
+    """Return the order from the newest: a pod that has not started, then by start, creation and arrival.
+
+    The arrivals before a restart are not known: the pods come by their names then.
+    """
+    pod = record.pod
+    return (-(pod.started_seconds or 2**62), -pod.created_seconds, -record.arrival, pod.uid)
+
+
+def _kept_by_unit(cluster: Cluster, record: PodRecord) -> bool:
+    """Return whether a pod of its unit stays that would be lost with it: the unit goes as a whole or not at all."""
+    return bool(cluster.running.kept_by_unit(cluster.running.slots_of((record.pod.uid,))).any())
+
+
+def _with_lost(cluster: Cluster, records: list[PodRecord]) -> list[PodRecord]:
+    """Return these pods, each followed by the pods of its unit that are of no use without them."""
+    gone = set(records)
+    return list(dict.fromkeys(lost for record in records for lost in _lost_with(cluster, record, gone)))
+
+
+def _lost_with(cluster: Cluster, record: PodRecord, gone: set[PodRecord]) -> tuple[PodRecord, ...]:
+    """Return the pod, and the pods of its unit that are of no use without it and those that are `gone`."""
+    if record.unit is None:
+        return (record,)
+    running = cluster.running
+    leave = running.slots_of(uid for uid, member in record.unit.members.items() if member is record or member in gone)
+    others = running.lost_with(leave.tolist())
+    return (record, *(cluster.records[running.uid_of(slot)] for slot in others))
+
+
+def _lent_to(pool: Pool, records: tuple[PodRecord, ...]) -> Counter[str]:
+    """Return what the pool has lent to these pods."""
+    taken: Counter[str] = Counter()
+    for record in records:
+        if record.loan is not None and record.loan[0] == pool.name:
+            taken.update(record.pod.spec.request.taken)
+    return taken
+
+
+def _over(limit: ResourceList, lent: ResourceList, taken: ResourceList) -> bool:
+    """Return whether a resource in `taken` is lent beyond the limit."""
+    return any(lent.get(name, 0) > most and taken.get(name) for name, most in limit.items())
