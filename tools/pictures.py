@@ -40,11 +40,9 @@ DASHBOARD: Final = ROOT / "helm" / "ai-scheduler" / "files" / "dashboard.json"
 PROGRAM: Final = str(Path(sys.executable).with_name("ai-scheduler"))
 SCRAPE_SECONDS: Final = 5
 SCRAPES: Final = 48
-RATE_WINDOW: Final = "30s"
-"""Six scrapes."""
 TARGET: Final = {"namespace": "kube-system", "job": "ai-scheduler", "instance": "ai-scheduler-0:8080"}
-VARIABLES: Final = {"__rate_interval": RATE_WINDOW, "namespace": TARGET["namespace"], "job": TARGET["job"], "pool": ".*"}
-"""The values of the variables of the dashboard."""
+VARIABLES: Final = {**TARGET, "__rate_interval": "30s", "pool": ".*"}
+"""The variables of the dashboard; a rate is that of six scrapes."""
 COLUMN: Final = 40
 ROW: Final = 26
 COLOURS: Final = ("#73bf69", "#f2cc0c", "#5794f2", "#ff9830", "#f2495c", "#b877d9", "#8ab8ff", "#c0d8ff", "#ffa6b0")
