@@ -9,20 +9,20 @@ import pytest
 from tests.test_documents import DOCUMENTS, ROOT
 
 CHINESE_PAGES = [page for page in DOCUMENTS if page.name.endswith(".zh.md")]
-TRANSLATED_FROM = "译自"
-HEAD_LINES = 6
+STAMP = re.compile(r"^译自 (\S+\.md)\uff08(\S+)\uff09。$", re.MULTILINE)
+"""Translated from FILE (DATE)."""
 
 each_page = pytest.mark.parametrize("page", CHINESE_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 @each_page
 def test_page_begins_with_its_original_and_a_date(page: Path) -> None:
-    stamps = [line for line in page.read_text().splitlines()[:HEAD_LINES] if TRANSLATED_FROM in line]
-    assert len(stamps) == 1, "one of the first lines is as 译自 2026-01-31 的 [index.md](index.md)"
-    links, dates = re.findall(r"\]\(([^)]+)\)", stamps[0]), re.findall(r"\d{4}-\d{2}-\d{2}", stamps[0])
-    assert links == [page.name.replace(".zh.md", ".md")]
-    assert (page.parent / links[0]).is_file()
-    assert [dt.date.fromisoformat(date) for date in dates] != []
+    stamp = STAMP.search(page.read_text().partition("\n## ")[0])
+    assert stamp is not None, "no line before the first section names the original and its date"
+    original = ROOT / stamp[1]
+    assert original == page.with_name(page.name.replace(".zh.md", ".md"))
+    assert original.is_file()
+    dt.date.fromisoformat(stamp[2])
 
 
 @each_page
