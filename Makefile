@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_VENV := .venv-docs
+DOCS_STAMP := $(DOCS_VENV)/.installed
 # The image that `make images` builds and `make push` pushes.
 IMAGE ?= ghcr.io/aibee/ai-scheduler
 TAG ?= $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' aischeduler/__init__.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check real bench bench-full soak controlplane docker-engine images push crds chart manifests lock clean
+.PHONY: help demo test check real bench bench-full soak controlplane docker-engine images push crds chart manifests reference pictures docs lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -52,6 +54,21 @@ crds: ## copy the definitions of aischeduler/crds to manifests/crds and into the
 chart: $(STAMP) ## write the chart's schema of `config` and the table of its README
 	@$(BIN)/python tools/chart.py write
 
+reference: $(STAMP) ## write the pages of docs/reference from the product and tools/reference
+	@$(BIN)/python tools/docs.py write
+
+pictures: $(STAMP) ## draw docs/pictures from four minutes of a scheduler on the sandbox
+	@$(PYTHON) tools/controlplane/build.py --only promtool >/dev/null
+	@$(BIN)/python tools/pictures.py
+
+$(DOCS_STAMP): requirements-docs.lock
+	@$(PYTHON) -m venv $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $@
+
+docs: $(DOCS_STAMP) ## build the documentation site into site/
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/python -m mkdocs build --strict
+
 manifests: $(STAMP) crds chart ## write manifests from the chart
 	@$(PYTHON) tools/controlplane/build.py --only helm >/dev/null
 	@$(BIN)/python tools/chart.py manifests
@@ -74,6 +91,8 @@ lock: $(STAMP) ## pin the dependencies anew
 		pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
 		--group build -c requirements-dev.lock -o requirements-build.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
+		--group docs -o requirements-docs.lock
 
 clean: ## remove the virtual environment and caches
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf $(VENV) $(DOCS_VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

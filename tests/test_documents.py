@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_site import SITE, pages_of
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
@@ -28,9 +30,9 @@ def test_every_link_has_a_target(document: Path) -> None:
     assert broken == []
 
 
-def test_every_document_can_be_reached_from_the_readme() -> None:
+def test_every_document_can_be_reached_from_the_readme_or_the_navigation_of_the_site() -> None:
     reached: set[Path] = set()
-    ahead = [ROOT / "README.md"]
+    ahead = [ROOT / "README.md", *pages_of(SITE["nav"])]
     while ahead:
         document = ahead.pop()
         reached.add(document)

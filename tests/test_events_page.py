@@ -40,7 +40,7 @@ GANG_REPORTS = [
 """Every report of a gang that there is."""
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = (ROOT / "docs" / "events.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "events.md").read_text()
 DEVICE = Constraint(ConstraintKind.RESOURCE_CLAIM, "spec.resourceClaims")
 POD = a_pod(
     "p",

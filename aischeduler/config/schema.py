@@ -2,7 +2,8 @@
 
 Invariants:
 - A field is declared here only, and so is whether a running scheduler reloads it (`RELOADED`).
-- Each field has a `description` of what it must be, and errors quote it.
+- Each field has a `description` of what it must be, and errors quote it. The docstring below a field says what it does;
+  `make reference` copies it to docs/reference/configuration.md, so links in it are relative to that page.
 - Values are frozen; an unknown field is refused.
 """
 
@@ -139,7 +140,9 @@ class BackoffConfig(Section, frozen=True):
     """How long an unschedulable pod waits at first, and at most: each failed attempt doubles the wait."""
 
     initial_seconds: BackoffSeconds = 1
+    """How long a pod waits after its first failed attempt. Each further failed attempt doubles the wait."""
     max_seconds: BackoffSeconds = 10
+    """The longest wait; at least `initialSeconds`."""
 
     def __post_init__(self) -> None:
         """Refuse a maximum below the initial wait; raises ValueError."""
@@ -153,30 +156,38 @@ class DefaultPool(Section, frozen=True):
     """The switches of the pool `default` while no Pool of that name exists, and of the Pool that is created."""
 
     disable_preemption: Boolean = False
+    """Switches of the Pool `default` while no object of that name exists. The daemon creates the object with them; from
+    then on the spec of the object counts."""
     disable_borrowing: Boolean = False
+    """As above."""
     disable_sharing: Boolean = False
+    """As above."""
 
 
 class EventsConfig(Section, frozen=True):
     """The rate limit of events: etcd keeps an event for an hour."""
 
     per_second: Annotated[int, whole_number(1, EVENTS_PER_SECOND_MAX, RELOADED)] = 50
+    """The largest average number of events per second. Bindings, conditions and statuses do not count."""
     burst: Annotated[int, whole_number(1, EVENTS_BURST_MAX, RELOADED)] = 1000
+    """The largest number of events at once after a pause."""
 
 
 class LeaderElection(Section, frozen=True):
-    """Leader election between the replicas of a scheduler, with the durations of client-go.
-
-    The default of `lease_name` is the scheduler's name; that of `namespace` is the namespace of the scheduler's own
-    pod, else kube-system.
-    """
+    """Leader election between the replicas of a scheduler, with the durations of client-go."""
 
     enabled: Boolean = True
+    """Whether schedulers of one name elect a leader. Without the election only one replica may run."""
     namespace: OptionalName = ""
+    """The namespace of the Lease. Empty: the namespace of the daemon's pod; outside a cluster `kube-system`."""
     lease_name: OptionalName = ""
+    """The name of the Lease. Empty: `schedulerName`."""
     lease_duration_seconds: ElectionSeconds = 15
+    """How long a standby waits after the leader's last renewal before it leads; the same in all replicas."""
     renew_deadline_seconds: ElectionSeconds = 10
+    """How long after its last renewal the leader writes; less than `leaseDurationSeconds`."""
     retry_period_seconds: ElectionSeconds = 2
+    """Time between two tries to take or renew the Lease; 1.2 times this is less than `renewDeadlineSeconds`."""
 
     def __post_init__(self) -> None:
         """Refuse durations that allow two leaders; raises ValueError."""
@@ -236,52 +247,61 @@ class Logging(Section, frozen=True):
     """The format and the amount of the log."""
 
     format: Annotated[LogFormat, Meta(description="json or console", extra=RELOADED)] = LogFormat.JSON
+    """`json` writes one object per line, `console` is for people."""
     level: Annotated[LogLevel, Meta(description="debug, info, warning or error", extra=RELOADED)] = LogLevel.INFO
+    """The daemon writes no line below this level."""
     value_length_max: Annotated[int, whole_number(LOG_VALUE_LENGTH_MIN, LOG_VALUE_LENGTH_MAX, RELOADED)] = 2000
+    """The longest text of one value in a line, in characters; the daemon cuts longer texts."""
 
 
 class Http(Section, frozen=True):
     """The address of metrics and health: without a host, all addresses; with port 0, a free port."""
 
     address: HttpAddress = ":8080"
+    """The address of metrics and health; without a host, all addresses. `none` serves nothing."""
 
 
 class Config(Section, frozen=True):
-    """The whole file; an empty file is `Config()`.
-
-    - `scheduler_name`: the `spec.schedulerName` of the pods to schedule, and the name of the Lease.
-    - `profiles`: the plugins by scheduler name; further names are scheduled too.
-    - `bind_in_flight`: the most Bindings that wait for an answer at one time.
-    - `request_timeout_seconds`: the timeout of every request except lists, watches and renewals of the Lease.
-    - `gpu_resources`: the node resources that count as GPUs, in the table and in placement.
-    - `gpu_type_labels`: the labels of nodes that have the type of their cards; a `*` stands for any text.
-    - `rare_types`: card types whose nodes are closed to pods that do not name them, in every pool.
-    - `machine_groups`: who may name which machine group, beside the rules of Pools.
-    - `disable_preemption`: forbids every eviction for a pod, reclaim included.
-    - `make_room`: the default of `makeRoom` of a Pool.
-    - `unsupported_constraints`: what happens to pods with hard constraints that are not supported.
-    """
+    """The whole file; an empty file is `Config()`."""
 
     api_version: Annotated[Literal["config.resource.aibee.cn/v1alpha1"], Meta(description=API_VERSION)] = API_VERSION
+    """The version of the schema of this file."""
     kind: Annotated[Literal["AiSchedulerConfiguration"], Meta(description=KIND)] = KIND
+    """The kind of this file."""
     scheduler_name: SchedulerName = "ai-scheduler"
+    """The `spec.schedulerName` of the pods to schedule, beside those of `profiles`; the Lease has this name too."""
     profiles: Profiles = ()
+    """The plugins by `spec.schedulerName`; see [Configure](../configure.md)."""
     bind_in_flight: Annotated[int, whole_number(1, BIND_IN_FLIGHT_MAX, RELOADED)] = 128
+    """The largest number of Bindings of a Pool in flight. For every 16 of them one more of other Pools may be in
+    flight, so that none waits for a Pool whose Bindings get no answer."""
     request_timeout_seconds: Annotated[int, whole_number(1, REQUEST_SECONDS_MAX, RELOADED, "of seconds ")] = 30
+    """How long the daemon waits for an answer. Lists, watches and renewals of the Lease have limits of their own."""
     gpu_resources: GpuResources = ("nvidia.com/gpu",)
+    """Node resources that count as GPUs, in the table of Pools and for placement."""
     gpu_type_labels: GpuTypeLabels = (
         "nvidia.com/gpu.product",
         "nvidia.com/mig-*.product",
         "node.koordinator.sh/gpu-model",
     )
+    """Labels of nodes that name the [GPU type](../card-types.md); a `*` stands for any text."""
     rare_types: RareTypes = ()
+    """GPU types whose nodes are closed to pods that do not name them, in every Pool."""
     machine_groups: MachineGroups = ()
+    """Who may name which [machine group](../card-types.md), beside the rules of Pools."""
     disable_preemption: Boolean = False
+    """`true` forbids every eviction in all Pools: preemption, taking lent room back, and `reclaimPolicy: Evict`."""
     eviction: Annotated[EvictionWay, Meta(description="Delete or Evict")] = EvictionWay.DELETE
+    """How the scheduler removes a victim. `Delete` deletes the pod, and the scheduler prefers victims that break no
+    PodDisruptionBudget. `Evict` uses the Eviction API; a pod that its budget protects, or that several budgets cover,
+    is no victim."""
     make_room: Annotated[RoomOrder, Meta(description="PreemptThenBorrow or BorrowThenPreempt")] = (
         RoomOrder.PREEMPT_THEN_BORROW
     )
+    """What the scheduler tries first for a pod that fits on no node of its Pool, for Pools without `makeRoom`."""
     unsupported_constraints: Annotated[ConstraintRule, Meta(description="Hold or Ignore")] = ConstraintRule.HOLD
+    """What happens to a pod with a hard constraint that is not supported. `Hold`: the pod waits, and its event names
+    the field. `Ignore`: the scheduler places the pod as if the constraint were absent, and the pod gets a Warning."""
     default_pool: Annotated[DefaultPool, Meta(description="a mapping such as disableSharing: true")] = DefaultPool()
     backoff: Annotated[BackoffConfig, Meta(description="a mapping such as maxSeconds: 30")] = BackoffConfig()
     events: Annotated[EventsConfig, Meta(description="a mapping with the keys perSecond and burst")] = EventsConfig()

@@ -1,6 +1,6 @@
 """The reasons of the Events and conditions that the scheduler writes: one word each, for programs and alerts.
 
-Invariant: only these reasons are written; docs/events.md explains each, and a test compares.
+Invariant: only these reasons are written; tools/reference/events.yaml explains each, and a test compares.
 
 Source: Kubernetes events.k8s.io/v1 and conditions; reasons that kube-scheduler has too keep its words.
 """

@@ -5,7 +5,7 @@ Invariants:
 - Units are base units (cores, bytes, seconds); the names of counters end in `_total`.
 - Labels are bounded: pools by `PoolLabels`, resources by what nodes have, everything else by closed sets.
 - The series of errors exist from the start, with 0: a series that begins with 1 is no increase, and no alert sees it.
-- docs/metrics.md describes every metric; a test compares.
+- `make reference` writes docs/reference/metrics.md from the help texts; a test compares.
 - Recording changes no event and no action.
 - Every series is bounded by the labels of pools; a deleted pool has no series from the next scrape on.
 """
@@ -295,7 +295,7 @@ class DaemonCollector(Collector):
         calls = recorder.plugin_calls
         yield _counter("plugin_calls", "Calls of plugins of others", ("plugin",), _by(calls))
         seconds = recorder.plugin_seconds
-        yield _counter("plugin_seconds", "Time in calls of plugins of others", ("plugin",), _by(seconds))
+        yield _counter("plugin_seconds", "Seconds in calls of plugins of others", ("plugin",), _by(seconds))
 
     def _shell(self) -> Iterator[Family]:
         sources = self._sources
@@ -337,7 +337,7 @@ def _summed(pools: Pools, summaries: Iterable[PoolSummary]) -> Iterator[Family]:
     resources = (*_ALWAYS, *sorted(has.difference(_ALWAYS)))[:RESOURCES_MAX]
     text = "What a pool has, uses, lends, borrows and waits for: cores, bytes, devices, pods"
     yield _gauge("pool_resource", text, ("pool", "resource", "kind"), _amounts(groups, resources))
-    text = "GPUs of the pool by card type: in all, and what pods ask for"
+    text = "GPUs of the pool by GPU type: in all, and what pods ask for"
     yield _gauge("pool_cards", text, ("pool", "type", "kind"), _cards(groups))
     nodes = (((label,), sum(pool.nodes for pool in group)) for label, group in groups)
     yield _gauge("pool_nodes", "Nodes of the pool", ("pool",), nodes)
@@ -379,11 +379,11 @@ def _queues(pools: Pools, engine: Scheduler) -> Iterator[Family]:
     waiting = {(pool, queue): count for pool, counts in engine.waiting().items() for queue, count in counts.items()}
     text = "Waiting pods, by the part of the queue"
     yield _gauge("pending_pods", text, ("pool", "queue"), _of(pools, QUEUES, waiting))
-    text = "Pods held for a hard constraint that is not supported, by its kind"
+    text = "Pods held for a constraint: a claim that is not supported, or that allows no node"
     yield _gauge("held_pods", text, ("pool", "constraint"), _of(pools, ConstraintKind, engine.held()))
     text = "Nodes that the pool and another pool select"
     yield _gauge("pool_conflict_nodes", text, ("pool",), _each(pools, engine.conflicts()))
-    text = "Pods on nodes of another pool than their own"
+    text = "Pods of the pool home on nodes of the pool lender"
     yield _gauge("loans", text, ("lender", "home"), _loans(pools, engine.loans()))
 
 
@@ -396,9 +396,9 @@ def _decisions(pools: Pools, counters: Counters) -> Iterator[Family]:
     ):
         yield _counter(name, text, ("pool", label), _of(pools, values, counts))
     yield _counter(
-        "borrow_attempts", "Attempts to borrow, by home pool", ("pool",), _each(pools, counters.borrow_attempts)
+        "borrow_attempts", "Searches for a lender, by home pool", ("pool",), _each(pools, counters.borrow_attempts)
     )
-    text = "Pods placed only because the net woke them"
+    text = "Pods that only the retry after five minutes placed"
     yield _counter("net_saves", text, ("pool",), _each(pools, counters.net_saves))
     violations = dict.fromkeys(NAMES, 0) | dict(counters.violations)
     yield _counter("invariant_violations", "Broken invariants", ("invariant",), _by(violations))

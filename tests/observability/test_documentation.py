@@ -1,11 +1,8 @@
 """The documentation describes the metrics and the log lines that exist."""
 
-import ast
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -14,14 +11,13 @@ from aischeduler.model import proposal
 from aischeduler.observability.logging import printable
 from aischeduler.policies import preemption
 from tests.observability.test_metrics import busy_world, scraped
+from tools.docs import log_lines
 
 ROOT = Path(__file__).resolve().parents[2]
-METRICS = (ROOT / "docs" / "metrics.md").read_text()
+REFERENCE = ROOT / "docs" / "reference"
+METRICS = (REFERENCE / "metrics.md").read_text()
+LOGS = (REFERENCE / "logs.md").read_text()
 DEBUGGING = (ROOT / "docs" / "debugging.md").read_text()
-LOGGING = sorted(
-    path for package in ("kube", "daemon", "observability") for path in (ROOT / "aischeduler" / package).rglob("*.py")
-)
-LEVELS = ("debug", "info", "warning", "error")
 
 
 def described() -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -45,53 +41,17 @@ def test_every_metric_is_described_with_its_type_and_labels_and_nothing_else_is(
     assert {name: (kind, tuple(sorted(labels))) for name, (kind, labels) in described().items()} == exposed()
 
 
-def test_queries_and_alerts_use_metrics_that_exist() -> None:
+def test_pages_name_metrics_that_exist() -> None:
     known = set(exposed())
-    used = set(re.findall(r"\bai_scheduler_\w+", METRICS))
-    assert {
-        name for name in used if re.sub(r"_(bucket|count|sum)$", "", name) not in known and name not in known
-    } == set()
-
-
-def test_alerts_are_yaml_of_prometheus_shape() -> None:
-    (block,) = re.findall(r"```yaml\n(.*?)```", METRICS, re.DOTALL)
-    rules: list[dict[str, Any]] = yaml.safe_load(block)["groups"][0]["rules"]
-    assert all(rule["alert"] and rule["expr"] for rule in rules)
-
-
-def kinds_of_lines() -> Iterator[tuple[str, str]]:
-    """Yield file and event of every log line of the package."""
-    for path in LOGGING:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS:
-                event = node.args[0]
-                if isinstance(event, ast.Constant):
-                    yield path.name, str(event.value)
-
-
-def test_every_log_event_is_explained() -> None:
-    kinds = dict.fromkeys(kinds_of_lines())
-    assert ("executor.py", "bind") in kinds
-    assert [kind for kind in kinds if f"`{kind[1]}`" not in DEBUGGING] == []
-
-
-def fields_of_lines() -> dict[str, set[str]]:
-    """Return the fields of every log line by event, for events whose fields the code names one by one."""
-    found: dict[str, set[str]] = {}
-    open_events: set[str] = set()
-    for path in LOGGING:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS:
-                event = node.args[0]
-                if isinstance(event, ast.Constant):
-                    found.setdefault(str(event.value), set()).update(word.arg for word in node.keywords if word.arg)
-                    open_events |= {str(event.value)} if any(word.arg is None for word in node.keywords) else set()
-    return {event: fields for event, fields in found.items() if event not in open_events}
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
+    used = {re.sub(r"_(bucket|count|sum)$", "", name) for name in re.findall(r"\bai_scheduler_\w+", pages)}
+    assert used - known == set()
 
 
 def test_example_lines_have_the_fields_that_the_code_writes() -> None:
-    fields, checked = fields_of_lines(), 0
-    pages = sorted((ROOT / "docs").glob("*.md"))
+    fields = {event: fields for event, (_, fields, more) in log_lines().items() if not more}
+    checked = 0
+    pages = sorted((ROOT / "docs").rglob("*.md"))
     for line in re.findall(r'^\{"timestamp".*\}$', "\n".join(page.read_text() for page in pages), re.MULTILINE):
         told = json.loads(line)
         if told["event"] in fields:
@@ -102,9 +62,9 @@ def test_example_lines_have_the_fields_that_the_code_writes() -> None:
 
 
 def test_every_decision_and_its_refusal_has_an_example_line() -> None:
-    lines = [yaml.safe_load(line) for line in re.findall(r'^\{"timestamp".*\}$', DEBUGGING, re.MULTILINE)]
+    lines = [yaml.safe_load(line) for line in re.findall(r'^\{"timestamp".*\}$', LOGS, re.MULTILINE)]
     told = {line["event"] for line in lines}
-    assert {event for file, event in kinds_of_lines() if file == "executor.py"} <= told
+    assert log_lines([ROOT / "aischeduler" / "kube" / "executor.py"]).keys() <= told
     assert all(printable(str(line)) == str(line) for line in lines)
 
 
