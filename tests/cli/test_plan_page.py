@@ -1,4 +1,4 @@
-"""docs/plan.md: every command prints what is written below it, and every field and verdict is described."""
+"""docs/cli.md, plan: every command prints what is written below it, and every field and verdict is described."""
 
 import json
 import re
@@ -13,9 +13,9 @@ from aischeduler.kube.watch.cluster_lister import WITHOUT
 from tests.cli.jq import filtered
 from tests.cli.plan_cluster import plan_cluster
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "plan.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
 FILES = re.findall(r"```yaml\n# (\S+)\n(.*?)```", PAGE, re.DOTALL)
-COMMANDS = re.findall(r"```console\n\$ ai-scheduler (.*?)\n(.*?)```", PAGE, re.DOTALL)
+COMMANDS = re.findall(r"```console\n\$ ai-scheduler (plan [^\n]*)\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_json_has_the_unit_and_the_node_of_each_pod_and_the_page_names_the_field
         "lacks": [],
     }
     assert found["remedies"][0]["starts"]["nodes"] == {"default/x-0": "n", "default/x-1": "m"}
-    page = (DOCS / "explain.md").read_text()
+    page = (DOCS / "cli.md").read_text()
     assert [name for name in (*found["unit"], "nodes") if f"`{name}`" not in page] == []
     assert json.loads(explanation_json(explained("p", a_node("n"), a_pod("p")), None))["unit"] is None
 
@@ -136,7 +136,7 @@ def test_plan_shows_the_objects_of_a_pair_in_one_line_and_its_kind_is_on_the_pag
     assert (unit["kind"], unit["namespace"], unit["name"], unit["pods"]) == ("Unit", "", "default/x", 2)
     assert sorted(unit["nodes"]) == ["default/x-0", "default/x-1"]
     assert plans_printed([(Variant(), made)])[-1].split() == ["Unit/default/x", "2/2", "starts", "n1,", "n2"]
-    assert "`Unit`" in (DOCS / "plan.md").read_text()
+    assert "`Unit`" in (DOCS / "cli.md").read_text()
 
 
 def test_variants_with_and_without_the_pods_of_a_pair_stand_side_by_side() -> None:
