@@ -7,12 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-from aischeduler.model import proposal
 from aischeduler.observability.logging import printable
-from aischeduler.policies import preemption
 from tests.observability.test_metrics import busy_world, scraped
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,20 +103,3 @@ def test_every_decision_and_its_refusal_has_an_example_line() -> None:
     told = {line["event"] for line in lines}
     assert {event for file, event in kinds_of_lines() if file == "executor.py"} <= told
     assert all(printable(str(line)) == str(line) for line in lines)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *sorted(set(proposal._TEXTS.values())),
-        preemption.NO_VICTIMS,
-        preemption.NOT_HELPFUL,
-        *sorted(
-            match
-            for path in (ROOT / "aischeduler" / "plugins").glob("*.py")
-            for match in re.findall(r'^REASON = "(.*)"$', path.read_text(), re.MULTILINE)
-        ),
-    ],
-)
-def test_every_reason_to_wait_is_explained_by_its_text(text: str) -> None:
-    assert text in DEBUGGING
