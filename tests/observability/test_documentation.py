@@ -4,12 +4,9 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 import yaml
 
-from aischeduler.model import proposal
 from aischeduler.observability.logging import printable
-from aischeduler.policies import preemption
 from tests.observability.test_metrics import busy_world, scraped
 from tools.docs import log_lines
 
@@ -66,20 +63,3 @@ def test_every_decision_and_its_refusal_has_an_example_line() -> None:
     told = {line["event"] for line in lines}
     assert log_lines([ROOT / "aischeduler" / "kube" / "executor.py"]).keys() <= told
     assert all(printable(str(line)) == str(line) for line in lines)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *sorted(set(proposal._TEXTS.values())),
-        preemption.NO_VICTIMS,
-        preemption.NOT_HELPFUL,
-        *sorted(
-            match
-            for path in (ROOT / "aischeduler" / "plugins").glob("*.py")
-            for match in re.findall(r'^REASON = "(.*)"$', path.read_text(), re.MULTILINE)
-        ),
-    ],
-)
-def test_every_reason_to_wait_is_explained_by_its_text(text: str) -> None:
-    assert text in DEBUGGING
