@@ -33,7 +33,7 @@ POOLS = (sys.executable, "-m", "aischeduler", "pools")
 MEMBERS = ["name", "nodes", "pods", "pendingPods", "preemption", "borrowing", "sharing"]
 AMOUNTS = ["capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending"]
 NO_SUCH_SERVER = "http://127.0.0.1:1"
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "table.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "pools.md"
 
 
 @asynccontextmanager
