@@ -1,4 +1,4 @@
-"""The cluster of docs/cli.md: three Pools, seven nodes, pods that run and pods that wait."""
+"""The cluster of docs/cli.md on explain: three Pools, seven nodes, pods that run and pods that wait."""
 
 import json
 import time
@@ -106,7 +106,7 @@ async def document(kubeconfig: Path, name: str) -> Any:
 
 
 async def carry_out(kubeconfig: Path, steps: list[Any]) -> None:
-    """Send the steps as docs/cli.md says."""
+    """Send the steps as docs/cli.md describes."""
     async with Client(await connect(str(kubeconfig), None, lambda: 0.0)) as client:
         for step in steps:
             api = "/api/v1" if step["apiVersion"] == "v1" else f"/apis/{step['apiVersion']}"

@@ -1,4 +1,4 @@
-"""docs/cli.md, plan: every command prints what is written below it, and every field and verdict is described."""
+"""docs/cli.md on plan: every command prints what is written below it, and every field and verdict is described."""
 
 import json
 import re
@@ -9,13 +9,12 @@ import pytest
 from aischeduler.analysis.cluster_snapshot import write_lines
 from aischeduler.analysis.plan import UnitVerdict
 from aischeduler.cli.app import main
-from aischeduler.kube.watch.cluster_lister import WITHOUT
 from tests.cli.jq import filtered
 from tests.cli.plan_cluster import plan_cluster
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text().partition("\n## Plan a change\n")[2]
 FILES = re.findall(r"```yaml\n# (\S+)\n(.*?)```", PAGE, re.DOTALL)
-COMMANDS = re.findall(r"```console\n\$ ai-scheduler (plan [^\n]*)\n(.*?)```", PAGE, re.DOTALL)
+COMMANDS = re.findall(r"```console\n\$ ai-scheduler (.*?)\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
@@ -49,9 +48,8 @@ def test_every_field_is_described(directory: Path, capsys: pytest.CaptureFixture
     assert {f"`{name}`" for name in (*made, *made["units"][0])} <= described
 
 
-def test_every_verdict_and_every_kind_that_may_be_missing_is_described() -> None:
+def test_every_verdict_is_described() -> None:
     assert [verdict for verdict in UnitVerdict if f"| `{verdict}` |" not in PAGE] == []
-    assert [kind for kind in WITHOUT if kind.lower() not in PAGE] == []
 
 
 def test_page_shows_each_verdict() -> None:

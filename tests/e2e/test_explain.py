@@ -28,7 +28,7 @@ def explained(plane: ControlPlane, name: str) -> Json:
 
 @pytest.fixture
 def place(control_plane: ControlPlane, clean_cluster: None, pools_served: None) -> ControlPlane:
-    """The cluster of docs/cli.md."""
+    """The cluster of docs/cli.md on explain."""
     items: list[Any] = [item for item in (*objects(), *pods()) if item["kind"] != "CustomResourceDefinition"]
     document = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
     created = control_plane.kubectl("create", "-f", "-", stdin=document)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 METRICS = (REFERENCE / "metrics.md").read_text()
 LOGS = (REFERENCE / "logs.md").read_text()
-DEBUGGING = (ROOT / "docs" / "debugging.md").read_text()
+TROUBLESHOOT = (ROOT / "docs" / "troubleshoot.md").read_text()
 
 
 def described() -> dict[str, tuple[str, tuple[str, ...]]]:
