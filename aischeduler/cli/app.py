@@ -193,8 +193,8 @@ def explain(
     Exit status 3: there is no such object. 4: the pod belongs to another scheduler. 5: it has finished.
     """
     gc.disable()  # listed objects stay, and collecting takes a tenth of the time
+    from aischeduler.cli.cluster_source import ClusterSource  # noqa: PLC0415
     from aischeduler.cli.explain import ExplainOptions, explain_pods  # noqa: PLC0415
-    from aischeduler.cli.snapshot import ClusterSource  # noqa: PLC0415
 
     source = ClusterSource(kubeconfig, context, snapshot)
     options = ExplainOptions(source, config, target, namespace, pool, all_pods, output == "json")
@@ -255,8 +255,8 @@ def plan(
     config: ConfigFile = None,
 ) -> int:
     """Show what applying files or draining nodes would start, move and evict, without doing it."""
+    from aischeduler.cli.cluster_source import ClusterSource  # noqa: PLC0415
     from aischeduler.cli.plan import PlanOptions, print_plan  # noqa: PLC0415
-    from aischeduler.cli.snapshot import ClusterSource  # noqa: PLC0415
 
     source = ClusterSource(kubeconfig, context, snapshot)
     options = PlanOptions(file or (), source, config, replicas or (), pool or (), without or (), json=output == "json")
@@ -272,7 +272,7 @@ def snapshot(
     context: Context = None,
 ) -> None:
     """Write what scheduling reads of a cluster into a file, for explain and plan. Nothing else is in it."""
-    from aischeduler.cli.snapshot import ClusterSource, write_snapshot  # noqa: PLC0415
+    from aischeduler.cli.cluster_source import ClusterSource, write_snapshot  # noqa: PLC0415
 
     asyncio.run(write_snapshot(ClusterSource(kubeconfig, context), output))
 

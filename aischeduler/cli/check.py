@@ -22,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aischeduler.analysis.deciding import decide_all
+from aischeduler.cli.cluster_source import ClusterSource, connected
 from aischeduler.cli.documents import (
     OWN_KINDS,
     POOL,
@@ -38,7 +39,6 @@ from aischeduler.cli.documents import (
     text_at,
     usage_error,
 )
-from aischeduler.cli.snapshot import ClusterSource, connected
 from aischeduler.config.load import ConfigError, load_config, parse_config, read_config
 from aischeduler.config.schema import API_VERSION, KIND, Config, ConstraintRule
 from aischeduler.config.spelling import nearest

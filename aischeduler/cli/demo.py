@@ -26,8 +26,8 @@ from typer import TyperException
 
 from aischeduler.cli.demo_cluster import NAMESPACE, Object, cluster, create, jobs
 from aischeduler.cli.output import print_trimmed
+from aischeduler.cli.pool_numbers import read_pool_numbers
 from aischeduler.cli.pools_output import pool_table
-from aischeduler.cli.pools_snapshot import take_snapshot
 from aischeduler.cli.sandbox import kubeconfig_file, running_sandbox, stop_signal
 from aischeduler.config.schema import NO_ELECTION, Config, Logging
 from aischeduler.daemon.process import Daemon
@@ -127,7 +127,7 @@ async def _wait_for_rest(client: Client, created: Sequence[Object], view: "Progr
     before: list[JobProgress] | None = None
     while True:
         found = await read_progress(client, created)
-        pools = (await take_snapshot(client, time.time())).pools
+        pools = (await read_pool_numbers(client, time.time())).pools
         view.show(found, pools)
         busy = [job for job in found if not job.at_rest(pools)]
         if not busy and found == before:

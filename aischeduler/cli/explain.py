@@ -20,9 +20,9 @@ from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, loaded
 from aischeduler.analysis.deciding import decide_all
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation
+from aischeduler.cli.cluster_source import ClusterSource, connected, read_cluster
 from aischeduler.cli.explain_output import explanation_json, explanation_text, explanations_json, summary_table
 from aischeduler.cli.output import console, print_trimmed
-from aischeduler.cli.snapshot import ClusterSource, connected, read_cluster
 from aischeduler.config.load import load_config
 from aischeduler.daemon.components import profile_of
 from aischeduler.engine.cluster import Cluster

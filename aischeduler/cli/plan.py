@@ -18,11 +18,11 @@ from typer import TyperException
 from aischeduler.analysis.cluster_copy import ClusterCopy
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot
 from aischeduler.analysis.plan import Plan, PlanError, plan
+from aischeduler.cli.cluster_source import ClusterSource, read_cluster
 from aischeduler.cli.documents import read_files, usage_error
 from aischeduler.cli.output import console
 from aischeduler.cli.plan_documents import FindingsError, PlanInput, Variant, change_of, plan_input
 from aischeduler.cli.plan_output import plan_json, print_plans
-from aischeduler.cli.snapshot import ClusterSource, read_cluster
 from aischeduler.config.load import load_config
 from aischeduler.config.schema import Config
 from aischeduler.daemon.components import profile_of

@@ -58,25 +58,25 @@ class PluginSet(Section, frozen=True):
 
 
 NO_PLUGINS: Final = PluginSet()
-PointPlugins = Annotated[PluginSet, Meta(description="a mapping with the keys enabled and disabled")]
+PointSet = Annotated[PluginSet, Meta(description="a mapping with the keys enabled and disabled")]
 
 
 class PointSets(Section, frozen=True):
     """The plugins by extension point; `multi_point` is about all points at once."""
 
-    multi_point: PointPlugins = NO_PLUGINS
-    pre_enqueue: PointPlugins = NO_PLUGINS
-    queue_sort: PointPlugins = NO_PLUGINS
-    pre_filter: PointPlugins = NO_PLUGINS
-    filter: PointPlugins = NO_PLUGINS
-    post_filter: PointPlugins = NO_PLUGINS
-    pre_score: PointPlugins = NO_PLUGINS
-    score: PointPlugins = NO_PLUGINS
-    reserve: PointPlugins = NO_PLUGINS
-    permit: PointPlugins = NO_PLUGINS
-    pre_bind: PointPlugins = NO_PLUGINS
-    bind: PointPlugins = NO_PLUGINS
-    post_bind: PointPlugins = NO_PLUGINS
+    multi_point: PointSet = NO_PLUGINS
+    pre_enqueue: PointSet = NO_PLUGINS
+    queue_sort: PointSet = NO_PLUGINS
+    pre_filter: PointSet = NO_PLUGINS
+    filter: PointSet = NO_PLUGINS
+    post_filter: PointSet = NO_PLUGINS
+    pre_score: PointSet = NO_PLUGINS
+    score: PointSet = NO_PLUGINS
+    reserve: PointSet = NO_PLUGINS
+    permit: PointSet = NO_PLUGINS
+    pre_bind: PointSet = NO_PLUGINS
+    bind: PointSet = NO_PLUGINS
+    post_bind: PointSet = NO_PLUGINS
 
     def at(self, point: str) -> PluginSet:
         """Return the plugins of a point, by its name in the file."""

@@ -21,6 +21,8 @@ from aischeduler.config.section import (
     Section,
     whole_number,
 )
+from aischeduler.model.names import GPU_DEFAULT, GPU_TYPE_LABELS, SCHEDULER_NAME
+from aischeduler.model.pool import MakeRoomOrder
 
 API_VERSION: Final = "config.resource.aibee.cn/v1alpha1"
 KIND: Final = "AiSchedulerConfiguration"
@@ -76,13 +78,6 @@ class EvictionWay(StrEnum):
     """Delete the pod; victims that break no PodDisruptionBudget are preferred."""
     EVICT = "Evict"
     """Use the Eviction API, which refuses what a PodDisruptionBudget forbids."""
-
-
-class RoomOrder(StrEnum):
-    """What is tried first for a pod that fits on no node of its Pool; `makeRoom` of the Pool overrides it."""
-
-    PREEMPT_THEN_BORROW = "PreemptThenBorrow"
-    BORROW_THEN_PREEMPT = "BorrowThenPreempt"
 
 
 class ConstraintRule(StrEnum):
@@ -264,22 +259,18 @@ class Config(Section, frozen=True):
 
     api_version: Annotated[Literal["config.resource.aibee.cn/v1alpha1"], Meta(description=API_VERSION)] = API_VERSION
     kind: Annotated[Literal["AiSchedulerConfiguration"], Meta(description=KIND)] = KIND
-    scheduler_name: SchedulerName = "ai-scheduler"
+    scheduler_name: SchedulerName = SCHEDULER_NAME
     profiles: Profiles = ()
     bind_in_flight: Annotated[int, whole_number(1, BIND_IN_FLIGHT_MAX, RELOADED)] = 128
     request_timeout_seconds: Annotated[int, whole_number(1, REQUEST_SECONDS_MAX, RELOADED, "of seconds ")] = 30
-    gpu_resources: GpuResources = ("nvidia.com/gpu",)
-    gpu_type_labels: GpuTypeLabels = (
-        "nvidia.com/gpu.product",
-        "nvidia.com/mig-*.product",
-        "node.koordinator.sh/gpu-model",
-    )
+    gpu_resources: GpuResources = (GPU_DEFAULT,)
+    gpu_type_labels: GpuTypeLabels = GPU_TYPE_LABELS
     rare_types: RareTypes = ()
     machine_groups: MachineGroups = ()
     disable_preemption: Boolean = False
     eviction: Annotated[EvictionWay, Meta(description="Delete or Evict")] = EvictionWay.DELETE
-    make_room: Annotated[RoomOrder, Meta(description="PreemptThenBorrow or BorrowThenPreempt")] = (
-        RoomOrder.PREEMPT_THEN_BORROW
+    make_room: Annotated[MakeRoomOrder, Meta(description="PreemptThenBorrow or BorrowThenPreempt")] = (
+        MakeRoomOrder.PREEMPT_THEN_BORROW
     )
     unsupported_constraints: Annotated[ConstraintRule, Meta(description="Hold or Ignore")] = ConstraintRule.HOLD
     default_pool: Annotated[DefaultPool, Meta(description="a mapping such as disableSharing: true")] = DefaultPool()

@@ -52,7 +52,7 @@ from aischeduler.model.card_types import TypeNameError, type_name
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.gang import GangSource
 from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.model.pool import GroupRule, MakeRoomOrder, Pool
+from aischeduler.model.pool import GroupRule, Pool
 from aischeduler.model.selectors import SelectorError, label_requirement, label_selector
 from aischeduler.state.pod_records import Backoff
 
@@ -215,7 +215,7 @@ def _settings(config: Config) -> Profile:
             config.gpu_type_labels,
             preemption=not config.disable_preemption,
         ),
-        make_room=MakeRoomOrder(config.make_room),
+        make_room=config.make_room,
         hold_unsupported=config.unsupported_constraints is ConstraintRule.HOLD,
         backoff=Backoff(config.backoff.initial_seconds, config.backoff.max_seconds),
         default_pool=Pool(

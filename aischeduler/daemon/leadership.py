@@ -49,7 +49,7 @@ End = Callable[[], NoReturn]
 
 
 class Pods(Protocol):
-    """The resource versions of pods; see `kube.pod_reader.PodReader`."""
+    """The resource versions of pods; see `kube.watch.pod_reader.PodReader`."""
 
     @property
     def watch_version(self) -> str:
@@ -63,7 +63,7 @@ class Pods(Protocol):
 
 
 class LeadershipWatch(Protocol):
-    """A watch that can be opened again; see `kube.reflector.Reflector`."""
+    """A watch that can be opened again; see `kube.watch.reflector.Reflector`."""
 
     watching: asyncio.Event
     not_served: bool

@@ -206,7 +206,7 @@ PAUSE_SECONDS: Final = 0.008
 
 
 class Answers(Protocol):
-    """The state of the answers to Bindings; see `kube.binder.Binder`."""
+    """The state of the answers to Bindings; see `kube.write.binder.Binder`."""
 
     answered: asyncio.Event
     unanswered: int

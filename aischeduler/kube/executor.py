@@ -82,7 +82,7 @@ OtherAction = (
     | ReportInternalError
 )
 """Actions other than those about one pod's node."""
-OnOutcome = Callable[[Bind | Evict, str, float], None]
+OnWriteOutcome = Callable[[Bind | Evict, str, float], None]
 """Called with each finished Binding or eviction, its outcome in one word, and its seconds."""
 
 
@@ -94,7 +94,7 @@ class Instruments(Struct, frozen=True):
     """Callbacks for internal errors and for outcomes of Bindings and evictions, and a clock that never goes back."""
 
     on_internal_error: OnInternalError
-    on_outcome: OnOutcome = _ignore
+    on_outcome: OnWriteOutcome = _ignore
     clock: Callable[[], float] = time.monotonic
 
 

@@ -204,7 +204,7 @@ Pools = Mapping[str, list[str]]
 
 
 class WatchedKind(Protocol):
-    """The reflector of one kind; see `kube.reflector.Reflector`. `_WATCH_COUNTS` names the attributes of `counts`."""
+    """The reflector of a kind (`kube.watch.reflector.Reflector`); `_WATCH_COUNTS` names the attributes of `counts`."""
 
     @property
     def counts(self) -> object:

@@ -100,7 +100,7 @@ class Telemetry:
             yield
             return
         with listener:
-            http = await asyncio.to_thread(import_module, f"{__package__}.http")  # its libraries take 0.1 s
+            http = await asyncio.to_thread(import_module, f"{__package__}.metrics_server")  # its libraries take 0.1 s
             collector = DaemonCollector(sources, self.recorder)
             live = partial(self.problem, sources.leads)
             pages = http.Pages(self.recorder.registry, collector.take, live, self._unready)

@@ -17,8 +17,8 @@ from aischeduler.analysis.deciding import decide_all
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation
 from aischeduler.cli.app import kubectl_pool, main
+from aischeduler.cli.cluster_source import ClusterSource, read_cluster
 from aischeduler.cli.explain_output import explanation_json, explanation_text
-from aischeduler.cli.snapshot import ClusterSource, read_cluster
 from aischeduler.engine.profile import default_profile
 from tests.build import a_node, a_pod, spread
 from tests.cli.explain_cluster import carry_out, cluster, document

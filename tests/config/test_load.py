@@ -24,9 +24,7 @@ from aischeduler.config.schema import (
     Logging,
     LogLevel,
     NamespaceSelector,
-    RoomOrder,
 )
-from aischeduler.model import names
 from aischeduler.model.pool import MakeRoomOrder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,13 +58,6 @@ def test_no_file_means_all_defaults() -> None:
     assert load_config(None) == Config()
 
 
-def test_defaults_are_the_names_that_the_model_knows() -> None:
-    assert Config().scheduler_name == names.SCHEDULER_NAME
-    assert Config().gpu_resources == (names.GPU_DEFAULT,)
-    assert Config().gpu_type_labels == names.GPU_TYPE_LABELS
-    assert [str(one) for one in RoomOrder] == [str(one) for one in MakeRoomOrder]
-
-
 def test_every_field_is_read() -> None:
     text = """
     apiVersion: config.resource.aibee.cn/v1alpha1
@@ -98,7 +89,7 @@ def test_every_field_is_read() -> None:
         machine_groups=(GroupRuleConfig(name="vision", namespace_selector=NamespaceSelector(match_labels=VISION)),),
         disable_preemption=True,
         eviction=EvictionWay.EVICT,
-        make_room=RoomOrder.BORROW_THEN_PREEMPT,
+        make_room=MakeRoomOrder.BORROW_THEN_PREEMPT,
         unsupported_constraints=ConstraintRule.IGNORE,
         request_timeout_seconds=7,
         default_pool=DefaultPool(disable_sharing=True),

@@ -3,7 +3,7 @@
 import pytest
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
-from aischeduler.kube.http import http_connection
+from aischeduler.kube.http import connection
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.watch.cluster_lister import PRIORITY_CLASSES, WITHOUT, ListError, list_cluster
 from aischeduler.kube.watch.watched_resources import UNFINISHED
@@ -81,7 +81,7 @@ async def test_cached_list_asks_for_the_first_page_of_each_kind_from_the_cache_a
 
 
 async def test_cached_list_that_is_too_large_is_listed_in_pages_from_etcd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "BODY_BYTES_MAX", 10_000)
+    monkeypatch.setattr(connection, "BODY_BYTES_MAX", 10_000)
     script = a_cluster()
     page = script.waiting["get", PODS][0]
     script.on("get", PODS, page)

@@ -20,9 +20,9 @@ from aischeduler.kube.access.dialer import (
     proxy_from_environment,
 )
 from aischeduler.kube.access.server import Server
+from aischeduler.kube.http.connection import Answer
 from aischeduler.kube.http.connection_pool import CONNECT_SECONDS, ConnectionPool
 from aischeduler.kube.http.errors import AccessError, UnreachableError
-from aischeduler.kube.http.http_connection import Answer
 from tests.kube.scripted_server import Script, reply, serving, stream, until
 
 Address = tuple[int, int, int, str, tuple[str, int]]

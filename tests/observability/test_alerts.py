@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aischeduler.model.actions import Evict, EvictionCause
-from aischeduler.observability.http import Form, encode
 from aischeduler.observability.metrics import DaemonCollector
+from aischeduler.observability.metrics_server import Form, encode
 from tests.controlplane.binaries import the_promtool
 from tests.daemon.cluster import cluster
 from tests.observability.alerts import NAMES, Series, firing, scraped

@@ -14,7 +14,7 @@ from aischeduler.config.schema import Config
 from aischeduler.daemon import process, shutdown
 from aischeduler.daemon.process import Daemon, Outputs
 from aischeduler.kube.http.backoff import Timing, unix_clock
-from aischeduler.observability import http
+from aischeduler.observability import metrics_server
 from aischeduler.observability.telemetry import listen
 from tests.daemon.cluster import ALONE, PODS, POOLS, brief
 from tests.daemon.test_daemon import listing, scripted_cluster
@@ -131,13 +131,13 @@ async def test_daemon_that_stops_is_not_ready_while_it_finishes() -> None:
 async def test_scrape_that_is_being_made_does_not_delay_the_next_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, finish = threading.Event(), threading.Event()
 
-    def slow(registry: CollectorRegistry, form: http.Form) -> bytes:
+    def slow(registry: CollectorRegistry, form: metrics_server.Form) -> bytes:
         begun.set()
         finish.wait(10)
         return encode(registry, form)
 
-    encode = http.encode
-    monkeypatch.setattr(http, "encode", slow)
+    encode = metrics_server.encode
+    monkeypatch.setattr(metrics_server, "encode", slow)
     script = scripted_cluster()
     script.always["get", POOLS] = lambda _: listing()
     LeaseServer(script)

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.decode.meta_types import read_status, retry_after_seconds
+from aischeduler.kube.http.connection import Answer, Stream
 from aischeduler.kube.http.connection_pool import ConnectionPool, Fence, no_fence
 from aischeduler.kube.http.errors import AnswerTooLargeError, MalformedAnswerError, RefusedError, UnreachableError
-from aischeduler.kube.http.http_connection import Answer, Stream
 
 LIST_SECONDS: Final = 120.0
 """The timeout of a page of a list."""

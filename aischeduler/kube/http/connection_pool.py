@@ -20,8 +20,8 @@ from aischeduler import __version__
 from aischeduler.kube.access.dialer import dial
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.decode.meta_types import read_status
+from aischeduler.kube.http.connection import READ_BYTES, Answer, Connection, Stream, describe_error
 from aischeduler.kube.http.errors import InterceptedError, UnreachableError
-from aischeduler.kube.http.http_connection import READ_BYTES, Answer, Connection, Stream, describe_error
 
 REQUEST_SECONDS: Final = 30.0
 """The default timeout of a request other than a list or a watch."""

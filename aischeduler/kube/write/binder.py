@@ -64,7 +64,7 @@ _OVERLOADED: Final = frozenset((408, 429, 502, 503, 504))
 """The statuses of an overloaded or unavailable server, or of a proxy in front of it."""
 
 Outcome = BindAccepted | BindRefused
-OnOutcome = Callable[[Bind, Outcome, float], None]
+OnBindOutcome = Callable[[Bind, Outcome, float], None]
 """Called with a Binding, its outcome, and the seconds since it was submitted."""
 PodGetter = Callable[[Pod], Awaitable[Pod | None]]
 """Read a pod; None if no pod of this name exists. Raises ApiError."""
@@ -178,7 +178,7 @@ class Binder:
         """Say whether a Binding of this pod is queued or a task works on it."""
         return uid in self._pending and uid not in self._in_doubt
 
-    async def run(self, on_outcome: OnOutcome) -> None:
+    async def run(self, on_outcome: OnBindOutcome) -> None:
         """Send Bindings until cancelled; those that an earlier run left unfinished are in doubt."""
         waiting = {id(pending) for pending in self.work_queue.items()}
         for pending in self._pending.values():
@@ -190,7 +190,7 @@ class Binder:
             for number in range(bindings_in_flight_max(BIND_IN_FLIGHT_MAX)):
                 group.create_task(self._bind_all(on_outcome), name=f"binder {number}")
 
-    def settle(self, action: ReadPod, pod: Pod | None, on_outcome: OnOutcome) -> None:
+    def settle(self, action: ReadPod, pod: Pod | None, on_outcome: OnBindOutcome) -> None:
         """Settle the Binding in doubt of a pod that was just read."""
         pending = self._in_doubt.get(action.pod.uid)
         if pending is None or pending.action.decision != action.decision:
@@ -199,7 +199,7 @@ class Binder:
         outcome = settle(pending.action, pod, why) or unavailable(pending.action, why)
         self._conclude(pending, outcome, on_outcome)
 
-    async def _bind_all(self, on_outcome: OnOutcome) -> None:
+    async def _bind_all(self, on_outcome: OnBindOutcome) -> None:
         pool: str | None = None
         while True:
             pending = await self.work_queue.take(pool)
@@ -214,7 +214,7 @@ class Binder:
             else:
                 self._conclude(pending, outcome, on_outcome)
 
-    def _conclude(self, pending: PendingBinding, outcome: Outcome, on_outcome: OnOutcome) -> None:
+    def _conclude(self, pending: PendingBinding, outcome: Outcome, on_outcome: OnBindOutcome) -> None:
         """Deliver the outcome; if the callback fails, the Binding is in doubt."""
         self._finish(pending)
         try:

@@ -49,7 +49,7 @@ UNSHOWN_SECONDS: Final = 0.1
 WAITING_MAX: Final = 4096
 """How many evictions may be queued; the engine gets a refusal of any more."""
 
-OnOutcome = Callable[[Evict, EvictionOutcome, float], None]
+OnEvictionOutcome = Callable[[Evict, EvictionOutcome, float], None]
 """Called with an eviction, its outcome, and the seconds since it was submitted."""
 
 
@@ -103,7 +103,7 @@ class Evictor:
         self.work_queue.put(pending, action.pool)
         return True
 
-    async def run(self, on_outcome: OnOutcome) -> None:
+    async def run(self, on_outcome: OnEvictionOutcome) -> None:
         """Send evictions until cancelled; those that an earlier run left unfinished are refused."""
         for pending in tuple(self._in_progress.values()):
             self._go_on(pending, _internal_error(pending.action), on_outcome)
@@ -112,7 +112,7 @@ class Evictor:
             for number in range(EVICTIONS_IN_FLIGHT_MAX):
                 group.create_task(self._evict_all(on_outcome, group), name=f"evictor {number}")
 
-    async def _evict_all(self, on_outcome: OnOutcome, group: asyncio.TaskGroup) -> None:
+    async def _evict_all(self, on_outcome: OnEvictionOutcome, group: asyncio.TaskGroup) -> None:
         pool: str | None = None
         while True:
             pending = await self.work_queue.take(pool)
@@ -129,7 +129,9 @@ class Evictor:
             else:
                 self._go_on(pending, outcome, on_outcome)
 
-    def _go_on(self, pending: PendingEviction, outcome: Rehearsed | EvictionOutcome, on_outcome: OnOutcome) -> None:
+    def _go_on(
+        self, pending: PendingEviction, outcome: Rehearsed | EvictionOutcome, on_outcome: OnEvictionOutcome
+    ) -> None:
         """Conclude an eviction, or send those that are rehearsed together once all of them are."""
         self._in_progress.pop(id(pending), None)
         settled = [(pending, outcome)]
@@ -148,7 +150,7 @@ class Evictor:
         del self._in_progress[id(pending)]
         self.work_queue.put_back(pending, pending.action.pool)
 
-    def _conclude(self, pending: PendingEviction, outcome: EvictionOutcome, on_outcome: OnOutcome) -> None:
+    def _conclude(self, pending: PendingEviction, outcome: EvictionOutcome, on_outcome: OnEvictionOutcome) -> None:
         self.work_queue.finish()
         try:
             on_outcome(pending.action, outcome, self._timing.clock() - pending.submitted_at)

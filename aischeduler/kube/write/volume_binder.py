@@ -47,7 +47,7 @@ ERROR_TRIES: Final = 3
 INTERNAL: Final = "an internal error of the scheduler"
 
 Outcome = VolumesWritten | VolumesRefused
-OnOutcome = Callable[[BindVolumes, Outcome], None]
+OnVolumesOutcome = Callable[[BindVolumes, Outcome], None]
 
 
 class VolumeBinder:
@@ -68,7 +68,7 @@ class VolumeBinder:
         """Put the volumes of a pod at the end of the queue."""
         self.work_queue.put(action, _lane(action))
 
-    async def run(self, on_outcome: OnOutcome) -> None:
+    async def run(self, on_outcome: OnVolumesOutcome) -> None:
         """Write volumes until cancelled; those that an earlier run left unfinished are refused."""
         for action in tuple(self._in_progress.values()):
             self._conclude(action, _refused(action, INTERNAL), on_outcome)
@@ -77,7 +77,7 @@ class VolumeBinder:
             for number in range(VOLUMES_IN_FLIGHT_MAX):
                 group.create_task(self._bind_all(on_outcome), name=f"volume binder {number}")
 
-    async def _bind_all(self, on_outcome: OnOutcome) -> None:
+    async def _bind_all(self, on_outcome: OnVolumesOutcome) -> None:
         lane: str | None = None
         while True:
             action = await self.work_queue.take(lane)
@@ -90,7 +90,7 @@ class VolumeBinder:
                 outcome = _refused(action, INTERNAL)
             self._conclude(action, outcome, on_outcome)
 
-    def _conclude(self, action: BindVolumes, outcome: Outcome, on_outcome: OnOutcome) -> None:
+    def _conclude(self, action: BindVolumes, outcome: Outcome, on_outcome: OnVolumesOutcome) -> None:
         self._in_progress.pop(id(action), None)
         self.work_queue.finish()
         try:

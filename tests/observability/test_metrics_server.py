@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from aischeduler.config.load import ConfigError
-from aischeduler.observability.http import Pages, serving
+from aischeduler.observability.metrics_server import Pages, serving
 from aischeduler.observability.telemetry import listen
 from tests.observability.world import World, summary
 

@@ -32,7 +32,7 @@ NAMES_MAX: Final = 5
 _NOTHING: Final = dict.fromkeys((CPU, MEMORY, EPHEMERAL_STORAGE, PODS, GPU), 0)
 
 
-class Snapshot(Struct, frozen=True):
+class PoolNumbers(Struct, frozen=True):
     """All pools in numbers, sorted by name, and what is wrong with the numbers.
 
     `without_status` and `not_renewed` name pools, the latter with the last renewal; `unreadable` has a sentence for
@@ -84,17 +84,17 @@ class _Status(Struct, rename="camel"):
     cards_by_type: list[_Cards] | None = None
 
 
-async def take_snapshot(client: Client, now: float) -> Snapshot:
+async def read_pool_numbers(client: Client, now: float) -> PoolNumbers:
     """List the Pools and read their statuses at this unix time; raises ApiError."""
     resource = watched_resources.pools()
     documents: list[PoolDocument] = []
     async with aclosing(pages(client, resource, resource.page_decoder.decode)) as found:
         async for page in found:
             documents += page.items or ()
-    return snapshot_of(documents, now)
+    return pool_numbers(documents, now)
 
 
-def snapshot_of(documents: Iterable[PoolDocument], now: float) -> Snapshot:
+def pool_numbers(documents: Iterable[PoolDocument], now: float) -> PoolNumbers:
     """Return the numbers of these Pools at a unix time."""
     pools: list[PoolSummary] = []
     without_status: list[str] = []
@@ -114,7 +114,7 @@ def snapshot_of(documents: Iterable[PoolDocument], now: float) -> Snapshot:
             without_status.append(name)
         elif status.renew_time is not None and now - status.renew_time.timestamp() > STATUS_EXPIRY_SECONDS:
             not_renewed[name] = status.renew_time
-    return Snapshot(tuple(pools), tuple(without_status), not_renewed, tuple(unreadable))
+    return PoolNumbers(tuple(pools), tuple(without_status), not_renewed, tuple(unreadable))
 
 
 def _summary(document: PoolDocument, status: _Status) -> PoolSummary:
