@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aischeduler.config.load import parse_config
-from aischeduler.config.plugin_table import POINTS, TABLE, KnownPlugin
+from aischeduler.config.plugins import POINTS, TABLE, KnownPlugin
 from aischeduler.daemon.components import profile_of
 from aischeduler.engine.plugin_registry import BUILT_IN, ENGINE
 

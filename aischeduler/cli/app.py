@@ -18,7 +18,7 @@ from typer import Argument, Option, Typer, TyperException
 from typer import Context as TyperContext
 
 from aischeduler import __version__
-from aischeduler.config.load import ConfigError
+from aischeduler.config.errors import ConfigError
 from aischeduler.config.schema import LogFormat, LogLevel
 from aischeduler.kube.http.errors import ApiError
 from aischeduler.observability.logging import printable

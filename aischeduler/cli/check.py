@@ -39,9 +39,9 @@ from aischeduler.cli.documents import (
     text_at,
     usage_error,
 )
-from aischeduler.config.load import ConfigError, load_config, parse_config, read_config
+from aischeduler.config.errors import ConfigError
+from aischeduler.config.load import load_config, parse_config, read_config
 from aischeduler.config.schema import API_VERSION, KIND, Config, ConstraintRule
-from aischeduler.config.spelling import nearest
 from aischeduler.daemon.components import profile_of
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
@@ -58,6 +58,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import LabelSelector
+from aischeduler.model.user_text import nearest
 
 FOUND: Final = 1
 """Exit status with findings."""

@@ -21,14 +21,13 @@ from typer import TyperException
 
 from aischeduler.config.load import JsonLoader, yaml_problem
 from aischeduler.config.schema import API_VERSION, KIND
-from aischeduler.config.spelling import nearest, shown
 from aischeduler.kube.crds import Json, pool_schema
 from aischeduler.kube.decode.gang_owners import GangOwners
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.decode.pod_spec import SpecCache
-from aischeduler.kube.http.errors import decode_finding
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.gang_resources import gang_resources
+from aischeduler.model.decode_errors import decode_finding
 from aischeduler.model.events import Event, Seen
 from aischeduler.model.gang import Gang
 from aischeduler.model.names import GROUP, POOL_KEY, VERSION, can_be_pool_name
@@ -36,6 +35,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.quantity import shorten
+from aischeduler.model.user_text import nearest, shown
 from aischeduler.observability.logging import printable
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -9,7 +9,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from aischeduler.config.load import ConfigError
+from aischeduler.config.errors import ConfigError
 from aischeduler.config.schema import LogFormat, Logging, LogLevel
 from aischeduler.model.quantity import shorten
 from aischeduler.observability.logging import configure

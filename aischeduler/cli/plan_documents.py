@@ -28,7 +28,6 @@ from aischeduler.cli.documents import (
     read_objects,
     text_at,
 )
-from aischeduler.config.spelling import shown
 from aischeduler.kube.decode.pods import NEVER
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Event, Seen, objects_of
@@ -36,6 +35,7 @@ from aischeduler.model.gang import Gang, GangClaim, GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace
 from aischeduler.model.quantity import shorten
+from aischeduler.model.user_text import shown
 
 PODS_MAX: Final = 20_000
 """The most pods of one file that are planned."""

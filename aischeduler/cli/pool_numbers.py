@@ -17,10 +17,10 @@ from msgspec import Struct, field
 from aischeduler.kube.decode.api_types import PoolDocument
 from aischeduler.kube.decode.pool import read_pool
 from aischeduler.kube.http.client import Client
-from aischeduler.kube.http.errors import decode_problem
 from aischeduler.kube.report.pool_writes import AMOUNTS, STATUS_EXPIRY_SECONDS
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.list_pager import pages
+from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
 from aischeduler.model.quantity import QuantityError

@@ -13,7 +13,8 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from aischeduler.config.load import ConfigError, load_config
+from aischeduler.config.errors import ConfigError
+from aischeduler.config.load import load_config
 from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, Logging, LogLevel
 from aischeduler.daemon.journal_file import JournalFile
 from aischeduler.daemon.process import Outputs

@@ -1,4 +1,4 @@
-"""The fields of the configuration file, with their types, bounds and defaults.
+"""The fields of the configuration file, with their types, bounds and defaults, and which of them differ.
 
 Invariants:
 - A field is declared here only, and so is whether a running scheduler reloads it (`RELOADED`).
@@ -6,10 +6,14 @@ Invariants:
 - Values are frozen; an unknown field is refused.
 """
 
+from collections.abc import Iterator
 from enum import StrEnum
+from functools import cache
 from typing import Annotated, Final, Literal
 
-from msgspec import Meta
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.inspect import Metadata, StructType, Type
 
 from aischeduler.config.profiles import Profiles
 from aischeduler.config.section import (
@@ -89,7 +93,14 @@ class ConstraintRule(StrEnum):
     """The pod is placed as if the constraint were absent, and gets a Warning event."""
 
 
-GpuResource = Annotated[str, Meta(pattern=rf"\A{SUBDOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z", max_length=317)]
+GpuResource = Annotated[
+    str,
+    Meta(
+        pattern=rf"\A{SUBDOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z",
+        max_length=317,
+        description="a resource name such as nvidia.com/gpu",
+    ),
+]
 GpuResources = Annotated[
     tuple[GpuResource, ...],
     Meta(
@@ -99,7 +110,12 @@ GpuResources = Annotated[
     ),
 ]
 GpuTypeLabel = Annotated[
-    str, Meta(pattern=rf"\A({SUBDOMAIN}/)?[A-Za-z0-9][-A-Za-z0-9_.]*(\*[-A-Za-z0-9_.]*)?\Z", max_length=317)
+    str,
+    Meta(
+        pattern=rf"\A({SUBDOMAIN}/)?[A-Za-z0-9][-A-Za-z0-9_.]*(\*[-A-Za-z0-9_.]*)?\Z",
+        max_length=317,
+        description="the key of a node label such as nvidia.com/gpu.product, with at most one *",
+    ),
 ]
 GpuTypeLabels = Annotated[
     tuple[GpuTypeLabel, ...],
@@ -108,7 +124,14 @@ GpuTypeLabels = Annotated[
         description=f"a list of at most {GPU_TYPE_LABELS_MAX} keys of node labels such as nvidia.com/gpu.product",
     ),
 ]
-RareType = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9 ._/+*-]*\Z", max_length=63)]
+RareType = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[A-Za-z0-9][A-Za-z0-9 ._/+*-]*\Z",
+        max_length=63,
+        description="a card type such as H200 or A100-80GB",
+    ),
+]
 RareTypes = Annotated[
     tuple[RareType, ...],
     Meta(
@@ -116,8 +139,22 @@ RareTypes = Annotated[
         description=f"a list of at most {RARE_TYPES_MAX} card types such as H200 or A100-80GB",
     ),
 ]
-LabelValue = Annotated[str, Meta(pattern=r"\A([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?\Z", max_length=63)]
-GroupName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z", max_length=63)]
+LabelValue = Annotated[
+    str,
+    Meta(
+        pattern=r"\A([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?\Z",
+        max_length=63,
+        description="a label value of at most 63 characters",
+    ),
+]
+GroupName = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z",
+        max_length=63,
+        description="a label value of 1 to 63 characters",
+    ),
+]
 HttpAddress = Annotated[
     str,
     Meta(
@@ -285,3 +322,64 @@ class Config(Section, frozen=True):
         """The scheduler names of the pods to schedule: the own name first, then those of other profiles."""
         others = (one.scheduler_name for one in self.profiles if one.scheduler_name)
         return tuple(dict.fromkeys((self.scheduler_name, *others)))
+
+
+class Field(Struct, frozen=True):
+    """One field: its path in YAML (`logging.level`), the attributes that lead to its value, and what it must be.
+
+    A `section` is a mapping of other fields.
+    """
+
+    path: str
+    attributes: tuple[str, ...]
+    description: str
+    reloaded: bool
+    section: bool
+
+    def value(self, config: Config) -> object:
+        """Return the value in a configuration."""
+        value: object = config
+        for name in self.attributes:
+            value = getattr(value, name)
+        return value
+
+
+@cache
+def fields() -> tuple[Field, ...]:
+    """Return all fields in the order of the schema, each section before its fields."""
+    return tuple(_fields(msgspec.inspect.type_info(Config), "", ()))
+
+
+def values() -> tuple[Field, ...]:
+    """Return the fields that are no sections."""
+    return tuple(field for field in fields() if not field.section)
+
+
+def differing(before: Config, after: Config) -> tuple[Field, ...]:
+    """Return the fields whose values differ between two configurations."""
+    return tuple(field for field in values() if field.value(before) != field.value(after))
+
+
+def _fields(kind: Type, lead: str, names: tuple[str, ...]) -> Iterator[Field]:
+    if not isinstance(kind, StructType):
+        return
+    for field in kind.fields:
+        assert isinstance(field.type, Metadata), f"{field.name} has no description"
+        path, inner = lead + field.encode_name, (*names, field.name)
+        description = str((field.type.extra_json_schema or {})["description"])
+        section = isinstance(field.type.type, StructType)
+        yield Field(path, inner, description, field.type.extra == RELOADED, section)
+        yield from _fields(field.type.type, path + ".", inner)
+
+
+def taken_over(running: Config, read: Config) -> Config:
+    """Return the running configuration with the reloaded fields of the new configuration."""
+    merged = msgspec.to_builtins(running)
+    for field in values():
+        if field.reloaded:
+            *sections, name = field.path.split(".")
+            target = merged
+            for section in sections:
+                target = target[section]
+            target[name] = field.value(read)
+    return msgspec.convert(merged, Config)

@@ -13,10 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.config.load import ConfigError
-from aischeduler.config.profiles import ProfileError, with_names
+from aischeduler.config.errors import ConfigError, ProfileError
+from aischeduler.config.profiles import with_names
 from aischeduler.config.schema import Config, ConstraintRule, EvictionWay, GroupRuleConfig
-from aischeduler.config.spelling import quoted
 from aischeduler.daemon.leadership import Leadership
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.engine.scheduler import Scheduler
@@ -54,6 +53,7 @@ from aischeduler.model.gang import GangSource
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import GroupRule, Pool
 from aischeduler.model.selectors import SelectorError, label_requirement, label_selector
+from aischeduler.model.user_text import quoted
 from aischeduler.state.pod_records import Backoff
 
 

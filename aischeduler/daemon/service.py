@@ -17,9 +17,8 @@ import structlog
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.config.fields import differing, taken_over
-from aischeduler.config.load import ConfigError
-from aischeduler.config.schema import Config
+from aischeduler.config.errors import ConfigError
+from aischeduler.config.schema import Config, differing, taken_over
 from aischeduler.daemon.process import Daemon, Outputs
 from aischeduler.kube.access.server import Server
 

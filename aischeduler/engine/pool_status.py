@@ -13,7 +13,6 @@ from typing import Final
 
 from msgspec.structs import fields
 
-from aischeduler.config.spelling import nearest
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.pod_classes import unknown_profile
 from aischeduler.engine.summary import summarize
@@ -32,6 +31,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.model.selectors import LabelSelector
+from aischeduler.model.user_text import nearest
 
 CONFLICT_NODES_MAX: Final = 10
 """The most nodes that a Conflict condition names; the others are counted."""

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.config.load import ConfigError
+from aischeduler.config.errors import ConfigError
 from aischeduler.config.schema import HTTP_OFF
 from aischeduler.engine.counters import Result
 from aischeduler.engine.scheduler import Scheduler

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 import yaml
 
-from aischeduler.config.load import ConfigError, parse_config
+from aischeduler.config.errors import ConfigError
+from aischeduler.config.load import parse_config
 from aischeduler.config.plugin_args import (
     CPU_AND_MEMORY,
     AddedAffinity,
@@ -23,7 +24,7 @@ from aischeduler.config.plugin_args import (
     ShapePoint,
     VolumeBindingArgs,
 )
-from aischeduler.config.plugin_table import TABLE
+from aischeduler.config.plugins import TABLE
 from aischeduler.config.profiles import arguments
 
 ARGS = "profiles[0].pluginConfig[0].args"

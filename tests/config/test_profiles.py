@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from aischeduler.config.load import ConfigError, parse_config
-from aischeduler.config.plugin_sets import PointPlugins, plugins_by_point
-from aischeduler.config.plugin_table import POINTS, TABLE
-from aischeduler.config.profiles import ProfileError, with_names
+from aischeduler.config.errors import ConfigError, ProfileError
+from aischeduler.config.load import parse_config
+from aischeduler.config.plugins import POINTS, TABLE
+from aischeduler.config.profiles import PointPlugins, plugins_by_point, with_names
 
 
 def by_point(plugins: str) -> PointPlugins:

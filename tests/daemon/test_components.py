@@ -2,7 +2,7 @@
 
 import pytest
 
-from aischeduler.config.load import ConfigError
+from aischeduler.config.errors import ConfigError
 from aischeduler.config.schema import (
     BackoffConfig,
     Config,

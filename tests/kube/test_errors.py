@@ -7,7 +7,9 @@ import pytest
 
 from aischeduler.kube.decode.api_types import NodeDocument, PodDocument, TolerationPart
 from aischeduler.kube.decode.meta_types import UNREADABLE
-from aischeduler.kube.http.errors import LINE_LENGTH_MAX, RefusedError, decode_problem, is_answer
+from aischeduler.kube.http.errors import RefusedError, is_answer
+from aischeduler.model.decode_errors import decode_problem
+from aischeduler.model.user_text import LINE_LENGTH_MAX
 
 
 def problem(body: bytes, kind: Any, path: str = "") -> str:

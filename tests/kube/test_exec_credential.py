@@ -19,7 +19,8 @@ from aischeduler.kube.access.exec_credential import (
     ExecCredentialCache,
     ExecPlugin,
 )
-from aischeduler.kube.http.errors import LINE_LENGTH_MAX, AccessError
+from aischeduler.kube.http.errors import AccessError
+from aischeduler.model.user_text import LINE_LENGTH_MAX
 from tests.kube.kubeconfig_files import V1, credential, printing, program, times_asked
 from tests.kube.scripted_server import until
 

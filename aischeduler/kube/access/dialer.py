@@ -22,7 +22,8 @@ from urllib.parse import unquote, urlsplit
 from aiohappyeyeballs import AddrInfoType, start_connection
 
 from aischeduler.kube.access.credentials import basic
-from aischeduler.kube.http.errors import AccessError, one_line
+from aischeduler.kube.http.errors import AccessError
+from aischeduler.model.user_text import one_line
 
 HAPPY_EYEBALLS_DELAY_SECONDS: Final = 0.25
 """After this long without an answer, the next address is tried in parallel."""

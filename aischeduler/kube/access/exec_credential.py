@@ -26,7 +26,9 @@ import msgspec
 from msgspec import Struct
 
 from aischeduler.kube.access.credentials import Credential, bearer
-from aischeduler.kube.http.errors import AccessError, decode_problem, one_line
+from aischeduler.kube.http.errors import AccessError
+from aischeduler.model.decode_errors import decode_problem
+from aischeduler.model.user_text import one_line
 
 PLUGIN_TIMEOUT_SECONDS: Final = 30.0
 """The timeout of a plugin; without a valid credential all requests wait for it."""

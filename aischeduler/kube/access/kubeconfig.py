@@ -21,10 +21,11 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from aischeduler.config.spelling import nearest
 from aischeduler.kube.access.credentials import basic, bearer, bearer_from_file, header_value
 from aischeduler.kube.access.exec_credential import GROUP, VERSIONS, ExecPlugin
-from aischeduler.kube.http.errors import AccessError, decode_problem
+from aischeduler.kube.http.errors import AccessError
+from aischeduler.model.decode_errors import decode_problem
+from aischeduler.model.user_text import nearest
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Far above any real kubeconfig, which has some kilobytes per cluster; a larger file would take long to parse."""

@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aischeduler.config.spelling import shown
 from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
 from aischeduler.model.gang import GANG_SPAN_KEY, GANG_TIMEOUT_KEY, GANG_TOPOLOGY_KEY, TopologyLevel
 from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import Operator, SelectorError, label_requirement
+from aischeduler.model.user_text import shown
 
 TIMEOUT_SECONDS_MAX: Final = 2**31 - 1
 LEVELS_MAX: Final = 8

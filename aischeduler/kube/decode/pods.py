@@ -30,8 +30,9 @@ from aischeduler.kube.decode.images import node_images
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.decode.pod_affinity import read_selector
 from aischeduler.kube.decode.pod_spec import SpecCache
-from aischeduler.kube.http.errors import INVALID_LENGTH_MAX, decode_problem
+from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
 from aischeduler.kube.write.pod_writes import POD_SCHEDULED
+from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Seen
 from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX

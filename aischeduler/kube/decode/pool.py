@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from aischeduler.config.spelling import shown
 from aischeduler.kube.decode.api_types import PoolDocument
 from aischeduler.kube.decode.meta_types import Metadata
 from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
@@ -30,6 +29,7 @@ from aischeduler.model.selectors import (
     label_requirement,
     label_selector,
 )
+from aischeduler.model.user_text import shown
 
 POOLS_NAMED_MAX: Final = 256
 """How many lenders a pool may name."""

@@ -24,7 +24,8 @@ from aischeduler.kube.decode.api_types import (
     ResourceRequests,
 )
 from aischeduler.kube.decode.meta_types import ABSENT, UNREADABLE
-from aischeduler.kube.http.errors import INVALID_LENGTH_MAX, decode_problem
+from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
+from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.quantity import QuantityError
 from aischeduler.model.resources import ContainerRequest, PodRequest, is_pod_level, parse_resource_list, pod_request
 

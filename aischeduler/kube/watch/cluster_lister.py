@@ -20,13 +20,14 @@ from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.decode.meta_types import UNREADABLE, Metadata, Page, read_metadata
 from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.http.client import LIST_SECONDS, Client
-from aischeduler.kube.http.errors import ApiError, RefusedError, UnreachableError, decode_problem
+from aischeduler.kube.http.errors import ApiError, RefusedError, UnreachableError
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.list_pager import pages, read_raw
 from aischeduler.kube.watch.pod_set_resources import pod_set_resources
 from aischeduler.kube.watch.storage_resources import storage_resources
 from aischeduler.kube.watch.watched_resources import WatchedResource
+from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.events import Event
 from aischeduler.model.pod_set import CONTROLLERS, SERVICE
 

@@ -23,7 +23,6 @@ from aischeduler.kube.http.errors import (
     OnInternalError,
     RefusedError,
     WatchLagError,
-    decode_problem,
     raise_internal_error,
 )
 from aischeduler.kube.watch.known_objects import version_number
@@ -31,6 +30,7 @@ from aischeduler.kube.watch.list_pager import read_raw
 from aischeduler.kube.watch.reflector import Reflector
 from aischeduler.kube.watch.watched_resources import read_unusual_line
 from aischeduler.model.actions import Refresh
+from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.events import Event, Refreshed, RefreshFailed
 from aischeduler.model.selectors import LabelSelector, Operator
 

@@ -27,7 +27,6 @@ from aischeduler.kube.http.errors import (
     RefusedError,
     ResourceNotServedError,
     UnreachableError,
-    decode_problem,
 )
 from aischeduler.kube.watch.known_objects import KnownObjects, VersionWaiters, object_key, version_number
 from aischeduler.kube.watch.list_pager import pages, read_raw
@@ -38,6 +37,7 @@ from aischeduler.kube.watch.watched_resources import (
     WatchedResource,
     read_unusual_line,
 )
+from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.events import Event
 
 SLICE_OBJECTS: Final = 250
