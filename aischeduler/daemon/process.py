@@ -37,6 +37,7 @@ from aischeduler.daemon.startup import check_server, wait_for_sync
 from aischeduler.engine.event_lines import as_line
 from aischeduler.engine.internal_errors import names_of, plugin_of
 from aischeduler.engine.journal import JournaledScheduler
+from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.crds import NOT_INSTALLED
@@ -52,7 +53,7 @@ from aischeduler.kube.watch.event_queue import EventQueue
 from aischeduler.kube.write.binder import Binder
 from aischeduler.model.actions import Action
 from aischeduler.model.events import Event
-from aischeduler.observability.metrics import Sources
+from aischeduler.observability.metrics import MetricsRecorder, PoolLabels, Sources
 from aischeduler.observability.plugin_watch import PluginWatch
 from aischeduler.observability.telemetry import Telemetry
 
@@ -110,7 +111,6 @@ class Daemon:
         self.components: Components | None = None
         self.more_jobs: dict[str, Job] = {}
         outputs = outputs or Outputs()
-        self.scheduler = _scheduler(config, outputs.journal)
         self._unusable = ""
         """Why the API server cannot be used."""
         self._server = server
@@ -125,12 +125,12 @@ class Daemon:
         self._sampler = LogSampler(self._timing.clock)
         self._executor: Executor | None = None
         self._leadership = elected(server, config, self._timing, self._log)
-        self._telemetry = Telemetry(self.scheduler, self._timing.clock, self._log, self._unready)
-        profile = self.scheduler.cluster.profile
+        recorder = MetricsRecorder(PoolLabels())
+        profile = PluginWatch(recorder, self._timing.clock, self._log).measured(profile_of(config))
         hooked = (f"plugin {name}" for name in hooked_plugins(profile))
-        self._telemetry.recorder.expect((*PARTS, *hooked), names_of(profile))
-        watch = PluginWatch(self._telemetry.recorder, self._timing.clock, self._log)
-        watch.watch(profile)
+        recorder.expect((*PARTS, *hooked), names_of(profile))
+        self.scheduler = _scheduler(profile, outputs.journal)
+        self._telemetry = Telemetry(self.scheduler, recorder, self._timing.clock, self._log, self._unready)
 
     async def run(self) -> None:
         """Schedule until told to stop; raises AccessError where the API server cannot be used."""
@@ -388,6 +388,6 @@ class Daemon:
             self._log.error("job failed", job=job, left_out=left_out, **more, exc_info=error)
 
 
-def _scheduler(config: Config, journal: JournalFile | None) -> Scheduler:
-    profile, run = profile_of(config), secrets.token_hex(3)
+def _scheduler(profile: Profile, journal: JournalFile | None) -> Scheduler:
+    run = secrets.token_hex(3)
     return Scheduler(profile, run) if journal is None else JournaledScheduler(profile, run, journal.write)

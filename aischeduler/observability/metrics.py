@@ -71,7 +71,10 @@ class PoolLabels:
 
 
 class _Histogram(Histogram):
-    """A histogram that records many equal values at the cost of one, and finds their bucket by bisection."""
+    """A histogram that records many equal values at the cost of one.
+
+    It writes what `observe` writes, which has no number of times: 512 attempts of one call would cost 0.5 ms, not 1 us.
+    """
 
     def record(self, value: float, times: int = 1) -> None:
         """Record a value that occurred so many times."""
