@@ -14,17 +14,17 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 OPERATIONS_MAX = 1_000
 
-_FIELDS_BY_KEY = {
-    "name": "containers initContainers ephemeralContainers env imagePullSecrets resourceClaims schedulingGates volumes",
-    "type": "conditions addresses",
-    "uid": "ownerReferences",
-    "containerPort": "ports",
-    "mountPath": "volumeMounts",
-    "devicePath": "volumeDevices",
-    "ip": "hostAliases",
-    "topologyKey": "topologySpreadConstraints",
+MERGE_KEYS = {
+    **dict.fromkeys(("containers", "initContainers", "ephemeralContainers", "env", "imagePullSecrets"), "name"),
+    **dict.fromkeys(("resourceClaims", "schedulingGates", "volumes"), "name"),
+    **dict.fromkeys(("conditions", "addresses"), "type"),
+    "ownerReferences": "uid",
+    "ports": "containerPort",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "hostAliases": "ip",
+    "topologySpreadConstraints": "topologyKey",
 }
-MERGE_KEYS = {field: key for key, fields in _FIELDS_BY_KEY.items() for field in fields.split()}
 """The key by which a strategic merge patch merges each list; other lists, such as taints, are replaced."""
 SETS = frozenset({"finalizers"})
 """Lists that a strategic merge patch adds to."""
@@ -137,9 +137,8 @@ def _operate(root: JsonObject, operation: JsonObject) -> None:
         case "replace":
             parent[last]
             parent[last] = operation["value"]
-        case "test" if parent[last] != operation["value"]:
-            raise ValueError("test failed")
         case "test":
-            pass
+            if parent[last] != operation["value"]:
+                raise ValueError("test failed")
         case _:
             raise ValueError(f"{verb} is not a supported operation")

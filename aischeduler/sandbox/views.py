@@ -256,7 +256,15 @@ def _event_object(event: JsonObject, _now: float) -> str:
     return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
 
 
-_CELLS = (_event_last_seen, _event_object, _job_completions, _job_status, _node_roles, _node_status)
 _COMPUTED: dict[str, Callable[[JsonObject, float], str]] = {
-    cell.__name__.removeprefix("_"): cell for cell in (*_CELLS, _pod_ready, _pod_restarts, _pod_status)
+    "event_last_seen": _event_last_seen,
+    "event_object": _event_object,
+    "job_completions": _job_completions,
+    "job_status": _job_status,
+    "node_roles": _node_roles,
+    "node_status": _node_status,
+    "pod_ready": _pod_ready,
+    "pod_restarts": _pod_restarts,
+    "pod_status": _pod_status,
 }
+"""The columns of built-in kinds that no path gives, by the name that `api_resources.yaml` has in its place."""

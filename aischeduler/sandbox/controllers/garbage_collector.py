@@ -17,9 +17,8 @@ def _resources(server: ApiServer) -> dict[str, Resource]:
 
 def _path(resource: Resource, entry: Entry) -> str:
     """Return the path of an object."""
-    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     namespace = f"/namespaces/{entry.namespace}" if entry.namespace else ""
-    return f"{root}{namespace}/{resource.plural}/{entry.name}"
+    return f"{resource.path}{namespace}/{resource.plural}/{entry.name}"
 
 
 class GarbageCollector:
