@@ -276,8 +276,10 @@ def implies(selector: LabelSelector, other: LabelSelector) -> bool:
     Requirements on different keys are independent. For each key, every named value is tried, another value, and none.
     """
     requirements = (*selector.requirements, *other.requirements)
-    for key in sorted({one.key for one in requirements}):
-        values = sorted({value for one in requirements if one.key == key for value in one.values})
+    for key in sorted({requirement.key for requirement in requirements}):
+        values = sorted(
+            {value for requirement in requirements if requirement.key == key for value in requirement.values}
+        )
         candidates = [{}, *({key: value} for value in ("/", *values))]  # a slash is in no label value
         selected = [
             labels for labels in candidates if all(r.matches(labels) for r in selector.requirements if r.key == key)

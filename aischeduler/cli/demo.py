@@ -156,7 +156,7 @@ def _progress(job: Object, pods: Sequence[Any]) -> JobProgress:
         if node := pod["spec"].get("nodeName"):
             bound[metadata["name"]] = node
         else:
-            reasons = (one.get("message", "") for one in conditions if one["type"] == "PodScheduled")
+            reasons = (condition.get("message", "") for condition in conditions if condition["type"] == "PodScheduled")
             waiting[metadata["name"]] = next(reasons, "")
     return JobProgress(name, spec["template"]["metadata"]["annotations"][POOL_KEY], spec["parallelism"], bound, waiting)
 

@@ -116,7 +116,7 @@ def _record(cluster: Cluster, snapshot: ClusterSnapshot, namespace: str, name: s
     """Return the record of a pod of this scheduler that is not finished."""
     where = f"{namespace}/{name}"
     seen = objects_of(snapshot.events, Pod)
-    pod = next((one for one in seen if (one.namespace, one.name) == (namespace, name)), None)
+    pod = next((pod for pod in seen if (pod.namespace, pod.name) == (namespace, name)), None)
     if pod is None:
         raise NoExplanationError(Status.MISSING, f"there is no pod {where}, or it has finished")
     if not cluster.ours(pod):
@@ -162,7 +162,7 @@ def _show_one(explanation: Explanation, document: Json | None, options: ExplainO
         print(explanation_json(explanation, document))
         return
     owners = (document or {}).get("metadata", {}).get("ownerReferences", [])
-    owner = next((f"The {one['kind']} {one['name']}" for one in owners if one.get("controller")), "")
+    owner = next((f"The {owner['kind']} {owner['name']}" for owner in owners if owner.get("controller")), "")
     print_trimmed(console(), *explanation_text(explanation, owner))
 
 

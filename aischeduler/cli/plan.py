@@ -79,9 +79,9 @@ def left_out_plugins(profile: Profile) -> str:
     found: dict[str, list[str]] = {}
     for plugins in (profile.plugins, *profile.others.values()):
         for point, field in points:
-            for one in getattr(plugins, field):
-                if point not in found.setdefault(one.name, []):
-                    found[one.name].append(point)
+            for plugin in getattr(plugins, field):
+                if point not in found.setdefault(plugin.name, []):
+                    found[plugin.name].append(point)
     return ", ".join(f"{'/'.join(points)} of {name}" for name, points in sorted(found.items()))
 
 

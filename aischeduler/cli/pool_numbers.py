@@ -100,7 +100,7 @@ def pool_numbers(documents: Iterable[PoolDocument], now: float) -> PoolNumbers:
     without_status: list[str] = []
     not_renewed: dict[str, datetime] = {}
     unreadable: list[str] = []
-    for document in sorted(documents, key=lambda one: one.metadata.name):
+    for document in sorted(documents, key=lambda document: document.metadata.name):
         name = document.metadata.name
         try:
             status = msgspec.convert(document.status or {}, _Status)
@@ -133,7 +133,7 @@ def _summary(document: PoolDocument, status: _Status) -> PoolSummary:
         preemption=preemption,
         borrowing=borrowing,
         sharing=sharing,
-        cards=tuple(CardCount(one.type, one.total, one.used) for one in status.cards_by_type or ()),
+        cards=tuple(CardCount(card.type, card.total, card.used) for card in status.cards_by_type or ()),
         **amounts,
     )
 

@@ -134,29 +134,32 @@ def check_profiles(profiles: tuple[ProfileConfig, ...]) -> None:
 
 def with_names(profiles: tuple[ProfileConfig, ...], scheduler_name: str) -> tuple[ProfileConfig, ...]:
     """Return the profiles with their names, in the order of the file."""
-    return tuple(msgspec.structs.replace(one, scheduler_name=one.scheduler_name or scheduler_name) for one in profiles)
+    return tuple(
+        msgspec.structs.replace(profile, scheduler_name=profile.scheduler_name or scheduler_name)
+        for profile in profiles
+    )
 
 
 def arguments(profile: ProfileConfig, path: str) -> dict[str, PluginArgs | dict[str, Any]]:
     """Return the arguments by plugin, those of others as they stand; raises ProfileError."""
     found: dict[str, PluginArgs | dict[str, Any]] = {}
-    for index, one in enumerate(profile.plugin_config):
+    for index, plugin in enumerate(profile.plugin_config):
         where = f"{path}.pluginConfig[{index}]"
-        if one.name in found:
-            raise ProfileError(f"{where}.name: {quoted(one.name)} appears twice")
-        found[one.name] = _arguments(one, f"{where}.args")
+        if plugin.name in found:
+            raise ProfileError(f"{where}.name: {quoted(plugin.name)} appears twice")
+        found[plugin.name] = _arguments(plugin, f"{where}.args")
     return found
 
 
-def _arguments(one: PluginConfig, path: str) -> PluginArgs | dict[str, Any]:
-    plugin, args = KNOWN.get(one.name), dict(one.args)
+def _arguments(config: PluginConfig, path: str) -> PluginArgs | dict[str, Any]:
+    plugin, args = KNOWN.get(config.name), dict(config.args)
     if plugin is None:
         return args
-    for key, expected in (("apiVersion", ARGS_VERSION), ("kind", f"{one.name}Args")):
+    for key, expected in (("apiVersion", ARGS_VERSION), ("kind", f"{config.name}Args")):
         if args.pop(key, expected) != expected:
             raise ProfileError(f"{path}.{key} must be {expected}")
     if plugin.args is None:
-        raise ProfileError(f"{path.removesuffix('.args')}: {one.name} takes no arguments")
+        raise ProfileError(f"{path.removesuffix('.args')}: {config.name} takes no arguments")
     try:
         return msgspec.convert(args, plugin.args)
     except msgspec.ValidationError as error:
@@ -176,8 +179,8 @@ def _named(profile: ProfileConfig, path: str) -> Iterator[tuple[str, str]]:
     """Yield every name of a plugin with its path."""
     for point in (MULTI_POINT, *POINTS):
         chosen = profile.plugins.at(point)
-        for index, one in enumerate(chosen.enabled):
-            yield f"{path}.plugins.{point}.enabled[{index}].name", one.name
+        for index, plugin in enumerate(chosen.enabled):
+            yield f"{path}.plugins.{point}.enabled[{index}].name", plugin.name
         for index, other in enumerate(chosen.disabled):
             if other.name != ALL:
                 yield f"{path}.plugins.{point}.disabled[{index}].name", other.name
@@ -212,7 +215,7 @@ def has_point(name: str, point: str) -> bool:
 def named_plugins(profile: ProfileConfig) -> tuple[str, ...]:
     """Return the plugins that a profile enables and that are in no table, each once."""
     sets = (profile.plugins.at(point) for point in (MULTI_POINT, *POINTS))
-    names = (one.name for chosen in sets for one in chosen.enabled if one.name not in KNOWN)
+    names = (plugin.name for chosen in sets for plugin in chosen.enabled if plugin.name not in KNOWN)
     return tuple(dict.fromkeys(names))
 
 
@@ -223,10 +226,10 @@ def plugins_by_point(profile: ProfileConfig, path: str, extends: HasPoint = has_
     for point in POINTS:
         chosen = profile.plugins.at(point)
         where = f"{path}.plugins.{point}.enabled"
-        for index, one in enumerate(chosen.enabled):
-            if not extends(one.name, point):
-                raise ProfileError(f"{where}[{index}].name: {one.name} does not extend the point {point}")
-        if len({one.name for one in chosen.enabled}) < len(chosen.enabled):
+        for index, plugin in enumerate(chosen.enabled):
+            if not extends(plugin.name, point):
+                raise ProfileError(f"{where}[{index}].name: {plugin.name} does not extend the point {point}")
+        if len({plugin.name for plugin in chosen.enabled}) < len(chosen.enabled):
             raise ProfileError(f"{where}: a plugin appears twice")
         by_point[point] = _spread(point, everywhere, chosen, extends)
     names = [name for name, _ in everywhere]
@@ -239,19 +242,19 @@ def plugins_by_point(profile: ProfileConfig, path: str, extends: HasPoint = has_
 
 def _merged(default: Weighted, chosen: PluginSet) -> Weighted:
     """Return the default plugins as a profile changes them: some disabled, some with another weight, some more."""
-    disabled = {one.name for one in chosen.disabled}
-    again = {one.name: index for index, one in enumerate(chosen.enabled)}
+    disabled = {plugin.name for plugin in chosen.disabled}
+    again = {plugin.name: index for index, plugin in enumerate(chosen.enabled)}
     kept = [] if ALL in disabled else [(name, weight) for name, weight in default if name not in disabled]
     changed = [(name, chosen.enabled[again[name]].weight if name in again else weight) for name, weight in kept]
     replacing = {again[name] for name, _ in kept if name in again}
-    more = [(one.name, one.weight) for index, one in enumerate(chosen.enabled) if index not in replacing]
+    more = [(plugin.name, plugin.weight) for index, plugin in enumerate(chosen.enabled) if index not in replacing]
     return (*changed, *more)
 
 
 def _spread(point: str, everywhere: Weighted, chosen: PluginSet, extends: HasPoint) -> tuple[str, ...]:
     """Return the plugins of one point, with those of `multiPoint`."""
-    own = [one.name for one in chosen.enabled]
-    disabled = {one.name for one in chosen.disabled}
+    own = [plugin.name for plugin in chosen.enabled]
+    disabled = {plugin.name for plugin in chosen.disabled}
     if ALL in disabled:
         return tuple(own)
     spread = [name for name, _ in everywhere if extends(name, point) and name not in disabled]
@@ -280,5 +283,5 @@ def _weights(names: tuple[str, ...], chosen: PluginSet, everywhere: Weighted) ->
 
     Ai-Scheduler's own scores keep their weight then: with 1 they would decide nothing.
     """
-    given = {**dict(everywhere), **{one.name: one.weight for one in chosen.enabled}}
+    given = {**dict(everywhere), **{plugin.name: plugin.weight for plugin in chosen.enabled}}
     return {name: given[name] or (KNOWN[name].weight if name in KNOWN and KNOWN[name].own else 1) for name in names}

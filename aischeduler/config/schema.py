@@ -320,7 +320,7 @@ class Config(Section, frozen=True):
     @property
     def scheduler_names(self) -> tuple[str, ...]:
         """The scheduler names of the pods to schedule: the own name first, then those of other profiles."""
-        others = (one.scheduler_name for one in self.profiles if one.scheduler_name)
+        others = (profile.scheduler_name for profile in self.profiles if profile.scheduler_name)
         return tuple(dict.fromkeys((self.scheduler_name, *others)))
 
 

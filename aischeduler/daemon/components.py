@@ -106,16 +106,16 @@ class Components(Struct, frozen=True):
     def reflector_jobs(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """Return what runs each reflector, by name. Pods come after the objects of gangs: their owners say more."""
         jobs: dict[str, Callable[[], Awaitable[None]]] = {
-            f"reflector of {one.resource.kind}": one.run for one in self.reflectors
+            f"reflector of {reflector.resource.kind}": reflector.run for reflector in self.reflectors
         }
         return jobs | {f"reflector of {self.pods.resource.kind}": self._run_pods}
 
     async def _run_pods(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(NOT_NEEDED_SECONDS_MAX):
-                for one in self.reflectors:
-                    if not one.resource.needed:
-                        await one.synced.wait()
+                for reflector in self.reflectors:
+                    if not reflector.resource.needed:
+                        await reflector.synced.wait()
         await self.pods.run()
 
     def apply(self, config: Config) -> None:
@@ -195,7 +195,11 @@ def build(client: Client, connections: ConnectionPool, context: Context) -> Comp
 def _listed(gangs: tuple[Reflector[Any], ...]) -> dict[GangSource, Callable[[], bool]]:
     """Return how to know whether all Jobs and all JobSets are known."""
     owners = (GangSource.JOB, GangSource.JOB_SET)
-    return {GangSource(one.resource.kind): one.current for one in gangs if one.resource.kind in owners}
+    return {
+        GangSource(reflector.resource.kind): reflector.current
+        for reflector in gangs
+        if reflector.resource.kind in owners
+    }
 
 
 def profile_of(config: Config) -> Profile:
@@ -243,7 +247,8 @@ def _group_rule(rule: GroupRuleConfig) -> GroupRule:
     path, selector = f"machineGroups[{rule.name}].namespaceSelector", rule.namespace_selector
     try:
         expressions = tuple(
-            label_requirement(path, one.key, one.operator, one.values) for one in selector.match_expressions
+            label_requirement(path, expression.key, expression.operator, expression.values)
+            for expression in selector.match_expressions
         )
         return GroupRule(rule.name, label_selector(path, selector.match_labels, expressions))
     except SelectorError as error:

@@ -296,7 +296,7 @@ class Executor:
 
     def _log_volumes(self, action: BindVolumes) -> None:
         if self._log.is_enabled_for(logging.INFO):
-            volumes = [f"{one.choice.claim[1]}: {one.choice.volume or 'a new volume'}" for one in action.writes]
+            volumes = [f"{write.choice.claim[1]}: {write.choice.volume or 'a new volume'}" for write in action.writes]
             what = "the node is taken out of" if action.withdraw else "volumes are chosen for"
             self._log.info("volumes", **volume_fields(action), reason=f"{what} the claims: {', '.join(volumes)}")
 

@@ -151,7 +151,9 @@ class MetricsRecorder:
 
     def record_victims(self, evictions: Iterable[Evict]) -> None:
         """Record how many pods are evicted for one pod; pods that are evicted for no pod do not count."""
-        victims = Counter((one.pool, one.decision) for one in evictions if one.beneficiary is not None)
+        victims = Counter(
+            (eviction.pool, eviction.decision) for eviction in evictions if eviction.beneficiary is not None
+        )
         for (pool, _), count in victims.items():
             self._victims.of(self.labels.of(pool)).record(count)
 
@@ -358,9 +360,9 @@ def _cards(groups: Iterable[tuple[str, list[PoolSummary]]]) -> list[Row]:
     found: Counter[tuple[str, str, str]] = Counter()
     for label, group in groups:
         counts: dict[str, tuple[int, int]] = {}
-        for one in (one for pool in group for one in pool.cards):
-            before = counts.get(one.type, (0, 0))
-            counts[one.type] = (before[0] + one.total, before[1] + one.used)
+        for card in (card for pool in group for card in pool.cards):
+            before = counts.get(card.type, (0, 0))
+            counts[card.type] = (before[0] + card.total, before[1] + card.used)
         named = sorted(counts, key=lambda kind: (kind == OTHER_TYPES, -counts[kind][0], kind))[: CARD_TYPES_MAX - 1]
         for kind, (total, used) in counts.items():
             name = kind if kind in named or len(counts) <= CARD_TYPES_MAX else OTHER_TYPES

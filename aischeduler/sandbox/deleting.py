@@ -42,7 +42,7 @@ def delete_entry(call: Call, entry: Entry, options: JsonObject) -> tuple[Entry, 
     grace = _grace_seconds(obj, options.get("gracePeriodSeconds"), is_pod=is_pod)
     before: list[Any] = list(metadata.get("finalizers") or ())
     propagation = options.get("propagationPolicy")
-    finalizers = [one for one in before if one not in _MARKS.values()] if propagation else before
+    finalizers = [finalizer for finalizer in before if finalizer not in _MARKS.values()] if propagation else before
     if propagation in _MARKS:
         finalizers = [*finalizers, _MARKS[propagation]]
     if finalizers:

@@ -149,7 +149,7 @@ def _bypasses_proxy(host: str, port: int, no_proxy: str) -> bool:
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):
         return True
-    return any(_matches(entry, host, port) for one in no_proxy.split(",") if (entry := one.strip().lower()))
+    return any(_matches(entry, host, port) for part in no_proxy.split(",") if (entry := part.strip().lower()))
 
 
 def _matches(entry: str, host: str, port: int) -> bool:

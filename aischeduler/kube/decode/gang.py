@@ -64,7 +64,7 @@ class GangParts(Struct, frozen=True):
 def gang_parts(labels: Labels, owners: Iterable[OwnerReference]) -> GangParts | None:
     """Return what labels and owners say; None where they name no gang and no Job."""
     group, labelled = labels.get(POD_GROUP_LABEL, ""), labels.get(GANG_KEY, "")
-    job = next((one for one in owners if one.controller and _is_job(one)), None)
+    job = next((owner for owner in owners if owner.controller and _is_job(owner)), None)
     if job is not None:
         job_set = labels.get(JOB_SET_LABEL, "")
         return GangParts(group, labelled, job_set, job.name, job.uid, "" if group or labelled or job_set else job.uid)

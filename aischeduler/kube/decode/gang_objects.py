@@ -204,8 +204,10 @@ def read_native_group(document: PodGroupDocument) -> Gang:
         topology=(*_native_topology(reader, spec), *topology),
         span=span,
         started=any(
-            isinstance(one, dict) and one.get("type") == NATIVE_CONDITION and one.get("status") == "True"
-            for one in reader.items("status.conditions", status.get("conditions"))
+            isinstance(condition, dict)
+            and condition.get("type") == NATIVE_CONDITION
+            and condition.get("status") == "True"
+            for condition in reader.items("status.conditions", status.get("conditions"))
         ),
         invalid=reader.invalid,
     )
@@ -214,9 +216,9 @@ def read_native_group(document: PodGroupDocument) -> Gang:
 def _native_topology(reader: FieldReader, spec: Any) -> Iterator[TopologyLevel]:
     constraints = reader.object("spec.schedulingConstraints", spec.get("schedulingConstraints"))
     path = "spec.schedulingConstraints.topology"
-    for index, one in enumerate(reader.items(path, constraints.get("topology"))):
+    for index, constraint in enumerate(reader.items(path, constraints.get("topology"))):
         where = f"{path}[{index}]"
-        label = reader.text(f"{where}.key", reader.object(where, one).get("key"))
+        label = reader.text(f"{where}.key", reader.object(where, constraint).get("key"))
         yield reader.level(where, label, required=True)
 
 
@@ -241,7 +243,7 @@ def read_job_set(document: JobSetDocument) -> tuple[Gang, bool]:
     if ordered or any(job.depends_on for job in jobs):
         field = "spec.startupPolicy" if ordered else "spec.replicatedJobs[].dependsOn"
         reader.record(f"{field}: creates some pods after others have started, so they cannot start together")
-    ended = {one.name: _count(one.succeeded or 0) for one in status.replicated_jobs_status or ()}
+    ended = {job_status.name: _count(job_status.succeeded or 0) for job_status in status.replicated_jobs_status or ()}
     pods = {
         job.name: max(_count(job.replicas) - ended.get(job.name, 0), 0)
         * _pods((job.template and job.template.spec) or JobSpecPart())
@@ -281,12 +283,12 @@ def _asks(reader: FieldReader, own: GangAnnotations, templates: list[GangAnnotat
     Any value but "false" asks for one: a gang with a misspelt value waits with a reason, rather than start in part.
     """
     reader.switch(f"metadata.annotations[{GANG_KEY}]", own.gang)
-    asks = own.gang != "false" if own.gang is not None else any(one.gang == ASKED for one in templates)
+    asks = own.gang != "false" if own.gang is not None else any(template.gang == ASKED for template in templates)
     everywhere = (own, *templates)
     further = GangAnnotations(
-        timeout=next((one.timeout for one in everywhere if one.timeout is not None), None),
-        span=next((one.span for one in everywhere if one.span is not None), None),
-        topology=next((one.topology for one in everywhere if one.topology is not None), None),
+        timeout=next((annotations.timeout for annotations in everywhere if annotations.timeout is not None), None),
+        span=next((annotations.span for annotations in everywhere if annotations.span is not None), None),
+        topology=next((annotations.topology for annotations in everywhere if annotations.topology is not None), None),
     )
     return asks, further
 

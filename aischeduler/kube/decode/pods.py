@@ -155,12 +155,17 @@ def read_namespace(document: NamespaceDocument) -> Seen:
 
 def _has_waiting_condition(conditions: Raw) -> bool:
     """Say whether PodScheduled is False with a transition time; the API server's condition of a gated pod has none."""
-    return any(one.type == POD_SCHEDULED and one.last_transition_time for one in _false_conditions(conditions))
+    return any(
+        condition.type == POD_SCHEDULED and condition.last_transition_time
+        for condition in _false_conditions(conditions)
+    )
 
 
 def _is_unready(conditions: Raw) -> bool:
     """Say whether Ready is False."""
-    return b'"False"' in bytes(conditions) and any(one.type == READY for one in _false_conditions(conditions))
+    return b'"False"' in bytes(conditions) and any(
+        condition.type == READY for condition in _false_conditions(conditions)
+    )
 
 
 def _false_conditions(conditions: Raw) -> list[_Condition]:
@@ -168,7 +173,7 @@ def _false_conditions(conditions: Raw) -> list[_Condition]:
         found = msgspec.json.decode(conditions, type=list[_Condition] | None)
     except UNREADABLE:
         return []
-    return [one for one in found or () if one.status == "False"]
+    return [condition for condition in found or () if condition.status == "False"]
 
 
 def _selector(document: BudgetDocument) -> LabelSelector | None:

@@ -105,8 +105,8 @@ def _is_name(text: str) -> bool:
 def _rare_types(path: str, value: Any) -> tuple[str, ...]:
     """Return the full names of the types, each once."""
     names: dict[str, None] = {}
-    for index, one in enumerate(_list(path, value, RARE_TYPES_MAX)):
-        text = _text(f"{path}[{index}]", one)
+    for index, rare_type in enumerate(_list(path, value, RARE_TYPES_MAX)):
+        text = _text(f"{path}[{index}]", rare_type)
         try:
             names[type_name(text)] = None
         except TypeNameError as error:
@@ -117,8 +117,8 @@ def _rare_types(path: str, value: Any) -> tuple[str, ...]:
 def _group_rules(path: str, value: Any) -> tuple[GroupRule, ...]:
     """Return who may name which group."""
     rules: dict[str, GroupRule] = {}
-    for index, one in enumerate(_list(path, value, GROUP_RULES_MAX)):
-        where, fields = f"{path}[{index}]", _object(f"{path}[{index}]", one)
+    for index, rule in enumerate(_list(path, value, GROUP_RULES_MAX)):
+        where, fields = f"{path}[{index}]", _object(f"{path}[{index}]", rule)
         name = _text(f"{where}.name", fields.get("name"))
         if not name or not is_label_value(name):
             raise _FieldError(
@@ -136,8 +136,8 @@ def _group_rules(path: str, value: Any) -> tuple[GroupRule, ...]:
 def _lenders(path: str, value: Any, own_name: str) -> tuple[str, ...] | None:
     """Return the pools to borrow from; None means any pool."""
     names: dict[str, None] = {}
-    for index, one in enumerate(_list(path, value, POOLS_NAMED_MAX)):
-        name = _text(f"{path}[{index}]", one)
+    for index, lender in enumerate(_list(path, value, POOLS_NAMED_MAX)):
+        name = _text(f"{path}[{index}]", lender)
         if not _is_name(name):
             raise _FieldError(f"{path}[{index}]: {shorten(name)} is not the name of a Pool")
         if name == own_name:
@@ -170,8 +170,10 @@ def _selector(path: str, value: Any) -> LabelSelector | None:
     expressions = _list(f"{path}.matchExpressions", selector.get("matchExpressions"), REQUIREMENTS_MAX)
     return label_selector(
         path,
-        {key: _text(f"{path}.matchLabels.{shorten(key)}", one) for key, one in labels.items()},
-        tuple(_expression(f"{path}.matchExpressions[{index}]", one) for index, one in enumerate(expressions)),
+        {key: _text(f"{path}.matchLabels.{shorten(key)}", label) for key, label in labels.items()},
+        tuple(
+            _expression(f"{path}.matchExpressions[{index}]", expression) for index, expression in enumerate(expressions)
+        ),
     )
 
 
@@ -182,7 +184,7 @@ def _expression(path: str, value: Any) -> Requirement:
         path,
         _text(f"{path}.key", fields.get("key")),
         _text(f"{path}.operator", fields.get("operator")),
-        tuple(_text(f"{path}.values[{index}]", one) for index, one in enumerate(values)),
+        tuple(_text(f"{path}.values[{index}]", item) for index, item in enumerate(values)),
     )
 
 

@@ -57,4 +57,6 @@ def _selector(field: str, part: SpreadPart, selector: SelectorPart | None, label
         for key in part.match_label_keys or ()
         if key in labels
     )
-    return LabelSelector((*found.requirements, *(one for one in own if one not in found.requirements)))
+    return LabelSelector(
+        (*found.requirements, *(requirement for requirement in own if requirement not in found.requirements))
+    )

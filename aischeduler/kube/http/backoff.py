@@ -124,8 +124,8 @@ class RetrySignal:
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in waits:
-                one.cancel()
+            for wait in waits:
+                wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
 
@@ -155,7 +155,7 @@ class Throttle:
             return
         self._last_at = max(self._last_at, ends_at)
         if lane is not None:
-            self._lanes = {one: at for one, at in self._lanes.items() if at > now}
+            self._lanes = {lane: at for lane, at in self._lanes.items() if at > now}
             self._lanes[lane] = max(self._lanes.get(lane, now), ends_at)
         if lane is None or len(self._lanes) > LANES_PAUSED_MAX:
             self._ends_at = max(self._ends_at, ends_at)

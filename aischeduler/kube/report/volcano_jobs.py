@@ -131,14 +131,17 @@ class VolcanoJobs:
         except UNREADABLE:
             return False
         templates = [task.template for task in spec.tasks or () if task.template is not None]
-        names = [spec.scheduler_name, *(one.spec.scheduler_name for one in templates if one.spec is not None)]
+        names = [
+            spec.scheduler_name,
+            *(template.spec.scheduler_name for template in templates if template.spec is not None),
+        ]
         return not self._schedulers.isdisjoint(names)
 
 
 def _job_of(document: PodGroupDocument) -> str:
     """Return the name of the Volcano Job that controls a PodGroup; empty where none does."""
     owners = document.metadata.owner_references or ()
-    found = (one.name for one in owners if one.controller and one.api_version.startswith("batch.volcano.sh/"))
+    found = (owner.name for owner in owners if owner.controller and owner.api_version.startswith("batch.volcano.sh/"))
     return next(found, "")
 
 

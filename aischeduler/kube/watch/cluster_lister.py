@@ -83,8 +83,8 @@ async def list_cluster(client: Client, url: str, now: float, *, cached: bool = F
         classes, class_gaps = await _priority_classes(client, url)
     except UnreachableError as error:
         raise ListError(f"{url} cannot be reached: {error}") from error
-    events = tuple(event for one in listed for event in one.events)
-    gaps = [gap for one in listed for gap in one.gaps]
+    events = tuple(event for kind in listed for event in kind.events)
+    gaps = [gap for kind in listed for gap in kind.gaps]
     return ClusterSnapshot(int(now), events, classes, (*gaps, *class_gaps))
 
 
@@ -160,7 +160,7 @@ async def _priority_classes(client: Client, url: str) -> tuple[tuple[PriorityCla
         problem = error if isinstance(error, ApiError) else ApiError(decode_problem(error))
         return None, (_gap(url, "PriorityClass", problem),)
     found = [
-        PriorityClass(one.metadata.name, one.value, one.global_default, one.preemption_policy)
-        for one in page.items or ()
+        PriorityClass(item.metadata.name, item.value, item.global_default, item.preemption_policy)
+        for item in page.items or ()
     ]
-    return tuple(sorted(found, key=lambda one: one.name)), ()
+    return tuple(sorted(found, key=lambda priority_class: priority_class.name)), ()

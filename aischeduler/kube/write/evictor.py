@@ -137,12 +137,12 @@ class Evictor:
         settled = [(pending, outcome)]
         if pending.eviction.rehearses:
             settled = self._rehearsals.answered(pending.action, pending, outcome)
-        for one, said in settled:
+        for eviction, said in settled:
             if isinstance(said, Rehearsed):
-                one.eviction.go_on()
-                self.work_queue.put_back(one, one.action.pool)
+                eviction.eviction.go_on()
+                self.work_queue.put_back(eviction, eviction.action.pool)
             else:
-                self._conclude(one, said, on_outcome)
+                self._conclude(eviction, said, on_outcome)
 
     async def _put_back(self, pending: PendingEviction, seconds: float) -> None:
         """Queue an eviction again after this time."""

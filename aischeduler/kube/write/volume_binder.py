@@ -101,14 +101,16 @@ class VolumeBinder:
 
     async def _bind(self, action: BindVolumes) -> Outcome:
         versions: dict[VolumeWrite, str] = {}
-        for write in sorted(action.writes, key=lambda one: not one.choice.volume):
+        for write in sorted(action.writes, key=lambda write: not write.choice.volume):
             if action.withdraw and write.choice.volume:
                 continue
             answer = await self._write(action, write)
             if isinstance(answer, Refused):
                 return _refused(action, answer.message)
             versions[write] = answer.version
-        return VolumesWritten(action.pod.uid, action.decision, tuple(versions.get(one, "") for one in action.writes))
+        return VolumesWritten(
+            action.pod.uid, action.decision, tuple(versions.get(write, "") for write in action.writes)
+        )
 
     async def _write(self, action: BindVolumes, write: VolumeWrite) -> Written | Refused:
         """Write one object, however often it changes meanwhile, within limits."""

@@ -76,7 +76,9 @@ class GarbageCollector:
 
     def _send(self, method: str, collection: Collection, entry: Entry, body: JsonObject, now: float) -> None:
         resources = _resources(self._server)
-        [path] = [_path(resources[name], entry) for name, one in self._store.collections.items() if one is collection]
+        [path] = [
+            _path(resources[name], entry) for name, known in self._store.collections.items() if known is collection
+        ]
         send(self._server, method, path, body, now)
 
 
