@@ -17,7 +17,6 @@ from aischeduler.config.errors import ConfigError
 from aischeduler.config.load import load_config
 from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, Logging, LogLevel
 from aischeduler.daemon.journal_file import JournalFile
-from aischeduler.daemon.process import Outputs
 from aischeduler.daemon.service import Source, serve
 from aischeduler.kube.access.server import connect
 from aischeduler.kube.http.errors import AccessError
@@ -71,8 +70,9 @@ async def _serve(options: RunOptions) -> None:
     listener = listen(config.http.address)
     if listener is not None:
         structlog.get_logger().info("serving metrics and health", port=listener.getsockname()[1])
-    outputs = Outputs(listener, open_journal(options.journal) if options.journal is not None else None)
-    await serve(server, config, Source(options.config, partial(effective_config, options)), configure_logs, outputs)
+    journal = open_journal(options.journal) if options.journal is not None else None
+    source = Source(options.config, partial(effective_config, options))
+    await serve(server, config, source, configure_logs, listener=listener, journal=journal)
 
 
 def open_journal(directory: Path) -> JournalFile:

@@ -32,7 +32,7 @@ from aischeduler.kube.http.errors import ApiError, OnInternalError, RefusedError
 from aischeduler.kube.report.event_messages import ReportingController
 from aischeduler.kube.report.log_fields import object_fields
 from aischeduler.kube.report.report_queue import REPORTS_IN_FLIGHT_MAX
-from aischeduler.kube.report.reporter import EventSource, Reporter
+from aischeduler.kube.report.reporter import Reporter
 from aischeduler.kube.report.volcano_jobs import VolcanoJobs
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.event_queue import EventQueue
@@ -43,8 +43,8 @@ from aischeduler.kube.watch.pre_eviction_reads import Reflectors, Refresher
 from aischeduler.kube.watch.reflector import Handlers, Reflector
 from aischeduler.kube.watch.storage_resources import storage_resources
 from aischeduler.kube.watch.watched_resources import D, UnreadableObject, WatchedResource
-from aischeduler.kube.write.binder import Binder, BinderOptions, BindHooks, bindings_in_flight_max
-from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT_MAX, EvictionOptions, Evictor
+from aischeduler.kube.write.binder import Binder, BindHooks, bindings_in_flight_max
+from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT_MAX, Evictor
 from aischeduler.kube.write.volume_binder import VOLUMES_IN_FLIGHT_MAX, VolumeBinder
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.card_types import TypeNameError, type_name
@@ -127,33 +127,32 @@ class Components(Struct, frozen=True):
         self.workers.reporter.set_event_rate(config.events.per_second, config.events.burst)
 
 
-class Context(Struct, frozen=True):
-    """What the components are built from; `on_internal_error` is called with each exception of the scheduler.
+def build(
+    client: Client,
+    connections: ConnectionPool,
+    *,
+    config: Config,
+    timing: Timing,
+    log: FilteringBoundLogger,
+    event_queue: EventQueue,
+    scheduler: Scheduler,
+    leadership: Leadership,
+    on_internal_error: OnInternalError,
+    hooks: BindHooks | None = None,
+) -> Components:
+    """Build the components: reads go through `client`, Bindings, evictions and reports through `connections`.
 
-    `hooks` are what plugins do around Bindings, if any does something.
+    `on_internal_error` is called with each exception of the scheduler; `hooks` are what plugins do around Bindings, if
+    any does something.
     """
-
-    config: Config
-    timing: Timing
-    log: FilteringBoundLogger
-    event_queue: EventQueue
-    scheduler: Scheduler
-    leadership: Leadership
-    on_internal_error: OnInternalError
-    hooks: BindHooks | None = None
-
-
-def build(client: Client, connections: ConnectionPool, context: Context) -> Components:
-    """Build the components: reads go through `client`, Bindings, evictions and reports through `connections`."""
-    config, timing, log, queue = context.config, context.timing, context.log, context.event_queue
     specs = SpecCache()
-    reports = Reporter(connections, client, timing, _event_source(config), log)
-    errors = WatchErrors(log, reports, context.leadership)
+    reports = Reporter(connections, client, timing, log, controller=_reporting_controller(config), wall=time.time)
+    errors = WatchErrors(log, reports, leadership)
     handlers = Handlers(
-        queue.put,
+        event_queue.put,
         errors.object_unreadable,
         errors.list_or_watch_failed,
-        queue.wait_for_room,
+        event_queue.wait_for_room,
         discovery=Discovery(client, timing),
     )
 
@@ -166,17 +165,30 @@ def build(client: Client, connections: ConnectionPool, context: Context) -> Comp
     nodes = reflector(watched_resources.nodes())
     budgets = reflector(watched_resources.budgets())
     reader = PodReader(client, pods, specs)
-    binder_options = BinderOptions(config.bind_in_flight, context.scheduler, context.leadership.epoch, context.hooks)
-    honours_budgets = config.eviction is EvictionWay.EVICT
-    eviction_options = EvictionOptions(config.scheduler_name, honours_budgets, time.time, context.scheduler)
-    reflectors = Reflectors(pods, nodes, pools, budgets, namespaces)
     workers = Workers(
-        Binder(connections, reader.read, timing, binder_options, context.on_internal_error),
-        VolumeBinder(connections, timing, context.scheduler, context.on_internal_error),
-        Evictor(connections, timing, eviction_options, context.on_internal_error),
+        Binder(
+            connections,
+            reader.read,
+            timing,
+            on_internal_error,
+            in_flight=config.bind_in_flight,
+            engine=scheduler,
+            epoch=leadership.epoch,
+            hooks=hooks,
+        ),
+        VolumeBinder(connections, timing, scheduler, on_internal_error),
+        Evictor(
+            connections,
+            timing,
+            on_internal_error,
+            controller=config.scheduler_name,
+            honour_budgets=config.eviction is EvictionWay.EVICT,
+            wall=time.time,
+            engine=scheduler,
+        ),
         reports,
         reader,
-        Refresher(client, reflectors, timing, queue.put, log),
+        Refresher(client, Reflectors(pods, nodes, pools, budgets, namespaces), timing, event_queue.put, log),
     )
     volcano = VolcanoJobs(client, config.scheduler_names, timing, log)
     gangs = tuple(reflector(resource) for resource in gang_resources(specs.owners, volcano.pod_group_seen))
@@ -261,6 +273,5 @@ def writes_max(config: Config) -> int:
     return bindings + VOLUMES_IN_FLIGHT_MAX + EVICTIONS_IN_FLIGHT_MAX + REPORTS_IN_FLIGHT_MAX
 
 
-def _event_source(config: Config) -> EventSource:
-    instance = f"{config.scheduler_name}-{socket.gethostname()}-{os.getpid()}"
-    return EventSource(ReportingController(config.scheduler_name, instance), time.time)
+def _reporting_controller(config: Config) -> ReportingController:
+    return ReportingController(config.scheduler_name, f"{config.scheduler_name}-{socket.gethostname()}-{os.getpid()}")

@@ -21,14 +21,13 @@ from functools import partial
 from typing import Any, Final, get_args
 
 import structlog
-from msgspec import Struct
 from msgspec.structs import asdict
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler import __version__
 from aischeduler.config.schema import Config
 from aischeduler.daemon.bind_hooks import hooked_plugins, hooks_of
-from aischeduler.daemon.components import Components, Context, build, profile_of, writes_max
+from aischeduler.daemon.components import Components, build, profile_of, writes_max
 from aischeduler.daemon.journal_file import JournalFile
 from aischeduler.daemon.leadership import elected
 from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, Perform, PoolLoops, Spawn, batch_answers
@@ -41,7 +40,7 @@ from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.crds import NOT_INSTALLED
-from aischeduler.kube.executor import Executor, Instruments
+from aischeduler.kube.executor import Executor
 from aischeduler.kube.http.backoff import ExponentialBackoff, Timing, unix_clock
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.connection_pool import ConnectionPool
@@ -85,17 +84,11 @@ RESTART_FIRST_SECONDS: Final = 0.5
 RESTART_LONGEST_SECONDS: Final = 30.0
 
 
-class Outputs(Struct, frozen=True):
-    """Where a daemon serves metrics and health, and the file of its journal; None where there is none."""
-
-    listener: socket.socket | None = None
-    journal: JournalFile | None = None
-
-
 class Daemon:
     """One scheduler for one cluster, until `stop` is set; `deciding` is set once decisions are made.
 
-    `components` is set from the start of `run` on. `more_jobs` run beside its own, and are started again as they are.
+    Metrics and health are served on the `listener`, if there is one. `components` is set from the start of `run` on.
+    `more_jobs` run beside its own, and are started again as they are.
     """
 
     def __init__(
@@ -104,13 +97,14 @@ class Daemon:
         config: Config,
         stop: asyncio.Event,
         timing: Timing | None = None,
-        outputs: Outputs | None = None,
+        *,
+        listener: socket.socket | None = None,
+        journal: JournalFile | None = None,
     ) -> None:
         self.standing_by = asyncio.Event()
         self.deciding = asyncio.Event()
         self.components: Components | None = None
         self.more_jobs: dict[str, Job] = {}
-        outputs = outputs or Outputs()
         self._unusable = ""
         """Why the API server cannot be used."""
         self._server = server
@@ -119,7 +113,7 @@ class Daemon:
         self._log: FilteringBoundLogger = structlog.get_logger().bind()
         self._event_queue = EventQueue()
         self._timing = timing or Timing(unix_clock(), asyncio.sleep, secrets.SystemRandom())
-        self._listener, self._journal = outputs.listener, outputs.journal
+        self._listener, self._journal = listener, journal
         refusals = RefusalLog(self._log, self._timing.clock)
         server.on_intercepted, server.on_credential_failure = refusals.intercepted, refusals.credential_failure
         self._sampler = LogSampler(self._timing.clock)
@@ -129,7 +123,7 @@ class Daemon:
         profile = PluginWatch(recorder, self._timing.clock, self._log).measured(profile_of(config))
         hooked = (f"plugin {name}" for name in hooked_plugins(profile))
         recorder.expect((*PARTS, *hooked), names_of(profile))
-        self.scheduler = _scheduler(profile, outputs.journal)
+        self.scheduler = _scheduler(profile, journal)
         self._telemetry = Telemetry(self.scheduler, recorder, self._timing.clock, self._log, self._unready)
 
     async def run(self) -> None:
@@ -174,11 +168,17 @@ class Daemon:
     async def _run(self, client: Client, connections: ConnectionPool, tasks: asyncio.TaskGroup) -> None:
         """Run all jobs until told to stop; then finish the requests in flight, end the jobs, and release the Lease."""
         on_error, timing = self._on_internal_error, self._timing
-        components = self.components = build(client, connections, self._context())
+        components = self.components = self._build(client, connections)
         components.apply(self._config)
         workers, telemetry = components.workers, self._telemetry
-        instruments = Instruments(on_error, telemetry.recorder.record_outcome, timing.clock)
-        executor = self._executor = Executor(workers, self._event_queue.put, self._log, instruments)
+        executor = self._executor = Executor(
+            workers,
+            self._event_queue.put,
+            self._log,
+            on_error,
+            on_outcome=telemetry.recorder.record_outcome,
+            clock=timing.clock,
+        )
         wait_for_room = partial(self._wait_for_room, workers.binder)
         loops = PoolLoops(telemetry.scheduler, executor.perform, wait_for_room, timing.clock, self._on_loops_failure)
 
@@ -222,12 +222,20 @@ class Daemon:
         finally:
             loops.end()  # a cancelled daemon leaves no timer that searches for work
 
-    def _context(self) -> Context:
-        on_error, leadership = self._on_internal_error, self._leadership
-        errors = self._telemetry.recorder.plugin_errors
-        hooks = hooks_of(self.scheduler.cluster.profile, errors, on_error, leadership.fence)
-        queue, engine = self._event_queue, self.scheduler
-        return Context(self._config, self._timing, self._log, queue, engine, leadership, on_error, hooks)
+    def _build(self, client: Client, connections: ConnectionPool) -> Components:
+        on_error, errors = self._on_internal_error, self._telemetry.recorder.plugin_errors
+        return build(
+            client,
+            connections,
+            config=self._config,
+            timing=self._timing,
+            log=self._log,
+            event_queue=self._event_queue,
+            scheduler=self.scheduler,
+            leadership=self._leadership,
+            on_internal_error=on_error,
+            hooks=hooks_of(self.scheduler.cluster.profile, errors, on_error, self._leadership.fence),
+        )
 
     def _busy(self, loops: PoolLoops) -> bool:
         """Return whether an event waits to be observed, or a pool has something to decide."""
@@ -347,12 +355,12 @@ class Daemon:
             "evictions": lambda: workers.evictor.work_queue.unfinished,
         }
         return Sources(
-            self.scheduler,
-            lambda: asdict(workers.reporter.counts),
-            {reflector.resource.kind: reflector for reflector in components.reflectors},
-            lambda: self._leadership.leads,
-            backlogs,
-            workers.binder.oldest_seconds,
+            engine=self.scheduler,
+            reports=lambda: asdict(workers.reporter.counts),
+            reflectors={reflector.resource.kind: reflector for reflector in components.reflectors},
+            leads=lambda: self._leadership.leads,
+            backlogs=backlogs,
+            oldest_binding=workers.binder.oldest_seconds,
         )
 
     def _unready(self) -> str:

@@ -8,6 +8,7 @@ Invariants:
 
 import asyncio
 import signal
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +20,8 @@ from structlog.typing import FilteringBoundLogger
 
 from aischeduler.config.errors import ConfigError
 from aischeduler.config.schema import Config, differing, taken_over
-from aischeduler.daemon.process import Daemon, Outputs
+from aischeduler.daemon.journal_file import JournalFile
+from aischeduler.daemon.process import Daemon
 from aischeduler.kube.access.server import Server
 
 INTERVAL_SECONDS: Final = 10.0
@@ -102,14 +104,22 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def serve(server: Server, config: Config, source: Source, logs: Apply, outputs: Outputs | None = None) -> None:
+async def serve(
+    server: Server,
+    config: Config,
+    source: Source,
+    logs: Apply,
+    *,
+    listener: socket.socket | None = None,
+    journal: JournalFile | None = None,
+) -> None:
     """Schedule until SIGTERM or SIGINT.
 
     On SIGHUP, and when its file changes, the configuration is read from `source` again; `logs` applies its logging
     settings. Raises AccessError where the API server cannot be used.
     """
     stop = asyncio.Event()
-    daemon = Daemon(server, config, stop, outputs=outputs)
+    daemon = Daemon(server, config, stop, listener=listener, journal=journal)
 
     def apply(config: Config) -> None:
         logs(config)

@@ -90,14 +90,6 @@ def _ignore(_action: Bind | Evict, _outcome: str, _seconds: float) -> None:
     return
 
 
-class Instruments(Struct, frozen=True):
-    """Callbacks for internal errors and for outcomes of Bindings and evictions, and a clock that never goes back."""
-
-    on_internal_error: OnInternalError
-    on_outcome: OnWriteOutcome = _ignore
-    clock: Callable[[], float] = time.monotonic
-
-
 class Workers(Struct, frozen=True):
     """What carries out actions: Bindings, volumes, evictions, reports, reads of pods, and reads before an eviction."""
 
@@ -120,15 +112,18 @@ class Executor:
         workers: Workers,
         emit: Callable[[Event], None],
         log: FilteringBoundLogger,
-        instruments: Instruments,
+        on_internal_error: OnInternalError,
+        *,
+        on_outcome: OnWriteOutcome = _ignore,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.pod_read_failure = ""
         self._workers = workers
         self._emit = emit
         self._log = log
-        self._on_internal_error = instruments.on_internal_error
-        self._on_outcome = instruments.on_outcome
-        self._sampler = LogSampler(instruments.clock)
+        self._on_internal_error = on_internal_error
+        self._on_outcome = on_outcome
+        self._sampler = LogSampler(clock)
         self._settles: asyncio.Queue[ReadPod] = asyncio.Queue(SETTLES_MAX)
         self._conditions: LRUCache[str, tuple[Condition, ...]] = LRUCache(POOLS_REMEMBERED_MAX)
 

@@ -67,7 +67,7 @@ def pool(name: str, summary: PoolSummary | None = None, **spec: Any) -> Any:
 
 
 def read(*documents: Any) -> list[PoolDocument]:
-    return [msgspec.json.decode(json.dumps(one).encode(), type=PoolDocument) for one in documents]
+    return [msgspec.json.decode(json.dumps(document).encode(), type=PoolDocument) for document in documents]
 
 
 def test_numbers_are_those_that_the_scheduler_wrote_to_the_byte() -> None:
@@ -79,13 +79,13 @@ def test_numbers_are_those_that_the_scheduler_wrote_to_the_byte() -> None:
 async def test_only_pools_are_asked_for_and_every_page_is_read() -> None:
     pages = Pages({(POOLS, ""): page(pool("b", EMPTY), more="next"), (POOLS, "next"): page(pool("a", EMPTY))})
     numbers = await read_pool_numbers(as_client(pages), NOW)
-    assert [one.name for one in numbers.pools] == ["a", "b"]
+    assert [pool.name for pool in numbers.pools] == ["a", "b"]
     assert pages.asked == [(POOLS, ""), (POOLS, "next")]
 
 
 def test_pool_without_a_status_has_the_switches_of_its_spec_and_is_named() -> None:
     numbers = pool_numbers(read(pool("a", EMPTY), pool("new", disableSharing=True), pool("more")), NOW)
-    shown = {one.name: one for one in numbers.pools}
+    shown = {pool.name: pool for pool in numbers.pools}
     assert shown["new"] == replace(EMPTY, name="new", sharing=False)
     assert numbers.notes() == ["no scheduler has written the status of more, new yet; is ai-scheduler running?"]
 
@@ -108,7 +108,7 @@ def test_status_that_cannot_be_read_is_named_and_hides_nothing(wrong: Any) -> No
     broken = pool("broken", LENDING)
     broken["status"] |= wrong
     numbers = pool_numbers(read(broken, pool("fine", LENDING)), NOW)
-    assert [one.name for one in numbers.pools] == ["fine"]
+    assert [pool.name for pool in numbers.pools] == ["fine"]
     (note,) = numbers.notes()
     assert note.startswith("the pool broken is not shown, because its status cannot be read: ")
 
@@ -134,7 +134,7 @@ async def test_watch_shows_a_pool_that_was_made_again_between_two_looks() -> Non
     script.on("watch", POOLS, stream(line("MODIFIED", again), line("ADDED", pool_document("b", version=102))))
     async with serving(script) as server, Client(server) as client:
         watching = asyncio.create_task(
-            watch_pools(client, lambda shown: drawn.append([one.name for one in shown.pools]))
+            watch_pools(client, lambda shown: drawn.append([pool.name for pool in shown.pools]))
         )
         await until(lambda: drawn and "b" in drawn[-1])
         watching.cancel()

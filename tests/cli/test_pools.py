@@ -165,7 +165,7 @@ async def test_watch_of_json_is_one_line_for_every_change_and_what_nobody_change
         running.send_signal(signal.SIGTERM)
         rest, err = await asyncio.wait_for(running.communicate(), timeout=120)
     assert first[0]["nodes"] == 8
-    assert all(one != other for one, other in pairwise(shown))
+    assert all(page != other for page, other in pairwise(shown))
     assert (running.returncode, rest, err) == (0, b"", b"")
 
 

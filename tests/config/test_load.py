@@ -114,7 +114,10 @@ def test_example_writes_out_every_default() -> None:
 def test_documentation_has_a_row_for_every_field_with_its_default_and_whether_it_is_live() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text()
     rows = dict(re.findall(r"^\| `([\w.]+)` \| (`.+?` \| (?:live )?)\|", text, re.MULTILINE))
-    shown = {name: f"`{scalar(one)}` | {'live ' * one.reloaded}" for name, one in ((one.path, one) for one in values())}
+    shown = {
+        name: f"`{scalar(field)}` | {'live ' * field.reloaded}"
+        for name, field in ((field.path, field) for field in values())
+    }
     assert rows == shown
 
 

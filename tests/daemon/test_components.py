@@ -53,7 +53,9 @@ def test_every_field_that_the_engine_uses_reaches_it() -> None:
         )
     )
     assert (found.gpu_type_labels, found.rare_types) == (("example.com/card",), ("H200",))
-    assert [(one.name, str(one.namespaces)) for one in found.machine_groups] == [("vision", "team=vision,!closed")]
+    assert [(group.name, str(group.namespaces)) for group in found.machine_groups] == [
+        ("vision", "team=vision,!closed")
+    ]
     assert (found.scheduler_name, found.gpu_resources, found.preemption) == ("night", ("a.com/gpu",), False)
     assert (found.make_room, found.backoff) == (MakeRoomOrder.BORROW_THEN_PREEMPT, Backoff(2, 60))
     assert found.default_pool == Pool(DEFAULT_POOL, disable_sharing=True, disable_borrowing=True)

@@ -353,7 +353,7 @@ async def test_new_leader_opens_all_watches_again_before_it_reads_their_versions
     class Late(Pods):
         @property
         def watch_version(self) -> str:
-            assert [one.reopened for one in watches] == [1, 1]
+            assert [watch.reopened for watch in watches] == [1, 1]
             return super().watch_version
 
     pods = Late("100")

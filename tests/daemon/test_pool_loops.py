@@ -79,7 +79,7 @@ class Loops:
         self.failures.append(f"{job}: {error}")
 
     def decided(self, pool: str) -> int:
-        return len([one for one in self.performed if isinstance(one, Warn) and one.about.name == pool])
+        return len([action for action in self.performed if isinstance(action, Warn) and action.about.name == pool])
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[PoolLoops]:

@@ -111,7 +111,9 @@ async def test_gangs_come_before_the_pods_and_kinds_that_are_not_served_leave_no
     snapshot = await listed(a_cluster(Job=items(job, plain), Pod=items(*pods), **absent))
     *_, gang, first, second = snapshot.events
     assert (gang, snapshot.gaps) == (Seen(Gang(KEY, min_member=1, uid="u")), ())
-    claims = [one.object.gang for one in (first, second) if isinstance(one, Seen) and isinstance(one.object, Pod)]
+    claims = [
+        event.object.gang for event in (first, second) if isinstance(event, Seen) and isinstance(event.object, Pod)
+    ]
     assert claims == [GangClaim(KEY), None]
 
 

@@ -40,14 +40,14 @@ async def black_hole() -> AsyncIterator[Address]:
         listening.listen(0)
         host, port = listening.getsockname()
         fillers = [socket.socket() for _ in range(4)]
-        for one in fillers:
-            one.setblocking(False)
-            one.connect_ex((host, port))
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex((host, port))
         try:
             yield address(host, port)
         finally:
-            for one in fillers:
-                one.close()
+            for filler in fillers:
+                filler.close()
 
 
 async def get(connections: ConnectionPool) -> Answer:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from aischeduler.config.schema import Config
 from aischeduler.daemon import process, shutdown
-from aischeduler.daemon.process import Daemon, Outputs
+from aischeduler.daemon.process import Daemon
 from aischeduler.kube.http.backoff import Timing, unix_clock
 from aischeduler.observability import metrics_server
 from aischeduler.observability.telemetry import listen
@@ -49,7 +49,7 @@ async def pages(script: Script, config: Config = ALONE) -> AsyncIterator[Pages]:
     assert listener is not None
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with serving(script) as server, aiohttp.ClientSession(url) as http:
-        daemon = Daemon(server, config, stop, Timing(unix_clock(), brief, Half()), Outputs(listener))
+        daemon = Daemon(server, config, stop, Timing(unix_clock(), brief, Half()), listener=listener)
         task = asyncio.create_task(daemon.run())
         try:
             await until(lambda: daemon.components is not None)

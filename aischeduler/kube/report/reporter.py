@@ -95,33 +95,28 @@ class ReportCounts(Struct):
     refused: int = 0
 
 
-class EventSource(Struct, frozen=True):
-    """The sender of Events, and a clock in unix seconds."""
-
-    controller: event_messages.ReportingController
-    wall: Callable[[], float]
-
-
 class Reporter:
-    """Writes reports after the Bindings."""
+    """Writes reports after the Bindings. `controller` sends the Events; `wall` returns unix seconds."""
 
     def __init__(
         self,
         connections: ConnectionPool,
         client: Client,
         timing: Timing,
-        event_source: EventSource,
         log: FilteringBoundLogger,
+        *,
+        controller: event_messages.ReportingController,
+        wall: Callable[[], float],
     ) -> None:
         self.counts = ReportCounts()
         self.event_rate = TokenBucket(timing.clock, EventsConfig().per_second, EventsConfig().burst)
         self._connections = connections
         self._timing = timing
-        self._event_source = event_source
+        self._controller, self._wall = controller, wall
         self._log = log
         self._refusals = RefusalLog(log, timing.clock)
-        self._pool_statuses = PoolStatusWriter(client, event_source.controller.controller, event_source.wall, log)
-        self._gang_statuses = GangStatusWriter(client, event_source.wall)
+        self._pool_statuses = PoolStatusWriter(client, controller.controller, wall, log)
+        self._gang_statuses = GangStatusWriter(client, wall)
         self._queue = ReportQueue(lambda: timing.clock() - connections.stalled_seconds, self._count_dropped)
         self._throttle = Throttle(timing)
         self._refused_due_at = float("-inf")
@@ -139,7 +134,7 @@ class Reporter:
         )
         self._last_conditions: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
         self._waiting_since: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
-        self._event_number = int(event_source.wall() * 1e6)
+        self._event_number = int(wall() * 1e6)
         self._on_internal_error: OnInternalError = raise_internal_error
 
     def set_event_rate(self, per_second: int, burst: int) -> None:
@@ -357,7 +352,7 @@ class Reporter:
             case EventMessage():
                 self._event_number += 1
                 path, body = event_messages.event(
-                    report, self._event_number, self._event_source.controller, self._time("microseconds")
+                    report, self._event_number, self._controller, self._time("microseconds")
                 )
                 await self._request(b"POST", path, body, pod_writes.JSON)
             case WaitingCondition(pod, message):
@@ -392,7 +387,7 @@ class Reporter:
             self._log.info("pool created", pool=name, reason="there was no Pool object of this name")
 
     def _time(self, precision: str) -> str:
-        return time_text(self._event_source.wall(), precision)
+        return time_text(self._wall(), precision)
 
 
 async def _still_waits(wait_for_binds: Callable[[], Awaitable[None]]) -> bool:

@@ -22,8 +22,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, assert_never
 
-from msgspec import Struct
-
 from aischeduler.config.schema import BIND_IN_FLIGHT_MAX
 from aischeduler.kube.http.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
@@ -90,15 +88,6 @@ class BindHooks(Protocol):
         """Note that a pod was bound."""
 
 
-class BinderOptions(Struct, frozen=True):
-    """How many Bindings of a pool may be in flight, what the engine assumes, the leader's epoch, what plugins do."""
-
-    in_flight: int
-    engine: AskedWork
-    epoch: Callable[[], int | None] = no_epoch
-    hooks: BindHooks | None = None
-
-
 @dataclass(eq=False, slots=True)
 class PendingBinding:
     """A submitted Binding and its time; `known` is set once its outcome is known."""
@@ -113,17 +102,24 @@ class _InDoubt:
 
 
 class Binder:
-    """Sends submitted Bindings; `work_queue` holds those without an outcome."""
+    """Sends submitted Bindings; `work_queue` holds those without an outcome.
+
+    `in_flight` is how many Bindings of a pool may be in flight; `engine` knows what it assumes; `epoch` returns the
+    leader's epoch; `hooks` are what plugins do around a Binding, if any does something.
+    """
 
     def __init__(
         self,
         connections: ConnectionPool,
         read_pod: PodGetter,
         timing: Timing,
-        options: BinderOptions,
         on_internal_error: OnInternalError,
+        *,
+        in_flight: int,
+        engine: AskedWork,
+        epoch: Callable[[], int | None] = no_epoch,
+        hooks: BindHooks | None = None,
     ) -> None:
-        in_flight = options.in_flight
         self.work_queue: WorkQueue[PendingBinding] = WorkQueue(_queued_max(in_flight), in_flight, reserved(in_flight))
         self.answered = asyncio.Event()
         """Set when an answer arrives while Bindings are queued; `daemon.answer_batching` waits for it."""
@@ -133,7 +129,7 @@ class Binder:
         self._connections = connections
         self._read_pod = read_pod
         self._timing = timing
-        self._options = options
+        self._engine, self._epoch, self._hooks = engine, epoch, hooks
         self._on_internal_error = on_internal_error
         self._pending: dict[str, PendingBinding] = {}
         """The submitted Bindings whose outcome was not delivered, by the pod's uid, in the order of submission."""
@@ -172,7 +168,7 @@ class Binder:
     def is_lost(self, action: ReadPod) -> bool:
         """Say whether the engine assumes the pod while the binder has no Binding for it, as after an internal error."""
         uid = action.pod.uid
-        return uid not in self._pending and self._options.engine.still_assumed(uid, action.decision)
+        return uid not in self._pending and self._engine.still_assumed(uid, action.decision)
 
     def is_in_progress(self, uid: str) -> bool:
         """Say whether a Binding of this pod is queued or a task works on it."""
@@ -205,7 +201,7 @@ class Binder:
             pending = await self.work_queue.take(pool)
             pool = pending.action.pool
             try:
-                outcome = await self._bind(pending) if self._options.hooks is None else await self._hooked(pending)
+                outcome = await self._bind(pending) if self._hooks is None else await self._hooked(pending)
             except Exception as error:  # noqa: BLE001 - an error costs one Binding a read of its pod
                 self._on_internal_error("binder", error)
                 outcome = None
@@ -249,7 +245,7 @@ class Binder:
             await self._timing.sleep(RECHECK_SECONDS)
             for pending in tuple(self._in_doubt.values()):
                 action = pending.action
-                if not self._options.engine.still_assumed(action.pod.uid, action.decision):
+                if not self._engine.still_assumed(action.pod.uid, action.decision):
                     self._forget(pending)
             if not self._in_doubt:
                 self._has_doubt.clear()
@@ -257,7 +253,7 @@ class Binder:
     async def _bind(self, pending: PendingBinding) -> Outcome | None:
         """Return the outcome of a Binding, however long it takes; None if it is in doubt."""
         action = pending.action
-        path, body = binding(action, self._options.epoch())
+        path, body = binding(action, self._epoch())
         backoff = ExponentialBackoff(self._timing)
         tries = 0
         while True:
@@ -275,7 +271,7 @@ class Binder:
                     await backoff.wait()
                 case Unknown(message, answered, seconds):
                     tries += 1
-                    if not self._options.engine.still_assumed(action.pod.uid, action.decision):
+                    if not self._engine.still_assumed(action.pod.uid, action.decision):
                         return stale(action, message)  # the watch tells as much as a read
                     pod = await self._read_until_known(action, backoff, at_once=answered)
                     if isinstance(pod, _InDoubt):
@@ -290,7 +286,7 @@ class Binder:
 
     async def _hooked(self, pending: PendingBinding) -> Outcome | None:
         """Return the outcome of a Binding that plugins prepare, and tell them of its success."""
-        action, hooks = pending.action, self._options.hooks
+        action, hooks = pending.action, self._hooks
         assert hooks is not None, "the caller has seen them"
         if why := self._why_stale(pending):
             return stale(action, why)
@@ -306,7 +302,7 @@ class Binder:
         action = pending.action
         if why := self._why_stale(pending):  # what prepared it took its time
             return stale(action, why)
-        path, body = binding(action, self._options.epoch())
+        path, body = binding(action, self._epoch())
         answer = await hooks.bind(action, BindingRequest(path.decode(), body))
         if answer is None:
             return await self._bind(pending)
@@ -319,7 +315,7 @@ class Binder:
 
     def _why_stale(self, pending: PendingBinding) -> str:
         """Return why a Binding must not be sent any more; empty if it may be sent."""
-        action, engine = pending.action, self._options.engine
+        action, engine = pending.action, self._engine
         if not engine.still_assumed(action.pod.uid, action.decision):
             return "the pod is gone, or the watch shows its node"
         if not engine.has_node(action.node):

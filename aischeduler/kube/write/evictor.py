@@ -53,15 +53,6 @@ OnEvictionOutcome = Callable[[Evict, EvictionOutcome, float], None]
 """Called with an eviction, its outcome, and the seconds since it was submitted."""
 
 
-class EvictionOptions(Struct, frozen=True):
-    """The scheduler's name, whether to use the Eviction API, a clock in unix seconds, and what the engine asks for."""
-
-    controller: str
-    honour_budgets: bool
-    wall: Callable[[], float]
-    engine: AskedWork
-
-
 class PendingEviction(Struct, eq=False):
     """A submitted eviction, its time, and how far it is."""
 
@@ -72,10 +63,22 @@ class PendingEviction(Struct, eq=False):
 
 
 class Evictor:
-    """Sends submitted evictions; `work_queue` holds those without an outcome."""
+    """Sends submitted evictions; `work_queue` holds those without an outcome.
+
+    `controller` is the scheduler's name; with `honour_budgets`, the Eviction API is used; `wall` returns unix seconds;
+    `engine` knows what it asks for.
+    """
 
     def __init__(
-        self, connections: ConnectionPool, timing: Timing, options: EvictionOptions, on_internal_error: OnInternalError
+        self,
+        connections: ConnectionPool,
+        timing: Timing,
+        on_internal_error: OnInternalError,
+        *,
+        controller: str,
+        honour_budgets: bool,
+        wall: Callable[[], float],
+        engine: AskedWork,
     ) -> None:
         self.work_queue: WorkQueue[PendingEviction] = WorkQueue(WAITING_MAX, EVICTIONS_IN_FLIGHT, RESERVED)
         self.newest_version = 0
@@ -83,7 +86,7 @@ class Evictor:
         self._connections = connections
         self._timing = timing
         self._throttle = timing.throttle
-        self._options = options
+        self._controller, self._honour_budgets, self._wall, self._engine = controller, honour_budgets, wall, engine
         self._on_internal_error = on_internal_error
         self._in_progress: dict[int, PendingEviction] = {}
         """What a task works on, or what waits for its next try."""
@@ -98,7 +101,7 @@ class Evictor:
             return False
         if action.together > 1:
             self._rehearsals.begin(action)
-        eviction = Eviction(action, self._options.controller, honour_budgets=self._options.honour_budgets)
+        eviction = Eviction(action, self._controller, honour_budgets=self._honour_budgets)
         pending = PendingEviction(action, self._timing.clock(), eviction, ExponentialBackoff(self._timing))
         self.work_queue.put(pending, action.pool)
         return True
@@ -164,7 +167,7 @@ class Evictor:
             return NotNeeded("the victim is terminating")
         while True:
             await self._throttle.wait(pool)
-            answer = eviction.withheld(self._options.engine) or await self._send(eviction)
+            answer = eviction.withheld(self._engine) or await self._send(eviction)
             match answer:
                 case Rehearsed() | Evicted() | NotNeeded() | EvictRefused():
                     return answer
@@ -182,7 +185,7 @@ class Evictor:
                     assert_never(answer)
 
     async def _send(self, eviction: Eviction) -> EvictionAnswer:
-        write = eviction.request(time_text(self._options.wall()))
+        write = eviction.request(time_text(self._wall()))
         try:
             answer = await self._connections.send(
                 write.method.encode(), write.path.encode(), write.body, write.content_type.encode()
