@@ -45,7 +45,6 @@ JOB_SECONDS_MAX: Final = 20.0
 """How long a Job may take until it is at rest."""
 BAR_WIDTH: Final = 24
 NAMES_SHOWN_MAX: Final = 3
-"""Pods that one line of the summary names."""
 
 
 class JobProgress(Struct, frozen=True):

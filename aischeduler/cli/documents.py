@@ -44,9 +44,7 @@ VALUES_MAX: Final = 1_000_000
 SENTENCE_LENGTH_MAX: Final = 1000
 NAME_LENGTH_MAX: Final = 300
 DEPTH_MAX: Final = 12
-"""How deep in an object a template may be."""
 TEMPLATES_MAX: Final = 64
-"""Templates of one object that are read."""
 STDIN: Final = "-"
 POOL: Final = (f"{GROUP}/{VERSION}", "Pool")
 NODE: Final = ("v1", "Node")

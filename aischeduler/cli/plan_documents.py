@@ -38,7 +38,6 @@ from aischeduler.model.quantity import shorten
 from aischeduler.model.user_text import shown
 
 PODS_MAX: Final = 20_000
-"""The most pods of one file that are planned."""
 DAEMON_SET: Final = "DaemonSet"
 """A kind that is not planned: it has one pod on each node, and none of them waits for another one's room."""
 _NOT_IN_NAMES: Final = ("spec", "template")

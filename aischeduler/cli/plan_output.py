@@ -29,7 +29,6 @@ WIDE: Final = 120
 """The width of a terminal from which on lists are longer."""
 UNITS_MAX: Final = 15
 REASONS_MAX: Final = 6
-"""The most reasons to wait that are shown."""
 STYLES: Final = {
     UnitVerdict.STARTS: "green",
     UnitVerdict.BORROWS: "cyan",

@@ -26,7 +26,6 @@ from aischeduler.kube.http.errors import ApiError, RefusedError, UnreachableErro
 from aischeduler.observability.logging import printable
 
 WIDE_WIDTH_MIN: Final = 130
-"""The least width of the wide table."""
 
 
 class PoolsOptions(Struct, frozen=True):

@@ -17,7 +17,6 @@ from aischeduler.config.section import SUBDOMAIN, Boolean, LabelKey, Section, wh
 
 INT32_MAX: Final = 2**31 - 1
 ITEMS_MAX: Final = 256
-"""The most items of a list in the arguments of a plugin."""
 
 _LABEL_KEY_FORM: Final = "a name such as cpu or example.com/device"
 Key = Annotated[LabelKey, Meta(description=_LABEL_KEY_FORM)]

@@ -192,7 +192,6 @@ Weighted = tuple[tuple[str, int], ...]
 """Plugins in order, each with its weight in the file, 0 where it has none."""
 DEFAULT: Final[Weighted] = tuple((plugin.name, plugin.weight) for plugin in TABLE)
 HasPoint = Callable[[str, str], bool]
-"""Whether a plugin extends a point."""
 
 
 class PointPlugins(Struct, frozen=True):

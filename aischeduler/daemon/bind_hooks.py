@@ -27,7 +27,6 @@ from aischeduler.model.binding_request import BindingRequest
 PRE_BIND_SECONDS: Final = 20.0
 """The longest that all plugins may take to prepare: after 30 seconds a decision is too old to be sent."""
 BIND_SECONDS: Final = 20.0
-"""The longest that all plugins may take to bind."""
 
 T = TypeVar("T")
 

@@ -28,7 +28,6 @@ INTERVAL_SECONDS: Final = 10.0
 """How often the file is checked; the kubelet renews a mounted ConfigMap about once a minute."""
 
 Apply = Callable[[Config], None]
-"""Applies the fields of a configuration that a running scheduler reloads."""
 
 
 class Source(Struct, frozen=True):

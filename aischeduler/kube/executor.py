@@ -66,9 +66,7 @@ from aischeduler.model.pod import Pod
 SETTLERS: Final = 4
 """How many pods are read at a time."""
 SETTLES_MAX: Final = 1000
-"""How many pods may wait to be read."""
 POOLS_REMEMBERED_MAX: Final = 1000
-"""How many Pools have their last logged conditions remembered."""
 
 OtherAction = (
     BindVolumes

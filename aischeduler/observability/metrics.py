@@ -35,7 +35,6 @@ PREFIX: Final = "ai_scheduler_"
 ACCEPTED: Final = "Accepted"
 """Outcome of a Binding that the API server accepted."""
 POOLS_MAX: Final = 1000
-"""Pools with series of their own."""
 OTHER: Final = "other"
 """Label that all further pools share."""
 ATTEMPT_SECONDS: Final = (2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1)

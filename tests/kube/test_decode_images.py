@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube.decode.features import HOST_NETWORK_USERS, RESTART_ALL
+from aischeduler.kube.decode.pod_spec import HOST_NETWORK_USERS, RESTART_ALL
 from aischeduler.model.images import NodeImage, image_id, normalized_image
 from tests.kube import api_objects
 from tests.kube.test_decode import container, decode_node, decode_pod

@@ -38,7 +38,6 @@ REPLICATED_JOB_LABEL: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 INDEX_LABELS: Final = ("batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index")
 """The labels with the index of a pod; the first that a pod has counts."""
 ASKED: Final = "true"
-"""The value of the annotation that asks for a gang."""
 NAME_LENGTH_MAX: Final = 253
 """The longest name of a gang: that of an object."""
 SAID_MAX: Final = 10_000

@@ -17,7 +17,6 @@ from aischeduler.model.user_text import shown
 
 TIMEOUT_SECONDS_MAX: Final = 2**31 - 1
 LEVELS_MAX: Final = 8
-"""The most topology levels of a gang."""
 _DIGITS: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
 _NECESSITY: Final = {"Required": True, "Preferred": False}
 

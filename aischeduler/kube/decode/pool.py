@@ -32,15 +32,10 @@ from aischeduler.model.selectors import (
 from aischeduler.model.user_text import shown
 
 POOLS_NAMED_MAX: Final = 256
-"""How many lenders a pool may name."""
 RARE_TYPES_MAX: Final = 32
-"""How many card types a pool may call rare."""
 GROUP_RULES_MAX: Final = 32
-"""How many rules for machine groups a pool may have."""
 REQUIREMENTS_MAX: Final = 64
-"""How many labels or expressions a selector may have."""
 VALUES_MAX: Final = 256
-"""How many values an expression of a selector may have."""
 RESOURCES_MAX: Final = 64
 """How many resources a limit may have under an older definition; the present one allows fewer."""
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)

@@ -30,7 +30,6 @@ from aischeduler.model.quantity import QuantityError
 from aischeduler.model.resources import ContainerRequest, PodRequest, is_pod_level, parse_resource_list, pod_request
 
 ALWAYS: Final = "Always"
-"""The restart policy of a sidecar container."""
 INFEASIBLE: Final = "Infeasible"
 RESIZE_PENDING: Final = "PodResizePending"
 _RESIZE_PENDING: Final = RESIZE_PENDING.encode()

@@ -21,7 +21,6 @@ BACKOFF_SECONDS_MAX: Final = 30.0
 BACKOFF_RESET_SECONDS: Final = 120.0
 """After this long without a failure, the next failure counts as the first."""
 RETRY_AFTER_SECONDS_MAX: Final = 60.0
-"""The longest Retry-After that the client obeys."""
 LANES_PAUSED_MAX: Final = 2
 """If the server asks more lanes than this to wait, it is the server that is overloaded: all wait."""
 CLOCK_SECONDS: Final = 1e-6

@@ -20,7 +20,6 @@ from aischeduler.kube.http.connection_pool import ConnectionPool, Fence, no_fenc
 from aischeduler.kube.http.errors import AnswerTooLargeError, MalformedAnswerError, RefusedError, UnreachableError
 
 LIST_SECONDS: Final = 120.0
-"""The timeout of a page of a list."""
 REQUESTS_IN_FLIGHT_MAX: Final = 64
 """How many requests may be in flight. Watches do not count: no watch waits behind reads that hang."""
 REFUSAL_BYTES_MAX: Final = 1024 * 1024

@@ -23,7 +23,6 @@ from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.gang import Gang, GangPhase, GangSource, GangStatus
 
 MESSAGE_LENGTH_MAX: Final = 1024
-"""The longest message of a condition."""
 SCHEDULED: Final = "Scheduled"
 """The condition of Coscheduling and Volcano; Volcano has `UNSCHEDULABLE` too, with the other status."""
 UNSCHEDULABLE: Final = "Unschedulable"

@@ -37,9 +37,7 @@ STATUS_EXPIRY_SECONDS: Final = 180.0
 SKEW_SECONDS: Final = 600.0
 """A renewal further in the future than this does not count; clocks differ less."""
 RESOURCES_MAX: Final = 64
-"""How many resources a list of a status may have."""
 COLUMN_LENGTH_MAX: Final = 128
-"""The longest text of a printer column."""
 REFUSED_FLAGS: Final = "refused"
 """The flags of a pool whose spec is rejected."""
 

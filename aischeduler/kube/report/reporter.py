@@ -66,9 +66,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.times import time_text
 
 TRIES_MAX: Final = 3
-"""How often an Event is sent before it is dropped."""
 REMEMBERED_MAX: Final = 100_000
-"""How many objects have their last report remembered."""
 EVENT_REPEAT_SECONDS: Final = 600.0
 """How long the same Event is not repeated for an object."""
 REASON_REPEAT_SECONDS: Final = 300.0
@@ -76,9 +74,7 @@ REASON_REPEAT_SECONDS: Final = 300.0
 REFUSED_RETRY_SECONDS: Final = 30.0
 """How long a refused status waits for the next try, and with it the newer ones of its object."""
 REFUSED_PER_SECOND: Final = 10
-"""How many refused statuses are tried again in a second."""
 OVERWRITTEN_RETRY_SECONDS: Final = 1.0
-"""How long an overwritten status waits for the next try."""
 BINDS_POLL_SECONDS: Final = 0.1
 """How long it may take until reports notice that they are late, or that no Binding is queued any more."""
 WRITTEN_POLL_SECONDS: Final = 0.005

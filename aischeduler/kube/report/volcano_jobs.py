@@ -36,7 +36,6 @@ from aischeduler.model.gang import Gang, GangKey, GangSource
 WAITING_MAX: Final = 10_000
 """How many PodGroups may wait to be admitted; beyond that the oldest are left until their next change."""
 REMEMBERED_MAX: Final = 10_000
-"""How many PodGroups of other schedulers are remembered."""
 RETRY_SECONDS: Final = 5.0
 NOT_ADMITTED: Final = ("", "Pending")
 """The phases in which the controller creates no pods."""

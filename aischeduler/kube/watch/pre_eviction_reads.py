@@ -37,7 +37,6 @@ from aischeduler.model.selectors import LabelSelector, Operator
 WATCH_LAG_SECONDS_MAX: Final = 5.0
 """How long the watch of pods has to show what was before the refresh; a bookmark takes up to half of it."""
 REFRESH_SECONDS_MAX: Final = 30.0
-"""The timeout of a refresh."""
 INITIAL_RETRY_SECONDS: Final = 0.5
 RETRY_SECONDS_MAX: Final = 5.0
 """The longest wait (doubled by jitter) after failed refreshes; all pools with evictions wait for it."""

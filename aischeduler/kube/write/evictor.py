@@ -42,7 +42,6 @@ from aischeduler.model.times import time_text
 EVICTIONS_IN_FLIGHT: Final = 16
 """How many evictions of a pool are in flight."""
 RESERVED: Final = 4
-"""How many more of other pools."""
 EVICTIONS_IN_FLIGHT_MAX: Final = EVICTIONS_IN_FLIGHT + RESERVED
 UNSHOWN_SECONDS: Final = 0.1
 """How often an eviction is looked at whose victim the watch does not show on its node yet."""

@@ -36,7 +36,6 @@ from aischeduler.model.volumes import VolumeWrite
 VOLUMES_IN_FLIGHT: Final = 8
 """How many pods of a pool have their volumes written at a time."""
 RESERVED: Final = 2
-"""How many more of other pools."""
 VOLUMES_IN_FLIGHT_MAX: Final = VOLUMES_IN_FLIGHT + RESERVED
 WAITING_MAX: Final = 4096
 TRIES_MAX: Final = 8
