@@ -14,10 +14,10 @@ from msgspec.structs import astuple
 
 from aischeduler.kube.access.server import from_kubeconfig
 from aischeduler.kube.decode.pod_spec import SpecCache
-from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError
+from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.report.event_messages import ReportingController
 from aischeduler.kube.report.gang_status_writer import GangStatusWriter
 from aischeduler.kube.report.reporter import Reporter
