@@ -18,7 +18,6 @@ from itertools import permutations
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from aischeduler.analysis.deciding import decide_all
@@ -74,24 +73,18 @@ KEYS: Final = {
 """The keys that the scheduler reads in a pod, by where."""
 
 
-class CheckOptions(Struct, frozen=True):
-    """The command line; with a `kubeconfig` or a `context`, the checks use nodes and Pools of that cluster too."""
+async def check(files: Sequence[str], *, kubeconfig: Path | None, context: str | None, config: Path | None) -> int:
+    """Print the findings and return the exit status; raises TyperException where the check fails.
 
-    files: Sequence[str]
-    kubeconfig: Path | None
-    context: str | None
-    config: Path | None
-
-
-async def check(options: CheckOptions) -> int:
-    """Print the findings and return the exit status; raises TyperException where the check fails."""
-    if not options.files:
+    With a `kubeconfig` or a `context`, the checks use nodes and Pools of that cluster too.
+    """
+    if not files:
         raise usage_error("no file is given: use -f FILE, or -f - for standard input")
-    documents, findings = read_files(options.files)
-    config, wrong = _configuration(options, documents)
+    documents, findings = read_files(files)
+    configuration, wrong = _configuration(config, documents)
     findings += wrong
     notes: list[Finding] = []
-    findings += _object_findings(documents, config, await _cluster(options), notes)
+    findings += _object_findings(documents, configuration, await _cluster(kubeconfig, context), notes)
     order = {document.where: number for number, document in enumerate(documents)}
     findings.sort(key=lambda found: (order.get(found.document.where, len(order)), found.field, found.sentence))
     for finding in findings:
@@ -102,13 +95,13 @@ async def check(options: CheckOptions) -> int:
     return FOUND if findings else 0
 
 
-async def _cluster(options: CheckOptions) -> list[Event]:
-    """Return the namespaces, Pools and nodes of the cluster that the options name; nothing without one."""
+async def _cluster(kubeconfig: Path | None, context: str | None) -> list[Event]:
+    """Return the namespaces, Pools and nodes of a cluster; nothing without one."""
     events: list[Event] = []
-    if options.kubeconfig is None and options.context is None:
+    if kubeconfig is None and context is None:
         return events
     try:
-        async with connected(ClusterSource(options.kubeconfig, options.context)) as (client, _):
+        async with connected(ClusterSource(kubeconfig, context)) as (client, _):
             for resource in (watched_resources.namespaces(), watched_resources.pools(), watched_resources.nodes()):
                 try:
                     async with aclosing(pages(client, resource, read_raw, cached=True)) as found:
@@ -124,13 +117,13 @@ async def _cluster(options: CheckOptions) -> list[Event]:
     return events
 
 
-def _configuration(options: CheckOptions, documents: Iterable[Document]) -> tuple[Config, list[Finding]]:
+def _configuration(path: Path | None, documents: Iterable[Document]) -> tuple[Config, list[Finding]]:
     """Return the configuration of `--config`, else the first valid one of the documents, else the defaults."""
     valid: list[Config] = []
     findings: list[Finding] = []
-    if options.config is not None:
+    if path is not None:
         try:
-            valid.append(load_config(options.config))
+            valid.append(load_config(path))
         except ConfigError as error:
             raise usage_error(str(error)) from error
     for document in documents:

@@ -48,7 +48,7 @@ class Status(IntEnum):
     FINISHED = 5
 
 
-class ExplainOptions(Struct, frozen=True):
+class ExplainOptions(Struct, frozen=True, kw_only=True):
     """The command line: one pod, the pods of a Job (`job/NAME`), or with `all_pods` those that wait in a `pool`."""
 
     source: ClusterSource

@@ -35,7 +35,7 @@ FAILED: Final = 1
 VARIANTS_MAX: Final = 12
 
 
-class PlanOptions(Struct, frozen=True):
+class PlanOptions(Struct, frozen=True, kw_only=True):
     """The command line."""
 
     files: Sequence[str]

@@ -28,7 +28,7 @@ from aischeduler.observability.logging import printable
 WIDE_WIDTH_MIN: Final = 130
 
 
-class PoolsOptions(Struct, frozen=True):
+class PoolsOptions(Struct, frozen=True, kw_only=True):
     """The command line."""
 
     kubeconfig: Path | None

@@ -32,7 +32,7 @@ GC_PAUSE_SECONDS_MAX: Final = 60.0
 """How long the garbage collector is off before the first decision: failing requests leave garbage too."""
 
 
-class RunOptions(Struct, frozen=True):
+class RunOptions(Struct, frozen=True, kw_only=True):
     """The command line; None leaves a value to the configuration, or a file to its usual place."""
 
     kubeconfig: Path | None
