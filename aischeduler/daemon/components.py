@@ -148,13 +148,7 @@ def build(
     specs = SpecCache()
     reports = Reporter(connections, client, timing, log, controller=_reporting_controller(config), wall=time.time)
     errors = WatchErrors(log, reports, leadership)
-    handlers = Handlers(
-        event_queue.put,
-        errors.object_unreadable,
-        errors.list_or_watch_failed,
-        event_queue.wait_for_room,
-        discovery=Discovery(client, timing),
-    )
+    handlers = _handlers(event_queue, errors, Discovery(client, timing))
 
     def reflector(resource: WatchedResource[D]) -> Reflector[D]:
         return Reflector(client, resource, handlers, timing)
@@ -162,8 +156,7 @@ def build(
     pods = reflector(watched_resources.pods(specs))
     namespaces = reflector(watched_resources.namespaces())
     pools = reflector(watched_resources.pools(reports))
-    nodes = reflector(watched_resources.nodes())
-    budgets = reflector(watched_resources.budgets())
+    nodes, budgets = reflector(watched_resources.nodes()), reflector(watched_resources.budgets())
     reader = PodReader(client, pods, specs)
     workers = Workers(
         Binder(
@@ -177,30 +170,50 @@ def build(
             hooks=hooks,
         ),
         VolumeBinder(connections, timing, scheduler, on_internal_error),
-        Evictor(
-            connections,
-            timing,
-            on_internal_error,
-            controller=config.scheduler_name,
-            honour_budgets=config.eviction is EvictionWay.EVICT,
-            wall=time.time,
-            engine=scheduler,
-        ),
+        _evictor(config, connections, timing, scheduler, on_internal_error),
         reports,
         reader,
         Refresher(client, Reflectors(pods, nodes, pools, budgets, namespaces), timing, event_queue.put, log),
     )
     volcano = VolcanoJobs(client, config.scheduler_names, timing, log)
-    gangs = tuple(reflector(resource) for resource in gang_resources(specs.owners, volcano.pod_group_seen))
+    gangs = tuple(map(reflector, gang_resources(specs.owners, volcano.pod_group_seen)))
     specs.owners.listed = _listed(gangs)
-    storage = tuple(reflector(resource) for resource in storage_resources())
+    others = (*map(reflector, storage_resources()), *gangs, *map(reflector, pod_set_resources()))
     return Components(
-        (namespaces, pools, nodes, budgets, *storage, *gangs, *map(reflector, pod_set_resources()), pods),
+        (namespaces, pools, nodes, budgets, *others, pods),
         pods,
         workers,
         (connections, client.connections),
         specs.owners,
         volcano,
+    )
+
+
+def _handlers(event_queue: EventQueue, errors: WatchErrors, discovery: Discovery) -> Handlers:
+    return Handlers(
+        event_queue.put,
+        errors.object_unreadable,
+        errors.list_or_watch_failed,
+        event_queue.wait_for_room,
+        discovery=discovery,
+    )
+
+
+def _evictor(
+    config: Config,
+    connections: ConnectionPool,
+    timing: Timing,
+    scheduler: Scheduler,
+    on_internal_error: OnInternalError,
+) -> Evictor:
+    return Evictor(
+        connections,
+        timing,
+        on_internal_error,
+        controller=config.scheduler_name,
+        honour_budgets=config.eviction is EvictionWay.EVICT,
+        wall=time.time,
+        engine=scheduler,
     )
 
 
