@@ -6,9 +6,9 @@ Invariants:
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
+from aischeduler.kube.decode.fields import FieldError, T, typed
 from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
 from aischeduler.model.gang import GANG_SPAN_KEY, GANG_TIMEOUT_KEY, GANG_TOPOLOGY_KEY, TopologyLevel
 from aischeduler.model.quantity import shorten
@@ -32,23 +32,13 @@ class FieldReader:
         """Record a problem, which begins with its field; the first one is kept."""
         self.invalid = self.invalid or f"{self._what}: {problem}"[:INVALID_LENGTH_MAX]
 
-    def object(self, path: str, value: Any) -> Mapping[str, Any]:
-        """Return a mapping; empty if the field is absent or is none."""
-        if value is not None and not isinstance(value, dict):
-            self.record(f"{path}: must be a mapping, not {shown(value)}")
-        return value if isinstance(value, dict) else {}
-
-    def items(self, path: str, value: Any) -> list[Any]:
-        """Return a list; empty if the field is absent or is none."""
-        if value is not None and not isinstance(value, list):
-            self.record(f"{path}: must be a list, not {shown(value)}")
-        return value if isinstance(value, list) else []
-
-    def text(self, path: str, value: Any) -> str:
-        """Return a string; empty if the field is absent or is none."""
-        if value is not None and not isinstance(value, str):
-            self.record(f"{path}: must be a string, not {shown(value)}")
-        return value if isinstance(value, str) else ""
+    def typed(self, path: str, value: Any, kind: type[T]) -> T:
+        """Return a value of this type; the empty one if the field is absent or is none."""
+        try:
+            return typed(path, value, kind)
+        except FieldError as error:
+            self.record(error)
+            return kind()
 
     def number(self, path: str, value: Any, lowest: int, highest: int) -> int:
         """Return a whole number in these bounds, or `lowest` for another value."""

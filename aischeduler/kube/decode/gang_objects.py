@@ -156,13 +156,13 @@ class JobSetDocument(Struct, gc=False):
 def read_pod_group(document: PodGroupDocument, source: GangSource) -> Gang:
     """Return the gang of a PodGroup of Coscheduling or Volcano."""
     key, reader = _key(document.metadata, source), FieldReader(f"PodGroup {_named(document.metadata)}")
-    spec, status = reader.object("spec", document.spec), reader.object("status", document.status)
+    spec, status = reader.typed("spec", document.spec, dict), reader.typed("status", document.status, dict)
     annotations = document.metadata.annotations or _NONE
     seconds, span, topology = reader.annotations(annotations.timeout, annotations.span, annotations.topology)
     member, roles = spec.get("minMember"), tuple[tuple[str, int], ...]()
     if source is GangSource.VOLCANO:
         member = member or 1  # Volcano itself does not tell 0 from an absent field: such a group is no gang
-        tasks = reader.object("spec.minTaskMember", spec.get("minTaskMember"))
+        tasks = reader.typed("spec.minTaskMember", spec.get("minTaskMember"), dict)
         numbers = (
             (task, reader.number(f"spec.minTaskMember.{task}", n, 0, GANG_SIZE_MAX)) for task, n in tasks.items()
         )
@@ -186,13 +186,13 @@ def read_pod_group(document: PodGroupDocument, source: GangSource) -> Gang:
 def read_native_group(document: PodGroupDocument) -> Gang:
     """Return the gang of a PodGroup of the API server itself; the policy `basic` has the minimum 1."""
     reader = FieldReader(f"PodGroup {_named(document.metadata)}")
-    spec, status = reader.object("spec", document.spec), reader.object("status", document.status)
+    spec, status = reader.typed("spec", document.spec, dict), reader.typed("status", document.status, dict)
     annotations = document.metadata.annotations or _NONE
     seconds, span, topology = reader.annotations(annotations.timeout, annotations.span, annotations.topology)
-    policy = reader.object("spec.schedulingPolicy", spec.get("schedulingPolicy"))
+    policy = reader.typed("spec.schedulingPolicy", spec.get("schedulingPolicy"), dict)
     member = 1
     if policy.get("gang") is not None:
-        gang = reader.object("spec.schedulingPolicy.gang", policy["gang"])
+        gang = reader.typed("spec.schedulingPolicy.gang", policy["gang"], dict)
         member = reader.number("spec.schedulingPolicy.gang.minCount", gang.get("minCount"), 1, GANG_SIZE_MAX)
     elif policy.get("basic") is None:
         reader.record("spec.schedulingPolicy: has neither gang nor basic")
@@ -207,18 +207,18 @@ def read_native_group(document: PodGroupDocument) -> Gang:
             isinstance(condition, dict)
             and condition.get("type") == NATIVE_CONDITION
             and condition.get("status") == "True"
-            for condition in reader.items("status.conditions", status.get("conditions"))
+            for condition in reader.typed("status.conditions", status.get("conditions"), list)
         ),
         invalid=reader.invalid,
     )
 
 
 def _native_topology(reader: FieldReader, spec: Any) -> Iterator[TopologyLevel]:
-    constraints = reader.object("spec.schedulingConstraints", spec.get("schedulingConstraints"))
+    constraints = reader.typed("spec.schedulingConstraints", spec.get("schedulingConstraints"), dict)
     path = "spec.schedulingConstraints.topology"
-    for index, constraint in enumerate(reader.items(path, constraints.get("topology"))):
+    for index, constraint in enumerate(reader.typed(path, constraints.get("topology"), list)):
         where = f"{path}[{index}]"
-        label = reader.text(f"{where}.key", reader.object(where, constraint).get("key"))
+        label = reader.typed(f"{where}.key", reader.typed(where, constraint, dict).get("key"), str)
         yield reader.level(where, label, required=True)
 
 
