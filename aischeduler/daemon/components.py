@@ -159,7 +159,7 @@ def build(
     nodes, budgets = reflector(watched_resources.nodes()), reflector(watched_resources.budgets())
     reader = PodReader(client, pods, specs)
     workers = Workers(
-        Binder(
+        binder=Binder(
             connections,
             reader.read,
             timing,
@@ -169,23 +169,23 @@ def build(
             epoch=leadership.epoch,
             hooks=hooks,
         ),
-        VolumeBinder(connections, timing, scheduler, on_internal_error),
-        _evictor(config, connections, timing, scheduler, on_internal_error),
-        reports,
-        reader,
-        Refresher(client, Reflectors(pods, nodes, pools, budgets, namespaces), timing, event_queue.put, log),
+        volumes=VolumeBinder(connections, timing, scheduler, on_internal_error),
+        evictor=_evictor(config, connections, timing, scheduler, on_internal_error),
+        reporter=reports,
+        reader=reader,
+        refresher=Refresher(client, Reflectors(pods, nodes, pools, budgets, namespaces), timing, event_queue.put, log),
     )
     volcano = VolcanoJobs(client, config.scheduler_names, timing, log)
     gangs = tuple(map(reflector, gang_resources(specs.owners, volcano.pod_group_seen)))
     specs.owners.listed = _listed(gangs)
     others = (*map(reflector, storage_resources()), *gangs, *map(reflector, pod_set_resources()))
     return Components(
-        (namespaces, pools, nodes, budgets, *others, pods),
-        pods,
-        workers,
-        (connections, client.connections),
-        specs.owners,
-        volcano,
+        reflectors=(namespaces, pools, nodes, budgets, *others, pods),
+        pods=pods,
+        workers=workers,
+        connection_pools=(connections, client.connections),
+        gang_owners=specs.owners,
+        volcano_jobs=volcano,
     )
 
 

@@ -84,12 +84,12 @@ def elected(server: Server, config: Config, timing: Timing, log: FilteringBoundL
     if not how.enabled:
         return Leadership(None, timing, log)
     terms = LeaderElectionConfig(
-        how.namespace or own_namespace(),
-        how.lease_name or config.scheduler_name,
-        f"{socket.gethostname()}_{uuid4()}",
-        how.lease_duration_seconds,
-        how.renew_deadline_seconds,
-        how.retry_period_seconds,
+        namespace=how.namespace or own_namespace(),
+        name=how.lease_name or config.scheduler_name,
+        identity=f"{socket.gethostname()}_{uuid4()}",
+        lease_duration_seconds=how.lease_duration_seconds,
+        renew_deadline_seconds=how.renew_deadline_seconds,
+        retry_period_seconds=how.retry_period_seconds,
     )
     elector = LeaderElector(
         ConnectionPool(server, CONNECTIONS_MAX), terms, replace(timing, clock=_clock), time.time, log
