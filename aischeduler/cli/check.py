@@ -41,7 +41,7 @@ from aischeduler.cli.documents import (
 from aischeduler.config.errors import ConfigError
 from aischeduler.config.load import load_config, parse_config, read_config
 from aischeduler.config.schema import API_VERSION, KIND, Config, ConstraintRule
-from aischeduler.daemon.components import profile_of
+from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.decode.meta_types import UNREADABLE

@@ -24,7 +24,7 @@ from aischeduler.cli.cluster_source import ClusterSource, connected, read_cluste
 from aischeduler.cli.explain_output import explanation_json, explanation_text, explanations_json, summary_table
 from aischeduler.cli.output import console, print_trimmed
 from aischeduler.config.load import load_config
-from aischeduler.daemon.components import profile_of
+from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.engine.cluster import Cluster
 from aischeduler.kube.http.errors import ApiError, RefusedError, is_answer
 from aischeduler.kube.http.paths import object_path

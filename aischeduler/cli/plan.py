@@ -25,7 +25,7 @@ from aischeduler.cli.plan_documents import FindingsError, PlanInput, Variant, ch
 from aischeduler.cli.plan_output import plan_json, print_plans
 from aischeduler.config.load import load_config
 from aischeduler.config.schema import Config
-from aischeduler.daemon.components import profile_of
+from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.engine.profile import Profile
 from aischeduler.model.names import can_be_pool_name
 from aischeduler.observability.logging import printable

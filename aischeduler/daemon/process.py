@@ -27,7 +27,8 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler import __version__
 from aischeduler.config.schema import Config
 from aischeduler.daemon.bind_hooks import hooked_plugins, hooks_of
-from aischeduler.daemon.components import Components, build, profile_of, writes_max
+from aischeduler.daemon.components import Components, build, writes_max
+from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.daemon.journal_file import JournalFile
 from aischeduler.daemon.leadership import elected
 from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, Perform, PoolLoops, Spawn, batch_answers

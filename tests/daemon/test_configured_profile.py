@@ -11,7 +11,7 @@ from aischeduler.config.schema import (
     LabelExpression,
     NamespaceSelector,
 )
-from aischeduler.daemon.components import profile_of
+from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import CreatePool
 from aischeduler.model.events import gone
