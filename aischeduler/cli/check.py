@@ -55,9 +55,8 @@ from aischeduler.model.names import DEFAULT_POOL, POOL_KEY, SCHEDULER_NAME
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace, Pool
-from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import LabelSelector
-from aischeduler.model.user_text import nearest
+from aischeduler.model.user_text import nearest, quoted
 
 FOUND: Final = 1
 """Exit status with findings."""
@@ -242,7 +241,7 @@ def _unknown_lenders(document: Document, pools: Sequence[str]) -> Iterator[Findi
     """Find names in `borrowingPools` that no Pool has; `pools` are all names, sorted."""
     for index, name in enumerate(items_at(mapping_at(document.body, "spec"), "borrowingPools")):
         if isinstance(name, str) and name not in pools:
-            sentence = f"there is no Pool {shorten(name)}{meant(name, pools)}"
+            sentence = f"there is no Pool {quoted(name)}{meant(name, pools)}"
             yield Finding(document, f"spec.borrowingPools[{index}]", sentence)
 
 
@@ -290,7 +289,7 @@ def _wrong_scheduler(template: Template, schedulers: tuple[str, ...]) -> Iterato
     if name in schedulers:
         return
     if near := nearest(name, schedulers, SCHEDULER_LIKENESS):
-        sentence = f"{shorten(name)} is the name of another scheduler; did you mean {near}?"
+        sentence = f"{quoted(name)} is the name of another scheduler; did you mean {near}?"
         yield template.finding("spec.schedulerName", sentence)
     elif template.pool and not name:
         sentence = f"is missing, so the default scheduler of the cluster takes the pods; set it to {schedulers[0]}"
@@ -323,7 +322,7 @@ def _unknown_pool(template: Template, pools: tuple[str, ...]) -> Iterator[Findin
     if template.pool and template.pool not in pools:
         part = "annotations" if POOL_KEY in mapping_at(template.body, "metadata", "annotations") else "labels"
         hint = meant(template.pool, pools) or f", so the pods belong to the pool {DEFAULT_POOL}"
-        yield template.finding(f"metadata.{part}[{POOL_KEY}]", f"there is no Pool {shorten(template.pool)}{hint}")
+        yield template.finding(f"metadata.{part}[{POOL_KEY}]", f"there is no Pool {quoted(template.pool)}{hint}")
 
 
 def _unsupported(template: Template, pod: Pod, rule: ConstraintRule) -> Iterator[Finding]:

@@ -34,8 +34,7 @@ from aischeduler.model.events import Event, Seen, objects_of
 from aischeduler.model.gang import Gang, GangClaim, GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace
-from aischeduler.model.quantity import shorten
-from aischeduler.model.user_text import shown
+from aischeduler.model.user_text import quoted, shown
 
 PODS_MAX: Final = 20_000
 DAEMON_SET: Final = "DaemonSet"
@@ -136,7 +135,7 @@ class _Unit(Struct, frozen=True):
                 notes.append("a pod of this name is in the cluster already; the plan has both")
         namespaces = {namespace.name for namespace in objects_of(self.events, Namespace)}
         if namespaces and document.namespace not in namespaces:
-            notes.append(f"there is no namespace {shorten(document.namespace)}, so the API server refuses the pods")
+            notes.append(f"there is no namespace {quoted(document.namespace)}, so the API server refuses the pods")
         if not pods:
             notes.append("it is suspended or has 0 replicas, so it brings no pods")
         if items_at(mapping_at(document.body, "spec"), "volumeClaimTemplates"):
@@ -162,7 +161,7 @@ class _Unit(Struct, frozen=True):
         wanted = text_at(template.spec, "priorityClassName")
         found = self.classes.get(wanted) if wanted else _default_class(self.classes.values())
         if wanted and found is None and self.classes_known:
-            notes.append(f"there is no PriorityClass {shorten(wanted)}, so the API server refuses the pods")
+            notes.append(f"there is no PriorityClass {quoted(wanted)}, so the API server refuses the pods")
         if found is None:
             return pod
         preempts = pod.preempts and ("preemptionPolicy" in template.spec or found.preemption_policy != NEVER)

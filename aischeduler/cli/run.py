@@ -20,7 +20,7 @@ from aischeduler.daemon.journal_file import JournalFile
 from aischeduler.daemon.service import Source, serve
 from aischeduler.kube.access.server import connect
 from aischeduler.kube.http.errors import AccessError
-from aischeduler.model.quantity import shorten
+from aischeduler.model.user_text import quoted
 from aischeduler.observability.logging import configure
 from aischeduler.observability.telemetry import listen
 
@@ -107,7 +107,7 @@ def read_http(address: str) -> Http:
     try:
         return msgspec.convert({"address": address}, Http)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"--http-address must be {ADDRESS_FORM}, not {shorten(address)}") from error
+        raise ConfigError(f"--http-address must be {ADDRESS_FORM}, not {quoted(address)}") from error
 
 
 def _logging(options: RunOptions, configured: Logging) -> Logging:

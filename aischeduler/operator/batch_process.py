@@ -18,7 +18,8 @@ from msgspec import Struct
 
 from aischeduler.model.gang import GANG_SIZE_MAX, GANG_TIMEOUT_KEY
 from aischeduler.model.names import MEMORY, POOL_KEY, SCHEDULER_NAME
-from aischeduler.model.quantity import QuantityError, parse_nano, shorten
+from aischeduler.model.quantity import QuantityError, parse_nano
+from aischeduler.model.user_text import quoted
 from aischeduler.operator.naming import KEY_PREFIX, RECORD_KEY, ROLE_LENGTH_MAX, dns_label
 
 BACKOFF_LIMIT: Final = 6
@@ -198,7 +199,7 @@ def _amounts(resources: Json, kind: str, path: str) -> dict[str, str]:
         except QuantityError as error:
             raise RefusedError(f"{path}{kind}.{name}: {error}") from error
         if below_zero:
-            raise RefusedError(f"{path}{kind}.{name} is {shorten(text)}, below zero")
+            raise RefusedError(f"{path}{kind}.{name} is {quoted(text)}, below zero")
         found[name] = text
     return found
 

@@ -29,8 +29,8 @@ from aischeduler.model.gang import (
     GangKey,
     GangSource,
 )
-from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import Labels
+from aischeduler.model.user_text import quoted
 
 POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 JOB_SET_LABEL: Final = "jobset.sigs.k8s.io/jobset-name"
@@ -183,4 +183,4 @@ def _is_job(owner: OwnerReference) -> bool:
 
 def _name(name: str) -> str:
     """Return the name of a gang; a text that cannot be a name is shortened and escaped: no object has it."""
-    return name if len(name) <= NAME_LENGTH_MAX and name.isprintable() else shorten(name)
+    return name if len(name) <= NAME_LENGTH_MAX and name.isprintable() else quoted(name)

@@ -11,9 +11,8 @@ from typing import Any, Final
 from aischeduler.kube.decode.fields import FieldError, T, typed
 from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
 from aischeduler.model.gang import GANG_SPAN_KEY, GANG_TIMEOUT_KEY, GANG_TOPOLOGY_KEY, TopologyLevel
-from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import Operator, SelectorError, label_requirement
-from aischeduler.model.user_text import shown
+from aischeduler.model.user_text import quoted, shown
 
 TIMEOUT_SECONDS_MAX: Final = 2**31 - 1
 LEVELS_MAX: Final = 8
@@ -54,13 +53,13 @@ class FieldReader:
         elif _DIGITS.fullmatch(text) and lowest <= int(text) <= highest:
             return int(text)
         else:
-            self.record(f"{path}: must be a whole number from {lowest} to {highest}, not {shorten(text)}")
+            self.record(f"{path}: must be a whole number from {lowest} to {highest}, not {quoted(text)}")
         return lowest
 
     def switch(self, path: str, text: str | None) -> bool:
         """Return an annotation that is "true" or "false"; False if it is absent."""
         if text not in (None, "true", "false"):
-            self.record(f'{path}: must be "true" or "false", not {shorten(text)}')
+            self.record(f'{path}: must be "true" or "false", not {quoted(text)}')
         return text == "true"
 
     def annotations(
@@ -92,7 +91,7 @@ class FieldReader:
         for part in parts:
             necessity, _, label = part.strip().partition(":")
             if necessity not in _NECESSITY:
-                self.record(f"{path}: must be levels such as Required:LABEL,Preferred:LABEL, not {shorten(text)}")
+                self.record(f"{path}: must be levels such as Required:LABEL,Preferred:LABEL, not {quoted(text)}")
                 return ()
             levels.append(self.level(path, label, required=_NECESSITY[necessity]))
         return tuple(levels)

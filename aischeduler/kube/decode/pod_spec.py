@@ -51,7 +51,6 @@ from aischeduler.kube.decode.topology_spread import is_hard, spread_constraint
 from aischeduler.model.pod import HostPort, PodSpec, Toleration
 from aischeduler.model.pod_affinity import NO_POD_AFFINITY, PodAffinity
 from aischeduler.model.pod_set import controller_of
-from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import (
     NAME_FIELD,
     Labels,
@@ -65,6 +64,7 @@ from aischeduler.model.selectors import (
 )
 from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
+from aischeduler.model.user_text import quoted
 
 QUOTED_MAX: Final = 40
 RESTART_ALL: Final = "RestartAllContainersOnContainerExits"
@@ -341,7 +341,7 @@ class _Reader(PartReader):
         for index, part in enumerate(parts):
             where, key, operator = f"{path}[{index}]", part.key or "", part.operator or ""
             if fields and (key != NAME_FIELD or operator not in (Operator.IN, Operator.NOT_IN)):
-                self.record(f"{where}: {shorten(f'{key} {operator}')} is not {NAME_FIELD} In or NotIn")
+                self.record(f"{where}: {quoted(f'{key} {operator}')} is not {NAME_FIELD} In or NotIn")
                 continue
             try:
                 found.append(node_requirement(where, key, operator, tuple(part.values or ())))

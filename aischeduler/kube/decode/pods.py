@@ -39,9 +39,10 @@ from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, Pod
 from aischeduler.model.pool import Namespace
-from aischeduler.model.quantity import QuantityError, shorten
+from aischeduler.model.quantity import QuantityError
 from aischeduler.model.resources import parse_resource_list
 from aischeduler.model.selectors import LabelSelector, SelectorError
+from aischeduler.model.user_text import quoted
 
 AMOUNTS_MAX: Final = 20_000
 """How many resource lists of nodes are cached by their bytes; an evicted one is parsed again."""
@@ -209,4 +210,4 @@ def _features(raw: Raw) -> tuple[str, ...]:
 
 def _pool_name(name: str) -> str:
     """Return the pool that the pod names; a text that cannot be a name is shortened and escaped: it matches no Pool."""
-    return name if len(name) <= POOL_NAME_LENGTH_MAX and name.isprintable() else shorten(name)
+    return name if len(name) <= POOL_NAME_LENGTH_MAX and name.isprintable() else quoted(name)

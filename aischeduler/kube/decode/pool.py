@@ -20,7 +20,7 @@ from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
 from aischeduler.model.card_types import TypeNameError, type_name
 from aischeduler.model.names import POOL_NAME_LENGTH_MAX
 from aischeduler.model.pool import GroupRule, MakeRoomOrder, PlacementStrategy, Pool, ReclaimPolicy
-from aischeduler.model.quantity import QuantityError, shorten
+from aischeduler.model.quantity import QuantityError
 from aischeduler.model.resources import ResourceList, parse_resource_list
 from aischeduler.model.selectors import (
     LabelSelector,
@@ -30,7 +30,7 @@ from aischeduler.model.selectors import (
     label_requirement,
     label_selector,
 )
-from aischeduler.model.user_text import shown
+from aischeduler.model.user_text import quoted, shown
 
 POOLS_NAMED_MAX: Final = 256
 RARE_TYPES_MAX: Final = 32
@@ -86,7 +86,7 @@ def _pool(metadata: Metadata, spec: Mapping[str, Any]) -> Pool:
 def _profile(path: str, value: Any) -> str:
     name = typed(path, value, str)
     if name and not _is_name(name):
-        raise FieldError(f"{path}: {shorten(name)} is not the name of a scheduler")
+        raise FieldError(f"{path}: {quoted(name)} is not the name of a scheduler")
     return name
 
 
@@ -102,7 +102,7 @@ def _rare_types(path: str, value: Any) -> tuple[str, ...]:
         try:
             names[type_name(text)] = None
         except TypeNameError as error:
-            raise FieldError(f"{path}[{index}]: {shorten(text)} {error}") from error
+            raise FieldError(f"{path}[{index}]: {quoted(text)} {error}") from error
     return tuple(names)
 
 
@@ -113,11 +113,9 @@ def _group_rules(path: str, value: Any) -> tuple[GroupRule, ...]:
         where, fields = f"{path}[{index}]", typed(f"{path}[{index}]", rule, dict)
         name = typed(f"{where}.name", fields.get("name"), str)
         if not name or not is_label_value(name):
-            raise FieldError(
-                f"{where}.name: {shorten(name)} is not the name of a machine group, which is a label value"
-            )
+            raise FieldError(f"{where}.name: {quoted(name)} is not the name of a machine group, which is a label value")
         if name in rules:
-            raise FieldError(f"{where}.name: {shorten(name)} appears twice")
+            raise FieldError(f"{where}.name: {quoted(name)} appears twice")
         namespaces = _selector(f"{where}.namespaceSelector", fields.get("namespaceSelector"))
         if namespaces is None:
             raise FieldError(f"{where}.namespaceSelector: is missing; {{}} allows every namespace")
@@ -131,11 +129,11 @@ def _lenders(path: str, value: Any, own_name: str) -> tuple[str, ...] | None:
     for index, lender in enumerate(typed(path, value, list, POOLS_NAMED_MAX)):
         name = typed(f"{path}[{index}]", lender, str)
         if not _is_name(name):
-            raise FieldError(f"{path}[{index}]: {shorten(name)} is not the name of a Pool")
+            raise FieldError(f"{path}[{index}]: {quoted(name)} is not the name of a Pool")
         if name == own_name:
             raise FieldError(f"{path}: a pool cannot borrow from itself")
         if name in names:
-            raise FieldError(f"{path}[{index}]: {shorten(name)} appears twice")
+            raise FieldError(f"{path}[{index}]: {quoted(name)} appears twice")
         names[name] = None
     return tuple(names) or None
 
@@ -145,7 +143,7 @@ def _limit(path: str, value: Any) -> ResourceList:
     amounts: dict[str, int] = {}
     for name, quantity in sorted(typed(path, value, dict, RESOURCES_MAX).items()):
         if not RESOURCE.fullmatch(name):
-            raise FieldError(f"{path}.{shorten(name)}: is not the name of a resource, {RESOURCES_TEXT}")
+            raise FieldError(f"{path}.{quoted(name)}: is not the name of a resource, {RESOURCES_TEXT}")
         if isinstance(quantity, float):
             raise FieldError(f'{path}.{name}: a fraction must be in quotes: "{quantity}"')
         if isinstance(quantity, bool) or not isinstance(quantity, int | str):
@@ -162,7 +160,7 @@ def _selector(path: str, value: Any) -> LabelSelector | None:
     expressions = typed(f"{path}.matchExpressions", selector.get("matchExpressions"), list, REQUIREMENTS_MAX)
     return label_selector(
         path,
-        {key: typed(f"{path}.matchLabels.{shorten(key)}", label, str) for key, label in labels.items()},
+        {key: typed(f"{path}.matchLabels.{quoted(key)}", label, str) for key, label in labels.items()},
         tuple(
             _expression(f"{path}.matchExpressions[{index}]", expression) for index, expression in enumerate(expressions)
         ),
@@ -186,5 +184,5 @@ def _choice(path: str, value: Any, choices: type[Choice]) -> Choice | None:
         return None
     text = typed(path, value, str)
     if text not in tuple(choices):
-        raise FieldError(f"{path}: {shorten(text)} is not one of {', '.join(choices)}")
+        raise FieldError(f"{path}: {quoted(text)} is not one of {', '.join(choices)}")
     return choices(text)

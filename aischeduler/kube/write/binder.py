@@ -123,7 +123,7 @@ class Binder:
     ) -> None:
         self.work_queue: WorkQueue[PendingBinding] = WorkQueue(_queued_max(in_flight), in_flight, reserved(in_flight))
         self.answered = asyncio.Event()
-        """Set when an answer arrives while Bindings are queued; `daemon.answer_batching` waits for it."""
+        """Set when an answer arrives while Bindings are queued; `daemon.pool_loops.batch_answers` waits for it."""
         self.unanswered = 0
         """How many Bindings were sent and have no answer yet."""
         self._throttle = timing.throttle
