@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from aischeduler.config.load import parse_config
-from aischeduler.config.plugin_table import POINTS, TABLE, KnownPlugin
-from aischeduler.daemon.components import profile_of
+from aischeduler.config.plugins import POINTS, TABLE, KnownPlugin
+from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.engine.plugin_registry import BUILT_IN, ENGINE
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "configure.md").read_text()

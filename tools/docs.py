@@ -27,8 +27,7 @@ from typer.main import get_command
 
 from aischeduler.cli.app import app
 from aischeduler.config import schema
-from aischeduler.config.fields import values
-from aischeduler.config.schema import Config
+from aischeduler.config.schema import Config, values
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.watch.watched_resources import ReflectorCounts

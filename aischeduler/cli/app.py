@@ -18,7 +18,7 @@ from typer import Argument, Option, Typer, TyperException
 from typer import Context as TyperContext
 
 from aischeduler import __version__
-from aischeduler.config.load import ConfigError
+from aischeduler.config.errors import ConfigError
 from aischeduler.config.schema import LogFormat, LogLevel
 from aischeduler.kube.http.errors import ApiError
 from aischeduler.observability.logging import printable
@@ -93,7 +93,16 @@ def run(
         from aischeduler.cli.run import RunOptions, run_daemon  # noqa: PLC0415
         from aischeduler.daemon.service import loop_factory  # noqa: PLC0415
 
-        options = RunOptions(kubeconfig, context, config, log_format, log_level, http_address, no_leader_elect, journal)
+        options = RunOptions(
+            kubeconfig=kubeconfig,
+            context=context,
+            config=config,
+            log_format=log_format,
+            log_level=log_level,
+            http_address=http_address,
+            no_leader_elect=no_leader_elect,
+            journal=journal,
+        )
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(run_daemon(options))
     finally:
@@ -163,7 +172,9 @@ def pools(
     """Print the amounts of every Pool: capacity, allocatable, used, lent to other Pools, pending."""
     from aischeduler.cli.pools import PoolsOptions, print_pools  # noqa: PLC0415
 
-    options = PoolsOptions(kubeconfig, context, wide=output == "wide", json=output == "json", watch=watch)
+    options = PoolsOptions(
+        kubeconfig=kubeconfig, context=context, wide=output == "wide", json=output == "json", watch=watch
+    )
     asyncio.run(print_pools(options))
 
 
@@ -199,11 +210,19 @@ def explain(
     Exit status 3: there is no such object. 4: the pod belongs to another scheduler. 5: it has finished.
     """
     gc.disable()  # listed objects stay, and collecting takes a tenth of the time
+    from aischeduler.cli.cluster_source import ClusterSource  # noqa: PLC0415
     from aischeduler.cli.explain import ExplainOptions, explain_pods  # noqa: PLC0415
-    from aischeduler.cli.snapshot import ClusterSource  # noqa: PLC0415
 
     source = ClusterSource(kubeconfig, context, snapshot)
-    options = ExplainOptions(source, config, target, namespace, pool, all_pods, output == "json")
+    options = ExplainOptions(
+        source=source,
+        config=config,
+        target=target,
+        namespace=namespace,
+        pool=pool,
+        all_pods=all_pods,
+        json=output == "json",
+    )
     try:
         asyncio.run(explain_pods(options))
     finally:
@@ -231,10 +250,11 @@ def check(
     ] = None,
 ) -> int:
     """Find mistakes in configurations, Pools and pods before you apply them. Exit status 1: there are findings."""
-    from aischeduler.cli.check import CheckOptions  # noqa: PLC0415
     from aischeduler.cli.check import check as check_files  # noqa: PLC0415
 
-    return asyncio.run(check_files(CheckOptions([*(file or ()), *(files or ())], kubeconfig, context, config)))
+    return asyncio.run(
+        check_files([*(file or ()), *(files or ())], kubeconfig=kubeconfig, context=context, config=config)
+    )
 
 
 @app.command()
@@ -261,11 +281,19 @@ def plan(
     config: ConfigFile = None,
 ) -> int:
     """Show what applying files or draining nodes would start, move and evict, without doing it."""
+    from aischeduler.cli.cluster_source import ClusterSource  # noqa: PLC0415
     from aischeduler.cli.plan import PlanOptions, print_plan  # noqa: PLC0415
-    from aischeduler.cli.snapshot import ClusterSource  # noqa: PLC0415
 
     source = ClusterSource(kubeconfig, context, snapshot)
-    options = PlanOptions(file or (), source, config, replicas or (), pool or (), without or (), json=output == "json")
+    options = PlanOptions(
+        files=file or (),
+        source=source,
+        config=config,
+        replicas=replicas or (),
+        pools=pool or (),
+        without=without or (),
+        json=output == "json",
+    )
     return asyncio.run(print_plan(options))
 
 
@@ -278,7 +306,7 @@ def snapshot(
     context: Context = None,
 ) -> None:
     """Write what scheduling reads of a cluster into a file, for explain and plan. Nothing else is in it."""
-    from aischeduler.cli.snapshot import ClusterSource, write_snapshot  # noqa: PLC0415
+    from aischeduler.cli.cluster_source import ClusterSource, write_snapshot  # noqa: PLC0415
 
     asyncio.run(write_snapshot(ClusterSource(kubeconfig, context), output))
 

@@ -18,10 +18,10 @@ from itertools import permutations
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from aischeduler.analysis.deciding import decide_all
+from aischeduler.cli.cluster_source import ClusterSource, connected
 from aischeduler.cli.documents import (
     OWN_KINDS,
     POOL,
@@ -38,11 +38,10 @@ from aischeduler.cli.documents import (
     text_at,
     usage_error,
 )
-from aischeduler.cli.snapshot import ClusterSource, connected
-from aischeduler.config.load import ConfigError, load_config, parse_config, read_config
+from aischeduler.config.errors import ConfigError
+from aischeduler.config.load import load_config, parse_config, read_config
 from aischeduler.config.schema import API_VERSION, KIND, Config, ConstraintRule
-from aischeduler.config.spelling import nearest
-from aischeduler.daemon.components import profile_of
+from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.decode.meta_types import UNREADABLE
@@ -56,8 +55,8 @@ from aischeduler.model.names import DEFAULT_POOL, POOL_KEY, SCHEDULER_NAME
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace, Pool
-from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import LabelSelector
+from aischeduler.model.user_text import nearest, quoted
 
 FOUND: Final = 1
 """Exit status with findings."""
@@ -73,24 +72,18 @@ KEYS: Final = {
 """The keys that the scheduler reads in a pod, by where."""
 
 
-class CheckOptions(Struct, frozen=True):
-    """The command line; with a `kubeconfig` or a `context`, the checks use nodes and Pools of that cluster too."""
+async def check(files: Sequence[str], *, kubeconfig: Path | None, context: str | None, config: Path | None) -> int:
+    """Print the findings and return the exit status; raises TyperException where the check fails.
 
-    files: Sequence[str]
-    kubeconfig: Path | None
-    context: str | None
-    config: Path | None
-
-
-async def check(options: CheckOptions) -> int:
-    """Print the findings and return the exit status; raises TyperException where the check fails."""
-    if not options.files:
+    With a `kubeconfig` or a `context`, the checks use nodes and Pools of that cluster too.
+    """
+    if not files:
         raise usage_error("no file is given: use -f FILE, or -f - for standard input")
-    documents, findings = read_files(options.files)
-    config, wrong = _configuration(options, documents)
+    documents, findings = read_files(files)
+    configuration, wrong = _configuration(config, documents)
     findings += wrong
     notes: list[Finding] = []
-    findings += _object_findings(documents, config, await _cluster(options), notes)
+    findings += _object_findings(documents, configuration, await _cluster(kubeconfig, context), notes)
     order = {document.where: number for number, document in enumerate(documents)}
     findings.sort(key=lambda found: (order.get(found.document.where, len(order)), found.field, found.sentence))
     for finding in findings:
@@ -101,13 +94,13 @@ async def check(options: CheckOptions) -> int:
     return FOUND if findings else 0
 
 
-async def _cluster(options: CheckOptions) -> list[Event]:
-    """Return the namespaces, Pools and nodes of the cluster that the options name; nothing without one."""
+async def _cluster(kubeconfig: Path | None, context: str | None) -> list[Event]:
+    """Return the namespaces, Pools and nodes of a cluster; nothing without one."""
     events: list[Event] = []
-    if options.kubeconfig is None and options.context is None:
+    if kubeconfig is None and context is None:
         return events
     try:
-        async with connected(ClusterSource(options.kubeconfig, options.context)) as (client, _):
+        async with connected(ClusterSource(kubeconfig, context)) as (client, _):
             for resource in (watched_resources.namespaces(), watched_resources.pools(), watched_resources.nodes()):
                 try:
                     async with aclosing(pages(client, resource, read_raw, cached=True)) as found:
@@ -123,13 +116,13 @@ async def _cluster(options: CheckOptions) -> list[Event]:
     return events
 
 
-def _configuration(options: CheckOptions, documents: Iterable[Document]) -> tuple[Config, list[Finding]]:
+def _configuration(path: Path | None, documents: Iterable[Document]) -> tuple[Config, list[Finding]]:
     """Return the configuration of `--config`, else the first valid one of the documents, else the defaults."""
     valid: list[Config] = []
     findings: list[Finding] = []
-    if options.config is not None:
+    if path is not None:
         try:
-            valid.append(load_config(options.config))
+            valid.append(load_config(path))
         except ConfigError as error:
             raise usage_error(str(error)) from error
     for document in documents:
@@ -250,7 +243,7 @@ def _unknown_lenders(document: Document, pools: Sequence[str]) -> Iterator[Findi
     """Find names in `borrowingPools` that no Pool has; `pools` are all names, sorted."""
     for index, name in enumerate(items_at(mapping_at(document.body, "spec"), "borrowingPools")):
         if isinstance(name, str) and name not in pools:
-            sentence = f"there is no Pool {shorten(name)}{meant(name, pools)}"
+            sentence = f"there is no Pool {quoted(name)}{meant(name, pools)}"
             yield Finding(document, f"spec.borrowingPools[{index}]", sentence)
 
 
@@ -277,8 +270,10 @@ def implies(selector: LabelSelector, other: LabelSelector) -> bool:
     Requirements on different keys are independent. For each key, every named value is tried, another value, and none.
     """
     requirements = (*selector.requirements, *other.requirements)
-    for key in sorted({one.key for one in requirements}):
-        values = sorted({value for one in requirements if one.key == key for value in one.values})
+    for key in sorted({requirement.key for requirement in requirements}):
+        values = sorted(
+            {value for requirement in requirements if requirement.key == key for value in requirement.values}
+        )
         candidates = [{}, *({key: value} for value in ("/", *values))]  # a slash is in no label value
         selected = [
             labels for labels in candidates if all(r.matches(labels) for r in selector.requirements if r.key == key)
@@ -296,7 +291,7 @@ def _wrong_scheduler(template: Template, schedulers: tuple[str, ...]) -> Iterato
     if name in schedulers:
         return
     if near := nearest(name, schedulers, SCHEDULER_LIKENESS):
-        sentence = f"{shorten(name)} is the name of another scheduler; did you mean {near}?"
+        sentence = f"{quoted(name)} is the name of another scheduler; did you mean {near}?"
         yield template.finding("spec.schedulerName", sentence)
     elif template.pool and not name:
         sentence = f"is missing, so the default scheduler of the cluster takes the pods; set it to {schedulers[0]}"
@@ -329,7 +324,7 @@ def _unknown_pool(template: Template, pools: tuple[str, ...]) -> Iterator[Findin
     if template.pool and template.pool not in pools:
         part = "annotations" if POOL_KEY in mapping_at(template.body, "metadata", "annotations") else "labels"
         hint = meant(template.pool, pools) or f", so the pods belong to the pool {DEFAULT_POOL}"
-        yield template.finding(f"metadata.{part}[{POOL_KEY}]", f"there is no Pool {shorten(template.pool)}{hint}")
+        yield template.finding(f"metadata.{part}[{POOL_KEY}]", f"there is no Pool {quoted(template.pool)}{hint}")
 
 
 def _unsupported(template: Template, pod: Pod, rule: ConstraintRule) -> Iterator[Finding]:

@@ -26,8 +26,8 @@ from typer import TyperException
 
 from aischeduler.cli.demo_cluster import NAMESPACE, Object, cluster, create, jobs
 from aischeduler.cli.output import print_trimmed
+from aischeduler.cli.pool_numbers import read_pool_numbers
 from aischeduler.cli.pools_output import pool_table
-from aischeduler.cli.pools_snapshot import take_snapshot
 from aischeduler.cli.sandbox import kubeconfig_file, running_sandbox, stop_signal
 from aischeduler.config.schema import NO_ELECTION, Config, Logging
 from aischeduler.daemon.process import Daemon
@@ -45,7 +45,6 @@ JOB_SECONDS_MAX: Final = 20.0
 """How long a Job may take until it is at rest."""
 BAR_WIDTH: Final = 24
 NAMES_SHOWN_MAX: Final = 3
-"""Pods that one line of the summary names."""
 
 
 class JobProgress(Struct, frozen=True):
@@ -127,7 +126,7 @@ async def _wait_for_rest(client: Client, created: Sequence[Object], view: "Progr
     before: list[JobProgress] | None = None
     while True:
         found = await read_progress(client, created)
-        pools = (await take_snapshot(client, time.time())).pools
+        pools = (await read_pool_numbers(client, time.time())).pools
         view.show(found, pools)
         busy = [job for job in found if not job.at_rest(pools)]
         if not busy and found == before:
@@ -156,7 +155,7 @@ def _progress(job: Object, pods: Sequence[Any]) -> JobProgress:
         if node := pod["spec"].get("nodeName"):
             bound[metadata["name"]] = node
         else:
-            reasons = (one.get("message", "") for one in conditions if one["type"] == "PodScheduled")
+            reasons = (condition.get("message", "") for condition in conditions if condition["type"] == "PodScheduled")
             waiting[metadata["name"]] = next(reasons, "")
     return JobProgress(name, spec["template"]["metadata"]["annotations"][POOL_KEY], spec["parallelism"], bound, waiting)
 

@@ -21,21 +21,20 @@ from typer import TyperException
 
 from aischeduler.config.load import JsonLoader, yaml_problem
 from aischeduler.config.schema import API_VERSION, KIND
-from aischeduler.config.spelling import nearest, shown
 from aischeduler.kube.crds import Json, pool_schema
 from aischeduler.kube.decode.gang_owners import GangOwners
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.decode.pod_spec import SpecCache
-from aischeduler.kube.http.errors import decode_finding
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.gang_resources import gang_resources
+from aischeduler.model.decode_errors import decode_finding
 from aischeduler.model.events import Event, Seen
 from aischeduler.model.gang import Gang
 from aischeduler.model.names import GROUP, POOL_KEY, VERSION, can_be_pool_name
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
-from aischeduler.model.quantity import shorten
+from aischeduler.model.user_text import nearest, quoted, shown
 from aischeduler.observability.logging import printable
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -44,9 +43,7 @@ VALUES_MAX: Final = 1_000_000
 SENTENCE_LENGTH_MAX: Final = 1000
 NAME_LENGTH_MAX: Final = 300
 DEPTH_MAX: Final = 12
-"""How deep in an object a template may be."""
 TEMPLATES_MAX: Final = 64
-"""Templates of one object that are read."""
 STDIN: Final = "-"
 POOL: Final = (f"{GROUP}/{VERSION}", "Pool")
 NODE: Final = ("v1", "Node")
@@ -395,18 +392,18 @@ def _kind_findings(document: Document) -> Iterator[Finding]:
             yield Finding(document, name, "is missing")
     if version in OWN_KINDS:
         if kind and kind != OWN_KINDS[version]:
-            sentence = f"{shorten(kind)} is not a kind of {version}; the kind is {OWN_KINDS[version]}"
+            sentence = f"{quoted(kind)} is not a kind of {version}; the kind is {OWN_KINDS[version]}"
             yield Finding(document, "kind", sentence)
     elif GROUP in version or nearest(version, OWN_KINDS):
         near = nearest(version, OWN_KINDS) or POOL[0]
-        yield Finding(document, "apiVersion", f"{shorten(version)} does not exist; did you mean {near}?")
+        yield Finding(document, "apiVersion", f"{quoted(version)} does not exist; did you mean {near}?")
 
 
 def _schema_findings(document: Document) -> Iterator[Finding]:
     """Find the unknown fields of a Pool, and fields of a wrong type or value; users do not write the status."""
     name = text_at(mapping_at(document.body, "metadata"), "name")
     if name and not can_be_pool_name(name):
-        yield Finding(document, "metadata.name", f"{shorten(name)} is not the name of a Pool")
+        yield Finding(document, "metadata.name", f"{quoted(name)} is not the name of a Pool")
     body = {key: value for key, value in document.body.items() if key != "status"}
     for path, sentence in _differences(body, pool_schema(), ""):
         yield Finding(document, path, sentence)
@@ -434,4 +431,4 @@ def _differences(value: Any, schema: Json, path: str) -> Iterator[tuple[str, str
     elif value not in schema.get("enum", (value,)):
         choices = schema["enum"]
         words = " or ".join(part for part in (", ".join(choices[:-1]), choices[-1]) if part)
-        yield path, f"must be {words}, not {shorten(value)}{meant(value, choices)}"
+        yield path, f"must be {words}, not {quoted(value)}{meant(value, choices)}"

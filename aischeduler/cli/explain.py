@@ -20,11 +20,11 @@ from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, loaded
 from aischeduler.analysis.deciding import decide_all
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation
+from aischeduler.cli.cluster_source import ClusterSource, connected, read_cluster
 from aischeduler.cli.explain_output import explanation_json, explanation_text, explanations_json, summary_table
 from aischeduler.cli.output import console, print_trimmed
-from aischeduler.cli.snapshot import ClusterSource, connected, read_cluster
 from aischeduler.config.load import load_config
-from aischeduler.daemon.components import profile_of
+from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.engine.cluster import Cluster
 from aischeduler.kube.http.errors import ApiError, RefusedError, is_answer
 from aischeduler.kube.http.paths import object_path
@@ -49,7 +49,7 @@ class Status(IntEnum):
     FINISHED = 5
 
 
-class ExplainOptions(Struct, frozen=True):
+class ExplainOptions(Struct, frozen=True, kw_only=True):
     """The command line: one pod, the pods of a Job (`job/NAME`), or with `all_pods` those that wait in a `pool`."""
 
     source: ClusterSource
@@ -117,7 +117,7 @@ def _record(cluster: Cluster, snapshot: ClusterSnapshot, namespace: str, name: s
     """Return the record of a pod of this scheduler that is not finished."""
     where = f"{namespace}/{name}"
     seen = objects_of(snapshot.events, Pod)
-    pod = next((one for one in seen if (one.namespace, one.name) == (namespace, name)), None)
+    pod = next((pod for pod in seen if (pod.namespace, pod.name) == (namespace, name)), None)
     if pod is None:
         raise NoExplanationError(Status.MISSING, f"there is no pod {where}, or it has finished")
     if not cluster.ours(pod):
@@ -163,7 +163,7 @@ def _show_one(explanation: Explanation, document: Json | None, options: ExplainO
         print(explanation_json(explanation, document))
         return
     owners = (document or {}).get("metadata", {}).get("ownerReferences", [])
-    owner = next((f"The {one['kind']} {one['name']}" for one in owners if one.get("controller")), "")
+    owner = next((f"The {owner['kind']} {owner['name']}" for owner in owners if owner.get("controller")), "")
     print_trimmed(console(), *explanation_text(explanation, owner))
 
 

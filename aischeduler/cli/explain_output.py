@@ -42,67 +42,80 @@ LENDERS_MAX: Final = 6
 Json = Mapping[str, Any]
 
 
-def explanation_text(one: Explanation, owner: str) -> Iterator[RenderableType]:
+def explanation_text(explanation: Explanation, owner: str) -> Iterator[RenderableType]:
     """Yield the parts of the page; `owner` is the object that makes such pods, empty where none does."""
-    yield Text(printable(_headline(one)), style="bold")
-    yield Text(f"It requests {_requests(one)}.{_ahead(one)}")
-    if one.unit is not None:
-        yield Text(printable(_unit(one, one.unit)))
-    if one.message and (one.verdict in (Verdict.HELD, Verdict.GATED) or not one.refused):
-        yield Text(printable(one.message))
-    if one.start is not None:
-        yield Text(f"It fits now: it starts {_where(one.start, '')}. The scheduler has not bound it yet.")
-    if one.refused:
+    yield Text(printable(_headline(explanation)), style="bold")
+    yield Text(f"It requests {_requests(explanation)}.{_ahead(explanation)}")
+    if explanation.unit is not None:
+        yield Text(printable(_unit(explanation, explanation.unit)))
+    if explanation.message and (explanation.verdict in (Verdict.HELD, Verdict.GATED) or not explanation.refused):
+        yield Text(printable(explanation.message))
+    if explanation.start is not None:
+        yield Text(f"It fits now: it starts {_where(explanation.start, '')}. The scheduler has not bound it yet.")
+    if explanation.refused:
         yield Text()
-        yield _funnel(one)
-    if one.ranking:
+        yield _funnel(explanation)
+    if explanation.ranking:
         yield Text()
-        yield _ranking(one)
-    if one.preemption:
+        yield _ranking(explanation)
+    if explanation.preemption:
         yield Text()
-        yield Text(printable(f"Preemption: {one.preemption}{_leaving(one)}"))
-    if one.borrowing:
+        yield Text(printable(f"Preemption: {explanation.preemption}{_leaving(explanation)}"))
+    if explanation.borrowing:
         yield Text()
-        yield _lenders(one)
-    if one.remedies:
+        yield _lenders(explanation)
+    if explanation.remedies:
         yield Text()
-        yield _remedies(one)
-        yield from _notes(one, owner)
+        yield _remedies(explanation)
+        yield from _notes(explanation, owner)
 
 
 def summary_table(explanations: Sequence[Explanation]) -> Table:
     """Return one line per pod: where it waits, the nearest miss and the cheapest remedy."""
     table = plain_table("Pod", "Verdict", "Ahead", "Nearest node", "Starts with")
-    for one in explanations:
-        near = [missing_text(refusal.nearest) for refusal in one.refused if refusal.nearest is not None]
-        remedy = one.remedies[0].text if one.remedies else ""
-        starts = _where(one.start, "") if one.start is not None else remedy
-        near_text = one.node if one.verdict is Verdict.BOUND else (near[-1] if near else "")
-        more = f" and {len(one.unit.pods) - 1} more" if one.unit is not None and one.unit.required else ""
-        cells = (f"{one.pod.namespace}/{one.pod.name}{more}", str(one.verdict), str(one.ahead), near_text, starts)
+    for explanation in explanations:
+        near = [missing_text(refusal.nearest) for refusal in explanation.refused if refusal.nearest is not None]
+        remedy = explanation.remedies[0].text if explanation.remedies else ""
+        starts = _where(explanation.start, "") if explanation.start is not None else remedy
+        near_text = explanation.node if explanation.verdict is Verdict.BOUND else (near[-1] if near else "")
+        more = (
+            f" and {len(explanation.unit.pods) - 1} more"
+            if explanation.unit is not None and explanation.unit.required
+            else ""
+        )
+        cells = (
+            f"{explanation.pod.namespace}/{explanation.pod.name}{more}",
+            str(explanation.verdict),
+            str(explanation.ahead),
+            near_text,
+            starts,
+        )
         table.add_row(*map(printable, cells))
     return table
 
 
-def _headline(one: Explanation) -> str:
-    name, pool = f"{one.pod.namespace}/{one.pod.name}", f"the pool {one.pool}"
-    match one.verdict:
+def _headline(explanation: Explanation) -> str:
+    name, pool = f"{explanation.pod.namespace}/{explanation.pod.name}", f"the pool {explanation.pool}"
+    match explanation.verdict:
         case Verdict.BOUND:
-            loan = f", on loan to the pool {one.loan.home}" if one.loan is not None else ""
-            return f"{name} is on the node {one.node}{f' of {pool}' if one.pool else ', which does not exist'}{loan}."
+            loan = f", on loan to the pool {explanation.loan.home}" if explanation.loan is not None else ""
+            where = f" of {pool}" if explanation.pool else ", which does not exist"
+            return f"{name} is on the node {explanation.node}{where}{loan}."
         case Verdict.NOMINATED:
-            return f"{name} waits in {pool}{f'; it is nominated to the node {one.node}' if one.node else ''}."
+            nominated = f"; it is nominated to the node {explanation.node}" if explanation.node else ""
+            return f"{name} waits in {pool}{nominated}."
         case Verdict.HELD:
             return f"{name} waits in {pool}; it is held."
         case Verdict.GATED:
-            return f"{name} waits in {pool}; {'its scheduling gates hold it' if one.unit is None else 'it is gated'}."
+            gated = "its scheduling gates hold it" if explanation.unit is None else "it is gated"
+            return f"{name} waits in {pool}; {gated}."
         case _:
             return f"{name} waits in {pool}."
 
 
-def _unit(one: Explanation, unit: PodUnit) -> str:
+def _unit(explanation: Explanation, unit: PodUnit) -> str:
     """Return which pods start together and how many must; of other pods of a unit, which these are."""
-    name, count = f"{one.pod.namespace}/{one.pod.name}", len(unit.pods)
+    name, count = f"{explanation.pod.namespace}/{explanation.pod.name}", len(unit.pods)
     others = _some([pod for pod in unit.pods if pod != name])
     if not unit.required:
         return f"Its unit is {unit.name}{f', with {others}' if others else ''}."
@@ -111,19 +124,23 @@ def _unit(one: Explanation, unit: PodUnit) -> str:
     return f"It starts together with {others}: {must} must fit.{first if unit.first_refused else ''}"
 
 
-def _requests(one: Explanation) -> str:
-    asked = [f"{readable(name, amount)} {name}" for name, amount in sorted(one.asks.items()) if name != PODS]
+def _requests(explanation: Explanation) -> str:
+    asked = [f"{readable(name, amount)} {name}" for name, amount in sorted(explanation.asks.items()) if name != PODS]
     return ", ".join(asked) or "nothing"
 
 
-def _ahead(one: Explanation) -> str:
-    if one.verdict is Verdict.BOUND or one.node or one.start is not None:
+def _ahead(explanation: Explanation) -> str:
+    if explanation.verdict is Verdict.BOUND or explanation.node or explanation.start is not None:
         return ""
-    if not one.ahead:
+    if not explanation.ahead:
         return " No pod is ahead of it in the queue."
-    more = f" and {one.ahead - len(one.ahead_pods)} more" if one.ahead > len(one.ahead_pods) else ""
-    verb = "pod is" if one.ahead == 1 else "pods are"
-    return f" {one.ahead} {verb} ahead of it in the queue: {', '.join(one.ahead_pods)}{more}."
+    more = (
+        f" and {explanation.ahead - len(explanation.ahead_pods)} more"
+        if explanation.ahead > len(explanation.ahead_pods)
+        else ""
+    )
+    verb = "pod is" if explanation.ahead == 1 else "pods are"
+    return f" {explanation.ahead} {verb} ahead of it in the queue: {', '.join(explanation.ahead_pods)}{more}."
 
 
 def _where(start: Start, added: str) -> str:
@@ -134,12 +151,14 @@ def _where(start: Start, added: str) -> str:
     return f"on {nodes} ({start.pool}) after {count} eviction{'s' * (count > 1)}"
 
 
-def _funnel(one: Explanation) -> Table:
-    refused = sum(refusal.nodes for refusal in one.refused)
-    pool = one.pool if one.verdict is Verdict.BOUND or one.start is not None else one.home
-    title = f"{one.total} node{'s' * (one.total != 1)} of the pool {pool}"
-    table = plain_table(f"{title}: {one.total - refused} fit", "Nodes", "Nearest, and what is missing")
-    for refusal in one.refused:
+def _funnel(explanation: Explanation) -> Table:
+    refused = sum(refusal.nodes for refusal in explanation.refused)
+    pool = (
+        explanation.pool if explanation.verdict is Verdict.BOUND or explanation.start is not None else explanation.home
+    )
+    title = f"{explanation.total} node{'s' * (explanation.total != 1)} of the pool {pool}"
+    table = plain_table(f"{title}: {explanation.total - refused} fit", "Nodes", "Nearest, and what is missing")
+    for refusal in explanation.refused:
         table.add_row(Text(refusal.rule), str(refusal.nodes), Text(printable(_misses(refusal))))
     table.columns[1].justify = "right"
     return table
@@ -153,16 +172,18 @@ def _misses(refusal: Refusal) -> str:
     return f"{near}; missing: {', '.join(counts)}" if len(refusal.counts) > 1 else near
 
 
-def _ranking(one: Explanation) -> Table:
-    table = plain_table(f"{one.fitting} node{' fits' if one.fitting == 1 else 's fit'} without it now", "Score")
-    for node, score in one.ranking:
-        table.add_row(Text(node, style="bold" if node == one.node else ""), str(score))
+def _ranking(explanation: Explanation) -> Table:
+    table = plain_table(
+        f"{explanation.fitting} node{' fits' if explanation.fitting == 1 else 's fit'} without it now", "Score"
+    )
+    for node, score in explanation.ranking:
+        table.add_row(Text(node, style="bold" if node == explanation.node else ""), str(score))
     table.columns[1].justify = "right"
     return table
 
 
-def _leaving(one: Explanation) -> str:
-    return f" ({_some(one.leaving)})" if one.leaving else ""
+def _leaving(explanation: Explanation) -> str:
+    return f" ({_some(explanation.leaving)})" if explanation.leaving else ""
 
 
 def _some(names: Sequence[str]) -> str:
@@ -170,29 +191,29 @@ def _some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:COUNTS_NAMED_MAX])}{f' and {more} more' if more > 0 else ''}"
 
 
-def _lenders(one: Explanation) -> Table:
+def _lenders(explanation: Explanation) -> Table:
     table = plain_table("Borrowing from", "No loan, because")
-    for loan in one.borrowing[:LENDERS_MAX]:
-        name = "any pool" if loan.pool == one.home else loan.pool
+    for loan in explanation.borrowing[:LENDERS_MAX]:
+        name = "any pool" if loan.pool == explanation.home else loan.pool
         table.add_row(Text(printable(name)), Text(printable(loan.reason)))
-    more = len(one.borrowing) - LENDERS_MAX
+    more = len(explanation.borrowing) - LENDERS_MAX
     if more > 0:
         table.add_row(Text(f"{more} more"), Text("-o json lists them"))
     return table
 
 
-def _remedies(one: Explanation) -> Table:
+def _remedies(explanation: Explanation) -> Table:
     table = plain_table("What starts it, one of", "Starts")
-    for remedy in one.remedies:
+    for remedy in explanation.remedies:
         added = "the new node" if isinstance(remedy.edit, AddNode) else ""
         table.add_row(Text(printable(remedy.text)), Text(printable(_where(remedy.start, added))))
     return table
 
 
-def _notes(one: Explanation, owner: str) -> Iterator[RenderableType]:
-    if owner and any(isinstance(remedy.edit, LowerRequest) for remedy in one.remedies):
+def _notes(explanation: Explanation, owner: str) -> Iterator[RenderableType]:
+    if owner and any(isinstance(remedy.edit, LowerRequest) for remedy in explanation.remedies):
         yield Text(printable(f"{owner} makes this pod: lower the request in its template too."))
-    if one.ahead:
+    if explanation.ahead:
         yield Text("The pods ahead are tried first, and may take the room.")
     yield Text("-o json has the steps of each.")
 
@@ -208,31 +229,35 @@ def explanations_json(explanations: Sequence[Explanation], left_out: int) -> str
     return orjson.dumps({"version": VERSION, "items": items, "leftOut": left_out}).decode()
 
 
-def _explanation_json(one: Explanation, pod: Json | None) -> dict[str, Any]:
+def _explanation_json(explanation: Explanation, pod: Json | None) -> dict[str, Any]:
     return {
-        "namespace": one.pod.namespace,
-        "pod": one.pod.name,
-        "uid": one.pod.uid,
-        "pool": one.pool,
-        "homePool": one.home,
-        "verdict": one.verdict,
-        "message": one.message,
-        "node": one.node,
-        "loan": {"lender": one.loan.lender, "borrower": one.loan.home} if one.loan is not None else None,
-        "requests": {name: quantity_text(name, amount) for name, amount in sorted(one.asks.items())},
-        "ahead": one.ahead,
-        "aheadPods": list(one.ahead_pods),
+        "namespace": explanation.pod.namespace,
+        "pod": explanation.pod.name,
+        "uid": explanation.pod.uid,
+        "pool": explanation.pool,
+        "homePool": explanation.home,
+        "verdict": explanation.verdict,
+        "message": explanation.message,
+        "node": explanation.node,
+        "loan": {"lender": explanation.loan.lender, "borrower": explanation.loan.home}
+        if explanation.loan is not None
+        else None,
+        "requests": {name: quantity_text(name, amount) for name, amount in sorted(explanation.asks.items())},
+        "ahead": explanation.ahead,
+        "aheadPods": list(explanation.ahead_pods),
         "nodes": {
-            "total": one.total,
-            "fit": one.fitting,
-            "refused": [_refusal_json(refusal) for refusal in one.refused],
+            "total": explanation.total,
+            "fit": explanation.fitting,
+            "refused": [_refusal_json(refusal) for refusal in explanation.refused],
         },
-        "preemption": {"reason": one.preemption, "leaving": list(one.leaving)},
-        "borrowing": [{"pool": loan.pool, "refusal": loan.refusal, "reason": loan.reason} for loan in one.borrowing],
-        "starts": _start_json(one.start) if one.start is not None else None,
-        "unit": _unit_json(one.unit) if one.unit is not None else None,
-        "ranking": [{"node": node, "score": score} for node, score in one.ranking],
-        "remedies": [_remedy_json(remedy, pod) for remedy in one.remedies],
+        "preemption": {"reason": explanation.preemption, "leaving": list(explanation.leaving)},
+        "borrowing": [
+            {"pool": loan.pool, "refusal": loan.refusal, "reason": loan.reason} for loan in explanation.borrowing
+        ],
+        "starts": _start_json(explanation.start) if explanation.start is not None else None,
+        "unit": _unit_json(explanation.unit) if explanation.unit is not None else None,
+        "ranking": [{"node": node, "score": score} for node, score in explanation.ranking],
+        "remedies": [_remedy_json(remedy, pod) for remedy in explanation.remedies],
     }
 
 
@@ -243,7 +268,7 @@ def _refusal_json(refusal: Refusal) -> dict[str, Any]:
         "nodes": refusal.nodes,
         "reason": refusal.reason,
         "counts": [{**_missing_json(missing), "nodes": nodes} for missing, nodes in refusal.counts],
-        "nearest": {"node": nearest.node, "missing": [_missing_json(one) for one in nearest.missing]}
+        "nearest": {"node": nearest.node, "missing": [_missing_json(resource) for resource in nearest.missing]}
         if nearest
         else None,
     }

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 import structlog
 
-from aischeduler.config.load import ConfigError
+from aischeduler.config.errors import ConfigError
 from aischeduler.config.schema import LogFormat, Logging, LogLevel
 from aischeduler.kube.http.errors import AccessError
-from aischeduler.model.quantity import shorten
+from aischeduler.model.user_text import quoted
 from aischeduler.observability.logging import configure
 
 BUG: Final = 4
@@ -53,5 +53,5 @@ def _health(address: str) -> str | None:
         return None
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal():
-        raise ConfigError(f"--health-address must be HOST:PORT, :PORT or none, not {shorten(address)}")
+        raise ConfigError(f"--health-address must be HOST:PORT, :PORT or none, not {quoted(address)}")
     return f"{host or '0.0.0.0'}:{port}"  # noqa: S104 - the kubelet connects to the pod's address

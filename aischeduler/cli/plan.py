@@ -18,14 +18,14 @@ from typer import TyperException
 from aischeduler.analysis.cluster_copy import ClusterCopy
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot
 from aischeduler.analysis.plan import Plan, PlanError, plan
+from aischeduler.cli.cluster_source import ClusterSource, read_cluster
 from aischeduler.cli.documents import read_files, usage_error
 from aischeduler.cli.output import console
 from aischeduler.cli.plan_documents import FindingsError, PlanInput, Variant, change_of, plan_input
 from aischeduler.cli.plan_output import plan_json, print_plans
-from aischeduler.cli.snapshot import ClusterSource, read_cluster
 from aischeduler.config.load import load_config
 from aischeduler.config.schema import Config
-from aischeduler.daemon.components import profile_of
+from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.engine.profile import Profile
 from aischeduler.model.names import can_be_pool_name
 from aischeduler.observability.logging import printable
@@ -35,7 +35,7 @@ FAILED: Final = 1
 VARIANTS_MAX: Final = 12
 
 
-class PlanOptions(Struct, frozen=True):
+class PlanOptions(Struct, frozen=True, kw_only=True):
     """The command line."""
 
     files: Sequence[str]
@@ -79,9 +79,9 @@ def left_out_plugins(profile: Profile) -> str:
     found: dict[str, list[str]] = {}
     for plugins in (profile.plugins, *profile.others.values()):
         for point, field in points:
-            for one in getattr(plugins, field):
-                if point not in found.setdefault(one.name, []):
-                    found[one.name].append(point)
+            for plugin in getattr(plugins, field):
+                if point not in found.setdefault(plugin.name, []):
+                    found[plugin.name].append(point)
     return ", ".join(f"{'/'.join(points)} of {name}" for name, points in sorted(found.items()))
 
 

@@ -28,17 +28,15 @@ from aischeduler.cli.documents import (
     read_objects,
     text_at,
 )
-from aischeduler.config.spelling import shown
 from aischeduler.kube.decode.pods import NEVER
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Event, Seen, objects_of
 from aischeduler.model.gang import Gang, GangClaim, GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace
-from aischeduler.model.quantity import shorten
+from aischeduler.model.user_text import quoted, shown
 
 PODS_MAX: Final = 20_000
-"""The most pods of one file that are planned."""
 DAEMON_SET: Final = "DaemonSet"
 """A kind that is not planned: it has one pod on each node, and none of them waits for another one's room."""
 _NOT_IN_NAMES: Final = ("spec", "template")
@@ -95,7 +93,9 @@ def plan_input(documents: Sequence[Document]) -> PlanInput:
 def change_of(given: PlanInput, snapshot: ClusterSnapshot, variant: Variant, without: Sequence[str]) -> PlannedChange:
     """Return the change that the files bring to a cluster; raises FindingsError."""
     objects = given.objects.events
-    events = [one for one in objects if not (isinstance(one, Seen) and isinstance(one.object, DisruptionBudget))]
+    events = [
+        event for event in objects if not (isinstance(event, Seen) and isinstance(event.object, DisruptionBudget))
+    ]
     all_events, known = (*snapshot.events, *events), snapshot.priority_classes is not None
     classes = _priority_classes(given.documents, snapshot)
     there = {(pod.namespace, pod.name) for pod in objects_of(snapshot.events, Pod)}
@@ -133,14 +133,14 @@ class _Unit(Struct, frozen=True):
             roles += [_role(template)] * len(names)
             if not template.lead and (pod.namespace, names[0]) in there:
                 notes.append("a pod of this name is in the cluster already; the plan has both")
-        namespaces = {one.name for one in objects_of(self.events, Namespace)}
+        namespaces = {namespace.name for namespace in objects_of(self.events, Namespace)}
         if namespaces and document.namespace not in namespaces:
-            notes.append(f"there is no namespace {shorten(document.namespace)}, so the API server refuses the pods")
+            notes.append(f"there is no namespace {quoted(document.namespace)}, so the API server refuses the pods")
         if not pods:
             notes.append("it is suspended or has 0 replicas, so it brings no pods")
         if items_at(mapping_at(document.body, "spec"), "volumeClaimTemplates"):
             notes.append("the claims of spec.volumeClaimTemplates are not planned")
-        gang = next((one for one in self._gangs() if one.uid == document.where), None)
+        gang = next((gang for gang in self._gangs() if gang.uid == document.where), None)
         if gang is not None:
             pods = _together(pods, roles, gang)
         name = document.name.rstrip("-") or document.kind.lower()
@@ -161,7 +161,7 @@ class _Unit(Struct, frozen=True):
         wanted = text_at(template.spec, "priorityClassName")
         found = self.classes.get(wanted) if wanted else _default_class(self.classes.values())
         if wanted and found is None and self.classes_known:
-            notes.append(f"there is no PriorityClass {shorten(wanted)}, so the API server refuses the pods")
+            notes.append(f"there is no PriorityClass {quoted(wanted)}, so the API server refuses the pods")
         if found is None:
             return pod
         preempts = pod.preempts and ("preemptionPolicy" in template.spec or found.preemption_policy != NEVER)
@@ -243,13 +243,13 @@ def _part(template: Template) -> str:
 
 def _default_class(classes: Iterable[PriorityClass]) -> PriorityClass | None:
     """Return the class of pods that name none: of several defaults the API server takes the lowest."""
-    defaults = [one for one in classes if one.global_default]
-    return min(defaults, key=lambda one: (one.value, one.name), default=None)
+    defaults = [priority_class for priority_class in classes if priority_class.global_default]
+    return min(defaults, key=lambda priority_class: (priority_class.value, priority_class.name), default=None)
 
 
 def _priority_classes(documents: Iterable[Document], snapshot: ClusterSnapshot) -> dict[str, PriorityClass]:
     """Return the classes by name: those of the cluster, and over them those of the files."""
-    classes = {one.name: one for one in snapshot.priority_classes or ()}
+    classes = {priority_class.name: priority_class for priority_class in snapshot.priority_classes or ()}
     for document in documents:
         value = document.body.get("value")
         if document.kind == "PriorityClass" and document.name and isinstance(value, int):

@@ -29,7 +29,6 @@ WIDE: Final = 120
 """The width of a terminal from which on lists are longer."""
 UNITS_MAX: Final = 15
 REASONS_MAX: Final = 6
-"""The most reasons to wait that are shown."""
 STYLES: Final = {
     UnitVerdict.STARTS: "green",
     UnitVerdict.BORROWS: "cyan",
@@ -60,16 +59,16 @@ def print_plans(console: Console, plans: Plans) -> None:
 def _table(plan: Plan, names_max: int) -> Table:
     shown = plan.units[:UNITS_MAX]
     table = plain_table("Unit", "Start", "Verdict", "Nodes", gap=2)
-    if any(one.evicts for one in shown):
+    if any(unit.evicts for unit in shown):
         table.add_column("Evicts", overflow="fold")
-    if any(one.lenders for one in shown):
+    if any(unit.lenders for unit in shown):
         table.add_column("Lender", overflow="fold")
-    for one in shown:
-        cells: list[Text | str] = [_unit_name(one), _started(one), _verdict(one), _nodes(one, names_max)]
+    for unit in shown:
+        cells: list[Text | str] = [_unit_name(unit), _started(unit), _verdict(unit), _nodes(unit, names_max)]
         if any(other.evicts for other in shown):
-            cells.append(_names(one.evicts, names_max))
+            cells.append(_names(unit.evicts, names_max))
         if any(other.lenders for other in shown):
-            cells.append(_names(sorted(set(one.lenders.values())), names_max))
+            cells.append(_names(sorted(set(unit.lenders.values())), names_max))
         table.add_row(*cells)
     return table
 
@@ -79,24 +78,24 @@ def _side_by_side(plans: Plans, names_max: int) -> Table:
     rows: dict[tuple[str, int], dict[int, Text]] = {}
     for column, (_, plan) in enumerate(plans):
         counts = Counter[str]()
-        for one in plan.units:  # objects that are of one unit in a variant may have no pods in another
-            name = _unit_name(one)
-            rows.setdefault((name, counts[name]), {})[column] = _cell(one, names_max)
+        for unit in plan.units:  # objects that are of one unit in a variant may have no pods in another
+            name = _unit_name(unit)
+            rows.setdefault((name, counts[name]), {})[column] = _cell(unit, names_max)
             counts[name] += 1
     for (name, _), cells in list(rows.items())[:UNITS_MAX]:
         table.add_row(name, *(cells.get(column, "") for column in range(len(plans))))
     return table
 
 
-def _cell(one: UnitPlan, names_max: int) -> Text:
+def _cell(unit: UnitPlan, names_max: int) -> Text:
     """Return everything about a unit in one variant."""
-    cell = Text.assemble(_verdict(one), f" {_started(one)}")
-    if one.nodes:
-        cell.append(f"\n{_nodes(one, names_max)}")
-    if one.evicts:
-        cell.append(f"\nevicts {_names(one.evicts, names_max)}")
-    if one.lenders:
-        cell.append(f"\nborrows from {_names(sorted(set(one.lenders.values())), names_max)}")
+    cell = Text.assemble(_verdict(unit), f" {_started(unit)}")
+    if unit.nodes:
+        cell.append(f"\n{_nodes(unit, names_max)}")
+    if unit.evicts:
+        cell.append(f"\nevicts {_names(unit.evicts, names_max)}")
+    if unit.lenders:
+        cell.append(f"\nborrows from {_names(sorted(set(unit.lenders.values())), names_max)}")
     return cell
 
 
@@ -105,16 +104,16 @@ def _lines(plan: Plan, names_max: int) -> Iterator[str]:
     if len(plan.units) > UNITS_MAX:
         yield f"{len(plan.units) - UNITS_MAX} more units are not shown; -o json has all."
     reasons: dict[str, list[str]] = {}
-    for one in plan.units:
-        for reason in dict.fromkeys(one.waits.values()):
-            reasons.setdefault(reason or "its turn has not come", []).append(_unit_name(one))
+    for unit in plan.units:
+        for reason in dict.fromkeys(unit.waits.values()):
+            reasons.setdefault(reason or "its turn has not come", []).append(_unit_name(unit))
     for reason, units in list(reasons.items())[:REASONS_MAX]:
         yield f"{_names(units, names_max)} {'wait' if len(units) > 1 else 'waits'}: {reason}"
     if len(reasons) > REASONS_MAX:
         yield f"{len(reasons) - REASONS_MAX} more reasons to wait are not shown; -o json has all."
-    for one in plan.units:
-        for note in one.notes:
-            yield f"{_unit_name(one)}: {note}"
+    for unit in plan.units:
+        for note in unit.notes:
+            yield f"{_unit_name(unit)}: {note}"
     yield from _consequences(plan, names_max)
     yield from (f"{note}." for note in plan.notes)
     if not plan.at_rest:
@@ -132,35 +131,38 @@ def _consequences(plan: Plan, names_max: int) -> Iterator[str]:
         else:
             yield f"Running pods of the pool {change.home_pool} become loans of the pool {change.pool}: {named}."
     if plan.other_starts:
-        started = [f"{full_name(one.pod)} on {one.node}" for one in plan.other_starts]
+        started = [f"{full_name(start.pod)} on {start.node}" for start in plan.other_starts]
         yield f"Also starts: {_names(started, names_max)}."
     if plan.other_evictions:
-        evicted = [
-            f"{full_name(one.victim)}{f' for {full_name(one.beneficiary)}' if one.beneficiary is not None else ''}"
-            for one in plan.other_evictions
-        ]
+        evicted = [_evicted(eviction) for eviction in plan.other_evictions]
         yield f"Also evicts: {_names(evicted, names_max)}."
     if not (plan.units or plan.other_starts or plan.other_evictions or plan.loan_changes or plan.pool_nodes):
         yield "Nothing changes: no pod starts, moves or is evicted."
 
 
-def _unit_name(one: UnitPlan) -> str:
+def _evicted(eviction: Evict) -> str:
+    gain = f" for {full_name(eviction.beneficiary)}" if eviction.beneficiary is not None else ""
+    return f"{full_name(eviction.victim)}{gain}"
+
+
+def _unit_name(unit: UnitPlan) -> str:
     """Return kind, namespace and name; a node has no namespace, and `default` is left out."""
-    unit = one.unit
-    return printable("/".join(part for part in (unit.kind, unit.namespace, unit.name) if part not in ("", "default")))
+    planned = unit.unit
+    parts = (planned.kind, planned.namespace, planned.name)
+    return printable("/".join(part for part in parts if part not in ("", "default")))
 
 
-def _started(one: UnitPlan) -> str:
-    return f"{len(one.nodes)}/{len(one.unit.pods)}"
+def _started(unit: UnitPlan) -> str:
+    return f"{len(unit.nodes)}/{len(unit.unit.pods)}"
 
 
-def _verdict(one: UnitPlan) -> Text:
-    return Text(one.verdict, style=STYLES[one.verdict])
+def _verdict(unit: UnitPlan) -> Text:
+    return Text(unit.verdict, style=STYLES[unit.verdict])
 
 
-def _nodes(one: UnitPlan, names_max: int) -> str:
+def _nodes(unit: UnitPlan, names_max: int) -> str:
     """Return the nodes by name, each with its number of pods if that is not one."""
-    counts: Mapping[str, int] = Counter(one.nodes.values())
+    counts: Mapping[str, int] = Counter(unit.nodes.values())
     return _names([f"{node} ×{count}" if count > 1 else node for node, count in sorted(counts.items())], names_max)  # noqa: RUF001
 
 
@@ -181,17 +183,17 @@ def _plan_json(variant: Variant, plan: Plan) -> dict[str, Any]:
     return {
         "replicas": variant.replicas,
         "pool": variant.pool,
-        "units": [_unit_json(one) for one in plan.units],
-        "alsoStarts": [_start_json(one) for one in plan.other_starts],
-        "alsoEvicts": [_eviction_json(one) for one in plan.other_evictions],
+        "units": [_unit_json(unit) for unit in plan.units],
+        "alsoStarts": [_start_json(start) for start in plan.other_starts],
+        "alsoEvicts": [_eviction_json(eviction) for eviction in plan.other_evictions],
         "loanChanges": [
             {
-                "pool": one.pool,
-                "homePool": one.home_pool,
-                "count": one.count,
-                "pods": [full_name(pod) for pod in one.pods],
+                "pool": change.pool,
+                "homePool": change.home_pool,
+                "count": change.count,
+                "pods": [full_name(pod) for pod in change.pods],
             }
-            for one in plan.loan_changes
+            for change in plan.loan_changes
         ],
         "poolNodes": {name: {"before": before, "after": after} for name, (before, after) in plan.pool_nodes.items()},
         "notes": list(plan.notes),
@@ -199,28 +201,33 @@ def _plan_json(variant: Variant, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _unit_json(one: UnitPlan) -> dict[str, Any]:
+def _unit_json(unit: UnitPlan) -> dict[str, Any]:
     return {
-        "name": one.unit.name,
-        "kind": one.unit.kind,
-        "namespace": one.unit.namespace,
-        "pods": len(one.unit.pods),
-        "verdict": one.verdict,
-        "nodes": dict(one.nodes),
-        "evicts": list(one.evicts),
-        "lender": next(iter(sorted(one.lenders.values())), None),
-        "lenders": dict(one.lenders),
-        "waitsFor": one.waits_for or None,
-        "waits": dict(one.waits),
-        "notes": list(one.notes),
+        "name": unit.unit.name,
+        "kind": unit.unit.kind,
+        "namespace": unit.unit.namespace,
+        "pods": len(unit.unit.pods),
+        "verdict": unit.verdict,
+        "nodes": dict(unit.nodes),
+        "evicts": list(unit.evicts),
+        "lender": next(iter(sorted(unit.lenders.values())), None),
+        "lenders": dict(unit.lenders),
+        "waitsFor": unit.waits_for or None,
+        "waits": dict(unit.waits),
+        "notes": list(unit.notes),
     }
 
 
-def _start_json(one: Bind) -> dict[str, Any]:
-    lender = one.pool if one.borrowed else None
-    return {"pod": full_name(one.pod), "node": one.node, "pool": one.pool, "lender": lender}
+def _start_json(start: Bind) -> dict[str, Any]:
+    lender = start.pool if start.borrowed else None
+    return {"pod": full_name(start.pod), "node": start.node, "pool": start.pool, "lender": lender}
 
 
-def _eviction_json(one: Evict) -> dict[str, Any]:
-    beneficiary = full_name(one.beneficiary) if one.beneficiary is not None else None
-    return {"pod": full_name(one.victim), "node": one.node, "cause": one.cause, "beneficiary": beneficiary}
+def _eviction_json(eviction: Evict) -> dict[str, Any]:
+    beneficiary = full_name(eviction.beneficiary) if eviction.beneficiary is not None else None
+    return {
+        "pod": full_name(eviction.victim),
+        "node": eviction.node,
+        "cause": eviction.cause,
+        "beneficiary": beneficiary,
+    }

@@ -15,8 +15,8 @@ from rich.text import Text
 from typer import TyperException
 
 from aischeduler.cli.output import WIDTH_MIN, console, print_trimmed
+from aischeduler.cli.pool_numbers import PoolNumbers, read_pool_numbers
 from aischeduler.cli.pools_output import pool_table, pools_json
-from aischeduler.cli.pools_snapshot import Snapshot, take_snapshot
 from aischeduler.cli.pools_watch import watch_pools
 from aischeduler.cli.sandbox import stop_signal
 from aischeduler.kube.access.server import Server, connect
@@ -26,10 +26,9 @@ from aischeduler.kube.http.errors import ApiError, RefusedError, UnreachableErro
 from aischeduler.observability.logging import printable
 
 WIDE_WIDTH_MIN: Final = 130
-"""The least width of the wide table."""
 
 
-class PoolsOptions(Struct, frozen=True):
+class PoolsOptions(Struct, frozen=True, kw_only=True):
     """The command line."""
 
     kubeconfig: Path | None
@@ -53,18 +52,18 @@ async def print_pools(options: PoolsOptions) -> None:
             if options.watch:
                 await _until_signal(_watch(client, options, to))
             else:
-                _show(await take_snapshot(client, time.time()), options, to)
+                _show(await read_pool_numbers(client, time.time()), options, to)
     except ApiError as error:
         raise TyperException(error_sentence(server, error)) from error
 
 
-def _show(snapshot: Snapshot, options: PoolsOptions, to: Console) -> None:
+def _show(numbers: PoolNumbers, options: PoolsOptions, to: Console) -> None:
     """Print the pools, and the notes on standard error."""
     if options.json:
-        to.out(pools_json(snapshot.pools), highlight=False)
+        to.out(pools_json(numbers.pools), highlight=False)
     else:
-        print_trimmed(to, pool_table(snapshot.pools, wide=options.wide))
-    for note in snapshot.notes():
+        print_trimmed(to, pool_table(numbers.pools, wide=options.wide))
+    for note in numbers.notes():
         print(printable(note), file=sys.stderr, flush=True)
 
 
@@ -87,9 +86,9 @@ async def _watch(client: Client, options: PoolsOptions, to: Console) -> None:
     """Show the pools on every change: in place on a terminal, one table after the other elsewhere."""
     if to.is_terminal and not options.json:
         with Live(console=to, auto_refresh=False) as live:
-            await watch_pools(client, lambda snapshot: live.update(_frame(snapshot, options), refresh=True))
+            await watch_pools(client, lambda numbers: live.update(_frame(numbers, options), refresh=True))
     else:
-        await watch_pools(client, lambda snapshot: _show(snapshot, options, to))
+        await watch_pools(client, lambda numbers: _show(numbers, options, to))
 
 
 async def _until_signal(watching: Coroutine[Any, Any, None]) -> None:
@@ -105,6 +104,6 @@ async def _until_signal(watching: Coroutine[Any, Any, None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _frame(snapshot: Snapshot, options: PoolsOptions) -> RenderableType:
-    table = pool_table(snapshot.pools, wide=options.wide)
-    return Group(table, *(Text(printable(note), style="yellow") for note in snapshot.notes()))
+def _frame(numbers: PoolNumbers, options: PoolsOptions) -> RenderableType:
+    table = pool_table(numbers.pools, wide=options.wide)
+    return Group(table, *(Text(printable(note), style="yellow") for note in numbers.notes()))

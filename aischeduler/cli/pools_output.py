@@ -63,8 +63,8 @@ def pool_table(pools: Sequence[PoolSummary], *, wide: bool = False) -> Table:
     nodes = sum(pool.nodes for pool in pools)
     total = {resource: sum(pool.allocatable.get(resource, 0) for pool in pools) for _, resource in ROWS}
     cards = Counter[str]()
-    for one in (one for pool in pools for one in pool.cards):
-        cards[one.type] += one.total
+    for card in (card for pool in pools for card in pool.cards):
+        cards[card.type] += card.total
     for pool in pools:
         labels = {"cpu": Text(pool.name, style="bold"), "gpu": flags(pool)}
         for label, resource in ROWS:
@@ -73,8 +73,8 @@ def pool_table(pools: Sequence[PoolSummary], *, wide: bool = False) -> Table:
             cells = [_cell(column, resource, _amounts(pool, column, total)) for column in columns]
             table.add_row(labels.get(label, ""), label, *cells, end_section=resource == PODS)
             if resource == GPU and wide:
-                for one in pool.cards:
-                    table.add_row("", f"- {one.type}", *(_card_cell(column, one, cards) for column in columns))
+                for card in pool.cards:
+                    table.add_row("", f"- {card.type}", *(_card_cell(column, card, cards) for column in columns))
     return table
 
 
@@ -113,7 +113,7 @@ def _pool_json(pool: PoolSummary) -> dict[str, Any]:
         "borrowing": pool.borrowing,
         "sharing": pool.sharing,
         **{name: _amounts_json(getattr(pool, name)) for name in AMOUNTS},
-        "cardsByType": [{"type": one.type, "total": one.total, "used": one.used} for one in pool.cards],
+        "cardsByType": [{"type": card.type, "total": card.total, "used": card.used} for card in pool.cards],
     }
 
 

@@ -1,4 +1,4 @@
-"""Watches the Pools, and draws a snapshot on every change, at most once a second.
+"""Watches the Pools, and draws their numbers on every change, at most once a second.
 
 Invariants:
 - A failure before the first list is an error; a later one is a note beside numbers that may be old.
@@ -13,11 +13,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from aischeduler.cli.pools_snapshot import Snapshot, snapshot_of
+from aischeduler.cli.pool_numbers import PoolNumbers, pool_numbers
 from aischeduler.kube.decode.api_types import PoolDocument
-from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import ApiError, RefusedError
+from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.reflector import Handlers, Reflector
 from aischeduler.kube.watch.watched_resources import UnreadableObject
@@ -29,7 +29,7 @@ POLL_SECONDS: Final = 0.05
 FAILURE_SECONDS: Final = 90.0
 """How long a failure is noted: longer than the longest wait between two tries."""
 
-Draw = Callable[[Snapshot], None]
+Draw = Callable[[PoolNumbers], None]
 
 
 async def watch_pools(client: Client, draw: Draw) -> None:
@@ -44,11 +44,11 @@ async def watch_pools(client: Client, draw: Draw) -> None:
             pools.raise_failure()
             await _sleep(task, POLL_SECONDS)
         pools.raise_failure()
-        drawn: Snapshot | None = None
+        drawn: PoolNumbers | None = None
         while True:
-            if (snapshot := pools.snapshot()) != drawn:
-                draw(snapshot)
-                drawn = snapshot
+            if (numbers := pools.numbers()) != drawn:
+                draw(numbers)
+                drawn = numbers
             await _sleep(task, DRAW_SECONDS)
     finally:
         task.cancel()
@@ -98,11 +98,11 @@ class _WatchedPools:
         if self._failure is not None:
             raise self._failure[0]
 
-    def snapshot(self) -> Snapshot:
+    def numbers(self) -> PoolNumbers:
         """Return the pools and the notes."""
-        snapshot = snapshot_of(self._pools.values(), time.time())
-        unreadable = (*(text for _, text in sorted(self._unreadable.items())), *snapshot.unreadable)
-        return replace(snapshot, unreadable=unreadable, watch_failure=self._recent_failure())
+        numbers = pool_numbers(self._pools.values(), time.time())
+        unreadable = (*(text for _, text in sorted(self._unreadable.items())), *numbers.unreadable)
+        return replace(numbers, unreadable=unreadable, watch_failure=self._recent_failure())
 
     def _recent_failure(self) -> str:
         if self._failure is None or time.monotonic() - self._failure[2] > FAILURE_SECONDS:

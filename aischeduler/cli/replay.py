@@ -14,7 +14,6 @@ DIFFERENT: Final = 1
 UNREADABLE: Final = 2
 """Exit status of a file that is no journal, or that cannot be read."""
 SHOWN_MAX: Final = 2_000
-"""The most characters of an action that are shown."""
 
 
 def replay_file(path: Path) -> int:

@@ -13,14 +13,14 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from aischeduler.config.load import ConfigError, load_config
+from aischeduler.config.errors import ConfigError
+from aischeduler.config.load import load_config
 from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, Logging, LogLevel
 from aischeduler.daemon.journal_file import JournalFile
-from aischeduler.daemon.process import Outputs
 from aischeduler.daemon.service import Source, serve
 from aischeduler.kube.access.server import connect
 from aischeduler.kube.http.errors import AccessError
-from aischeduler.model.quantity import shorten
+from aischeduler.model.user_text import quoted
 from aischeduler.observability.logging import configure
 from aischeduler.observability.telemetry import listen
 
@@ -32,7 +32,7 @@ GC_PAUSE_SECONDS_MAX: Final = 60.0
 """How long the garbage collector is off before the first decision: failing requests leave garbage too."""
 
 
-class RunOptions(Struct, frozen=True):
+class RunOptions(Struct, frozen=True, kw_only=True):
     """The command line; None leaves a value to the configuration, or a file to its usual place."""
 
     kubeconfig: Path | None
@@ -70,8 +70,9 @@ async def _serve(options: RunOptions) -> None:
     listener = listen(config.http.address)
     if listener is not None:
         structlog.get_logger().info("serving metrics and health", port=listener.getsockname()[1])
-    outputs = Outputs(listener, open_journal(options.journal) if options.journal is not None else None)
-    await serve(server, config, Source(options.config, partial(effective_config, options)), configure_logs, outputs)
+    journal = open_journal(options.journal) if options.journal is not None else None
+    source = Source(options.config, partial(effective_config, options))
+    await serve(server, config, source, configure_logs, listener=listener, journal=journal)
 
 
 def open_journal(directory: Path) -> JournalFile:
@@ -106,7 +107,7 @@ def read_http(address: str) -> Http:
     try:
         return msgspec.convert({"address": address}, Http)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"--http-address must be {ADDRESS_FORM}, not {shorten(address)}") from error
+        raise ConfigError(f"--http-address must be {ADDRESS_FORM}, not {quoted(address)}") from error
 
 
 def _logging(options: RunOptions, configured: Logging) -> Logging:

@@ -17,7 +17,6 @@ from aischeduler.config.section import SUBDOMAIN, Boolean, LabelKey, Section, wh
 
 INT32_MAX: Final = 2**31 - 1
 ITEMS_MAX: Final = 256
-"""The most items of a list in the arguments of a plugin."""
 
 _LABEL_KEY_FORM: Final = "a name such as cpu or example.com/device"
 Key = Annotated[LabelKey, Meta(description=_LABEL_KEY_FORM)]
@@ -123,12 +122,12 @@ class NodeResourcesBalancedAllocationArgs(Section, frozen=True):
         if not self.resources:
             msgspec.structs.force_setattr(self, "resources", CPU_AND_MEMORY)
         seen: set[str] = set()
-        for index, one in enumerate(self.resources):
-            if one.weight != 1:
-                raise ValueError(f"resources[{index}].weight: must be 1, not {one.weight}")
-            if one.name in seen:
-                raise ValueError(f"resources[{index}].name: {one.name!a} appears twice")
-            seen.add(one.name)
+        for index, resource in enumerate(self.resources):
+            if resource.weight != 1:
+                raise ValueError(f"resources[{index}].weight: must be 1, not {resource.weight}")
+            if resource.name in seen:
+                raise ValueError(f"resources[{index}].name: {resource.name!a} appears twice")
+            seen.add(resource.name)
 
 
 class InterPodAffinityArgs(Section, frozen=True):
@@ -220,8 +219,8 @@ class PodTopologySpreadArgs(Section, frozen=True):
         if self.default_constraints and self.defaulting_type == "System":
             raise ValueError("defaultingType: must be List where defaultConstraints are given")
         seen: set[tuple[str, str]] = set()
-        for index, one in enumerate(self.default_constraints):
-            pair = (one.topology_key, one.when_unsatisfiable)
+        for index, constraint in enumerate(self.default_constraints):
+            pair = (constraint.topology_key, constraint.when_unsatisfiable)
             if pair in seen:
                 raise ValueError(f"defaultConstraints[{index}]: {' '.join(pair)} appears twice")
             seen.add(pair)

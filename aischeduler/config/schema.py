@@ -1,4 +1,4 @@
-"""The fields of the configuration file, with their types, bounds and defaults.
+"""The fields of the configuration file, with their types, bounds and defaults, and which of them differ.
 
 Invariants:
 - A field is declared here only, and so is whether a running scheduler reloads it (`RELOADED`).
@@ -7,10 +7,14 @@ Invariants:
 - Values are frozen; an unknown field is refused.
 """
 
+from collections.abc import Iterator
 from enum import StrEnum
+from functools import cache
 from typing import Annotated, Final, Literal
 
-from msgspec import Meta
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.inspect import Metadata, StructType, Type
 
 from aischeduler.config.profiles import Profiles
 from aischeduler.config.section import (
@@ -22,6 +26,8 @@ from aischeduler.config.section import (
     Section,
     whole_number,
 )
+from aischeduler.model.names import GPU_DEFAULT, GPU_TYPE_LABELS, SCHEDULER_NAME
+from aischeduler.model.pool import MakeRoomOrder
 
 API_VERSION: Final = "config.resource.aibee.cn/v1alpha1"
 KIND: Final = "AiSchedulerConfiguration"
@@ -79,13 +85,6 @@ class EvictionWay(StrEnum):
     """Use the Eviction API, which refuses what a PodDisruptionBudget forbids."""
 
 
-class RoomOrder(StrEnum):
-    """What is tried first for a pod that fits on no node of its Pool; `makeRoom` of the Pool overrides it."""
-
-    PREEMPT_THEN_BORROW = "PreemptThenBorrow"
-    BORROW_THEN_PREEMPT = "BorrowThenPreempt"
-
-
 class ConstraintRule(StrEnum):
     """What happens to a pod with a hard constraint that is not supported."""
 
@@ -95,7 +94,14 @@ class ConstraintRule(StrEnum):
     """The pod is placed as if the constraint were absent, and gets a Warning event."""
 
 
-GpuResource = Annotated[str, Meta(pattern=rf"\A{SUBDOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z", max_length=317)]
+GpuResource = Annotated[
+    str,
+    Meta(
+        pattern=rf"\A{SUBDOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z",
+        max_length=317,
+        description="a resource name such as nvidia.com/gpu",
+    ),
+]
 GpuResources = Annotated[
     tuple[GpuResource, ...],
     Meta(
@@ -105,7 +111,12 @@ GpuResources = Annotated[
     ),
 ]
 GpuTypeLabel = Annotated[
-    str, Meta(pattern=rf"\A({SUBDOMAIN}/)?[A-Za-z0-9][-A-Za-z0-9_.]*(\*[-A-Za-z0-9_.]*)?\Z", max_length=317)
+    str,
+    Meta(
+        pattern=rf"\A({SUBDOMAIN}/)?[A-Za-z0-9][-A-Za-z0-9_.]*(\*[-A-Za-z0-9_.]*)?\Z",
+        max_length=317,
+        description="the key of a node label such as nvidia.com/gpu.product, with at most one *",
+    ),
 ]
 GpuTypeLabels = Annotated[
     tuple[GpuTypeLabel, ...],
@@ -114,7 +125,14 @@ GpuTypeLabels = Annotated[
         description=f"a list of at most {GPU_TYPE_LABELS_MAX} keys of node labels such as nvidia.com/gpu.product",
     ),
 ]
-RareType = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9 ._/+*-]*\Z", max_length=63)]
+RareType = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[A-Za-z0-9][A-Za-z0-9 ._/+*-]*\Z",
+        max_length=63,
+        description="a card type such as H200 or A100-80GB",
+    ),
+]
 RareTypes = Annotated[
     tuple[RareType, ...],
     Meta(
@@ -122,8 +140,22 @@ RareTypes = Annotated[
         description=f"a list of at most {RARE_TYPES_MAX} card types such as H200 or A100-80GB",
     ),
 ]
-LabelValue = Annotated[str, Meta(pattern=r"\A([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?\Z", max_length=63)]
-GroupName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z", max_length=63)]
+LabelValue = Annotated[
+    str,
+    Meta(
+        pattern=r"\A([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?\Z",
+        max_length=63,
+        description="a label value of at most 63 characters",
+    ),
+]
+GroupName = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z",
+        max_length=63,
+        description="a label value of 1 to 63 characters",
+    ),
+]
 HttpAddress = Annotated[
     str,
     Meta(
@@ -268,7 +300,7 @@ class Config(Section, frozen=True):
     """The version of the schema of this file."""
     kind: Annotated[Literal["AiSchedulerConfiguration"], Meta(description=KIND)] = KIND
     """The kind of this file."""
-    scheduler_name: SchedulerName = "ai-scheduler"
+    scheduler_name: SchedulerName = SCHEDULER_NAME
     """The `spec.schedulerName` of the pods to schedule, beside those of `profiles`; the Lease has this name too."""
     profiles: Profiles = ()
     """The plugins by `spec.schedulerName`; see [Configure](../configure.md)."""
@@ -277,13 +309,9 @@ class Config(Section, frozen=True):
     flight, so that none waits for a Pool whose Bindings get no answer."""
     request_timeout_seconds: Annotated[int, whole_number(1, REQUEST_SECONDS_MAX, RELOADED, "of seconds ")] = 30
     """How long the daemon waits for an answer. Lists, watches and renewals of the Lease have limits of their own."""
-    gpu_resources: GpuResources = ("nvidia.com/gpu",)
+    gpu_resources: GpuResources = (GPU_DEFAULT,)
     """Node resources that count as GPUs, in the table of Pools and for placement."""
-    gpu_type_labels: GpuTypeLabels = (
-        "nvidia.com/gpu.product",
-        "nvidia.com/mig-*.product",
-        "node.koordinator.sh/gpu-model",
-    )
+    gpu_type_labels: GpuTypeLabels = GPU_TYPE_LABELS
     """Labels of nodes that name the [GPU type](../card-types.md); a `*` stands for any text."""
     rare_types: RareTypes = ()
     """GPU types whose nodes are closed to pods that do not name them, in every Pool."""
@@ -295,8 +323,8 @@ class Config(Section, frozen=True):
     """How the scheduler removes a victim. `Delete` deletes the pod, and the scheduler prefers victims that break no
     PodDisruptionBudget. `Evict` uses the Eviction API; a pod that its budget protects, or that several budgets cover,
     is no victim."""
-    make_room: Annotated[RoomOrder, Meta(description="PreemptThenBorrow or BorrowThenPreempt")] = (
-        RoomOrder.PREEMPT_THEN_BORROW
+    make_room: Annotated[MakeRoomOrder, Meta(description="PreemptThenBorrow or BorrowThenPreempt")] = (
+        MakeRoomOrder.PREEMPT_THEN_BORROW
     )
     """What the scheduler tries first for a pod that fits on no node of its Pool, for Pools without `makeRoom`."""
     unsupported_constraints: Annotated[ConstraintRule, Meta(description="Hold or Ignore")] = ConstraintRule.HOLD
@@ -312,5 +340,66 @@ class Config(Section, frozen=True):
     @property
     def scheduler_names(self) -> tuple[str, ...]:
         """The scheduler names of the pods to schedule: the own name first, then those of other profiles."""
-        others = (one.scheduler_name for one in self.profiles if one.scheduler_name)
+        others = (profile.scheduler_name for profile in self.profiles if profile.scheduler_name)
         return tuple(dict.fromkeys((self.scheduler_name, *others)))
+
+
+class Field(Struct, frozen=True):
+    """One field: its path in YAML (`logging.level`), the attributes that lead to its value, and what it must be.
+
+    A `section` is a mapping of other fields.
+    """
+
+    path: str
+    attributes: tuple[str, ...]
+    description: str
+    reloaded: bool
+    section: bool
+
+    def value(self, config: Config) -> object:
+        """Return the value in a configuration."""
+        value: object = config
+        for name in self.attributes:
+            value = getattr(value, name)
+        return value
+
+
+@cache
+def fields() -> tuple[Field, ...]:
+    """Return all fields in the order of the schema, each section before its fields."""
+    return tuple(_fields(msgspec.inspect.type_info(Config), "", ()))
+
+
+def values() -> tuple[Field, ...]:
+    """Return the fields that are no sections."""
+    return tuple(field for field in fields() if not field.section)
+
+
+def differing(before: Config, after: Config) -> tuple[Field, ...]:
+    """Return the fields whose values differ between two configurations."""
+    return tuple(field for field in values() if field.value(before) != field.value(after))
+
+
+def _fields(kind: Type, lead: str, names: tuple[str, ...]) -> Iterator[Field]:
+    if not isinstance(kind, StructType):
+        return
+    for field in kind.fields:
+        assert isinstance(field.type, Metadata), f"{field.name} has no description"
+        path, inner = lead + field.encode_name, (*names, field.name)
+        description = str((field.type.extra_json_schema or {})["description"])
+        section = isinstance(field.type.type, StructType)
+        yield Field(path, inner, description, field.type.extra == RELOADED, section)
+        yield from _fields(field.type.type, path + ".", inner)
+
+
+def taken_over(running: Config, read: Config) -> Config:
+    """Return the running configuration with the reloaded fields of the new configuration."""
+    merged = msgspec.to_builtins(running)
+    for field in values():
+        if field.reloaded:
+            *sections, name = field.path.split(".")
+            target = merged
+            for section in sections:
+                target = target[section]
+            target[name] = field.value(read)
+    return msgspec.convert(merged, Config)

@@ -20,6 +20,11 @@ def whole_number(least: int, most: int, extra: dict[str, Any] | None = None, of:
 SchedulerName = Annotated[str, Meta(pattern=rf"\A{SUBDOMAIN}\Z", max_length=253, description=_NAME_FORM)]
 OptionalName = Annotated[str, Meta(pattern=rf"\A({SUBDOMAIN})?\Z", max_length=253, description=_NAME_FORM)]
 LabelKey = Annotated[
-    str, Meta(pattern=rf"\A({SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?\Z", max_length=317)
+    str,
+    Meta(
+        pattern=rf"\A({SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?\Z",
+        max_length=317,
+        description="a label key such as example.com/team",
+    ),
 ]
 Boolean = Annotated[bool, Meta(description="true or false")]

@@ -27,7 +27,6 @@ from aischeduler.model.binding_request import BindingRequest
 PRE_BIND_SECONDS: Final = 20.0
 """The longest that all plugins may take to prepare: after 30 seconds a decision is too old to be sent."""
 BIND_SECONDS: Final = 20.0
-"""The longest that all plugins may take to bind."""
 
 T = TypeVar("T")
 
@@ -84,7 +83,7 @@ class PluginHooks:
                 return BindAccepted(action.pod.uid, action.node)
         if plugins.default_binds:
             return None
-        names = ", ".join(one.name for one in plugins.binds)
+        names = ", ".join(plugin.name for plugin in plugins.binds)
         return unavailable(action, f"no plugin binds it: {names} left it to others, and DefaultBinder is disabled")
 
     def after(self, action: Bind) -> None:
@@ -121,9 +120,9 @@ class PluginHooks:
 def hooked_plugins(profile: Profile) -> tuple[str, ...]:
     """Return the names of the plugins with hooks around Bindings, sorted."""
     plugins = (profile.plugins, *profile.others.values())
-    hooked = {one.name for each in plugins for one in each.pre_binds}
-    hooked |= {one.name for each in plugins for one in each.binds}
-    hooked |= {one.name for each in plugins for one in each.post_binds}
+    hooked = {plugin.name for each in plugins for plugin in each.pre_binds}
+    hooked |= {plugin.name for each in plugins for plugin in each.binds}
+    hooked |= {plugin.name for each in plugins for plugin in each.post_binds}
     return tuple(sorted(hooked))
 
 

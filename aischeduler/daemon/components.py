@@ -10,15 +10,10 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.config.load import ConfigError
-from aischeduler.config.profiles import ProfileError, with_names
-from aischeduler.config.schema import Config, ConstraintRule, EvictionWay, GroupRuleConfig
-from aischeduler.config.spelling import quoted
+from aischeduler.config.schema import Config, EvictionWay
 from aischeduler.daemon.leadership import Leadership
-from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.access.server_version import Discovery
 from aischeduler.kube.crds import NOT_INSTALLED
@@ -26,14 +21,14 @@ from aischeduler.kube.decode.api_types import PodDocument
 from aischeduler.kube.decode.gang_owners import GangOwners
 from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.executor import Workers
-from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError, OnInternalError, RefusedError, ResourceNotServedError
+from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.report.event_messages import ReportingController
 from aischeduler.kube.report.log_fields import object_fields
 from aischeduler.kube.report.report_queue import REPORTS_IN_FLIGHT_MAX
-from aischeduler.kube.report.reporter import EventSource, Reporter
+from aischeduler.kube.report.reporter import Reporter
 from aischeduler.kube.report.volcano_jobs import VolcanoJobs
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.event_queue import EventQueue
@@ -44,17 +39,12 @@ from aischeduler.kube.watch.pre_eviction_reads import Reflectors, Refresher
 from aischeduler.kube.watch.reflector import Handlers, Reflector
 from aischeduler.kube.watch.storage_resources import storage_resources
 from aischeduler.kube.watch.watched_resources import D, UnreadableObject, WatchedResource
-from aischeduler.kube.write.binder import Binder, BinderOptions, BindHooks, bindings_in_flight_max
-from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT_MAX, EvictionOptions, Evictor
+from aischeduler.kube.write.binder import Binder, BindHooks, bindings_in_flight_max
+from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT_MAX, Evictor
 from aischeduler.kube.write.volume_binder import VOLUMES_IN_FLIGHT_MAX, VolumeBinder
 from aischeduler.model.actions import ObjectRef, Warn
-from aischeduler.model.card_types import TypeNameError, type_name
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.gang import GangSource
-from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.model.pool import GroupRule, MakeRoomOrder, Pool
-from aischeduler.model.selectors import SelectorError, label_requirement, label_selector
-from aischeduler.state.scheduling_queue import Backoff
 
 
 class WatchErrors:
@@ -106,16 +96,16 @@ class Components(Struct, frozen=True):
     def reflector_jobs(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """Return what runs each reflector, by name. Pods come after the objects of gangs: their owners say more."""
         jobs: dict[str, Callable[[], Awaitable[None]]] = {
-            f"reflector of {one.resource.kind}": one.run for one in self.reflectors
+            f"reflector of {reflector.resource.kind}": reflector.run for reflector in self.reflectors
         }
         return jobs | {f"reflector of {self.pods.resource.kind}": self._run_pods}
 
     async def _run_pods(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(NOT_NEEDED_SECONDS_MAX):
-                for one in self.reflectors:
-                    if not one.resource.needed:
-                        await one.synced.wait()
+                for reflector in self.reflectors:
+                    if not reflector.resource.needed:
+                        await reflector.synced.wait()
         await self.pods.run()
 
     def apply(self, config: Config) -> None:
@@ -127,35 +117,28 @@ class Components(Struct, frozen=True):
         self.workers.reporter.set_event_rate(config.events.per_second, config.events.burst)
 
 
-class Context(Struct, frozen=True):
-    """What the components are built from; `on_internal_error` is called with each exception of the scheduler.
+def build(
+    client: Client,
+    connections: ConnectionPool,
+    *,
+    config: Config,
+    timing: Timing,
+    log: FilteringBoundLogger,
+    event_queue: EventQueue,
+    scheduler: Scheduler,
+    leadership: Leadership,
+    on_internal_error: OnInternalError,
+    hooks: BindHooks | None = None,
+) -> Components:
+    """Build the components: reads go through `client`, Bindings, evictions and reports through `connections`.
 
-    `hooks` are what plugins do around Bindings, if any does something.
+    `on_internal_error` is called with each exception of the scheduler; `hooks` are what plugins do around Bindings, if
+    any does something.
     """
-
-    config: Config
-    timing: Timing
-    log: FilteringBoundLogger
-    event_queue: EventQueue
-    scheduler: Scheduler
-    leadership: Leadership
-    on_internal_error: OnInternalError
-    hooks: BindHooks | None = None
-
-
-def build(client: Client, connections: ConnectionPool, context: Context) -> Components:
-    """Build the components: reads go through `client`, Bindings, evictions and reports through `connections`."""
-    config, timing, log, queue = context.config, context.timing, context.log, context.event_queue
     specs = SpecCache()
-    reports = Reporter(connections, client, timing, _event_source(config), log)
-    errors = WatchErrors(log, reports, context.leadership)
-    handlers = Handlers(
-        queue.put,
-        errors.object_unreadable,
-        errors.list_or_watch_failed,
-        queue.wait_for_room,
-        discovery=Discovery(client, timing),
-    )
+    reports = Reporter(connections, client, timing, log, controller=_reporting_controller(config), wall=time.time)
+    errors = WatchErrors(log, reports, leadership)
+    handlers = _handlers(event_queue, errors, Discovery(client, timing))
 
     def reflector(resource: WatchedResource[D]) -> Reflector[D]:
         return Reflector(client, resource, handlers, timing)
@@ -163,91 +146,75 @@ def build(client: Client, connections: ConnectionPool, context: Context) -> Comp
     pods = reflector(watched_resources.pods(specs))
     namespaces = reflector(watched_resources.namespaces())
     pools = reflector(watched_resources.pools(reports))
-    nodes = reflector(watched_resources.nodes())
-    budgets = reflector(watched_resources.budgets())
+    nodes, budgets = reflector(watched_resources.nodes()), reflector(watched_resources.budgets())
     reader = PodReader(client, pods, specs)
-    binder_options = BinderOptions(config.bind_in_flight, context.scheduler, context.leadership.epoch, context.hooks)
-    honours_budgets = config.eviction is EvictionWay.EVICT
-    eviction_options = EvictionOptions(config.scheduler_name, honours_budgets, time.time, context.scheduler)
-    reflectors = Reflectors(pods, nodes, pools, budgets, namespaces)
     workers = Workers(
-        Binder(connections, reader.read, timing, binder_options, context.on_internal_error),
-        VolumeBinder(connections, timing, context.scheduler, context.on_internal_error),
-        Evictor(connections, timing, eviction_options, context.on_internal_error),
-        reports,
-        reader,
-        Refresher(client, reflectors, timing, queue.put, log),
+        binder=Binder(
+            connections,
+            reader.read,
+            timing,
+            on_internal_error,
+            in_flight=config.bind_in_flight,
+            engine=scheduler,
+            epoch=leadership.epoch,
+            hooks=hooks,
+        ),
+        volumes=VolumeBinder(connections, timing, scheduler, on_internal_error),
+        evictor=_evictor(config, connections, timing, scheduler, on_internal_error),
+        reporter=reports,
+        reader=reader,
+        refresher=Refresher(client, Reflectors(pods, nodes, pools, budgets, namespaces), timing, event_queue.put, log),
     )
     volcano = VolcanoJobs(client, config.scheduler_names, timing, log)
-    gangs = tuple(reflector(resource) for resource in gang_resources(specs.owners, volcano.pod_group_seen))
+    gangs = tuple(map(reflector, gang_resources(specs.owners, volcano.pod_group_seen)))
     specs.owners.listed = _listed(gangs)
-    storage = tuple(reflector(resource) for resource in storage_resources())
+    others = (*map(reflector, storage_resources()), *gangs, *map(reflector, pod_set_resources()))
     return Components(
-        (namespaces, pools, nodes, budgets, *storage, *gangs, *map(reflector, pod_set_resources()), pods),
-        pods,
-        workers,
-        (connections, client.connections),
-        specs.owners,
-        volcano,
+        reflectors=(namespaces, pools, nodes, budgets, *others, pods),
+        pods=pods,
+        workers=workers,
+        connection_pools=(connections, client.connections),
+        gang_owners=specs.owners,
+        volcano_jobs=volcano,
+    )
+
+
+def _handlers(event_queue: EventQueue, errors: WatchErrors, discovery: Discovery) -> Handlers:
+    return Handlers(
+        event_queue.put,
+        errors.object_unreadable,
+        errors.list_or_watch_failed,
+        event_queue.wait_for_room,
+        discovery=discovery,
+    )
+
+
+def _evictor(
+    config: Config,
+    connections: ConnectionPool,
+    timing: Timing,
+    scheduler: Scheduler,
+    on_internal_error: OnInternalError,
+) -> Evictor:
+    return Evictor(
+        connections,
+        timing,
+        on_internal_error,
+        controller=config.scheduler_name,
+        honour_budgets=config.eviction is EvictionWay.EVICT,
+        wall=time.time,
+        engine=scheduler,
     )
 
 
 def _listed(gangs: tuple[Reflector[Any], ...]) -> dict[GangSource, Callable[[], bool]]:
     """Return how to know whether all Jobs and all JobSets are known."""
     owners = (GangSource.JOB, GangSource.JOB_SET)
-    return {GangSource(one.resource.kind): one.current for one in gangs if one.resource.kind in owners}
-
-
-def profile_of(config: Config) -> Profile:
-    """Return the engine's profile for a configuration; raises ConfigError for what only its use shows to be wrong."""
-    try:
-        return with_profiles(_settings(config), with_names(config.profiles, config.scheduler_name))
-    except ProfileError as error:
-        raise ConfigError(str(error)) from error
-
-
-def _settings(config: Config) -> Profile:
-    switches = config.default_pool
-    return replace(
-        default_profile(
-            config.scheduler_name,
-            config.gpu_resources,
-            config.gpu_type_labels,
-            preemption=not config.disable_preemption,
-        ),
-        make_room=MakeRoomOrder(config.make_room),
-        hold_unsupported=config.unsupported_constraints is ConstraintRule.HOLD,
-        backoff=Backoff(config.backoff.initial_seconds, config.backoff.max_seconds),
-        default_pool=Pool(
-            DEFAULT_POOL,
-            disable_preemption=switches.disable_preemption,
-            disable_borrowing=switches.disable_borrowing,
-            disable_sharing=switches.disable_sharing,
-        ),
-        rare_types=tuple(map(_rare_type, config.rare_types)),
-        machine_groups=tuple(_group_rule(rule) for rule in config.machine_groups),
-        obeys_budgets=config.eviction is EvictionWay.EVICT,
-    )
-
-
-def _rare_type(text: str) -> str:
-    """Return the full name of a rare type; raises ConfigError where the text names no type."""
-    try:
-        return type_name(text)
-    except TypeNameError as error:
-        raise ConfigError(f"rareTypes: {quoted(text)} {error}") from error
-
-
-def _group_rule(rule: GroupRuleConfig) -> GroupRule:
-    """Return a rule of the configuration; raises ConfigError for a key that is too long to be a label key."""
-    path, selector = f"machineGroups[{rule.name}].namespaceSelector", rule.namespace_selector
-    try:
-        expressions = tuple(
-            label_requirement(path, one.key, one.operator, one.values) for one in selector.match_expressions
-        )
-        return GroupRule(rule.name, label_selector(path, selector.match_labels, expressions))
-    except SelectorError as error:
-        raise ConfigError(str(error)) from error
+    return {
+        GangSource(reflector.resource.kind): reflector.current
+        for reflector in gangs
+        if reflector.resource.kind in owners
+    }
 
 
 def writes_max(config: Config) -> int:
@@ -256,6 +223,5 @@ def writes_max(config: Config) -> int:
     return bindings + VOLUMES_IN_FLIGHT_MAX + EVICTIONS_IN_FLIGHT_MAX + REPORTS_IN_FLIGHT_MAX
 
 
-def _event_source(config: Config) -> EventSource:
-    instance = f"{config.scheduler_name}-{socket.gethostname()}-{os.getpid()}"
-    return EventSource(ReportingController(config.scheduler_name, instance), time.time)
+def _reporting_controller(config: Config) -> ReportingController:
+    return ReportingController(config.scheduler_name, f"{config.scheduler_name}-{socket.gethostname()}-{os.getpid()}")

@@ -21,7 +21,6 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 WRITE_SECONDS: Final = 0.5
-"""How often lines are written to the file."""
 WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
 """The most bytes that wait to be written; where the disk is slower than that, the journal ends."""
 _NAME: Final = re.compile(r"journal-\d{8}T\d{6}Z-\d+\.jsonl")

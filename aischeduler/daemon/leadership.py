@@ -26,9 +26,9 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler.config.schema import Config
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.election import LeaderElectionConfig, LeaderElector, LostLeaseError
-from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError
+from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.watch.known_objects import version_number
 
 LOST_LEASE: Final = 3
@@ -49,7 +49,7 @@ End = Callable[[], NoReturn]
 
 
 class Pods(Protocol):
-    """The resource versions of pods; see `kube.pod_reader.PodReader`."""
+    """The resource versions of pods; see `kube.watch.pod_reader.PodReader`."""
 
     @property
     def watch_version(self) -> str:
@@ -63,7 +63,7 @@ class Pods(Protocol):
 
 
 class LeadershipWatch(Protocol):
-    """A watch that can be opened again; see `kube.reflector.Reflector`."""
+    """A watch that can be opened again; see `kube.watch.reflector.Reflector`."""
 
     watching: asyncio.Event
     not_served: bool
@@ -84,12 +84,12 @@ def elected(server: Server, config: Config, timing: Timing, log: FilteringBoundL
     if not how.enabled:
         return Leadership(None, timing, log)
     terms = LeaderElectionConfig(
-        how.namespace or own_namespace(),
-        how.lease_name or config.scheduler_name,
-        f"{socket.gethostname()}_{uuid4()}",
-        how.lease_duration_seconds,
-        how.renew_deadline_seconds,
-        how.retry_period_seconds,
+        namespace=how.namespace or own_namespace(),
+        name=how.lease_name or config.scheduler_name,
+        identity=f"{socket.gethostname()}_{uuid4()}",
+        lease_duration_seconds=how.lease_duration_seconds,
+        renew_deadline_seconds=how.renew_deadline_seconds,
+        retry_period_seconds=how.retry_period_seconds,
     )
     elector = LeaderElector(
         ConnectionPool(server, CONNECTIONS_MAX), terms, replace(timing, clock=_clock), time.time, log

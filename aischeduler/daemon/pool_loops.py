@@ -28,12 +28,10 @@ from aischeduler.observability.health import pool_loop
 SLICE_SECONDS: Final = 0.005
 """How long the engine may run before other tasks run."""
 ATTEMPTS_MAX: Final = 512
-"""Most attempts in one call of the engine."""
 RETRY_FIRST_SECONDS: Final = 0.5
 RETRY_LONGEST_SECONDS: Final = 30.0
 """The wait after a failed search for work, at first and at most; it doubles with each failure in a row."""
 WAKEUP_SECONDS_MIN: Final = 0.02
-"""Shortest time to the next wake-up."""
 
 Job = Callable[[], Awaitable[None]]
 Perform = Callable[[Sequence[Action]], None]
@@ -206,7 +204,7 @@ PAUSE_SECONDS: Final = 0.008
 
 
 class Answers(Protocol):
-    """The state of the answers to Bindings; see `kube.binder.Binder`."""
+    """The state of the answers to Bindings; see `kube.write.binder.Binder`."""
 
     answered: asyncio.Event
     unanswered: int

@@ -21,14 +21,14 @@ from functools import partial
 from typing import Any, Final, get_args
 
 import structlog
-from msgspec import Struct
 from msgspec.structs import asdict
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler import __version__
 from aischeduler.config.schema import Config
 from aischeduler.daemon.bind_hooks import hooked_plugins, hooks_of
-from aischeduler.daemon.components import Components, Context, build, profile_of, writes_max
+from aischeduler.daemon.components import Components, build, writes_max
+from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.daemon.journal_file import JournalFile
 from aischeduler.daemon.leadership import elected
 from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, Perform, PoolLoops, Spawn, batch_answers
@@ -37,14 +37,16 @@ from aischeduler.daemon.startup import check_server, wait_for_sync
 from aischeduler.engine.event_lines import as_line
 from aischeduler.engine.internal_errors import names_of, plugin_of
 from aischeduler.engine.journal import JournaledScheduler
+from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.crds import NOT_INSTALLED
-from aischeduler.kube.executor import Executor, Instruments
-from aischeduler.kube.http.backoff import ExponentialBackoff, Timing, unix_clock
+from aischeduler.kube.executor import Executor
+from aischeduler.kube.http.backoff import ExponentialBackoff
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import AccessError
+from aischeduler.kube.http.timing import Timing, unix_clock
 from aischeduler.kube.report.log_sampler import LogSampler, RefusalLog
 from aischeduler.kube.report.pool_writes import RENEW_SECONDS
 from aischeduler.kube.report.reporter import Reporter
@@ -52,7 +54,7 @@ from aischeduler.kube.watch.event_queue import EventQueue
 from aischeduler.kube.write.binder import Binder
 from aischeduler.model.actions import Action
 from aischeduler.model.events import Event
-from aischeduler.observability.metrics import Sources
+from aischeduler.observability.metrics import MetricsRecorder, PoolLabels, Sources
 from aischeduler.observability.plugin_watch import PluginWatch
 from aischeduler.observability.telemetry import Telemetry
 
@@ -84,17 +86,11 @@ RESTART_FIRST_SECONDS: Final = 0.5
 RESTART_LONGEST_SECONDS: Final = 30.0
 
 
-class Outputs(Struct, frozen=True):
-    """Where a daemon serves metrics and health, and the file of its journal; None where there is none."""
-
-    listener: socket.socket | None = None
-    journal: JournalFile | None = None
-
-
 class Daemon:
     """One scheduler for one cluster, until `stop` is set; `deciding` is set once decisions are made.
 
-    `components` is set from the start of `run` on. `more_jobs` run beside its own, and are started again as they are.
+    Metrics and health are served on the `listener`, if there is one. `components` is set from the start of `run` on.
+    `more_jobs` run beside its own, and are started again as they are.
     """
 
     def __init__(
@@ -103,14 +99,14 @@ class Daemon:
         config: Config,
         stop: asyncio.Event,
         timing: Timing | None = None,
-        outputs: Outputs | None = None,
+        *,
+        listener: socket.socket | None = None,
+        journal: JournalFile | None = None,
     ) -> None:
         self.standing_by = asyncio.Event()
         self.deciding = asyncio.Event()
         self.components: Components | None = None
         self.more_jobs: dict[str, Job] = {}
-        outputs = outputs or Outputs()
-        self.scheduler = _scheduler(config, outputs.journal)
         self._unusable = ""
         """Why the API server cannot be used."""
         self._server = server
@@ -119,18 +115,18 @@ class Daemon:
         self._log: FilteringBoundLogger = structlog.get_logger().bind()
         self._event_queue = EventQueue()
         self._timing = timing or Timing(unix_clock(), asyncio.sleep, secrets.SystemRandom())
-        self._listener, self._journal = outputs.listener, outputs.journal
+        self._listener, self._journal = listener, journal
         refusals = RefusalLog(self._log, self._timing.clock)
         server.on_intercepted, server.on_credential_failure = refusals.intercepted, refusals.credential_failure
         self._sampler = LogSampler(self._timing.clock)
         self._executor: Executor | None = None
         self._leadership = elected(server, config, self._timing, self._log)
-        self._telemetry = Telemetry(self.scheduler, self._timing.clock, self._log, self._unready)
-        profile = self.scheduler.cluster.profile
+        recorder = MetricsRecorder(PoolLabels())
+        profile = PluginWatch(recorder, self._timing.clock, self._log).measured(profile_of(config))
         hooked = (f"plugin {name}" for name in hooked_plugins(profile))
-        self._telemetry.recorder.expect((*PARTS, *hooked), names_of(profile))
-        watch = PluginWatch(self._telemetry.recorder, self._timing.clock, self._log)
-        watch.watch(profile)
+        recorder.expect((*PARTS, *hooked), names_of(profile))
+        self.scheduler = _scheduler(profile, journal)
+        self._telemetry = Telemetry(self.scheduler, recorder, self._timing.clock, self._log, self._unready)
 
     async def run(self) -> None:
         """Schedule until told to stop; raises AccessError where the API server cannot be used."""
@@ -174,11 +170,17 @@ class Daemon:
     async def _run(self, client: Client, connections: ConnectionPool, tasks: asyncio.TaskGroup) -> None:
         """Run all jobs until told to stop; then finish the requests in flight, end the jobs, and release the Lease."""
         on_error, timing = self._on_internal_error, self._timing
-        components = self.components = build(client, connections, self._context())
+        components = self.components = self._build(client, connections)
         components.apply(self._config)
         workers, telemetry = components.workers, self._telemetry
-        instruments = Instruments(on_error, telemetry.recorder.record_outcome, timing.clock)
-        executor = self._executor = Executor(workers, self._event_queue.put, self._log, instruments)
+        executor = self._executor = Executor(
+            workers,
+            self._event_queue.put,
+            self._log,
+            on_error,
+            on_outcome=telemetry.recorder.record_outcome,
+            clock=timing.clock,
+        )
         wait_for_room = partial(self._wait_for_room, workers.binder)
         loops = PoolLoops(telemetry.scheduler, executor.perform, wait_for_room, timing.clock, self._on_loops_failure)
 
@@ -222,12 +224,20 @@ class Daemon:
         finally:
             loops.end()  # a cancelled daemon leaves no timer that searches for work
 
-    def _context(self) -> Context:
-        on_error, leadership = self._on_internal_error, self._leadership
-        errors = self._telemetry.recorder.plugin_errors
-        hooks = hooks_of(self.scheduler.cluster.profile, errors, on_error, leadership.fence)
-        queue, engine = self._event_queue, self.scheduler
-        return Context(self._config, self._timing, self._log, queue, engine, leadership, on_error, hooks)
+    def _build(self, client: Client, connections: ConnectionPool) -> Components:
+        on_error, errors = self._on_internal_error, self._telemetry.recorder.plugin_errors
+        return build(
+            client,
+            connections,
+            config=self._config,
+            timing=self._timing,
+            log=self._log,
+            event_queue=self._event_queue,
+            scheduler=self.scheduler,
+            leadership=self._leadership,
+            on_internal_error=on_error,
+            hooks=hooks_of(self.scheduler.cluster.profile, errors, on_error, self._leadership.fence),
+        )
 
     def _busy(self, loops: PoolLoops) -> bool:
         """Return whether an event waits to be observed, or a pool has something to decide."""
@@ -347,12 +357,12 @@ class Daemon:
             "evictions": lambda: workers.evictor.work_queue.unfinished,
         }
         return Sources(
-            self.scheduler,
-            lambda: asdict(workers.reporter.counts),
-            {reflector.resource.kind: reflector for reflector in components.reflectors},
-            lambda: self._leadership.leads,
-            backlogs,
-            workers.binder.oldest_seconds,
+            engine=self.scheduler,
+            reports=lambda: asdict(workers.reporter.counts),
+            reflectors={reflector.resource.kind: reflector for reflector in components.reflectors},
+            leads=lambda: self._leadership.leads,
+            backlogs=backlogs,
+            oldest_binding=workers.binder.oldest_seconds,
         )
 
     def _unready(self) -> str:
@@ -388,6 +398,6 @@ class Daemon:
             self._log.error("job failed", job=job, left_out=left_out, **more, exc_info=error)
 
 
-def _scheduler(config: Config, journal: JournalFile | None) -> Scheduler:
-    profile, run = profile_of(config), secrets.token_hex(3)
+def _scheduler(profile: Profile, journal: JournalFile | None) -> Scheduler:
+    run = secrets.token_hex(3)
     return Scheduler(profile, run) if journal is None else JournaledScheduler(profile, run, journal.write)

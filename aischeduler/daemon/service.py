@@ -8,6 +8,7 @@ Invariants:
 
 import asyncio
 import signal
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,17 +18,16 @@ import structlog
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.config.fields import differing, taken_over
-from aischeduler.config.load import ConfigError
-from aischeduler.config.schema import Config
-from aischeduler.daemon.process import Daemon, Outputs
+from aischeduler.config.errors import ConfigError
+from aischeduler.config.schema import Config, differing, taken_over
+from aischeduler.daemon.journal_file import JournalFile
+from aischeduler.daemon.process import Daemon
 from aischeduler.kube.access.server import Server
 
 INTERVAL_SECONDS: Final = 10.0
 """How often the file is checked; the kubelet renews a mounted ConfigMap about once a minute."""
 
 Apply = Callable[[Config], None]
-"""Applies the fields of a configuration that a running scheduler reloads."""
 
 
 class Source(Struct, frozen=True):
@@ -103,14 +103,22 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def serve(server: Server, config: Config, source: Source, logs: Apply, outputs: Outputs | None = None) -> None:
+async def serve(
+    server: Server,
+    config: Config,
+    source: Source,
+    logs: Apply,
+    *,
+    listener: socket.socket | None = None,
+    journal: JournalFile | None = None,
+) -> None:
     """Schedule until SIGTERM or SIGINT.
 
     On SIGHUP, and when its file changes, the configuration is read from `source` again; `logs` applies its logging
     settings. Raises AccessError where the API server cannot be used.
     """
     stop = asyncio.Event()
-    daemon = Daemon(server, config, stop, outputs=outputs)
+    daemon = Daemon(server, config, stop, listener=listener, journal=journal)
 
     def apply(config: Config) -> None:
         logs(config)

@@ -9,7 +9,6 @@ Invariants:
 
 from typing import Final
 
-from aischeduler.config.spelling import nearest
 from aischeduler.engine.apply import Attempt, NoProposalError, apply
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import ignored
@@ -23,6 +22,7 @@ from aischeduler.model.actions import Action, pod_warning
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import DEFAULT_POOL, GPU_TYPE_KEY, MACHINE_GROUP_KEY, POOL_KEY, can_be_pool_name
 from aischeduler.model.pod import Pod
+from aischeduler.model.user_text import nearest
 from aischeduler.state.pod_records import NOWHERE, PodRecord
 from aischeduler.state.scheduling_queue import PoolQueue
 

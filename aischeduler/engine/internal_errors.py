@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from aischeduler.engine.cluster import Cluster
 
 
+LAYERS_MAX: Final = 4
+"""A plain plugin, its loop over nodes, and around each of them an object that measures it."""
+
+
 def plugin_of(profile: Profile, error: BaseException) -> str:
     """Return the name of the plugin that raised; empty where none did."""
     found = ""
@@ -43,14 +47,16 @@ def names_of(profile: Profile) -> tuple[str, ...]:
 
 
 def plugin_objects(plugins: Plugins) -> Iterator[object]:
-    """Yield every object of a profile's plugins, and the plain plugins behind them; some come twice."""
+    """Yield every object of a profile's plugins, and the plugins in their layers; some come twice."""
     for field in fields(plugins):
         value = getattr(plugins, field.name)
         for part in value if isinstance(value, tuple) else (value,):
-            if hasattr(part, "name"):
-                yield part
-                if hasattr(part, "plugin"):
-                    yield part.plugin
+            layer = part
+            for _ in range(LAYERS_MAX):
+                if not hasattr(layer, "name"):
+                    break
+                yield layer
+                layer = getattr(layer, "plugin", None)
 
 
 def _named(frame: FrameType, objects: dict[int, str], files: dict[str, str]) -> str:

@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aischeduler.config.profiles import ProfileConfig, ProfileError
+from aischeduler.config.errors import ProfileError
+from aischeduler.config.profiles import ProfileConfig
 from aischeduler.engine.event_lines import as_line, read_event
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.engine.scheduler import Scheduler

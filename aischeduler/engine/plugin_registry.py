@@ -1,7 +1,7 @@
 """The plugin registry: makes the plugins of a profile from their names and arguments.
 
 Invariants:
-- A plugin runs at the points at which the profile enables it, in the order of `config.plugin_sets`.
+- A plugin runs at the points at which the profile enables it, in the order of `config.profiles`.
 - Each profile has plugins of its own: an argument or a weight of one profile is not seen by another.
 """
 
@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from aischeduler.config.entry_points import PluginError, load_factory
+from aischeduler.config.errors import PluginError, ProfileError
 from aischeduler.config.plugin_args import (
     InterPodAffinityArgs,
     NodeAffinityArgs,
@@ -21,9 +21,8 @@ from aischeduler.config.plugin_args import (
     PodTopologySpreadArgs,
     VolumeBindingArgs,
 )
-from aischeduler.config.plugin_sets import PointPlugins, named_plugins, plugins_by_point
-from aischeduler.config.plugin_table import KNOWN, MULTI_POINT, POINTS
-from aischeduler.config.profiles import ProfileConfig, ProfileError, arguments
+from aischeduler.config.plugins import KNOWN, MULTI_POINT, POINTS, load_factory
+from aischeduler.config.profiles import PointPlugins, ProfileConfig, arguments, named_plugins, plugins_by_point
 from aischeduler.framework.per_node import NodeByNodeFilter, NodeByNodeScore
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.scoring import ResourceWeight, ScoringStrategy, ShapePoint, StrategyType

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import fields
 
-from aischeduler.config.spelling import nearest
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.pod_classes import unknown_profile
 from aischeduler.model.actions import (
@@ -37,6 +36,7 @@ from aischeduler.model.pool import Pool
 from aischeduler.model.pool_summary import CARD_TYPES_MAX, GPU, OTHER_TYPES, CardCount, PoolSummary
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.selectors import LabelSelector
+from aischeduler.model.user_text import nearest
 from aischeduler.state.node_table import ALWAYS, NO_POOL
 from aischeduler.state.running_pods import Slots
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aischeduler.config.profiles import ProfileConfig, ProfileError
+from aischeduler.config.errors import ProfileError
+from aischeduler.config.profiles import ProfileConfig
 from aischeduler.engine.plugin_registry import CardSettings, make_plugins
 from aischeduler.framework.plugin import Plugins, QueueSort, UnitPolicy
 from aischeduler.model.names import DEFAULT_POOL, GPU_DEFAULT, GPU_TYPE_LABELS, SCHEDULER_NAME

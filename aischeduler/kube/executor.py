@@ -66,9 +66,7 @@ from aischeduler.model.pod import Pod
 SETTLERS: Final = 4
 """How many pods are read at a time."""
 SETTLES_MAX: Final = 1000
-"""How many pods may wait to be read."""
 POOLS_REMEMBERED_MAX: Final = 1000
-"""How many Pools have their last logged conditions remembered."""
 
 OtherAction = (
     BindVolumes
@@ -82,20 +80,12 @@ OtherAction = (
     | ReportInternalError
 )
 """Actions other than those about one pod's node."""
-OnOutcome = Callable[[Bind | Evict, str, float], None]
+OnWriteOutcome = Callable[[Bind | Evict, str, float], None]
 """Called with each finished Binding or eviction, its outcome in one word, and its seconds."""
 
 
 def _ignore(_action: Bind | Evict, _outcome: str, _seconds: float) -> None:
     return
-
-
-class Instruments(Struct, frozen=True):
-    """Callbacks for internal errors and for outcomes of Bindings and evictions, and a clock that never goes back."""
-
-    on_internal_error: OnInternalError
-    on_outcome: OnOutcome = _ignore
-    clock: Callable[[], float] = time.monotonic
 
 
 class Workers(Struct, frozen=True):
@@ -120,15 +110,18 @@ class Executor:
         workers: Workers,
         emit: Callable[[Event], None],
         log: FilteringBoundLogger,
-        instruments: Instruments,
+        on_internal_error: OnInternalError,
+        *,
+        on_outcome: OnWriteOutcome = _ignore,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.pod_read_failure = ""
         self._workers = workers
         self._emit = emit
         self._log = log
-        self._on_internal_error = instruments.on_internal_error
-        self._on_outcome = instruments.on_outcome
-        self._sampler = LogSampler(instruments.clock)
+        self._on_internal_error = on_internal_error
+        self._on_outcome = on_outcome
+        self._sampler = LogSampler(clock)
         self._settles: asyncio.Queue[ReadPod] = asyncio.Queue(SETTLES_MAX)
         self._conditions: LRUCache[str, tuple[Condition, ...]] = LRUCache(POOLS_REMEMBERED_MAX)
 
@@ -296,7 +289,7 @@ class Executor:
 
     def _log_volumes(self, action: BindVolumes) -> None:
         if self._log.is_enabled_for(logging.INFO):
-            volumes = [f"{one.choice.claim[1]}: {one.choice.volume or 'a new volume'}" for one in action.writes]
+            volumes = [f"{write.choice.claim[1]}: {write.choice.volume or 'a new volume'}" for write in action.writes]
             what = "the node is taken out of" if action.withdraw else "volumes are chosen for"
             self._log.info("volumes", **volume_fields(action), reason=f"{what} the claims: {', '.join(volumes)}")
 

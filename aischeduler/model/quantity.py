@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY
+from aischeduler.model.user_text import quoted
 
 NANO: Final = 10**9
 EXPONENT_MAX: Final = 30
@@ -37,12 +38,12 @@ def parse_nano(text: str) -> int:
     """
     found = _SYNTAX.fullmatch(text) if len(text) <= _DIGITS_MAX else None
     if found is None:
-        raise QuantityError(f"{shorten(text)} is not a quantity such as 1, 500m, 1.5 or 2Gi")
+        raise QuantityError(f"{quoted(text)} is not a quantity such as 1, 500m, 1.5 or 2Gi")
     sign, number, binary, decimal, exponent = found.groups()
     whole, _, fraction = number.partition(".")
     power = int(exponent) if exponent else _DECIMAL[decimal or ""]
     if not -EXPONENT_MAX <= power <= EXPONENT_MAX:
-        raise QuantityError(f"{shorten(text)} has an exponent outside -{EXPONENT_MAX} to {EXPONENT_MAX}")
+        raise QuantityError(f"{quoted(text)} has an exponent outside -{EXPONENT_MAX} to {EXPONENT_MAX}")
     numerator = int(whole + fraction or "0") * NANO * _BINARY.get(binary or "", 1)
     power -= len(fraction)
     scale = int(10 ** abs(power))
@@ -113,11 +114,6 @@ def scaled_bytes(amount: int) -> tuple[float, str]:
 def trimmed(number: str) -> str:
     """Return a decimal number without zeros at the end of its fraction."""
     return number.rstrip("0").rstrip(".") if "." in number else number
-
-
-def shorten(text: str, length: int = 40) -> str:
-    """Quote a user's text for a message: escaped, and cut where it is long."""
-    return ascii(text if len(text) <= length else text[:length] + "...")
 
 
 def _number_and_suffix(text: str) -> tuple[int, str | None, str | None, int] | None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from aischeduler.model.quantity import shorten
+from aischeduler.model.user_text import quoted
 
 Labels = Mapping[str, str]
 
@@ -199,9 +199,9 @@ def _first(texts: Sequence[str]) -> str:
 
 def _equal(field: str, key: str, value: str) -> Requirement:
     if not _KEY.fullmatch(key):
-        raise SelectorError(f"{field}: {shorten(key)} {_NO_KEY}")
+        raise SelectorError(f"{field}: {quoted(key)} {_NO_KEY}")
     if not _VALUE.fullmatch(value):
-        raise SelectorError(f"{field}.{key}: {shorten(value)} {_NO_VALUE}")
+        raise SelectorError(f"{field}.{key}: {quoted(value)} {_NO_VALUE}")
     return Requirement(key, Operator.IN, (value,))
 
 
@@ -209,9 +209,9 @@ def _checked(
     field: str, key: str, operator: str, values: tuple[str, ...], operators: tuple[Operator, ...]
 ) -> Requirement:
     if operator not in operators:
-        raise SelectorError(f"{field}.operator: {shorten(operator)} is not one of {', '.join(operators)}")
+        raise SelectorError(f"{field}.operator: {quoted(operator)} is not one of {', '.join(operators)}")
     if not _KEY.fullmatch(key):
-        raise SelectorError(f"{field}.key: {shorten(key)} {_NO_KEY}")
+        raise SelectorError(f"{field}.key: {quoted(key)} {_NO_KEY}")
     wants_values = operator not in (Operator.EXISTS, Operator.DOES_NOT_EXIST)
     if wants_values and not values:
         raise SelectorError(f"{field}.values: {operator} needs at least one value")
@@ -219,5 +219,5 @@ def _checked(
         raise SelectorError(f"{field}.values: {operator} takes no values")
     for value in values:
         if not _VALUE.fullmatch(value) and operator not in (Operator.GT, Operator.LT) and key != NAME_FIELD:
-            raise SelectorError(f"{field}.values: {shorten(value)} {_NO_VALUE}")
+            raise SelectorError(f"{field}.values: {quoted(value)} {_NO_VALUE}")
     return Requirement(key, Operator(operator), values)

@@ -13,7 +13,6 @@ from msgspec import Struct
 STUCK_SECONDS: Final = 60.0
 """A loop is stuck if it has had something to decide for so long and decided nothing."""
 FAILURES_MAX: Final = 5
-"""This many failures in a row are reported."""
 HEALTHY_SECONDS: Final = 120.0
 """After so much time without a failure, the next failure counts as the first."""
 HOLD_SECONDS: Final = 1.0

@@ -15,7 +15,7 @@ import logging
 from collections.abc import MutableMapping
 from contextlib import suppress
 from textwrap import indent
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, ClassVar, Final
 
 import orjson
 import structlog
@@ -33,17 +33,30 @@ Line = MutableMapping[str, Any]
 _INTEGER_BITS_MAX: Final = 63
 _TRACEBACK: Final = "exception"
 _processors: Final[list[Processor]] = []
-"""The processors of all loggers: every logger holds this list."""
+"""The processors of all loggers: every logger holds this list, so that new settings apply to it."""
+
+
+_LEVELS: Final = {name.lower(): level for name, level in logging.getLevelNamesMapping().items()}
 
 
 class _Logger(structlog.make_filtering_bound_logger(logging.NOTSET)):  # type: ignore[misc]
-    """The class of all loggers; its base drops the lines below the level."""
+    """The class of all loggers: it drops the lines below `level`, which may change at any time."""
+
+    level: ClassVar[int] = logging.NOTSET
+
+    def is_enabled_for(self, level: int) -> bool:
+        """Return whether lines of this level are written."""
+        return level >= self.level
+
+    def _proxy_to_logger(self, method_name: str, event: str | None = None, *args: object, **fields: object) -> Any:
+        if _LEVELS[method_name] >= self.level:
+            super()._proxy_to_logger(method_name, event, *args, **fields)
 
 
 def configure(settings: Logging, out: BinaryIO) -> None:
     """Send the lines of structlog and of the standard library's loggers to `out`; may be called again."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
-    cast("Any", _Logger).__bases__ = (structlog.make_filtering_bound_logger(level),)
+    _Logger.level = level
     _processors[:] = (
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -2,24 +2,26 @@
 
 Invariants:
 - Plugins of Ai-Scheduler itself are called as without this: only those of others are measured.
-- A plugin is called as without this, and its results and exceptions pass unchanged.
+- The engine calls a plugin of others through a `MeasuredPlugin`; the plugin itself stays as it is, and its results and
+  exceptions pass unchanged.
 - A slow plugin, and one that keeps failing, is logged at most once a minute each.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import asdict, replace
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.engine.internal_errors import plugin_objects
 from aischeduler.engine.profile import Profile
 from aischeduler.framework.per_node import NodeByNodeFilter, NodeByNodeScore
+from aischeduler.framework.plugin import Plugins
 from aischeduler.observability.metrics import MetricsRecorder
 
 METHODS: Final = (
-    *("holds", "rank", "filter", "filter_node", "reasons", "helps", "applies", "counts", "prefilter"),
+    *("holds", "rank", "filter", "filter_node", "named", "reasons", "helps", "applies", "counts", "prefilter"),
     *("post_filter", "score", "score_node", "prefers", "scored", "prescore"),
     *("reserve", "release", "permit", "post_bind", "make_part", "allocates", "choose", "bound"),
     *("accounts_of", "refuses"),
@@ -28,6 +30,9 @@ METHODS: Final = (
 """The methods for which the scheduler waits."""
 AWAITED: Final = ("pre_bind", "bind")
 """The methods for which one Binding waits."""
+FACTS: Final = ("by_amounts", "ignores_any", "ignores")
+"""What `isinstance` with a protocol of the framework looks for beside the methods: from Python 3.12 on, it asks no
+`__getattr__`."""
 SLOW_SECONDS: Final = 0.05
 """A call that takes longer holds up every pool."""
 SLOW_AWAITED_SECONDS: Final = 5.0
@@ -48,67 +53,85 @@ class _Call(NamedTuple):
     counted: bool = True
 
 
+class MeasuredPlugin:
+    """A plugin whose methods are measured; everything else is that of the `plugin`."""
+
+    def __init__(self, plugin: Any, watch: "PluginWatch", *, counted: bool) -> None:
+        self.plugin, self._watch = plugin, watch
+        name = str(plugin.name)
+        for method in filter(partial(hasattr, plugin), METHODS):
+            call = _Call(name, method, counted=counted)
+            setattr(self, method, partial(self._measured, call, getattr(plugin, method)))
+        for method in filter(partial(hasattr, plugin), AWAITED):
+            call = _Call(name, method, SLOW_AWAITED_SECONDS)
+            setattr(self, method, partial(self._awaited, call, getattr(plugin, method)))
+        for fact in filter(partial(hasattr, plugin), FACTS):
+            setattr(self, fact, getattr(plugin, fact))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.plugin, name)
+
+    def _measured(self, what: _Call, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        began, error = self._watch.clock(), ""
+        try:
+            return call(*args, **kwargs)
+        except Exception as raised:
+            error = repr(raised)
+            raise
+        finally:
+            self._watch.note(what, began, error)
+
+    async def _awaited(self, what: _Call, call: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
+        began, error = self._watch.clock(), ""
+        try:
+            return await call(*args, **kwargs)
+        except BaseException as raised:
+            error = repr(raised)
+            raise
+        finally:
+            self._watch.note(what, began, error)
+
+
 class PluginWatch:
-    """Measures plugins of others."""
+    """Measures plugins of others. `clock` returns seconds and never goes back."""
 
     def __init__(self, recorder: MetricsRecorder, clock: Callable[[], float], log: FilteringBoundLogger) -> None:
-        self._recorder, self._clock, self._log = recorder, clock, log
+        self.clock = clock
+        self._recorder, self._log = recorder, log
         self._slow: Counter[str] = Counter()
         self._failed: dict[str, deque[float]] = {}
         """Plugin -> when its calls raised within the last minute, the last calls of many."""
         self._logged: dict[tuple[str, str], float] = {}
         """Line and plugin -> when it was logged last."""
 
-    def watch(self, profile: Profile) -> None:
-        """Measure the plugins of a profile from now on, as far as they let their methods be replaced."""
-        for plugins in (profile.plugins, *profile.others.values()):
-            for one in {id(one): one for one in plugin_objects(plugins)}.values():
-                loops = isinstance(one, NodeByNodeFilter | NodeByNodeScore)
-                if loops or not type(one).__module__.startswith(OWN):
-                    self._watch(str(getattr(one, "name", "")), one, counted=not loops)
+    def measured(self, profile: Profile) -> Profile:
+        """Return the profile with its plugins of others measured; each object has one proxy, wherever it is called."""
+        known: dict[int, Any] = {}
 
-    def _watch(self, name: str, one: object, *, counted: bool) -> None:
-        try:
-            for method in METHODS:
-                if hasattr(one, method):
-                    call = _Call(name, method, counted=counted)
-                    setattr(one, method, self._measured(call, getattr(one, method)))
-            for method in AWAITED:
-                if hasattr(one, method):
-                    setattr(one, method, self._awaited(_Call(name, method, SLOW_AWAITED_SECONDS), getattr(one, method)))
-        except AttributeError as error:  # it has slots, or is frozen
-            self._log.warning("plugin not measured", plugin=name, reason=str(error))
+        def of_a_profile(plugins: Plugins) -> Plugins:
+            fields = {
+                name: tuple(proxy(part) for part in value) if isinstance(value, tuple) else proxy(value)
+                for name, value in asdict(plugins).items()
+            }
+            return replace(plugins, **fields)
 
-    def _measured(self, what: _Call, call: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(call)
-        def measured(*args: Any, **kwargs: Any) -> Any:
-            began, error = self._clock(), ""
-            try:
-                return call(*args, **kwargs)
-            except Exception as raised:
-                error = repr(raised)
-                raise
-            finally:
-                self._note(what, self._clock() - began, error)
+        def proxy(plugin: Any) -> Any:
+            if id(plugin) not in known:
+                known[id(plugin)] = self._measured(plugin, proxy)
+            return known[id(plugin)]
 
-        return measured
+        others = {name: of_a_profile(plugins) for name, plugins in profile.others.items()}
+        return replace(profile, plugins=of_a_profile(profile.plugins), others=others)
 
-    def _awaited(self, what: _Call, call: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(call)
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
-            began, error = self._clock(), ""
-            try:
-                return await call(*args, **kwargs)
-            except BaseException as raised:
-                error = repr(raised)
-                raise
-            finally:
-                self._note(what, self._clock() - began, error)
+    def _measured(self, plugin: Any, proxy: Callable[[Any], Any]) -> Any:
+        if isinstance(plugin, NodeByNodeFilter | NodeByNodeScore):  # the calls of the plain plugin are counted
+            return MeasuredPlugin(type(plugin)(proxy(plugin.plugin)), self, counted=False)
+        of_others = hasattr(plugin, "name") and not type(plugin).__module__.startswith(OWN)
+        return MeasuredPlugin(plugin, self, counted=True) if of_others else plugin
 
-        return awaited
-
-    def _note(self, what: _Call, seconds: float, error: str) -> None:
-        name = what.plugin
+    def note(self, what: _Call, began: float, error: str) -> None:
+        """Record a call that ended now; `error` is the exception that it raised, or empty."""
+        name, seconds = what.plugin, self.clock() - began
         if what.counted:
             self._count(name, seconds)
             if error:
@@ -126,7 +149,7 @@ class PluginWatch:
         recorder.plugin_seconds[name] = recorder.plugin_seconds.get(name, 0.0) + seconds
 
     def _note_failure(self, what: _Call, error: str) -> None:
-        times, now = self._failed.setdefault(what.plugin, deque(maxlen=FAILURES_KEPT)), self._clock()
+        times, now = self._failed.setdefault(what.plugin, deque(maxlen=FAILURES_KEPT)), self.clock()
         times.append(now)
         while times[0] < now - LOG_SECONDS:
             times.popleft()
@@ -137,7 +160,7 @@ class PluginWatch:
 
     def _is_due(self, line: str, name: str) -> bool:
         """Return whether a line about a plugin may be logged, and note that it is."""
-        now = self._clock()
+        now = self.clock()
         if now - self._logged.get((line, name), float("-inf")) < LOG_SECONDS:
             return False
         self._logged[line, name] = now

@@ -18,14 +18,14 @@ from aischeduler.model.pool_summary import GPU, PoolSummary
 PERIOD_SECONDS: Final = 60.0
 """Shortest time between two lines of a pool, and the time in which `LINES_MAX` lines are written."""
 LINES_MAX: Final = 100
-"""Lines of all pools together in one period."""
 POLL_SECONDS: Final = 1.0
-"""How often the task looks for lines that are due."""
 _KINDS: Final = ("used", "allocatable", "shared", "borrowed", "pending")
+_SWITCHES_AND_COUNTS: Final = ("preemption", "borrowing", "sharing", "nodes", "pods", "pending_pods")
 _RESOURCES: Final = (("cpu", CPU, 1000), ("memory_gib", MEMORY, 2**30), ("gpu", GPU, 1))
 """The name of a resource in the fields, its name in a summary, and the units of the summary in one of the line."""
 
 Fields = dict[str, bool | float]
+_NEVER: Final[tuple[float, Fields]] = (float("-inf"), {})
 
 
 class PoolStatusLog:
@@ -34,16 +34,13 @@ class PoolStatusLog:
     def __init__(
         self, log: FilteringBoundLogger, pools: Callable[[], Collection[str]], clock: Callable[[], float]
     ) -> None:
-        self._log = log
-        self._pools = pools
-        self._clock = clock
+        self._log, self._pools, self._clock = log, pools, clock
         self._reported: dict[str, PoolSummary] = {}
         """The newest status of each pool with a status that its last line does not show."""
         self._last: dict[str, tuple[float, Fields]] = {}
         """When the last line of each pool was written, and its fields."""
         self._period_began = float("-inf")
-        self._lines = 0
-        """Lines in this period."""
+        self._lines_left = 0
         self._names_left_out = False
         """Whether the line about the pools left out was written in this period."""
 
@@ -64,47 +61,33 @@ class PoolStatusLog:
             return
         now = self._clock()
         if now - self._period_began >= PERIOD_SECONDS:
-            self._period_began, self._lines, self._names_left_out = now, 0, False
-        self._forget_deleted()
-        due = [pool for pool in self._reported if now - self._written_at(pool) >= PERIOD_SECONDS]
-        left_out = [pool for pool in sorted(due, key=self._written_at) if not self._write(pool, now)]
+            self._period_began, self._lines_left, self._names_left_out = now, LINES_MAX, False
+        pools = frozenset(self._pools())
+        for deleted in (self._reported.keys() | self._last.keys()) - pools:
+            self._reported.pop(deleted, None)
+            self._last.pop(deleted, None)
+        left_out = []
+        for pool in sorted(self._reported, key=lambda pool: self._last.get(pool, _NEVER)[0]):
+            written_at, last = self._last.get(pool, _NEVER)
+            fields = _fields(self._reported[pool])
+            if now - written_at < PERIOD_SECONDS:
+                break
+            if fields != last and not self._lines_left:
+                left_out.append(pool)
+                continue
+            del self._reported[pool]
+            if fields != last:
+                self._lines_left -= 1
+                self._last[pool] = now, fields
+                self._log.info("pool status", pool=pool, **fields)
         if left_out and not self._names_left_out:
             self._names_left_out = True
             self._log.info("pool statuses left out", count=len(left_out), pools=", ".join(left_out))
 
-    def _write(self, pool: str, now: float) -> bool:
-        """Write the line of a pool if its numbers have changed; return false where the limit forbids it."""
-        fields = _fields(self._reported[pool])
-        changed = pool not in self._last or fields != self._last[pool][1]
-        if changed and self._lines >= LINES_MAX:
-            return False
-        del self._reported[pool]
-        if changed:
-            self._lines += 1
-            self._last[pool] = now, fields
-            self._log.info("pool status", pool=pool, **fields)
-        return True
-
-    def _written_at(self, pool: str) -> float:
-        return self._last[pool][0] if pool in self._last else float("-inf")
-
-    def _forget_deleted(self) -> None:
-        pools = frozenset(self._pools())
-        for known in (self._reported, self._last):
-            for pool in known.keys() - pools:
-                del known[pool]
-
 
 def _fields(summary: PoolSummary) -> Fields:
     """Return the numbers of a line: cpu in cores, memory in GiB, gpu in devices."""
-    fields: Fields = {
-        "preemption": summary.preemption,
-        "borrowing": summary.borrowing,
-        "sharing": summary.sharing,
-        "nodes": summary.nodes,
-        "pods": summary.pods,
-        "pending_pods": summary.pending_pods,
-    }
+    fields: Fields = {name: getattr(summary, name) for name in _SWITCHES_AND_COUNTS}
     for name, resource, unit in _RESOURCES:
         for kind in _KINDS:
             amount = getattr(summary, kind).get(resource, 0) / unit

@@ -15,52 +15,50 @@ from functools import partial
 from importlib import import_module
 from typing import Final
 
-from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.config.load import ConfigError
+from aischeduler.config.errors import ConfigError
 from aischeduler.config.schema import HTTP_OFF
 from aischeduler.engine.counters import Result
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Evict, ReportPool
 from aischeduler.observability.health import LoopHealth, Problem
-from aischeduler.observability.metrics import DaemonCollector, MetricsRecorder, PoolLabels, Sources
+from aischeduler.observability.metrics import DaemonCollector, MetricsRecorder, Sources
 from aischeduler.observability.pool_status_log import PoolStatusLog
-
-
-class Recorders(Struct, frozen=True):
-    """The parts that record what the engine does."""
-
-    metrics: MetricsRecorder
-    health: LoopHealth
-    pool_status_log: PoolStatusLog
 
 
 class InstrumentedScheduler:
     """The engine, with records of each call."""
 
-    def __init__(self, engine: Scheduler, clock: Callable[[], float], recorders: Recorders) -> None:
+    def __init__(
+        self,
+        engine: Scheduler,
+        clock: Callable[[], float],
+        *,
+        metrics: MetricsRecorder,
+        health: LoopHealth,
+        pool_status_log: PoolStatusLog,
+    ) -> None:
         self._engine = engine
         self._clock = clock
-        self._recorders = recorders
+        self._metrics, self._health, self._pool_status_log = metrics, health, pool_status_log
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
         """Try at most `limit` pods of a pool, or do the work of no pool."""
         before, began = self._attempts(pool), self._clock()
         actions = self._engine.decide(pool, now, limit)
-        recorders = self._recorders
-        recorders.metrics.record_attempts(pool, self._attempts(pool) - before, self._clock() - began)
+        self._metrics.record_attempts(pool, self._attempts(pool) - before, self._clock() - began)
         if evictions := [action for action in actions if isinstance(action, Evict)]:
-            recorders.metrics.record_victims(evictions)
+            self._metrics.record_victims(evictions)
         if reports := [action for action in actions if isinstance(action, ReportPool)]:
-            recorders.pool_status_log.record(reports)
-        recorders.health.decided(pool)
+            self._pool_status_log.record(reports)
+        self._health.decided(pool)
         return actions
 
     def ready(self, now: float) -> tuple[str, ...]:
         """Return the pools with something to decide."""
         pools = self._engine.ready(now)
-        self._recorders.health.due(pools)
+        self._health.due(pools)
         return pools
 
     def next_wakeup(self) -> float | None:
@@ -83,13 +81,19 @@ class Telemetry:
     """The telemetry of one daemon. `unready` returns why the daemon is not ready, or nothing."""
 
     def __init__(
-        self, engine: Scheduler, clock: Callable[[], float], log: FilteringBoundLogger, unready: Problem
+        self,
+        engine: Scheduler,
+        recorder: MetricsRecorder,
+        clock: Callable[[], float],
+        log: FilteringBoundLogger,
+        unready: Problem,
     ) -> None:
-        self.recorder = MetricsRecorder(PoolLabels())
+        self.recorder = recorder
         self.health = LoopHealth(clock)
         self.pool_status_log = PoolStatusLog(log, engine.pools, clock)
-        recorders = Recorders(self.recorder, self.health, self.pool_status_log)
-        self.scheduler = InstrumentedScheduler(engine, clock, recorders)
+        self.scheduler = InstrumentedScheduler(
+            engine, clock, metrics=recorder, health=self.health, pool_status_log=self.pool_status_log
+        )
         self._clock = clock
         self._unready = unready
 
@@ -100,7 +104,7 @@ class Telemetry:
             yield
             return
         with listener:
-            http = await asyncio.to_thread(import_module, f"{__package__}.http")  # its libraries take 0.1 s
+            http = await asyncio.to_thread(import_module, f"{__package__}.metrics_server")  # its libraries take 0.1 s
             collector = DaemonCollector(sources, self.recorder)
             live = partial(self.problem, sources.leads)
             pages = http.Pages(self.recorder.registry, collector.take, live, self._unready)

@@ -19,11 +19,12 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from aischeduler.config.errors import sentence
 from aischeduler.config.section import whole_number
-from aischeduler.config.struct_errors import sentence
 from aischeduler.model.gang import GANG_SIZE_MAX, GANG_TIMEOUT_KEY
 from aischeduler.model.names import GROUP, MEMORY, POOL_KEY, SCHEDULER_NAME, VERSION
-from aischeduler.model.quantity import QuantityError, parse_nano, shorten
+from aischeduler.model.quantity import QuantityError, parse_nano
+from aischeduler.model.user_text import quoted
 
 BRAINPP_GROUP: Final = "workspace.brainpp.cn"
 """The group in which Brain++ defines BatchProcess."""
@@ -255,5 +256,5 @@ def _amount(kind: str, amount: object, path: str) -> str:
     except QuantityError as error:
         raise SpecError(f"{path}: {error}") from error
     if below_zero:
-        raise SpecError(f"{path} is {shorten(text)}, below zero")
+        raise SpecError(f"{path} is {quoted(text)}, below zero")
     return text

@@ -15,9 +15,9 @@ from aiohttp import ClientError, ClientHandlerType, ClientRequest, ClientRespons
 
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.http.client import LIST_SECONDS, refusal
+from aischeduler.kube.http.connection import describe_error
 from aischeduler.kube.http.connection_pool import USER_AGENT
 from aischeduler.kube.http.errors import ApiError, RefusedError, UnreachableError
-from aischeduler.kube.http.http_connection import describe_error
 
 PAUSES_SECONDS: Final = (1, 1, 2, 3, 5, 8, 10)
 """The pauses between the tries of a request; an outage has no end that is known, so the last one repeats."""

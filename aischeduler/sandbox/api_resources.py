@@ -75,7 +75,7 @@ class Resource(Struct, frozen=True):
 def built_in() -> tuple[Resource, ...]:
     """Return the resources of `api_resources.yaml`."""
     text = files(__package__).joinpath("api_resources.yaml").read_text(encoding="utf-8")
-    return tuple(Resource(**one) for one in yaml.safe_load(text))
+    return tuple(Resource(**fields) for fields in yaml.safe_load(text))
 
 
 def _field_text(obj: JsonObject, path: tuple[str, ...]) -> str:
@@ -104,7 +104,7 @@ class ResourceRegistry:
     """The resources that are served now: the built-in ones and those of CRDs."""
 
     def __init__(self) -> None:
-        self._by_path = {(one.group, one.version, one.plural): one for one in built_in()}
+        self._by_path = {(resource.group, resource.version, resource.plural): resource for resource in built_in()}
 
     def drop(self, group: str, plural: str) -> None:
         """Stop serving a resource in all versions."""
@@ -126,5 +126,5 @@ class ResourceRegistry:
 
     def in_version(self, group: str, version: str) -> list[Resource]:
         """Return the resources of one group version by name."""
-        found = [one for one in self.all() if (one.group, one.version) == (group, version)]
-        return sorted(found, key=lambda one: one.plural)
+        found = [resource for resource in self.all() if (resource.group, resource.version) == (group, version)]
+        return sorted(found, key=lambda resource: resource.plural)

@@ -22,7 +22,7 @@ _CONDITIONS = (
 
 def _resource_of(definition: JsonObject) -> Resource:
     spec, names = definition["spec"], definition["spec"]["names"]
-    version = next(one for one in spec["versions"] if one.get("storage"))
+    version = next(version for version in spec["versions"] if version.get("storage"))
     return Resource(
         version["name"],
         names["kind"],
@@ -40,18 +40,18 @@ def _accept(write: Write) -> None:
     spec, status = write.obj["spec"], dict(write.obj.get("status") or {})
     for condition in _CONDITIONS:
         set_condition(status, condition, write.call.now)
-    stored = [one["name"] for one in spec["versions"] if one.get("storage")]
+    stored = [version["name"] for version in spec["versions"] if version.get("storage")]
     write.obj["status"] = status | {"acceptedNames": spec["names"], "storedVersions": stored}
 
 
 def _validate_definition(write: Write) -> list[Cause]:
     spec, old = write.obj["spec"], (write.old or write.obj)["spec"]
     causes = immutable(spec, old, ("group", "scope", "names"), "spec.")
-    if "." not in spec["group"] or spec["group"] in {one.group for one in built_in()}:
+    if "." not in spec["group"] or spec["group"] in {resource.group for resource in built_in()}:
         causes.append(Cause("spec.group", "must be a domain that the server does not serve itself"))
     if write.obj["metadata"]["name"] != f"{spec['names']['plural']}.{spec['group']}":
         causes.append(Cause("metadata.name", 'must be spec.names.plural+"."+spec.group'))
-    if sum(1 for one in spec["versions"] if one.get("storage")) != 1:
+    if sum(1 for version in spec["versions"] if version.get("storage")) != 1:
         causes.append(Cause("spec.versions", "must have exactly one version marked as storage version"))
     return causes
 
@@ -65,8 +65,8 @@ def _serve(entry: Entry, cluster: Cluster) -> None:
 def _withdraw(entry: Entry, cluster: Cluster) -> None:
     resource = _resource_of(entry.decoded())
     collection = cluster.store.collections.pop(resource.collection)
-    for one in list(collection.in_order()):
-        collection.remove(one)
+    for stored in list(collection.in_order()):
+        collection.remove(stored)
     collection.end_watches()
     cluster.resources.drop(resource.group, resource.plural)
 

@@ -11,8 +11,7 @@ from aischeduler.sandbox.objects import JsonObject, encode, timestamp
 from aischeduler.sandbox.request import Call, Response, parse_typed
 from aischeduler.sandbox.status_errors import object_failure, success
 from aischeduler.sandbox.store import Entry
-from aischeduler.sandbox.views import choose_view
-from aischeduler.sandbox.writing import remove
+from aischeduler.sandbox.writing import answer, remove
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 PERMANENT_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
@@ -27,7 +26,7 @@ def delete(call: Call) -> Response:
     if gone and resource.collection != CollectionName.PODS:
         details = {"name": entry.name, "group": resource.group, "kind": resource.plural, "uid": entry.uid}
         return Response(200, encode(success({key: value for key, value in details.items() if value})))
-    return Response(200, choose_view(call).shown(last))
+    return answer(call, last)
 
 
 def delete_entry(call: Call, entry: Entry, options: JsonObject) -> tuple[Entry, bool]:
@@ -42,7 +41,7 @@ def delete_entry(call: Call, entry: Entry, options: JsonObject) -> tuple[Entry, 
     grace = _grace_seconds(obj, options.get("gracePeriodSeconds"), is_pod=is_pod)
     before: list[Any] = list(metadata.get("finalizers") or ())
     propagation = options.get("propagationPolicy")
-    finalizers = [one for one in before if one not in _MARKS.values()] if propagation else before
+    finalizers = [finalizer for finalizer in before if finalizer not in _MARKS.values()] if propagation else before
     if propagation in _MARKS:
         finalizers = [*finalizers, _MARKS[propagation]]
     if finalizers:

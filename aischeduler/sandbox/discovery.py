@@ -30,16 +30,16 @@ def server_document(resources: ResourceRegistry, path: str) -> Response | None:
         case ["api"]:
             found = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
         case ["apis"]:
-            names = dict.fromkeys(one.group for one in resources.all() if one.group)
+            names = dict.fromkeys(resource.group for resource in resources.all() if resource.group)
             found = {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(resources, name) for name in names]}
-        case ["apis", name] if any(one.group == name for one in resources.all()):
+        case ["apis", name] if any(resource.group == name for resource in resources.all()):
             found = {"kind": "APIGroup", "apiVersion": "v1", **_group(resources, name)}
         case ["api", version]:
             found = _resource_list(resources.in_version("", version))
         case ["apis", group, version]:
             found = _resource_list(resources.in_version(group, version))
         case ["openapi", "v3"]:
-            paths = dict.fromkeys(one.path for one in resources.all())
+            paths = dict.fromkeys(resource.path for resource in resources.all())
             found = {"paths": {path[1:]: {"serverRelativeURL": f"/openapi/v3{path}"} for path in paths}}
         case ["openapi", "v3", "api", version]:
             found = _open_api(resources.in_version("", version))
@@ -51,19 +51,26 @@ def server_document(resources: ResourceRegistry, path: str) -> Response | None:
 
 
 def _group(resources: ResourceRegistry, name: str) -> JsonObject:
-    names = dict.fromkeys(one.version for one in resources.all() if one.group == name)
-    versions = [{"groupVersion": f"{name}/{one}", "version": one} for one in names]
+    names = dict.fromkeys(resource.version for resource in resources.all() if resource.group == name)
+    versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in names]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
 def _resource_list(resources: list[Resource]) -> JsonObject | None:
     entries: list[JsonObject] = []
-    for one in resources:
-        entry = {"name": one.plural, "singularName": one.kind.lower(), "namespaced": one.namespaced, "kind": one.kind}
-        entries.append({**entry, "verbs": VERBS, **({"shortNames": one.short_names} if one.short_names else {})})
-        for name in one.subresources:
-            shared = {"name": f"{one.plural}/{name}", "singularName": "", "namespaced": one.namespaced}
-            entries.append({**shared, "kind": one.kind, **_SUBRESOURCES[name]})
+    for resource in resources:
+        entry = {
+            "name": resource.plural,
+            "singularName": resource.kind.lower(),
+            "namespaced": resource.namespaced,
+            "kind": resource.kind,
+        }
+        entries.append(
+            {**entry, "verbs": VERBS, **({"shortNames": resource.short_names} if resource.short_names else {})}
+        )
+        for name in resource.subresources:
+            shared = {"name": f"{resource.plural}/{name}", "singularName": "", "namespaced": resource.namespaced}
+            entries.append({**shared, "kind": resource.kind, **_SUBRESOURCES[name]})
     lead = {"kind": "APIResourceList", "apiVersion": "v1"}
     return {**lead, "groupVersion": resources[0].api_version, "resources": entries} if resources else None
 
@@ -71,13 +78,16 @@ def _resource_list(resources: list[Resource]) -> JsonObject | None:
 def _open_api(resources: list[Resource]) -> JsonObject | None:
     paths: JsonObject = {}
     schemas: JsonObject = {}
-    for one in resources:
-        kind = {"group": one.group, "version": one.version, "kind": one.kind}
+    for resource in resources:
+        kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
         marked = {"parameters": [_FIELD_VALIDATION], "x-kubernetes-group-version-kind": kind, "responses": {}}
-        space = "/namespaces/{namespace}" if one.namespaced else ""
-        paths[f"{one.path}{space}/{one.plural}/{{name}}"] = {"patch": marked}
-        if one.schema is not None:
-            schemas[f"{one.group}.{one.kind}"] = {**one.schema, "x-kubernetes-group-version-kind": [kind]}
+        space = "/namespaces/{namespace}" if resource.namespaced else ""
+        paths[f"{resource.path}{space}/{resource.plural}/{{name}}"] = {"patch": marked}
+        if resource.schema is not None:
+            schemas[f"{resource.group}.{resource.kind}"] = {
+                **resource.schema,
+                "x-kubernetes-group-version-kind": [kind],
+            }
     info = {"title": "Kubernetes", "version": "unversioned"}
     document = {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
     return document if resources else None

@@ -77,13 +77,13 @@ def encode(value: Any) -> bytes:
 def without_nulls(value: Any) -> Any:
     """Return a value without the fields that are null: a null means an absent field."""
     if isinstance(value, dict):
-        return {key: without_nulls(one) for key, one in value.items() if one is not None}
-    return [without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {key: without_nulls(field) for key, field in value.items() if field is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def condition_of(status: JsonObject, kind: str) -> JsonObject | None:
     """Return the condition of that type."""
-    return next((one for one in status.get("conditions") or () if one.get("type") == kind), None)
+    return next((condition for condition in status.get("conditions") or () if condition.get("type") == kind), None)
 
 
 def is_true(status: JsonObject, kind: str) -> bool:
@@ -101,7 +101,7 @@ def set_condition(status: JsonObject, condition: JsonObject, now: float) -> None
             condition.setdefault("lastTransitionTime", old["lastTransitionTime"])
     else:
         condition["lastTransitionTime"] = timestamp(now)
-    conditions = [one for one in status.get("conditions") or () if one.get("type") != condition["type"]]
+    conditions = [other for other in status.get("conditions") or () if other.get("type") != condition["type"]]
     position = len(conditions) if old is None else status["conditions"].index(old)
     conditions.insert(position, condition)
     status["conditions"] = conditions

@@ -14,17 +14,17 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 OPERATIONS_MAX = 1_000
 
-_FIELDS_BY_KEY = {
-    "name": "containers initContainers ephemeralContainers env imagePullSecrets resourceClaims schedulingGates volumes",
-    "type": "conditions addresses",
-    "uid": "ownerReferences",
-    "containerPort": "ports",
-    "mountPath": "volumeMounts",
-    "devicePath": "volumeDevices",
-    "ip": "hostAliases",
-    "topologyKey": "topologySpreadConstraints",
+MERGE_KEYS = {
+    **dict.fromkeys(("containers", "initContainers", "ephemeralContainers", "env", "imagePullSecrets"), "name"),
+    **dict.fromkeys(("resourceClaims", "schedulingGates", "volumes"), "name"),
+    **dict.fromkeys(("conditions", "addresses"), "type"),
+    "ownerReferences": "uid",
+    "ports": "containerPort",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "hostAliases": "ip",
+    "topologySpreadConstraints": "topologyKey",
 }
-MERGE_KEYS = {field: key for key, fields in _FIELDS_BY_KEY.items() for field in fields.split()}
 """The key by which a strategic merge patch merges each list; other lists, such as taints, are replaced."""
 SETS = frozenset({"finalizers"})
 """Lists that a strategic merge patch adds to."""
@@ -82,25 +82,25 @@ def _direct(result: JsonObject, directive: str, value: Any) -> None:
     elif directive.startswith(_DELETE_FROM_SET) and isinstance(value, list):
         key = directive.removeprefix(_DELETE_FROM_SET)
         if isinstance(result.get(key), list):
-            result[key] = [one for one in result[key] if one not in value]
+            result[key] = [item for item in result[key] if item not in value]
 
 
 def _merge_list(target: list[Any], change: list[Any], key: str | None) -> list[Any]:
     if key is None:
-        return [*target, *(one for one in change if one not in target)]
-    if any(isinstance(one, dict) and one.get("$patch") == "replace" for one in change):
-        return [one for one in change if one.get("$patch") != "replace"]
+        return [*target, *(item for item in change if item not in target)]
+    if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in change):
+        return [item for item in change if item.get("$patch") != "replace"]
     result = list(target)
-    for one in change:
-        if not isinstance(one, dict) or key not in one:
+    for item in change:
+        if not isinstance(item, dict) or key not in item:
             raise bad_request(f"an item of the patch does not contain the merge key {key}")
-        place = next((at for at, old in enumerate(result) if old.get(key) == one[key]), None)
-        if one.get("$patch") == "delete":
+        place = next((at for at, old in enumerate(result) if old.get(key) == item[key]), None)
+        if item.get("$patch") == "delete":
             result[slice(place, None if place is None else place + 1)] = [] if place is not None else result[:]
         elif place is None:
-            result.append(_merge({}, one, strategic=True))
+            result.append(_merge({}, item, strategic=True))
         else:
-            result[place] = _merge(result[place], one, strategic=True)
+            result[place] = _merge(result[place], item, strategic=True)
     return result
 
 
@@ -137,9 +137,8 @@ def _operate(root: JsonObject, operation: JsonObject) -> None:
         case "replace":
             parent[last]
             parent[last] = operation["value"]
-        case "test" if parent[last] != operation["value"]:
-            raise ValueError("test failed")
         case "test":
-            pass
+            if parent[last] != operation["value"]:
+                raise ValueError("test failed")
         case _:
             raise ValueError(f"{verb} is not a supported operation")

@@ -71,7 +71,7 @@ def evict(call: Call) -> Response:
     target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
     set_condition(pod["status"], {**target, "message": "Eviction API: evicting"}, call.now)
     entry = call.collection.put(pod)
-    delete_entry(call, entry, {key: one for key, one in options.items() if key != "preconditions"})
+    delete_entry(call, entry, {key: option for key, option in options.items() if key != "preconditions"})
     return Response(201, _DONE)
 
 

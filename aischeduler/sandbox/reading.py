@@ -10,7 +10,7 @@ from aischeduler.sandbox.objects import JsonObject
 from aischeduler.sandbox.request import Call, Response
 from aischeduler.sandbox.selection import Selection, parse_field_selector, parse_label_selector
 from aischeduler.sandbox.status_errors import Cause, bad_request, failure, invalid
-from aischeduler.sandbox.store import SNAPSHOT_SECONDS, Entry, Snapshot
+from aischeduler.sandbox.store import PAGE_SECONDS, Entry, PageRest
 from aischeduler.sandbox.views import choose_view
 from aischeduler.sandbox.watches import WatchStream
 
@@ -65,9 +65,9 @@ def list_objects(call: Call) -> Response:
     """Answer GET of a collection: one page at the revision of the first page."""
     store, selection = call.cluster.store, selection_of(call)
     limit, revision = _number(call, "limit"), _number(call, "resourceVersion")
-    page: Snapshot | None
+    page: PageRest | None
     if call.query.get("continue"):
-        page = store.snapshots.get(call.query["continue"])
+        page = store.page_rests.get(call.query["continue"])
         if page is None or page.expires_at <= call.now:
             raise failure(410, "The provided continue parameter is too old: start a new list without it.")
     elif revision > store.revision:
@@ -75,13 +75,13 @@ def list_objects(call: Call) -> Response:
         message = f"Timeout: Too large resource version: {revision}, current: {store.revision}"
         raise failure(504, message, {"causes": [cause], "retryAfterSeconds": 1})
     else:
-        page = Snapshot(store.revision, _candidates(call, selection), call.now + SNAPSHOT_SECONDS)
+        page = PageRest(store.revision, _candidates(call, selection), call.now + PAGE_SECONDS)
     metadata: JsonObject = {"resourceVersion": str(page.revision)}
     shown, rest = (page.entries[:limit], page.entries[limit:]) if limit else (page.entries, [])
     if rest:
         key = {"v": "meta.k8s.io/v1", "rv": page.revision, "start": f"{call.resource.collection}/{rest[0].key}"}
         token = base64.urlsafe_b64encode(orjson.dumps(key)).decode().rstrip("=")
-        store.snapshots[token] = Snapshot(page.revision, rest, call.now + SNAPSHOT_SECONDS)
+        store.page_rests[token] = PageRest(page.revision, rest, call.now + PAGE_SECONDS)
         metadata["continue"] = token
         if selection.everything:
             metadata["remainingItemCount"] = len(rest)

@@ -142,5 +142,5 @@ def as_object(call: Call, value: Any) -> JsonObject:
     causes = errors(metadata, schema_of("Metadata"), "metadata")
     if causes:
         raise bad_request(f"{resource.kind}: {causes[0].field} {causes[0].message}")
-    rest = {key: one for key, one in value.items() if key not in {"kind", "apiVersion", "metadata"}}
+    rest = {key: field for key, field in value.items() if key not in {"kind", "apiVersion", "metadata"}}
     return {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata, **rest}

@@ -75,8 +75,8 @@ def fill_defaults(value: Any, schema: JsonObject) -> None:
         for key, inner in (schema.get("properties") or {}).items():
             if key not in value and "default" in inner:
                 value[key] = copy_object(encode(inner["default"]))
-        for key, one in value.items():
-            fill_defaults(one, _inner(schema, key) or {})
+        for key, field in value.items():
+            fill_defaults(field, _inner(schema, key) or {})
 
 
 def errors(value: Any, schema: JsonObject, path: str = "") -> list[Cause]:
@@ -91,14 +91,14 @@ def errors(value: Any, schema: JsonObject, path: str = "") -> list[Cause]:
             lead = f"{path}." if path else ""
             missing = [key for key in schema.get("required") or () if key not in value]
             causes = [Cause(lead + key, "is required", "FieldValueRequired") for key in missing]
-            for key, one in value.items():
+            for key, field in value.items():
                 inner = _inner(schema, key)
-                if inner and not (len(inner) == 1 and "type" in inner and _TYPES[inner["type"]](one)):
-                    causes += errors(one, inner, lead + key)
+                if inner and not (len(inner) == 1 and "type" in inner and _TYPES[inner["type"]](field)):
+                    causes += errors(field, inner, lead + key)
             return causes
         case list():
             items = schema.get("items") or {}
-            causes = [cause for index, one in enumerate(value) for cause in errors(one, items, f"{path}[{index}]")]
+            causes = [cause for index, item in enumerate(value) for cause in errors(item, items, f"{path}[{index}]")]
             return causes if len(value) >= schema.get("minItems", 0) else [Cause(path, "needs an item")]
         case str() if schema.get("format") == "date-time" and not _is_time(value):
             return [Cause(path, "must be a time such as 2026-01-02T03:04:05Z")]

@@ -23,7 +23,7 @@ Requirements = tuple[Requirement, ...]
 
 def labels_match(requirements: Requirements, labels: Mapping[str, str]) -> bool:
     """Say whether all requirements hold; without requirements everything matches."""
-    return all(one.matches(labels) for one in requirements)
+    return all(requirement.matches(labels) for requirement in requirements)
 
 
 def parse_label_selector(text: str) -> Requirements:
@@ -35,7 +35,7 @@ def parse_label_selector(text: str) -> Requirements:
         if match is None:
             raise bad_request(f"unable to parse requirement: labelSelector has {text[position:].strip()!r}")
         parts = match.groupdict()
-        values = tuple(one.strip() for one in parts["values"].split(",")) if "values" in parts else ()
+        values = tuple(part.strip() for part in parts["values"].split(",")) if "values" in parts else ()
         found.append(Requirement(parts["key"], _OPERATORS[parts["operator"]], values))
         position = match.end()
     return tuple(found)
@@ -47,7 +47,10 @@ def selector_requirements(selector: JsonObject | None) -> Requirements | None:
         return None
     found = [Requirement(key, Operator.IN, (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
     expressions = selector.get("matchExpressions") or ()
-    found += [Requirement(one["key"], Operator(one["operator"]), tuple(one.get("values") or ())) for one in expressions]
+    found += [
+        Requirement(expression["key"], Operator(expression["operator"]), tuple(expression.get("values") or ()))
+        for expression in expressions
+    ]
     return tuple(found)
 
 

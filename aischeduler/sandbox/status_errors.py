@@ -9,9 +9,19 @@ from msgspec import Struct
 
 from aischeduler.sandbox.objects import JsonObject
 
-_CODES = (400, 403, 404, 405, 409, 410, 413, 415, 422, 429, 504)
-_WORDS = "BadRequest Forbidden NotFound MethodNotAllowed Conflict Expired RequestEntityTooLarge UnsupportedMediaType"
-_REASONS = dict(zip(_CODES, f"{_WORDS} Invalid TooManyRequests Timeout".split(), strict=True))
+_REASONS = {
+    400: "BadRequest",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    504: "Timeout",
+}
 
 
 class Cause(Struct, frozen=True):

@@ -16,8 +16,8 @@ from sortedcontainers import SortedDict
 from aischeduler.sandbox.objects import JsonObject, copy_object, encode
 
 HISTORY_EVENTS = 100_000
-SNAPSHOT_SECONDS = 300.0
-SNAPSHOTS_KEPT = 32
+PAGE_SECONDS = 300.0
+PAGE_RESTS_KEPT = 32
 FIRST_REVISION = 1
 
 Fields = Mapping[str, str]
@@ -70,7 +70,7 @@ def _at_revision(entry: Entry, revision: int) -> Entry:
     return replace(entry, revision=revision, raw=encode(obj))
 
 
-class Snapshot(Struct, frozen=True):
+class PageRest(Struct, frozen=True):
     """The rest of a list in pages: entries in order, all at one revision."""
 
     revision: int
@@ -192,7 +192,7 @@ class Store(Struct):
     collections: dict[str, Collection] = field(default_factory=dict)
     on_write: Callable[[], None] | None = None
     _dependents: dict[str, dict[tuple[int, str], tuple[Collection, str]]] = field(default_factory=dict)
-    snapshots: LRUCache[str, Snapshot] = field(default_factory=lambda: LRUCache(SNAPSHOTS_KEPT))
+    page_rests: LRUCache[str, PageRest] = field(default_factory=lambda: LRUCache(PAGE_RESTS_KEPT))
 
     def next_revision(self) -> int:
         """Return the next revision."""

@@ -129,7 +129,9 @@ def _admit_priority(write: Write) -> None:
     else:
         defaults = [entry.decoded() for entry in classes.in_order() if b'"globalDefault":true' in entry.raw]
         if defaults:
-            found = min(defaults, key=lambda one: (one["value"], one["metadata"]["name"]))
+            found = min(
+                defaults, key=lambda priority_class: (priority_class["value"], priority_class["metadata"]["name"])
+            )
             spec["priorityClassName"] = found["metadata"]["name"]
     value = found.get("value", 0)
     if spec.get("priority", value) != value:
@@ -144,8 +146,8 @@ def _merge_label_keys(pod: JsonObject) -> None:
     labels, affinity = _mapping(pod["metadata"].get("labels")), _mapping(pod["spec"].get("affinity"))
     parts = [_mapping(affinity.get(kind)) for kind in ("podAffinity", "podAntiAffinity")]
     terms = [_mapping(term) for part in parts for term in _items(part.get(f"required{_WHILE}"))]
-    preferred = [_mapping(one) for part in parts for one in _items(part.get(f"preferred{_WHILE}"))]
-    terms += [_mapping(one.get("podAffinityTerm")) for one in preferred]
+    preferred = [_mapping(term) for part in parts for term in _items(part.get(f"preferred{_WHILE}"))]
+    terms += [_mapping(term.get("podAffinityTerm")) for term in preferred]
     for term in terms:
         selector = term.get("labelSelector")
         for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
@@ -190,9 +192,17 @@ def _pod_spec_errors(spec: JsonObject, path: str) -> list[Cause]:
     """Return the invalid fields of the containers of a pod or a template."""
     names = [container["name"] for container in _containers_of(spec)]
     return [
-        *(Cause(f"{path}.containers", f"{one!r} {wrong}") for one in names if (wrong := name_error(one, dots=False))),
-        *(Cause(f"{path}.containers", f"{one!r} is there twice") for one in {*names} if names.count(one) > 1),
-        *(Cause(f"{path}.containers", "needs an image") for one in _containers_of(spec) if not one.get("image")),
+        *(
+            Cause(f"{path}.containers", f"{name!r} {wrong}")
+            for name in names
+            if (wrong := name_error(name, dots=False))
+        ),
+        *(Cause(f"{path}.containers", f"{name!r} is there twice") for name in {*names} if names.count(name) > 1),
+        *(
+            Cause(f"{path}.containers", "needs an image")
+            for container in _containers_of(spec)
+            if not container.get("image")
+        ),
     ]
 
 
@@ -209,7 +219,7 @@ def _pod_errors(write: Write) -> list[Cause]:
     gates = old.get("schedulingGates") or ()
     if any(gate not in gates for gate in spec.get("schedulingGates") or ()):
         causes.append(Cause("spec.schedulingGates", "only deletion is allowed"))
-    if any(one not in (spec.get("tolerations") or ()) for one in old.get("tolerations") or ()):
+    if any(toleration not in (spec.get("tolerations") or ()) for toleration in old.get("tolerations") or ()):
         causes.append(Cause("spec.tolerations", "existing tolerations can not be modified"))
     if _fixed(spec, gated=bool(gates)) != _fixed(old, gated=bool(gates)):
         causes.append(Cause("spec", "pod updates may not change fields other than images, tolerations and gates"))

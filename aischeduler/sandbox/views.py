@@ -132,30 +132,30 @@ def _metadata_object(metadata: JsonObject) -> JsonObject:
 def choose_view(call: Call) -> View:
     """Return the first view of the `Accept` header that is served here; whole objects when none is."""
     for media in call.asked.accept.split(","):
-        name, *parameters = [one.strip() for one in media.split(";")]
+        name, *parameters = [part.strip() for part in media.split(";")]
         if name == JSON and "as=Table" in parameters and "v=v1" in parameters:
             whole_objects = call.query.get("includeObject") == "Object"
             return TableView(call.resource, call.now, whole_objects=whole_objects)
-        if name == JSON and not any(one.startswith("as=") for one in parameters):
+        if name == JSON and not any(parameter.startswith("as=") for parameter in parameters):
             break
     return View(call.resource)
 
 
 def _columns(resource: Resource) -> Sequence[JsonObject]:
     """Return all columns; the name is the first one unless the resource has a column for it, as events do."""
-    named = any(one.get("format") == "name" for one in resource.columns)
+    named = any(column.get("format") == "name" for column in resource.columns)
     return resource.columns if named else (_NAME, *resource.columns)
 
 
 def _table_heads(resource: Resource) -> list[JsonObject]:
     """Return the column definitions of a Table."""
-    heads = [{"format": "", "description": "", "priority": 0, **one} for one in _columns(resource)]
+    heads = [{"format": "", "description": "", "priority": 0, **column} for column in _columns(resource)]
     return [{**head, "type": "string" if head["type"] == "date" else head["type"]} for head in heads]
 
 
 def _table_cells(resource: Resource, obj: JsonObject, now: float) -> list[Any]:
     """Return the cells of one object in the order of the heads."""
-    return [_cell(one, obj, now, absent=None if resource.is_custom else NONE) for one in _columns(resource)]
+    return [_cell(column, obj, now, absent=None if resource.is_custom else NONE) for column in _columns(resource)]
 
 
 def _cell(column: JsonObject, obj: JsonObject, now: float, absent: str | None) -> Any:
@@ -183,7 +183,7 @@ def find_path(obj: Any, path: str) -> Any:
             obj = obj.get(name) if isinstance(obj, dict) else None
         else:
             items = obj if isinstance(obj, list) else ()
-            obj = next((one for one in items if isinstance(one, dict) and one.get(key) == wanted), None)
+            obj = next((item for item in items if isinstance(item, dict) and item.get(key) == wanted), None)
     return obj if steps else None
 
 
@@ -204,11 +204,11 @@ def age(text: Any, now: float) -> str:
 
 def _pod_ready(pod: JsonObject, _now: float) -> str:
     statuses = pod.get("status", {}).get("containerStatuses") or ()
-    return f"{sum(1 for one in statuses if one.get('ready'))}/{len(pod['spec'].get('containers') or ())}"
+    return f"{sum(1 for status in statuses if status.get('ready'))}/{len(pod['spec'].get('containers') or ())}"
 
 
 def _pod_restarts(pod: JsonObject, _now: float) -> str:
-    return str(sum(one.get("restartCount", 0) for one in pod.get("status", {}).get("containerStatuses") or ()))
+    return str(sum(status.get("restartCount", 0) for status in pod.get("status", {}).get("containerStatuses") or ()))
 
 
 def _pod_status(pod: JsonObject, _now: float) -> str:
@@ -256,7 +256,15 @@ def _event_object(event: JsonObject, _now: float) -> str:
     return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
 
 
-_CELLS = (_event_last_seen, _event_object, _job_completions, _job_status, _node_roles, _node_status)
 _COMPUTED: dict[str, Callable[[JsonObject, float], str]] = {
-    cell.__name__.removeprefix("_"): cell for cell in (*_CELLS, _pod_ready, _pod_restarts, _pod_status)
+    "event_last_seen": _event_last_seen,
+    "event_object": _event_object,
+    "job_completions": _job_completions,
+    "job_status": _job_status,
+    "node_roles": _node_roles,
+    "node_status": _node_status,
+    "pod_ready": _pod_ready,
+    "pod_restarts": _pod_restarts,
+    "pod_status": _pod_status,
 }
+"""The columns of built-in kinds that no path gives, by the name that `api_resources.yaml` has in its place."""

@@ -136,7 +136,7 @@ def _update(call: Call, entry: Entry, obj: JsonObject) -> Entry:
     if call.subresource:
         part = "status" if call.subresource == "status" else "spec"
         given = {part: obj[part]} if part in obj else {}
-        obj = {**{key: one for key, one in old.items() if key != part}, "metadata": dict(before), **given}
+        obj = {**{key: field for key, field in old.items() if key != part}, "metadata": dict(before), **given}
     elif "status" in call.resource.subresources:
         restore(obj, old, "status")
     metadata: JsonObject = obj["metadata"]

@@ -30,7 +30,7 @@ def assert_told(err: str, sentence: str, *, logged: bool) -> None:
     """Assert that standard error has the sentence once, and a line of log before it where `logged`."""
     *lines, last = err.splitlines()
     assert last == f"ai-scheduler: {sentence}"
-    told = [{key: one for key, one in json.loads(line).items() if key != "timestamp"} for line in lines]
+    told = [{key: field for key, field in json.loads(line).items() if key != "timestamp"} for line in lines]
     line = {"level": "error", "event": "cannot run", "reason": sentence, "exit_status": 1}
     assert told == ([line] if logged else [])
 

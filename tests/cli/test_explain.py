@@ -17,8 +17,8 @@ from aischeduler.analysis.deciding import decide_all
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation
 from aischeduler.cli.app import kubectl_pool, main
+from aischeduler.cli.cluster_source import ClusterSource, read_cluster
 from aischeduler.cli.explain_output import explanation_json, explanation_text
-from aischeduler.cli.snapshot import ClusterSource, read_cluster
 from aischeduler.engine.profile import default_profile
 from tests.build import a_node, a_pod, spread
 from tests.cli.explain_cluster import carry_out, cluster, document
@@ -49,7 +49,7 @@ async def explained(kubeconfig: Path, name: str) -> Explanation:
     scheduler = loaded(default_profile(), snapshot)
     now = float(snapshot.taken_seconds)
     decide_all(scheduler, now)
-    (record,) = [one for one in scheduler.cluster.records.values() if one.pod.name == name]
+    (record,) = [record for record in scheduler.cluster.records.values() if record.pod.name == name]
     return explain(scheduler.cluster, record, now)
 
 
@@ -158,8 +158,8 @@ async def test_job_and_pool_as_json_have_the_same_objects(kubeconfig: Path, caps
     of_job = json.loads(capsys.readouterr().out)
     assert await said(kubeconfig, "ai-scheduler explain --all --pool research -o json") == 0
     of_pool = json.loads(capsys.readouterr().out)
-    assert [one["pod"] for one in of_job["items"]] == ["tune-0"]
-    found = sorted((one["pod"], one["verdict"]) for one in of_pool["items"])  # in the list the older pods come first
+    assert [item["pod"] for item in of_job["items"]] == ["tune-0"]
+    found = sorted((item["pod"], item["verdict"]) for item in of_pool["items"])  # in the list the older pods come first
     assert found == [
         ("later", "gated"),
         ("sweep-1", "waits"),
@@ -198,7 +198,7 @@ def _names(value: Any) -> set[str]:
         return set().union(*map(_names, value))
     if not isinstance(value, dict):
         return set()
-    inner = [_names(one) for name, one in value.items() if name not in ("requests", "body")]
+    inner = [_names(part) for name, part in value.items() if name not in ("requests", "body")]
     return set(value).union(*inner)
 
 

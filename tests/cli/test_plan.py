@@ -202,9 +202,9 @@ def test_variants_stand_side_by_side_each_on_its_own_cluster(planned: Planned) -
     job = job_object("j", cpu="2", pool="a")
     options = ("--replicas", "1", "--replicas", "3", "--pool", "a", "--pool", "b")
     found = planned(job, options=options)["variants"]
-    assert [(one["replicas"], one["pool"]) for one in found] == [(1, "a"), (1, "b"), (3, "a"), (3, "b")]
-    assert [one["units"][0]["nodes"] for one in found][:2] == [{"j-0": "a2"}, {"j-0": "b1"}]
-    assert [one["units"][0]["pods"] for one in found] == [1, 1, 3, 3]
+    assert [(plan["replicas"], plan["pool"]) for plan in found] == [(1, "a"), (1, "b"), (3, "a"), (3, "b")]
+    assert [plan["units"][0]["nodes"] for plan in found][:2] == [{"j-0": "a2"}, {"j-0": "b1"}]
+    assert [plan["units"][0]["pods"] for plan in found] == [1, 1, 3, 3]
 
 
 def test_one_variant_is_a_plan_like_any_other(planned: Planned) -> None:

@@ -44,7 +44,9 @@ class Keeper:
 @pytest.fixture
 def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Install the plugins as a distribution; return their module."""
-    name = install(tmp_path, monkeypatch, "outside", CODE, {one: one for one in ("Outside", "Agent", "Keeper")})
+    name = install(
+        tmp_path, monkeypatch, "outside", CODE, {plugin: plugin for plugin in ("Outside", "Agent", "Keeper")}
+    )
     yield import_module(name)
     sys.modules.pop(name, None)
 

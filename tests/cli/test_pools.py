@@ -19,9 +19,9 @@ import pytest
 from aischeduler.cli.app import main
 from aischeduler.cli.demo import running_daemon
 from aischeduler.cli.demo_cluster import Object, cluster, create
+from aischeduler.cli.pool_numbers import read_pool_numbers
 from aischeduler.cli.pools import error_sentence
 from aischeduler.cli.pools_output import FIELDS, WIDE_COLUMNS
-from aischeduler.cli.pools_snapshot import take_snapshot
 from aischeduler.kube.access.server import Server, connect
 from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.http.client import Client
@@ -53,7 +53,7 @@ async def told(client: Client, nodes: dict[str, int]) -> None:
     """Wait until the statuses of these pools have so many nodes."""
     async with asyncio.timeout(120):
         while True:
-            pools = {pool.name: pool.nodes for pool in (await take_snapshot(client, time.time())).pools}
+            pools = {pool.name: pool.nodes for pool in (await read_pool_numbers(client, time.time())).pools}
             if nodes.items() <= pools.items():
                 return
             await asyncio.sleep(0.05)
@@ -165,7 +165,7 @@ async def test_watch_of_json_is_one_line_for_every_change_and_what_nobody_change
         running.send_signal(signal.SIGTERM)
         rest, err = await asyncio.wait_for(running.communicate(), timeout=120)
     assert first[0]["nodes"] == 8
-    assert all(one != other for one, other in pairwise(shown))
+    assert all(page != other for page, other in pairwise(shown))
     assert (running.returncode, rest, err) == (0, b"", b"")
 
 

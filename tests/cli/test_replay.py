@@ -6,7 +6,7 @@ import pytest
 
 from aischeduler.cli.app import main
 from aischeduler.cli.run import open_journal
-from aischeduler.config.load import ConfigError
+from aischeduler.config.errors import ConfigError
 from aischeduler.engine.journal import JournaledScheduler
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.events import Seen

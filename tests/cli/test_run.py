@@ -172,7 +172,9 @@ def test_command_line_wins_over_the_file_and_the_file_over_the_default(tmp_path:
     path = tmp_path / "ai.yaml"
     path.write_text("bindInFlight: 7\nlogging: {format: console, level: debug}\n")
     config = effective_config(
-        RunOptions(None, None, path, log_format=None, log_level=LogLevel.ERROR, http_address="none")
+        RunOptions(
+            kubeconfig=None, context=None, config=path, log_format=None, log_level=LogLevel.ERROR, http_address="none"
+        )
     )
     assert config.bind_in_flight == 7
     assert config.logging == Logging(format=LogFormat.CONSOLE, level=LogLevel.ERROR)
@@ -182,7 +184,9 @@ def test_command_line_wins_over_the_file_and_the_file_over_the_default(tmp_path:
 def test_http_address_of_the_file_holds_where_the_command_line_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "ai.yaml"
     path.write_text('http: {address: "127.0.0.1:9"}\n')
-    config = effective_config(RunOptions(None, None, path, log_format=None, log_level=None, http_address=None))
+    config = effective_config(
+        RunOptions(kubeconfig=None, context=None, config=path, log_format=None, log_level=None, http_address=None)
+    )
     assert config.http == Http(address="127.0.0.1:9")
 
 

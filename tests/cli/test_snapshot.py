@@ -13,8 +13,8 @@ import pytest
 from typer import TyperException
 
 from aischeduler.cli.app import main
+from aischeduler.cli.cluster_source import ClusterSource, read_cluster
 from aischeduler.cli.demo_cluster import cluster, create
-from aischeduler.cli.snapshot import ClusterSource, read_cluster
 from aischeduler.kube.access.server import connect
 from aischeduler.kube.http.client import Client
 from aischeduler.model.events import Seen, objects_of

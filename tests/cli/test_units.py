@@ -102,7 +102,7 @@ def test_pods_that_wait_together_are_one_object_of_a_list(
     monkeypatch.setattr("aischeduler.cli.explain.profile_of", lambda _: pair_profile())
     assert main(["explain", *words, "--snapshot", str(file), "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [(one["pod"], one["verdict"]) for one in found["items"]] == [
+    assert [(item["pod"], item["verdict"]) for item in found["items"]] == [
         ("x-0", "waits"),
         ("y-0", "gated"),
         ("z-0", "gated"),

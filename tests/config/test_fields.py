@@ -1,7 +1,17 @@
 """What a running scheduler takes over of a changed configuration."""
 
-from aischeduler.config.fields import differing, fields, taken_over, values
-from aischeduler.config.schema import Config, EventsConfig, EvictionWay, Http, Logging, LogLevel
+from aischeduler.config.schema import (
+    Config,
+    EventsConfig,
+    EvictionWay,
+    Http,
+    Logging,
+    LogLevel,
+    differing,
+    fields,
+    taken_over,
+    values,
+)
 
 
 def test_parts_come_before_what_is_in_them_and_hold_no_value() -> None:

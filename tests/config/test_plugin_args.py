@@ -4,7 +4,8 @@ import msgspec
 import pytest
 import yaml
 
-from aischeduler.config.load import ConfigError, parse_config
+from aischeduler.config.errors import ConfigError
+from aischeduler.config.load import parse_config
 from aischeduler.config.plugin_args import (
     CPU_AND_MEMORY,
     AddedAffinity,
@@ -23,7 +24,7 @@ from aischeduler.config.plugin_args import (
     ShapePoint,
     VolumeBindingArgs,
 )
-from aischeduler.config.plugin_table import TABLE
+from aischeduler.config.plugins import TABLE
 from aischeduler.config.profiles import arguments
 
 ARGS = "profiles[0].pluginConfig[0].args"
@@ -47,7 +48,11 @@ def complaint(name: str, args: str) -> str:
 
 
 def test_defaults_are_those_of_kube_scheduler() -> None:
-    defaults = {one.name: msgspec.json.decode(msgspec.json.encode(one.args())) for one in TABLE if one.args is not None}
+    defaults = {
+        plugin.name: msgspec.json.decode(msgspec.json.encode(plugin.args()))
+        for plugin in TABLE
+        if plugin.args is not None
+    }
     cpu_and_memory = [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]
     assert defaults == {
         "NodeAffinity": {"addedAffinity": None},
@@ -90,7 +95,7 @@ def test_strategy_without_resources_counts_cpu_and_memory(resources: str) -> Non
 def test_weight_of_0_is_1() -> None:
     args = read("NodeResourcesBalancedAllocation", "resources: [{name: cpu, weight: 0}, {name: example.com/a}]")
     assert isinstance(args, NodeResourcesBalancedAllocationArgs)
-    assert [(one.name, one.weight) for one in args.resources] == [("cpu", 1), ("example.com/a", 1)]
+    assert [(resource.name, resource.weight) for resource in args.resources] == [("cpu", 1), ("example.com/a", 1)]
 
 
 def test_every_other_argument_is_read() -> None:

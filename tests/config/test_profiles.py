@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from aischeduler.config.load import ConfigError, parse_config
-from aischeduler.config.plugin_sets import PointPlugins, plugins_by_point
-from aischeduler.config.plugin_table import POINTS, TABLE
-from aischeduler.config.profiles import ProfileError, with_names
+from aischeduler.config.errors import ConfigError, ProfileError
+from aischeduler.config.load import parse_config
+from aischeduler.config.plugins import POINTS, TABLE
+from aischeduler.config.profiles import PointPlugins, plugins_by_point, with_names
 
 
 def by_point(plugins: str) -> PointPlugins:
@@ -28,7 +28,7 @@ def read(text: str) -> None:
 
 def test_default_plugins_are_those_of_kube_scheduler_in_its_order_with_its_weights() -> None:
     found = by_point("")
-    own = {one.name for one in TABLE if one.own}
+    own = {plugin.name for plugin in TABLE if plugin.own}
     assert [name for name in found.by_point["filter"] if name not in own] == [
         "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
         "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread",
@@ -93,7 +93,7 @@ def test_order_of_multi_point_is_kept_where_all_are_enabled_anew() -> None:
 
 def test_profile_without_a_name_has_that_of_the_file() -> None:
     config = parse_config("f", b"{schedulerName: night, profiles: [{}]}")
-    assert [one.scheduler_name for one in with_names(config.profiles, config.scheduler_name)] == ["night"]
+    assert [profile.scheduler_name for profile in with_names(config.profiles, config.scheduler_name)] == ["night"]
     assert config.scheduler_names == ("night",)
 
 
@@ -182,5 +182,5 @@ def test_wrong_profile_is_named_with_its_path(text: str, sentence: str) -> None:
 
 
 def test_point_of_every_plugin_of_the_table_exists() -> None:
-    assert {point for one in TABLE for point in one.points} <= set(POINTS)
-    assert all(bool(one.weight) == ("score" in one.points) for one in TABLE)
+    assert {point for plugin in TABLE for point in plugin.points} <= set(POINTS)
+    assert all(bool(plugin.weight) == ("score" in plugin.points) for plugin in TABLE)

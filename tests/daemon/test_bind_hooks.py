@@ -217,7 +217,7 @@ async def test_plugin_binds_only_once_this_scheduler_may_write(failures: list[st
         log.append("waits for the Lease")
 
     waits = iter([renewed, renewed])
-    fence = lambda: next((one() for one in waits), None)  # noqa: E731
+    fence = lambda: next((wait() for wait in waits), None)  # noqa: E731
     hooks = hooks_of(bound_by(Agent("a", log)), Counter(), noted(failures), fence)
     assert hooks is not None
     await hooks.bind(bind("a"), REQUEST)

@@ -92,8 +92,8 @@ async def test_garbage_collector_that_was_off_during_the_first_lists_is_on_again
 
 async def has_condition(world: Cluster) -> bool:
     (pod,) = await world.listed(PODS)
-    found = [one for one in pod["status"].get("conditions", []) if one["type"] == "PodScheduled"]
-    return [(one["status"], one["reason"]) for one in found] == [("False", "Unschedulable")]
+    found = [condition for condition in pod["status"].get("conditions", []) if condition["type"] == "PodScheduled"]
+    return [(condition["status"], condition["reason"]) for condition in found] == [("False", "Unschedulable")]
 
 
 async def test_without_the_pool_resource_everything_is_the_default_pool(
@@ -127,7 +127,9 @@ async def test_pool_with_an_invalid_spec_has_a_condition_and_affects_no_other_po
 
         async def refused() -> bool:
             pools = {pool["metadata"]["name"]: pool for pool in await world.listed(POOLS)}
-            conditions = {one["type"]: one for one in pools["bad"].get("status", {}).get("conditions", [])}
+            conditions = {
+                condition["type"]: condition for condition in pools["bad"].get("status", {}).get("conditions", [])
+            }
             accepted = conditions.get("Accepted", {})
             return accepted.get("status") == "False" and "spec.nodeSelector" in accepted["message"]
 
@@ -317,7 +319,7 @@ async def test_cancelled_daemon_leaves_no_timer_of_its_pool_loops() -> None:
 def pool_loop_timers() -> list[asyncio.TimerHandle]:
     """Return the timers of this event loop that wake pool loops."""
     handles: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
-    return [one for one in handles if not one.cancelled() and "PoolLoops" in repr(one)]
+    return [handle for handle in handles if not handle.cancelled() and "PoolLoops" in repr(handle)]
 
 
 async def test_the_clock_of_a_daemon_is_that_of_the_times_of_objects() -> None:

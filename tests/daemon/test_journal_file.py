@@ -133,7 +133,7 @@ def test_old_journals_are_removed_by_age_and_by_the_sum_of_their_sizes(tmp_path:
     (tmp_path / "notes.txt").write_text("not a journal")
     file = journal(tmp_path, Log(), all_bytes=130)
     file.close()
-    left = sorted(one.name for one in tmp_path.iterdir())
+    left = sorted(path.name for path in tmp_path.iterdir())
     assert left == ["journal-20261123T000000Z-7.jsonl", "journal-20261124T000000Z-7.jsonl", file.path.name, "notes.txt"]
 
 

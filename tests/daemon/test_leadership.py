@@ -15,9 +15,9 @@ from aischeduler.daemon.leadership import CATCH_UP_SECONDS_MAX, Leadership
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.election import LeaderElectionConfig, LeaderElector
-from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import UnreachableError
+from aischeduler.kube.http.timing import Timing
 from aischeduler.observability import health, pool_status_log
 from tests.daemon.cluster import PODS, Cluster, cluster
 from tests.kube.scripted_server import Half, Script, reply, serving, settled, until
@@ -353,7 +353,7 @@ async def test_new_leader_opens_all_watches_again_before_it_reads_their_versions
     class Late(Pods):
         @property
         def watch_version(self) -> str:
-            assert [one.reopened for one in watches] == [1, 1]
+            assert [watch.reopened for watch in watches] == [1, 1]
             return super().watch_version
 
     pods = Late("100")

@@ -176,7 +176,7 @@ async def test_quiet_daemon_holds_a_connection_for_each_kind_of_objects_and_one_
         for number in range(100):
             await world.pod(f"p{number}")
         await world.until(world.all_placed)
-        watches = sum(not one.not_served for one in components.reflectors)
+        watches = sum(not reflector.not_served for reflector in components.reflectors)
         few = len(components.reflectors) + 1  # the lease; kinds that are not served are asked for, all at once at most
         assert world.between.most > few
         await world.until(lambda: few_open(world, few))
@@ -191,9 +191,11 @@ async def test_new_leader_opens_its_watches_again_before_it_decides() -> None:
     async with cluster(config=Config()) as world:
         components = world.daemon.components
         assert components is not None
-        served = [one for one in components.reflectors if not one.not_served]
-        assert {one.resource.kind for one in served} > {"Pod", "Node", "Pool", "Job"}
-        assert {one.resource.kind: one.counts.watches for one in served} == {one.resource.kind: 2 for one in served}
+        served = [reflector for reflector in components.reflectors if not reflector.not_served]
+        assert {reflector.resource.kind for reflector in served} > {"Pod", "Node", "Pool", "Job"}
+        assert {reflector.resource.kind: reflector.counts.watches for reflector in served} == {
+            reflector.resource.kind: 2 for reflector in served
+        }
         await world.node("n1")
         await world.pod("p")
         await world.until(world.all_placed)

@@ -23,7 +23,7 @@ def a_server() -> Script:
     """Return a server that lets the daemon list and watch everything except claims."""
     script = Script()
     script.always["get", "/version"] = lambda _: reply(200, {"major": "1", "minor": "36"})
-    for path in (*OTHERS, POOLS, *(one.path for one in OPTIONAL)):
+    for path in (*OTHERS, POOLS, *(resource.path for resource in OPTIONAL)):
         script.always["get", path] = lambda _: reply(200, listing(version=10))
         script.always["watch", path] = lambda _: hang
     script.always["get", CLAIMS] = lambda _: status(403, "Forbidden", REFUSED)
@@ -34,9 +34,9 @@ async def test_daemon_that_may_not_list_gangs_services_or_objects_of_storage_log
     stop, script = asyncio.Event(), a_server()
     script.always["get", CLAIMS] = lambda _: reply(200, listing(version=10))
     script.always["watch", CLAIMS] = lambda _: hang
-    not_needed = [one for one in OPTIONAL if not one.needed]
-    for one in not_needed:
-        script.always["get", one.path] = lambda _: status(403, "Forbidden", REFUSED)
+    not_needed = [resource for resource in OPTIONAL if not resource.needed]
+    for resource in not_needed:
+        script.always["get", resource.path] = lambda _: status(403, "Forbidden", REFUSED)
     with capture_logs() as lines:
         async with serving(script) as server, asyncio.timeout(120):
             daemon = Daemon(server, Config(leader_election=NO_ELECTION), stop)
@@ -45,7 +45,7 @@ async def test_daemon_that_may_not_list_gangs_services_or_objects_of_storage_log
             stop.set()
             await task
     told = [line["kind"] for line in lines if line["event"] == "permission missing"]
-    assert sorted(told) == sorted(one.kind for one in not_needed)
+    assert sorted(told) == sorted(resource.kind for resource in not_needed)
 
 
 async def test_daemon_that_may_not_list_claims_logs_it_and_decides_nothing() -> None:

@@ -59,7 +59,7 @@ async def test_exception_of_the_engine_is_logged_with_its_traceback_and_delays_n
 
         async def good_is_placed_and_bad_is_told() -> bool:
             record = world.daemon.scheduler._cluster.records
-            return {one.pod.name: bool(one.pod.node_name) for one in record.values()} == {
+            return {record.pod.name: bool(record.pod.node_name) for record in record.values()} == {
                 "bad": False,
                 "good": True,
             } and any(line["event"] == "internal error" for line in lines())

@@ -53,8 +53,8 @@ async def test_daemon_ends_before_it_writes_anything_to_a_server_that_is_too_old
     async with serving(script) as server:
         for kind in ("pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"):
             script.always["get", f"/api/v1/{kind}"] = lambda _: hang
-        for one in storage_resources():
-            script.always["get", one.path] = lambda _: hang
+        for resource in storage_resources():
+            script.always["get", resource.path] = lambda _: hang
         script.always["get", "/apis/policy/v1/poddisruptionbudgets"] = lambda _: hang
         script.always["get", "/apis/resource.aibee.cn/v1alpha1/pools"] = lambda _: hang
         async with asyncio.timeout(120):

@@ -33,7 +33,11 @@ async def going(world: Cluster) -> list[Any]:
 
 
 def marks(pod: Any) -> list[str]:
-    return [one["reason"] for one in pod["status"].get("conditions", []) if one["type"] == "DisruptionTarget"]
+    return [
+        condition["reason"]
+        for condition in pod["status"].get("conditions", [])
+        if condition["type"] == "DisruptionTarget"
+    ]
 
 
 async def finish(world: Cluster, name: str) -> None:

@@ -66,5 +66,7 @@ async def test_pod_that_fits_passes_the_hops_of_the_page_in_their_order() -> Non
 
 def test_way_of_a_pod_comes_back_to_a_module_four_times_at_most() -> None:
     modules = [module for module, _ in the_way()]
-    returns = [one for turn, one in enumerate(modules) if one in modules[:turn] and modules[turn - 1] != one]
+    returns = [
+        module for turn, module in enumerate(modules) if module in modules[:turn] and modules[turn - 1] != module
+    ]
     assert len(returns) <= RETURNS_MAX, returns

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from aischeduler.kube.access.server import connect
-from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.write import pod_writes
 from aischeduler.kube.write.eviction_writes import Evicted, EvictionOutcome, NotNeeded
-from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT, EvictionOptions, Evictor
+from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT, Evictor
 from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from aischeduler.model.pod import Pod
@@ -44,8 +44,15 @@ async def patch(connections: ConnectionPool, path: str, body: Any) -> int:
 
 async def evict(connections: ConnectionPool, victim: Pod, *, honour_budgets: bool = False) -> EvictionOutcome:
     """Evict one victim with an evictor, and return the outcome."""
-    mandate = EvictionOptions("ai-scheduler", honour_budgets, time.time, Counted())
-    evictor = Evictor(connections, Timing(time.monotonic, asyncio.sleep, Half()), mandate, broken)
+    evictor = Evictor(
+        connections,
+        Timing(time.monotonic, asyncio.sleep, Half()),
+        broken,
+        controller="ai-scheduler",
+        honour_budgets=honour_budgets,
+        wall=time.time,
+        engine=Counted(),
+    )
     ends: list[EvictionOutcome] = []
     task = asyncio.create_task(evictor.run(lambda _, ended, __: ends.append(ended)))
     owner = a_pod("owner", uid="u-owner")

@@ -14,13 +14,13 @@ from msgspec.structs import astuple
 
 from aischeduler.kube.access.server import from_kubeconfig
 from aischeduler.kube.decode.pod_spec import SpecCache
-from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError
+from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.report.event_messages import ReportingController
 from aischeduler.kube.report.gang_status_writer import GangStatusWriter
-from aischeduler.kube.report.reporter import EventSource, Reporter
+from aischeduler.kube.report.reporter import Reporter
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.reflector import Handlers, Reflector
@@ -266,8 +266,8 @@ async def test_reporter_writes_status_and_event_of_a_pod_group(
     server = await from_kubeconfig(str(control_plane.kubeconfig), None, time.monotonic)
     async with Client(server) as client:
         connections = ConnectionPool(server, 8)
-        source = EventSource(ReportingController("ai-scheduler", "ai-scheduler-0"), time.time)
-        reports = Reporter(connections, client, timing(), source, structlog.get_logger())
+        controller, log = ReportingController("ai-scheduler", "ai-scheduler-0"), structlog.get_logger()
+        reports = Reporter(connections, client, timing(), log, controller=controller, wall=time.time)
         task = asyncio.create_task(reports.run(_at_once, _raise))
         reports.report_gang(found)
         async with asyncio.timeout(PATIENCE_SECONDS):

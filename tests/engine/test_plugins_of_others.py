@@ -10,9 +10,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from aischeduler.config.entry_points import plugin_names
-from aischeduler.config.load import ConfigError, parse_config
-from aischeduler.config.profiles import ProfileConfig, ProfileError, with_names
+from aischeduler.config.errors import ConfigError, ProfileError
+from aischeduler.config.load import parse_config
+from aischeduler.config.plugins import plugin_names
+from aischeduler.config.profiles import ProfileConfig, with_names
 from aischeduler.engine.internal_errors import PLUGIN_ERROR, plugin_of
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.framework.node_view import NodeView

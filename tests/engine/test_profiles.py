@@ -6,7 +6,8 @@ import msgspec
 import pytest
 import yaml
 
-from aischeduler.config.profiles import ProfileConfig, ProfileError, with_names
+from aischeduler.config.errors import ProfileError
+from aischeduler.config.profiles import ProfileConfig, with_names
 from aischeduler.engine.journal import JournaledScheduler, replay
 from aischeduler.engine.plugin_registry import BUILT_IN, ENGINE
 from aischeduler.engine.profile import Profile, default_profile, with_profiles

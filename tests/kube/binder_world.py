@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import OnInternalError
-from aischeduler.kube.write.binder import Binder, BinderOptions, BindHooks, Outcome, bindings_in_flight_max
+from aischeduler.kube.write.binder import Binder, BindHooks, Outcome, bindings_in_flight_max
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
@@ -54,8 +54,10 @@ class World:
         async with serving(self.script) as server:
             seconds = self.answer_seconds or self.script.answer_seconds
             connections = ConnectionPool(server, bindings_in_flight_max(in_flight), answer_seconds=seconds)
-            options = BinderOptions(in_flight, self.engine, hooks=self.hooks)
-            binder = Binder(connections, self.read, self.waits.timing(), options, self.failed)
+            timing, hooks = self.waits.timing(), self.hooks
+            binder = Binder(
+                connections, self.read, timing, self.failed, in_flight=in_flight, engine=self.engine, hooks=hooks
+            )
             task = asyncio.create_task(binder.run(self.hear))
             try:
                 yield binder

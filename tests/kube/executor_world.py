@@ -10,17 +10,17 @@ import structlog
 from structlog.testing import CapturingLogger
 
 from aischeduler.kube.decode.pod_spec import SpecCache
-from aischeduler.kube.executor import Executor, Instruments, Workers
+from aischeduler.kube.executor import Executor, Workers
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.report.event_messages import ReportingController
-from aischeduler.kube.report.reporter import EventSource, Reporter
+from aischeduler.kube.report.reporter import Reporter
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.pod_reader import PodReader
 from aischeduler.kube.watch.pre_eviction_reads import Reflectors, Refresher
 from aischeduler.kube.watch.reflector import Handlers, Reflector
-from aischeduler.kube.write.binder import Binder, BinderOptions
-from aischeduler.kube.write.evictor import EvictionOptions, Evictor
+from aischeduler.kube.write.binder import Binder
+from aischeduler.kube.write.evictor import Evictor
 from aischeduler.kube.write.volume_binder import VolumeBinder
 from aischeduler.model.actions import (
     Bind,
@@ -84,11 +84,17 @@ class World:
             log = structlog.wrap_logger(
                 self.lines, processors=[], wrapper_class=structlog.make_filtering_bound_logger(self.level)
             ).bind()
-            reports = Reporter(
-                connections, client, timing, EventSource(ReportingController("ai-scheduler", "i"), lambda: 1.0), log
+            controller = ReportingController("ai-scheduler", "i")
+            reports = Reporter(connections, client, timing, log, controller=controller, wall=lambda: 1.0)
+            evictor = Evictor(
+                connections,
+                timing,
+                broken,
+                controller="ai-scheduler",
+                honour_budgets=False,
+                wall=lambda: 1.0,
+                engine=self.engine,
             )
-            options = EvictionOptions("ai-scheduler", honour_budgets=False, wall=lambda: 1.0, engine=self.engine)
-            evictor = Evictor(connections, timing, options, broken)
             others = (
                 watched_resources.nodes(),
                 watched_resources.pools(),
@@ -97,11 +103,17 @@ class World:
             )
             reflectors = Reflectors(pods, *(Reflector(client, resource, handlers, timing) for resource in others))
             refresher = Refresher(client, reflectors, timing, self.events.append, log)
-            binder = Binder(connections, reader.read, timing, BinderOptions(2, self.engine), broken)
+            binder = Binder(connections, reader.read, timing, broken, in_flight=2, engine=self.engine)
             volumes = VolumeBinder(connections, timing, self.engine, broken)
             workers = Workers(binder, volumes, evictor, reports, reader, refresher)
-            instruments = Instruments(self.failed, lambda *ended: self.observed.append(ended), timing.clock)
-            executor = Executor(workers, self.events.append, log, instruments)
+            executor = Executor(
+                workers,
+                self.events.append,
+                log,
+                self.failed,
+                on_outcome=lambda *ended: self.observed.append(ended),
+                clock=timing.clock,
+            )
             task = asyncio.create_task(executor.run())
             try:
                 yield executor

@@ -9,12 +9,12 @@ from typing import Any
 import structlog
 from structlog.testing import CapturingLogger
 
-from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.report.event_messages import ReportingController
 from aischeduler.kube.report.report_queue import REPORTS_IN_FLIGHT_MAX
-from aischeduler.kube.report.reporter import EventSource, Reporter
+from aischeduler.kube.report.reporter import Reporter
 from aischeduler.model.actions import Bind, ReportWaiting
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
@@ -61,11 +61,11 @@ class World:
     @asynccontextmanager
     async def running(self, bugs: int = 0) -> AsyncIterator[Reporter]:
         """Run a reporter; `bugs` is the number of expected internal errors."""
-        event_source = EventSource(ReportingController("ai-scheduler", "ai-scheduler-h-1"), lambda: self.wall)
+        controller = ReportingController("ai-scheduler", "ai-scheduler-h-1")
         async with serving(self.script) as server, Client(server) as client:
             connections = self.connections = ConnectionPool(server, REPORTS_IN_FLIGHT_MAX)
             log = structlog.wrap_logger(self.lines, processors=[], wrapper_class=structlog.BoundLogger).bind()
-            reports = Reporter(connections, client, self.timing, event_source, log)
+            reports = Reporter(connections, client, self.timing, log, controller=controller, wall=lambda: self.wall)
             self.log = log
             self._run(reports)
             try:

@@ -6,7 +6,7 @@ from aischeduler.kube.access.credentials import Credential
 from aischeduler.kube.http import connection_pool
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import RefusedError, UnreachableError
-from aischeduler.kube.write.binder import QUEUED_PER_IN_FLIGHT, Binder, BinderOptions
+from aischeduler.kube.write.binder import QUEUED_PER_IN_FLIGHT, Binder
 from aischeduler.kube.write.pod_writes import BindAccepted
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
@@ -182,7 +182,8 @@ async def test_refused_credentials_are_read_again_and_the_binding_is_sent_again(
     async with serving(world.script) as server:
         server.credential_source = Source()
         connections = ConnectionPool(server, 1)
-        binder = Binder(connections, world.read, world.waits.timing(), BinderOptions(1, world.engine), world.failed)
+        timing = world.waits.timing()
+        binder = Binder(connections, world.read, timing, world.failed, in_flight=1, engine=world.engine)
         task = asyncio.create_task(binder.run(lambda _, outcome, __: world.outcomes.append(outcome)))
         binder.submit(BIND)
         await until(lambda: world.outcomes)

@@ -128,7 +128,7 @@ async def test_pod_that_cannot_be_read_after_an_exception_is_in_doubt_until_it_i
         await until(lambda: binder.in_doubt == 1)
         assert world.outcomes == []
         binder.settle(ReadPod(BIND.pod, BIND.node, BIND.decision), FREE, world.hear)
-    assert [refusal(one) for one in world.outcomes] == [BindRefusal.UNAVAILABLE]
+    assert [refusal(outcome) for outcome in world.outcomes] == [BindRefusal.UNAVAILABLE]
 
 
 async def test_refusal_of_plugins_is_the_outcome_without_a_read() -> None:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from aischeduler.kube.access.exec_credential import RERUN_SECONDS
 from aischeduler.kube.access.server import REREAD_SECONDS, Server, Tls, from_kubeconfig
-from aischeduler.kube.http import connection_pool, http_connection
+from aischeduler.kube.http import connection, connection_pool
 from aischeduler.kube.http.client import LIST_SECONDS, REQUESTS_IN_FLIGHT_MAX, Client, LineSplitter
+from aischeduler.kube.http.connection import Answer
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import RefusedError, UnreachableError
-from aischeduler.kube.http.http_connection import Answer
 from aischeduler.kube.watch.list_pager import pages, read_raw
 from aischeduler.kube.watch.watched_resources import nodes
 from tests.controlplane.certificates import Authority, Identity
@@ -114,7 +114,7 @@ async def test_watch_opens_while_the_most_reads_in_flight_hang() -> None:
 
 
 async def test_answer_that_is_too_large_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "BODY_BYTES_MAX", 1000)
+    monkeypatch.setattr(connection, "BODY_BYTES_MAX", 1000)
     script = Script()
     script.on("get", "/x", reply(200, b"x" * 5000))
     async with serving(script) as server, Client(server) as client:

@@ -3,7 +3,7 @@
 import pytest
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
-from aischeduler.kube.http import http_connection
+from aischeduler.kube.http import connection
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.watch.cluster_lister import PRIORITY_CLASSES, WITHOUT, ListError, list_cluster
 from aischeduler.kube.watch.watched_resources import UNFINISHED
@@ -81,7 +81,7 @@ async def test_cached_list_asks_for_the_first_page_of_each_kind_from_the_cache_a
 
 
 async def test_cached_list_that_is_too_large_is_listed_in_pages_from_etcd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "BODY_BYTES_MAX", 10_000)
+    monkeypatch.setattr(connection, "BODY_BYTES_MAX", 10_000)
     script = a_cluster()
     page = script.waiting["get", PODS][0]
     script.on("get", PODS, page)
@@ -111,7 +111,9 @@ async def test_gangs_come_before_the_pods_and_kinds_that_are_not_served_leave_no
     snapshot = await listed(a_cluster(Job=items(job, plain), Pod=items(*pods), **absent))
     *_, gang, first, second = snapshot.events
     assert (gang, snapshot.gaps) == (Seen(Gang(KEY, min_member=1, uid="u")), ())
-    claims = [one.object.gang for one in (first, second) if isinstance(one, Seen) and isinstance(one.object, Pod)]
+    claims = [
+        event.object.gang for event in (first, second) if isinstance(event, Seen) and isinstance(event.object, Pod)
+    ]
     assert claims == [GangClaim(KEY), None]
 
 

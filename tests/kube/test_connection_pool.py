@@ -5,11 +5,11 @@ import pytest
 
 from aischeduler.kube.access.credentials import Credential
 from aischeduler.kube.access.server import Server
+from aischeduler.kube.http import connection
 from aischeduler.kube.http import connection_pool as module
-from aischeduler.kube.http import http_connection
+from aischeduler.kube.http.connection import Answer, Stream
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import UnreachableError
-from aischeduler.kube.http.http_connection import Answer, Stream
 from tests.kube.scripted_server import Script, hang, reply, serving, settled, slam, status, stream, until
 
 JSON = b"application/json"
@@ -308,7 +308,7 @@ async def test_stream_without_bytes_is_unreachable(monkeypatch: pytest.MonkeyPat
 
 async def test_stream_whose_reader_is_slow_is_not_silent_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SWEEP_SECONDS", 0.01)
-    monkeypatch.setattr(http_connection, "BUFFERED_BYTES_MAX", 1000)
+    monkeypatch.setattr(connection, "BUFFERED_BYTES_MAX", 1000)
     script = Script()
     script.on("get", "/x", stream(*[b"%06d" % number * 1000 for number in range(200)], end="clean"))
     async with serving(script) as server:

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from aischeduler.kube.access.credentials import Credential
+from aischeduler.kube.http.connection import Answer
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import InterceptedError
-from aischeduler.kube.http.http_connection import Answer
 from tests.kube.scripted_server import Rule, Script, reply, serving, status, stream, until
 
 

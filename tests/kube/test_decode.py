@@ -145,10 +145,12 @@ def test_equal_bytes_share_one_spec() -> None:
 
 
 def test_fields_that_do_not_matter_to_scheduling_do_not_split_classes() -> None:
-    one = decode_pod(api_objects.pod(spec={"containers": [container(env=[{"name": "A"}], resources=asking(cpu="1"))]}))
+    plain = decode_pod(
+        api_objects.pod(spec={"containers": [container(env=[{"name": "A"}], resources=asking(cpu="1"))]})
+    )
     limits = {"limits": {"cpu": "2"}, "requests": {"cpu": "1000m"}}
     other = decode_pod(api_objects.pod(spec={"containers": [container("x", volumeMounts=[], resources=limits)]}))
-    assert one.spec.key == other.spec.key
+    assert plain.spec.key == other.spec.key
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ SETTINGS = {"name": "settings", "configMap": {"name": "settings"}}
 
 
 def fields_of(spec: PodSpec) -> tuple[str, ...]:
-    return tuple(one.field for one in spec.unsupported_constraints)
+    return tuple(constraint.field for constraint in spec.unsupported_constraints)
 
 
 def spread(**parts: Any) -> dict[str, Any]:

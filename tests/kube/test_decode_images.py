@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube.decode.features import HOST_NETWORK_USERS, RESTART_ALL
+from aischeduler.kube.decode.pod_spec import HOST_NETWORK_USERS, RESTART_ALL
 from aischeduler.model.images import NodeImage, image_id, normalized_image
 from tests.kube import api_objects
 from tests.kube.test_decode import container, decode_node, decode_pod
@@ -60,7 +60,7 @@ def test_nodes_with_equal_images_share_them() -> None:
     images: list[Any] = [{"names": ["app:1", DIGEST, "app:1"], "sizeBytes": 7}, {"names": ["tool:2"]}, {"names": None}]
     first, second = (decode_node(api_objects.node(name, status={"images": images})) for name in "ab")
     assert first.images == (NodeImage((image_id("app:1"), image_id(DIGEST)), 7), NodeImage(ids("tool:2"), 0))
-    assert all(one is other for one, other in zip(first.images, second.images, strict=True))
+    assert all(image is other for image, other in zip(first.images, second.images, strict=True))
 
 
 @pytest.mark.parametrize("images", [5, [5], [{"names": 5}], [{"names": ["a"], "sizeBytes": "x"}], None])

@@ -41,9 +41,9 @@ def test_empty_annotations_and_a_policy_without_types_say_nothing() -> None:
 def test_equal_wishes_make_one_class_and_others_another() -> None:
     specs = SpecCache()
     wishes = [{}, {"types": "A100"}, {"types": "V100"}, {"types": "A100", "policy": "Preferred"}, {"group": "A100"}]
-    keys = [spec_of(specs, **one).key for one in wishes]
+    keys = [spec_of(specs, **wish).key for wish in wishes]
     assert len(set(keys)) == len(wishes)
-    assert [spec_of(specs, **one).key for one in wishes] == keys
+    assert [spec_of(specs, **wish).key for wish in wishes] == keys
     assert spec_of(specs, types="NVIDIA-A100").key == spec_of(specs, types="a100").key
 
 

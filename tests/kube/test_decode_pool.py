@@ -176,7 +176,7 @@ def test_rare_types_and_rules_of_groups_are_read() -> None:
     rule = {"name": "vision", "namespaceSelector": {"matchLabels": {"team": "vision"}}}
     found = decode_pool({"rareTypes": ["NVIDIA H200", "h200", "A100"], "lendRareTypes": True, "machineGroups": [rule]})
     assert (found.rare_types, found.lend_rare_types, found.invalid) == (("H200", "A100"), True, "")
-    assert [(one.name, str(one.namespaces)) for one in found.machine_groups] == [("vision", "team=vision")]
+    assert [(group.name, str(group.namespaces)) for group in found.machine_groups] == [("vision", "team=vision")]
 
 
 def test_profile_is_read() -> None:

@@ -20,19 +20,19 @@ def decoded(*constraints: Any, labels: dict[str, str] = LABELS) -> Any:
 
 
 def test_constraint_counts_the_pods_of_its_namespace_and_knows_whether_it_selects_its_own_pod() -> None:
-    one = {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": SELECTOR}
+    constraint = {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": SELECTOR}
     expected = TopologySpreadConstraint(
         "zone", 2, PodSelector("default", label_selector("s", {"app": "web"}, ())), selects_itself=True
     )
-    assert decoded(one).topology_spread == (expected,)
-    other = decoded(one, labels={"app": "db"})
+    assert decoded(constraint).topology_spread == (expected,)
+    other = decoded(constraint, labels={"app": "db"})
     assert not other.topology_spread[0].selects_itself
-    assert other.key != decoded(one).key
+    assert other.key != decoded(constraint).key
 
 
 def test_rarer_fields_are_read() -> None:
     """T13 of kube-scheduler's cases: of the pods, only those with the pod's own hash of its template count."""
-    one = {
+    constraint = {
         "maxSkew": 1,
         "topologyKey": "zone",
         "whenUnsatisfiable": "DoNotSchedule",
@@ -42,7 +42,7 @@ def test_rarer_fields_are_read() -> None:
         "nodeTaintsPolicy": "Honor",
         "matchLabelKeys": ["pod-template-hash", "absent"],
     }
-    (found,) = decoded(one).topology_spread
+    (found,) = decoded(constraint).topology_spread
     assert (found.min_domains, found.honors_affinity, found.honors_taints) == (3, False, True)
     assert Requirement("pod-template-hash", Operator.IN, ("7",)) in found.selector.labels.requirements
     assert len(found.selector.labels.requirements) == 2
@@ -59,8 +59,8 @@ def test_selector_without_requirements_counts_no_pod(selector: Any, itself: bool
 def test_preference_is_no_hard_constraint() -> None:
     hard = {"maxSkew": 1, "topologyKey": "zone", "labelSelector": SELECTOR}
     found = decoded({**hard, "whenUnsatisfiable": "ScheduleAnyway"}, {**hard, "topologyKey": "rack"})
-    assert [one.topology_key for one in found.topology_spread] == ["rack"]
-    assert [one.topology_key for one in found.spread_preferences] == ["zone"]
+    assert [constraint.topology_key for constraint in found.topology_spread] == ["rack"]
+    assert [constraint.topology_key for constraint in found.spread_preferences] == ["zone"]
     assert found.spread_preferences[0].selects_itself
 
 

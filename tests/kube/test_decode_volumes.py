@@ -62,7 +62,7 @@ def read_volume(**spec: Any) -> Volume:
 
 
 def of_kind(kind: str) -> WatchedResource[Any]:
-    return next(one for one in storage_resources.storage_resources() if one.kind == kind)
+    return next(resource for resource in storage_resources.storage_resources() if resource.kind == kind)
 
 
 def one_of(key: str, *values: str) -> Requirement:
@@ -273,7 +273,7 @@ def test_attachment_of_a_volume_without_an_object_tells_nothing() -> None:
 
 
 def test_only_claims_and_volumes_are_needed() -> None:
-    needed = [one.kind for one in storage_resources.storage_resources() if one.needed]
+    needed = [resource.kind for resource in storage_resources.storage_resources() if resource.needed]
     assert needed == ["PersistentVolume", "PersistentVolumeClaim"]
 
 

@@ -20,9 +20,9 @@ from aischeduler.kube.access.dialer import (
     proxy_from_environment,
 )
 from aischeduler.kube.access.server import Server
+from aischeduler.kube.http.connection import Answer
 from aischeduler.kube.http.connection_pool import CONNECT_SECONDS, ConnectionPool
 from aischeduler.kube.http.errors import AccessError, UnreachableError
-from aischeduler.kube.http.http_connection import Answer
 from tests.kube.scripted_server import Script, reply, serving, stream, until
 
 Address = tuple[int, int, int, str, tuple[str, int]]
@@ -40,14 +40,14 @@ async def black_hole() -> AsyncIterator[Address]:
         listening.listen(0)
         host, port = listening.getsockname()
         fillers = [socket.socket() for _ in range(4)]
-        for one in fillers:
-            one.setblocking(False)
-            one.connect_ex((host, port))
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex((host, port))
         try:
             yield address(host, port)
         finally:
-            for one in fillers:
-                one.close()
+            for filler in fillers:
+                filler.close()
 
 
 async def get(connections: ConnectionPool) -> Answer:

@@ -7,7 +7,9 @@ import pytest
 
 from aischeduler.kube.decode.api_types import NodeDocument, PodDocument, TolerationPart
 from aischeduler.kube.decode.meta_types import UNREADABLE
-from aischeduler.kube.http.errors import LINE_LENGTH_MAX, RefusedError, decode_problem, is_answer
+from aischeduler.kube.http.errors import RefusedError, is_answer
+from aischeduler.model.decode_errors import decode_problem
+from aischeduler.model.user_text import LINE_LENGTH_MAX
 
 
 def problem(body: bytes, kind: Any, path: str = "") -> str:
@@ -65,7 +67,7 @@ def test_other_errors_are_one_short_line() -> None:
 
 
 def test_each_refusal_of_a_read_of_one_object_is_an_answer_but_those_that_time_or_a_right_changes() -> None:
-    outages = [one for one in range(400, 600) if not is_answer(one)]
+    outages = [status for status in range(400, 600) if not is_answer(status)]
     assert outages == [401, 403, 408, 409, 410, 429, *range(500, 600)]
 
 

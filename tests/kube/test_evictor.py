@@ -10,7 +10,7 @@ from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import OnInternalError
 from aischeduler.kube.write import evictor as evictor_module
 from aischeduler.kube.write.eviction_writes import EVICT_TRIES_MAX, Evicted, Eviction, EvictionOutcome, NotNeeded
-from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT, EVICTIONS_IN_FLIGHT_MAX, EvictionOptions, Evictor
+from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT, EVICTIONS_IN_FLIGHT_MAX, Evictor
 from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from tests.build import a_pod, replace
@@ -62,8 +62,15 @@ class World:
         seconds = answer_seconds or self.script.answer_seconds
         async with serving(self.script) as server:
             connections = ConnectionPool(server, EVICTIONS_IN_FLIGHT_MAX, answer_seconds=seconds)
-            options = EvictionOptions("ai-scheduler", self.honour_budgets, lambda: 1_767_323_045.0, self.engine)
-            evictor = Evictor(connections, self.waits.timing(), options, self.failed)
+            evictor = Evictor(
+                connections,
+                self.waits.timing(),
+                self.failed,
+                controller="ai-scheduler",
+                honour_budgets=self.honour_budgets,
+                wall=lambda: 1_767_323_045.0,
+                engine=self.engine,
+            )
             task = asyncio.create_task(evictor.run(self.hear))
             try:
                 yield evictor
@@ -323,9 +330,11 @@ async def evicted_together(world: World) -> list[tuple[str, str]]:
         async with asyncio.timeout(120):
             await evictor.work_queue.wait_finished()
     requests = [(request.method, request.path, "dryRun" in request.query) for request in world.script.requests]
-    first = next((at for at, one in enumerate(requests) if not one[2]), len(requests))
-    assert sum(one[2] for one in requests[:first]) == sum(one[2] for one in requests), "a dry run came too late"
-    return [one[:2] for one in requests[first:]]
+    first = next((at for at, request in enumerate(requests) if not request[2]), len(requests))
+    assert sum(request[2] for request in requests[:first]) == sum(request[2] for request in requests), (
+        "a dry run came too late"
+    )
+    return [request[:2] for request in requests[first:]]
 
 
 async def test_refusal_of_one_eviction_costs_no_pod_that_was_to_go_together_with_it() -> None:
@@ -335,7 +344,7 @@ async def test_refusal_of_one_eviction_costs_no_pod_that_was_to_go_together_with
     world.script.on("delete", "/api/v1/namespaces/default/pods/v", reply(200))
     world.script.on("delete", "/api/v1/namespaces/default/pods/w", status(403, "Forbidden", "it is stuck"))
     assert await evicted_together(world) == []
-    assert [(one.uid, one.why) for one in world.ends if isinstance(one, EvictRefused)] == [
+    assert [(end.uid, end.why) for end in world.ends if isinstance(end, EvictRefused)] == [
         ("u-v", EvictRefusal.CALLED_OFF),
         ("u-w", EvictRefusal.FORBIDDEN),
     ]
@@ -357,7 +366,7 @@ async def test_error_in_one_eviction_leaves_none_waiting_that_goes_together_with
     world.script.on("delete", "/api/v1/namespaces/default/pods/w", reply(200))
     world.script.on("patch", MARK, *[status(503)] * EVICT_TRIES_MAX)
     assert await evicted_together(world) == []
-    assert {one.why for one in world.ends if isinstance(one, EvictRefused)} == {
+    assert {end.why for end in world.ends if isinstance(end, EvictRefused)} == {
         EvictRefusal.CALLED_OFF,
         EvictRefusal.UNAVAILABLE,
     }
@@ -370,4 +379,4 @@ async def test_evictions_that_go_together_are_queued_together_or_not_at_all(monk
     async with world.running() as evictor:
         assert [evictor.submit(evict(name, together=2)) for name in ("v", "w")] == [True, True]
         late = [replace(evict(name, together=2), decision="d2") for name in ("x", "y")]
-        assert [evictor.submit(one) for one in late] == [False, False]
+        assert [evictor.submit(action) for action in late] == [False, False]

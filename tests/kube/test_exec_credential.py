@@ -19,7 +19,8 @@ from aischeduler.kube.access.exec_credential import (
     ExecCredentialCache,
     ExecPlugin,
 )
-from aischeduler.kube.http.errors import LINE_LENGTH_MAX, AccessError
+from aischeduler.kube.http.errors import AccessError
+from aischeduler.model.user_text import LINE_LENGTH_MAX
 from tests.kube.kubeconfig_files import V1, credential, printing, program, times_asked
 from tests.kube.scripted_server import until
 
@@ -40,15 +41,15 @@ def plugin(command: str, *arguments: str, version: str = V1, hint: str = "", **e
     return ExecPlugin("/config: user 'u'", command, arguments, tuple(environment.items()), version, hint, '{"spec":{}}')
 
 
-async def ask(one: ExecPlugin) -> Credential:
-    return await ExecCredentialCache(one, Clock(0.0), Clock(NOON)).read(refused=False)
+async def ask(exec_plugin: ExecPlugin) -> Credential:
+    return await ExecCredentialCache(exec_plugin, Clock(0.0), Clock(NOON)).read(refused=False)
 
 
-async def failure(one: ExecPlugin) -> str:
+async def failure(exec_plugin: ExecPlugin) -> str:
     """Return why a plugin gives no credential, without the file, user and command at its beginning."""
     with pytest.raises(AccessError) as caught:
-        await ask(one)
-    start = f"/config: user 'u': the command {one.command!r} "
+        await ask(exec_plugin)
+    start = f"/config: user 'u': the command {exec_plugin.command!r} "
     sentence = str(caught.value)
     assert sentence.startswith(start)
     assert "\n" not in sentence
@@ -85,31 +86,31 @@ async def test_plugin_is_found_in_the_path_of_the_process(tmp_path: Path, monkey
 async def test_credential_is_valid_until_it_expires(tmp_path: Path) -> None:
     clock, wall = Clock(0.0), Clock(NOON)
     said = credential(token="first", expirationTimestamp="2030-01-01T13:00:00Z")
-    one = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
+    cache = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
     good_seconds = 3600.0 - REFRESH_BEFORE_SECONDS
-    assert await one.read(refused=False) == Credential(b"Bearer first", valid_seconds=good_seconds)
+    assert await cache.read(refused=False) == Credential(b"Bearer first", valid_seconds=good_seconds)
     clock.now += good_seconds - 1
     wall.now += good_seconds - 1
-    assert await one.read(refused=False) == Credential(b"Bearer first", valid_seconds=1.0)
+    assert await cache.read(refused=False) == Credential(b"Bearer first", valid_seconds=1.0)
     assert times_asked(tmp_path) == 1
     printing(tmp_path / "x", credential(token="second", expirationTimestamp="2030-01-01T14:00:00+00:00"))
     clock.now += REFRESH_BEFORE_SECONDS + 1
     wall.now += REFRESH_BEFORE_SECONDS + 1
-    assert await one.read(refused=False) == Credential(b"Bearer second", valid_seconds=good_seconds)
+    assert await cache.read(refused=False) == Credential(b"Bearer second", valid_seconds=good_seconds)
     assert times_asked(tmp_path) == 2
 
 
 async def test_credential_that_expires_soon_is_used_while_the_plugin_runs_again(tmp_path: Path) -> None:
     clock, wall = Clock(0.0), Clock(NOON)
     said = credential(token="first", expirationTimestamp="2030-01-01T12:01:00Z")
-    one = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
-    assert await one.read(refused=False) == Credential(b"Bearer first", valid_seconds=30.0)
+    cache = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
+    assert await cache.read(refused=False) == Credential(b"Bearer first", valid_seconds=30.0)
     printing(tmp_path / "x", credential(token="second"))
     clock.now += 30
     wall.now += 30
-    assert await one.read(refused=False) == Credential(b"Bearer first", valid_seconds=POLL_SECONDS)
-    await until(lambda: one._running is None)
-    assert await one.read(refused=False) == Credential(b"Bearer second")
+    assert await cache.read(refused=False) == Credential(b"Bearer first", valid_seconds=POLL_SECONDS)
+    await until(lambda: cache._running is None)
+    assert await cache.read(refused=False) == Credential(b"Bearer second")
     assert times_asked(tmp_path) == 2
 
 
@@ -119,61 +120,61 @@ async def test_plugin_that_hangs_is_killed_and_runs_again_while_the_valid_creden
     monkeypatch.setattr(module, "PLUGIN_TIMEOUT_SECONDS", 0.3)
     clock, wall = Clock(0.0), Clock(NOON)
     said = credential(token="first", expirationTimestamp="2030-01-01T12:01:00Z")
-    one = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
-    await one.read(refused=False)
+    cache = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
+    await cache.read(refused=False)
     program(tmp_path / "x", f'echo $$ >> "{tmp_path}/pids"; sleep 60')
     clock.now += 30
     wall.now += 30
-    assert (await one.read(refused=False)).header == b"Bearer first"
-    await until(lambda: one._running is None)
-    found = await one.read(refused=False)
+    assert (await cache.read(refused=False)).header == b"Bearer first"
+    await until(lambda: cache._running is None)
+    found = await cache.read(refused=False)
     trouble = f"/config: user 'u': the command '{tmp_path / 'x'}' did not exit within 0.3 s and was killed"
     assert found == Credential(b"Bearer first", valid_seconds=RERUN_SECONDS, failure=trouble)
     assert not any(alive(int(pid)) for pid in (tmp_path / "pids").read_text().split())
     printing(tmp_path / "x", credential(token="second"))
     clock.now += RERUN_SECONDS
     wall.now += RERUN_SECONDS
-    await one.read(refused=False)
-    await until(lambda: one._running is None)
-    assert await one.read(refused=False) == Credential(b"Bearer second")
+    await cache.read(refused=False)
+    await until(lambda: cache._running is None)
+    assert await cache.read(refused=False) == Credential(b"Bearer second")
 
 
 async def test_plugin_that_runs_in_the_background_is_killed_at_the_end(tmp_path: Path) -> None:
     clock, wall = Clock(0.0), Clock(NOON)
     said = credential(token="first", expirationTimestamp="2030-01-01T12:01:00Z")
-    one = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
-    await one.read(refused=False)
+    cache = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
+    await cache.read(refused=False)
     _, pids = slow(tmp_path)
     clock.now += 30
     wall.now += 30
-    await one.read(refused=False)
+    await cache.read(refused=False)
     await until((tmp_path / "pids").exists)
-    await one.close()
+    await cache.close()
     await until(lambda: not any(alive(pid) for pid in pids()))
 
 
 async def test_plugin_runs_again_after_a_refused_token_but_not_at_once(tmp_path: Path) -> None:
     clock = Clock(0.0)
-    one = ExecCredentialCache(plugin(printing(tmp_path / "x", credential(token="same"))), clock, Clock(NOON))
+    cache = ExecCredentialCache(plugin(printing(tmp_path / "x", credential(token="same"))), clock, Clock(NOON))
     for _ in range(3):
-        assert (await one.read(refused=True)).header == b"Bearer same"
+        assert (await cache.read(refused=True)).header == b"Bearer same"
     assert times_asked(tmp_path) == 1
     clock.now += RERUN_SECONDS
-    await one.read(refused=True)
+    await cache.read(refused=True)
     assert times_asked(tmp_path) == 2
 
 
 async def test_failure_is_returned_until_the_plugin_may_run_again(tmp_path: Path) -> None:
     clock = Clock(0.0)
     command = program(tmp_path / "x", f'echo asked >> "{tmp_path}/asked"; exit 3')
-    one = ExecCredentialCache(plugin(command), clock, Clock(NOON))
+    cache = ExecCredentialCache(plugin(command), clock, Clock(NOON))
     for _ in range(3):
         with pytest.raises(AccessError, match="exited with status 3"):
-            await one.read(refused=False)
+            await cache.read(refused=False)
     assert times_asked(tmp_path) == 1
     printing(tmp_path / "x", credential(token="made"))
     clock.now += RERUN_SECONDS
-    assert (await one.read(refused=False)).header == b"Bearer made"
+    assert (await cache.read(refused=False)).header == b"Bearer made"
 
 
 async def test_missing_command_is_reported_with_the_hint(tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ def test_owners_that_never_turned_up_are_forgotten_at_last(monkeypatch: pytest.M
     monkeypatch.setattr(gang_owners, "RELEASED_MAX", 1)
     owners = listed_owners()
     other = GangKey(GangSource.JOB, "default", "k")
-    for one, uid in ((JOB, "u"), (other, "v")):
-        owners.asks(one, uid, pending=True)
+    for job, uid in ((JOB, "u"), (other, "v")):
+        owners.asks(job, uid, pending=True)
     owners.overdue(0.0)
     assert owners.overdue(UNSEEN_SECONDS_MAX)[2:] == [gone(Gang, *astuple(JOB))]
 

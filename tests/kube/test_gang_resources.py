@@ -14,7 +14,7 @@ from tests.kube.api_objects import line, listing, trouble
 from tests.kube.reflector_world import World
 from tests.kube.scripted_server import Waits, reply, settled, status, stream, until
 
-RESOURCES = {one.kind: one for one in gang_resources(GangOwners())}
+RESOURCES = {resource.kind: resource for resource in gang_resources(GangOwners())}
 GROUPS = reply(200, {"kind": "APIGroupList", "groups": [{"name": "batch", "versions": [{"groupVersion": "batch/v1"}]}]})
 FORBIDDEN = status(403, "Forbidden", "you cannot list it")
 POD_GROUP = "PodGroup.scheduling.x-k8s.io"
@@ -47,8 +47,12 @@ def job_seen(member: int = 4, **fields: Any) -> Seen:
 
 def test_kinds_have_unique_names_and_none_is_needed() -> None:
     assert len(RESOURCES) == len(gang_resources(GangOwners()))
-    assert not any(one.needed for one in RESOURCES.values())
-    assert {one.path for one in RESOURCES.values()} >= {PATH, JOBS, "/apis/scheduling.volcano.sh/v1beta1/podgroups"}
+    assert not any(resource.needed for resource in RESOURCES.values())
+    assert {resource.path for resource in RESOURCES.values()} >= {
+        PATH,
+        JOBS,
+        "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    }
 
 
 async def test_pod_groups_are_none_until_their_definition_is_installed() -> None:
@@ -102,7 +106,7 @@ async def test_engine_hears_of_a_change_and_not_of_a_status_that_changes_nothing
     world = World()
     world.script.on("get", PATH, reply(200, listing(group(1))))
     changes = [group(101, phase="Pending"), group(102, phase="Running"), group(103, member=3, phase="Running")]
-    world.script.on("watch", PATH, stream(*(line("MODIFIED", one) for one in changes)))
+    world.script.on("watch", PATH, stream(*(line("MODIFIED", change) for change in changes)))
     async with world.running(RESOURCES[POD_GROUP]):
         await until(lambda: len(world.events) == 3)
     assert world.events == [seen(2), seen(2, started=True), seen(3, started=True)]

@@ -92,12 +92,12 @@ def test_native_pod_group_has_one_condition() -> None:
 
 def test_volcano_has_two_conditions_that_exclude_each_other() -> None:
     conditions = written(report(GangPhase.SCHEDULING, GangSource.VOLCANO))["conditions"]
-    assert [(one["type"], one["status"], one["reason"]) for one in conditions] == [
+    assert [(condition["type"], condition["status"], condition["reason"]) for condition in conditions] == [
         ("Scheduled", "False", "NotEnoughResources"),
         ("Unschedulable", "True", "NotEnoughResources"),
     ]
     conditions = written(report(GangPhase.PENDING, GangSource.VOLCANO))["conditions"]
-    assert {one["reason"] for one in conditions} == {"NotEnoughTasks"}
+    assert {condition["reason"] for condition in conditions} == {"NotEnoughTasks"}
 
 
 @pytest.mark.parametrize("source", [GangSource.COSCHEDULING, GangSource.VOLCANO, GangSource.NATIVE])
@@ -119,7 +119,7 @@ def test_fields_and_conditions_of_others_stay_and_an_unchanged_status_keeps_its_
     found = report(GangPhase.SCHEDULING, GangSource.NATIVE)
     status = written(found, {"conditions": [own, other, "odd"], "resourceClaimStatuses": [1]})
     assert list(status) == ["conditions"]
-    assert [one if isinstance(one, str) else one["type"] for one in status["conditions"]] == [
+    assert [condition if isinstance(condition, str) else condition["type"] for condition in status["conditions"]] == [
         "PodGroupScheduled",
         "Theirs",
         "odd",

@@ -23,7 +23,7 @@ from tests.kube.reflector_world import World, told
 from tests.kube.scripted_server import reply, stream
 
 NODES = "/api/v1/nodes"
-KINDS = {one.kind: one for one in resources()}
+KINDS = {resource.kind: resource for resource in resources()}
 
 
 async def test_heartbeat_of_a_node_emits_no_event_and_every_change_does() -> None:
@@ -31,7 +31,7 @@ async def test_heartbeat_of_a_node_emits_no_event_and_every_change_does() -> Non
     world.script.on("get", NODES, reply(200, listing(node("n1"))))
     cordoned = node("n1", version=103, spec={"unschedulable": True})
     beats = [node("n1", version=version) for version in (101, 102, 104, 105)]
-    news = [line("MODIFIED", one) for one in (*beats[:2], cordoned, *beats[2:])]
+    news = [line("MODIFIED", node) for node in (*beats[:2], cordoned, *beats[2:])]
     world.script.on(
         "watch", NODES, stream(*news, line("DELETED", node("n1", version=106)), line("ADDED", node("n1", version=107)))
     )

@@ -11,8 +11,8 @@ from structlog.testing import CapturingLogger
 
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.election import LeaderElectionConfig, LeaderElector, LostLeaseError
-from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.timing import Timing
 from tests.kube.lease_server import LEASE, LEASES, LeaseServer
 from tests.kube.scripted_server import Answer, Half, Request, reply, serving, status, until
 
@@ -222,7 +222,7 @@ async def test_only_one_of_two_candidates_that_try_at_once_leads() -> None:
     server = LeaseServer()
     async with candidates("a", "b", server=server) as (a, b):
         a.runs_until = b.runs_until = lambda: 1001.0
-        both = [asyncio.create_task(one.elector.acquire()) for one in (a, b)]
+        both = [asyncio.create_task(replica.elector.acquire()) for replica in (a, b)]
         await until(lambda: sum(task.done() for task in both) == 1 and len(a.slept) + len(b.slept) >= 1)
         assert [a.elector.may_write, b.elector.may_write].count(True) == 1
         for task in both:

@@ -153,9 +153,9 @@ def test_text_in_a_query_stays_one_value(selector: str, token: str) -> None:
     client.connections = Recorded(SERVER, 1)
     with pytest.raises(UnreachableError):
         client.get("/api/v1/nodes", {"labelSelector": selector, "continue": token}).send(None)
-    (one,) = sent
-    assert is_one_request(one)
-    target = urlsplit(one.split(b" ")[1].decode())
+    (request,) = sent
+    assert is_one_request(request)
+    target = urlsplit(request.split(b" ")[1].decode())
     assert parse_qs(target.query, keep_blank_values=True) == {"labelSelector": [selector], "continue": [token]}
 
 

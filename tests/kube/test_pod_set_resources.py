@@ -14,7 +14,7 @@ from tests.kube.reflector_world import World
 from tests.kube.scripted_server import reply, stream, until
 from tests.kube.test_decode import decode_pod
 
-RESOURCES = {one.kind: one for one in pod_set_resources()}
+RESOURCES = {resource.kind: resource for resource in pod_set_resources()}
 WEB = label_selector("spec.selector", {"app": "web"}, ())
 
 
@@ -26,12 +26,12 @@ def an_object(selector: Any, *, version: int = 1) -> dict[str, Any]:
 async def heard(kind: str, *selectors: Any) -> list[Any]:
     """Return what the engine hears of an object whose selector changes, and that is deleted then."""
     world, path = World(), RESOURCES[kind].path
-    first, *others = (an_object(one, version=10 + number) for number, one in enumerate(selectors))
+    first, *others = (an_object(selector, version=10 + number) for number, selector in enumerate(selectors))
     world.script.on("get", path, reply(200, listing(first, version=10)))
-    changes = [line("MODIFIED", one) for one in others]
+    changes = [line("MODIFIED", other) for other in others]
     world.script.on("watch", path, stream(*changes, line("DELETED", an_object(None, version=99))))
     async with world.running(RESOURCES[kind]):
-        await until(lambda: any(isinstance(one, Gone) and one.kind == "PodSet" for one in world.events))
+        await until(lambda: any(isinstance(event, Gone) and event.kind == "PodSet" for event in world.events))
     return world.events
 
 
@@ -68,7 +68,7 @@ async def test_selector_that_the_api_server_would_refuse_selects_nothing() -> No
 
 
 def test_scheduler_decides_without_them() -> None:
-    assert [(one.needed, one.optional) for one in RESOURCES.values()] == [(False, True)] * 4
+    assert [(resource.needed, resource.optional) for resource in RESOURCES.values()] == [(False, True)] * 4
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ async def test_undecodable_object_is_reported_and_the_stream_goes_on() -> None:
     async with world.running():
         await told(world, "+a:uid-a", "+b:uid-b")
         await until(lambda: len(world.script.asked("watch")) == 2)
-    assert [(one.kind, one.name, one.uid) for one in world.unreadable] == [("Pod", "a", "uid-a")]
+    assert [(found.kind, found.name, found.uid) for found in world.unreadable] == [("Pod", "a", "uid-a")]
     assert "containers" in world.unreadable[0].message
     assert world.failures == []
 

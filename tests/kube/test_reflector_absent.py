@@ -7,16 +7,16 @@ from typing import Any
 
 from aischeduler.kube.access.server_version import Discovery
 from aischeduler.kube.decode.gang_owners import GangOwners
-from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import ApiError
+from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.reflector import NOT_NEEDED_POLL_SECONDS, Handlers, Reflector
 from aischeduler.kube.watch.watched_resources import WatchedResource, pools
 from tests.kube.api_objects import listing, pool
 from tests.kube.scripted_server import Half, Rule, Script, reply, serving, status, stream, until
 
-GANGS = tuple(one for one in gang_resources(GangOwners()) if one.kind != "Job")
+GANGS = tuple(resource for resource in gang_resources(GangOwners()) if resource.kind != "Job")
 MINUTES = 30
 
 
@@ -55,7 +55,7 @@ class Cluster:
         self.serve(*served)
 
     def serve(self, *versions: str) -> None:
-        groups = [{"name": one.partition("/")[0], "versions": [{"groupVersion": one}]} for one in versions]
+        groups = [{"name": version.partition("/")[0], "versions": [{"groupVersion": version}]} for version in versions]
         self.script.always["get", "/apis"] = lambda _: reply(200, {"kind": "APIGroupList", "groups": groups})
 
     def answer(self, path: str, rule: Rule) -> None:
@@ -74,8 +74,8 @@ class Cluster:
                 lambda kind, error: self.failures.append((kind, error)),
                 discovery=Discovery(client, timing),
             )
-            self.reflectors = [Reflector(client, one, handlers, timing) for one in resources]
-            tasks = [asyncio.create_task(one.run()) for one in self.reflectors]
+            self.reflectors = [Reflector(client, resource, handlers, timing) for resource in resources]
+            tasks = [asyncio.create_task(reflector.run()) for reflector in self.reflectors]
             try:
                 await self.all_sleep()
                 yield
@@ -85,7 +85,9 @@ class Cluster:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     async def all_sleep(self) -> None:
-        await until(lambda: len(self.clock.sleeping) == sum(not one.watching.is_set() for one in self.reflectors))
+        await until(
+            lambda: len(self.clock.sleeping) == sum(not reflector.watching.is_set() for reflector in self.reflectors)
+        )
 
     async def minutes(self, count: int) -> int:
         """Let so many minutes pass; return the number of requests in them."""
@@ -101,8 +103,8 @@ async def test_kinds_that_are_not_served_count_no_failure_in_half_an_hour() -> N
     cluster = Cluster("batch/v1", "scheduling.k8s.io/v1")
     async with cluster.running(GANGS):
         await cluster.minutes(MINUTES)
-    assert [one.counts.failures for one in cluster.reflectors] == [0] * len(GANGS)
-    assert [kind for kind, _ in cluster.failures] == [one.kind for one in GANGS]
+    assert [reflector.counts.failures for reflector in cluster.reflectors] == [0] * len(GANGS)
+    assert [kind for kind, _ in cluster.failures] == [resource.kind for resource in GANGS]
 
 
 async def test_all_kinds_that_are_not_served_share_one_request_a_minute() -> None:
@@ -116,18 +118,18 @@ async def test_kind_whose_version_has_other_resources_is_looked_for_once_a_minut
     cluster.answer("/apis/scheduling.volcano.sh/v1beta1", lambda _: reply(200, {"resources": [{"name": "queues"}]}))
     async with cluster.running(GANGS):
         assert await cluster.minutes(MINUTES) <= 4 * MINUTES
-    assert not any(one.counts.failures for one in cluster.reflectors)
+    assert not any(reflector.counts.failures for reflector in cluster.reflectors)
 
 
 async def test_kind_is_listed_within_a_minute_after_it_is_served() -> None:
     cluster = Cluster()
-    (volcano,) = (one for one in GANGS if one.kind == "PodGroup.scheduling.volcano.sh")
+    (volcano,) = (resource for resource in GANGS if resource.kind == "PodGroup.scheduling.volcano.sh")
     async with cluster.running(GANGS):
         await cluster.minutes(3)
         cluster.serve("scheduling.volcano.sh/v1beta1")
         cluster.answer(volcano.path, lambda _: reply(200, listing()))
         await cluster.minutes(1)
-        assert [one.resource.kind for one in cluster.reflectors if one.current()] == [volcano.kind]
+        assert [reflector.resource.kind for reflector in cluster.reflectors if reflector.current()] == [volcano.kind]
 
 
 async def test_pools_are_listed_within_five_seconds_after_they_are_defined() -> None:

@@ -4,8 +4,8 @@ import asyncio
 from contextlib import suppress
 
 from aischeduler.kube.decode.pod_spec import SpecCache
-from aischeduler.kube.http.backoff import RETRY_AFTER_SECONDS_MAX, Timing
 from aischeduler.kube.http.client import Client
+from aischeduler.kube.http.timing import RETRY_AFTER_SECONDS_MAX, Timing
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.reflector import Handlers, Reflector
 from aischeduler.model.events import Event
@@ -35,7 +35,7 @@ async def test_first_stream_that_is_answered_lets_the_others_retry_at_once() -> 
     async with serving(script) as server, Client(server) as client:
         pods = Reflector(client, watched_resources.pods(SpecCache()), handlers, Timing(clock, until_nodes_wait, Half()))
         nodes = Reflector(client, watched_resources.nodes(), handlers, Timing(clock, for_ever, Half()))
-        tasks = [asyncio.create_task(one.run()) for one in (pods, nodes)]
+        tasks = [asyncio.create_task(reflector.run()) for reflector in (pods, nodes)]
         await until(nodes.synced.is_set)
         for task in tasks:
             task.cancel()
@@ -64,7 +64,7 @@ async def test_stream_with_retry_after_waits_no_longer_than_that_once_another_is
     async with serving(script) as server, Client(server) as client:
         pods = Reflector(client, watched_resources.pods(SpecCache()), handlers, Timing(clock, until_nodes_wait, Half()))
         nodes = Reflector(client, watched_resources.nodes(), handlers, Timing(clock, nodes_sleep, Half()))
-        tasks = [asyncio.create_task(one.run()) for one in (pods, nodes)]
+        tasks = [asyncio.create_task(reflector.run()) for reflector in (pods, nodes)]
         await until(pods.synced.is_set)
         assert not nodes.synced.is_set()
         pods_back.set()

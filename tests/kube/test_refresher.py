@@ -63,7 +63,7 @@ class Scene:
                 watched_resources.namespaces(),
             )
             made = [Reflector(client, kind, handlers, timing) for kind in kinds]
-            self.watches = {one.resource.kind: one for one in made}
+            self.watches = {reflector.resource.kind: reflector for reflector in made}
             log = structlog.wrap_logger(self.lines, processors=[]).bind()
             refresher = Refresher(client, Reflectors(*made), timing, self.events.append, log)
             jobs: list[Callable[[], Any]] = [lambda: refresher.run(broken)]
@@ -262,7 +262,7 @@ async def test_one_success_ends_the_growing_waits_between_refreshes() -> None:
         scene.script.on("get", BUDGETS, *[tired] * 6, well, tired, well)
         for count in range(1, 10):
             refresher.submit(REFRESH)
-            await until(lambda: len([one for one in scene.events if is_answer(one)]) == count)  # noqa: B023
+            await until(lambda: len([event for event in scene.events if is_answer(event)]) == count)  # noqa: B023
     waits = [seconds for seconds in scene.waits.seconds if seconds]
     assert waits == [0.75, 1.5, 3.0, 6.0, 7.5, 7.5, 0.75]
 

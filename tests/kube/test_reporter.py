@@ -1,7 +1,7 @@
 import pytest
 
+from aischeduler.kube.http.connection import Answer
 from aischeduler.kube.http.connection_pool import ConnectionPool
-from aischeduler.kube.http.http_connection import Answer
 from aischeduler.kube.report import report_queue
 from aischeduler.kube.report import reporter as module
 from aischeduler.kube.report.reporter import REFUSED_RETRY_SECONDS

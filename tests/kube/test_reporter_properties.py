@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import CapturingLogger
 
-from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client, refusal
+from aischeduler.kube.http.connection import Answer
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import UnreachableError, raise_internal_error
-from aischeduler.kube.http.http_connection import Answer
+from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.report import report_queue
 from aischeduler.kube.report.event_messages import ReportingController
-from aischeduler.kube.report.reporter import EventSource, Reporter
+from aischeduler.kube.report.reporter import Reporter
 from aischeduler.model.actions import Bind, Nominate, ObjectRef, ReportWaiting, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
@@ -175,9 +175,10 @@ class World:
         self.time = Time()
         self.server = Server(self.time, answers)
         timing = Timing(lambda: self.time.now, self.time.sleep, Half())
-        source = EventSource(ReportingController("ai-scheduler", "i"), lambda: WALL)
+        controller = ReportingController("ai-scheduler", "i")
         connections, client = cast("ConnectionPool", self.server), cast("Client", self.server)
-        self.reports = Reporter(connections, client, timing, source, structlog.wrap_logger(CapturingLogger()))
+        log = structlog.wrap_logger(CapturingLogger())
+        self.reports = Reporter(connections, client, timing, log, controller=controller, wall=lambda: WALL)
         self.reports.set_event_rate(2, 3)
         self.last: dict[Key, int] = {}
 

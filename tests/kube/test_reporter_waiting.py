@@ -19,8 +19,8 @@ async def test_transition_time_of_a_pending_pod_does_not_change_with_the_message
         await written(reports)
     conditions = [patch.json["status"]["conditions"][0] for patch in world.script.asked("patch")]
     first = "2026-01-02T03:04:05Z"
-    assert [one["message"] for one in conditions] == ["a", "b", "c"]
-    assert [one.get("lastTransitionTime") for one in conditions] == [first, first, None]
+    assert [condition["message"] for condition in conditions] == ["a", "b", "c"]
+    assert [condition.get("lastTransitionTime") for condition in conditions] == [first, first, None]
 
 
 def no_room(nodes: int, cpu: int, tainted: int) -> str:

@@ -10,8 +10,8 @@ from aischeduler.model.quantity import (
     parse_units,
     quantity_text,
     readable,
-    shorten,
 )
+from aischeduler.model.user_text import quoted
 from tests.quantities import CANONICAL, REFUSED
 
 
@@ -37,7 +37,7 @@ def test_amounts_are_exact_and_rounded_up(text: str, milli: int, units: int) -> 
 def test_text_that_is_not_a_quantity_is_refused_and_quoted(text: str) -> None:
     with pytest.raises(QuantityError) as refused:
         parse_nano(text)
-    assert shorten(text) in str(refused.value)
+    assert quoted(text) in str(refused.value)
 
 
 def test_an_enormous_exponent_is_refused_before_it_costs_memory() -> None:
@@ -46,8 +46,8 @@ def test_an_enormous_exponent_is_refused_before_it_costs_memory() -> None:
 
 
 def test_a_quoted_text_is_escaped_and_cut() -> None:
-    assert shorten("a\nb\x1b[31m") == r"'a\nb\x1b[31m'"
-    assert len(shorten("x" * 250_000)) < 60
+    assert quoted("a\nb\x1b[31m") == r"'a\nb\x1b[31m'"
+    assert len(quoted("x" * 250_000)) < 70
 
 
 @pytest.mark.parametrize(("text", "stored"), CANONICAL.items())

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from prometheus_client import parser
 
-from aischeduler.daemon.process import Daemon, Outputs
+from aischeduler.daemon.process import Daemon
 from aischeduler.kube.access.server import connect
 from aischeduler.kube.crds import pool_crd
 from aischeduler.kube.http.client import Client
@@ -181,7 +181,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             for name in NAMES:
                 for number in range(NODES_EACH):
                     await made.create(NODES, node_object(f"{name}-{number}", cpu="8", labels={"pool": name}))
-            daemon = asyncio.create_task(Daemon(server, ALONE, stop, outputs=Outputs(listener)).run())
+            daemon = asyncio.create_task(Daemon(server, ALONE, stop, listener=listener).run())
             try:
                 yield made
             finally:

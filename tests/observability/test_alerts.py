@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aischeduler.model.actions import Evict, EvictionCause
-from aischeduler.observability.http import Form, encode
 from aischeduler.observability.metrics import DaemonCollector
+from aischeduler.observability.metrics_server import Form, encode
 from tests.controlplane.binaries import the_promtool
 from tests.daemon.cluster import cluster
 from tests.observability.alerts import NAMES, Series, firing, scraped
@@ -143,6 +143,6 @@ async def test_no_alert_fires_on_a_healthy_cluster_without_the_definitions_of_ga
             collector.take()
             found.append(scraped(encode(recorder.registry, Form.TEXT)))
             await asyncio.sleep(MINUTE_SECONDS)
-        unserved = [one for one in world.daemon.components.reflectors if one.not_served]
-    assert {one.resource.kind for one in unserved} >= {"JobSet"}
+        unserved = [reflector for reflector in world.daemon.components.reflectors if reflector.not_served]
+    assert {reflector.resource.kind for reflector in unserved} >= {"JobSet"}
     assert await asyncio.to_thread(firing, promtool, tmp_path, found) == set()

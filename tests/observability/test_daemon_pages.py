@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry
 
 from aischeduler.config.schema import Config
 from aischeduler.daemon import process, shutdown
-from aischeduler.daemon.process import Daemon, Outputs
-from aischeduler.kube.http.backoff import Timing, unix_clock
-from aischeduler.observability import http
+from aischeduler.daemon.process import Daemon
+from aischeduler.kube.http.timing import Timing, unix_clock
+from aischeduler.observability import metrics_server
 from aischeduler.observability.telemetry import listen
 from tests.daemon.cluster import ALONE, PODS, POOLS, brief
 from tests.daemon.test_daemon import listing, scripted_cluster
@@ -49,7 +49,7 @@ async def pages(script: Script, config: Config = ALONE) -> AsyncIterator[Pages]:
     assert listener is not None
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with serving(script) as server, aiohttp.ClientSession(url) as http:
-        daemon = Daemon(server, config, stop, Timing(unix_clock(), brief, Half()), Outputs(listener))
+        daemon = Daemon(server, config, stop, Timing(unix_clock(), brief, Half()), listener=listener)
         task = asyncio.create_task(daemon.run())
         try:
             await until(lambda: daemon.components is not None)
@@ -131,13 +131,13 @@ async def test_daemon_that_stops_is_not_ready_while_it_finishes() -> None:
 async def test_scrape_that_is_being_made_does_not_delay_the_next_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, finish = threading.Event(), threading.Event()
 
-    def slow(registry: CollectorRegistry, form: http.Form) -> bytes:
+    def slow(registry: CollectorRegistry, form: metrics_server.Form) -> bytes:
         begun.set()
         finish.wait(10)
         return encode(registry, form)
 
-    encode = http.encode
-    monkeypatch.setattr(http, "encode", slow)
+    encode = metrics_server.encode
+    monkeypatch.setattr(metrics_server, "encode", slow)
     script = scripted_cluster()
     script.always["get", POOLS] = lambda _: listing()
     LeaseServer(script)

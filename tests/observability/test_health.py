@@ -12,7 +12,7 @@ from aischeduler.model.actions import Action, Bind
 from aischeduler.observability.health import FAILURES_MAX, HEALTHY_SECONDS, STUCK_SECONDS, LoopHealth, pool_loop
 from aischeduler.observability.metrics import MetricsRecorder, PoolLabels
 from aischeduler.observability.pool_status_log import PoolStatusLog
-from aischeduler.observability.telemetry import InstrumentedScheduler, Recorders
+from aischeduler.observability.telemetry import InstrumentedScheduler
 from tests.observability.world import Clock, bind
 
 
@@ -47,8 +47,14 @@ class StillDecider:
 def instrumented(engine: StillDecider) -> tuple[InstrumentedScheduler, LoopHealth, MetricsRecorder, Clock]:
     clock = Clock()
     health, recorder = LoopHealth(clock), MetricsRecorder(PoolLabels())
-    recorders = Recorders(recorder, health, PoolStatusLog(structlog.get_logger(), engine.pools, clock))
-    return InstrumentedScheduler(cast("Scheduler", engine), clock, recorders), health, recorder, clock
+    scheduler = InstrumentedScheduler(
+        cast("Scheduler", engine),
+        clock,
+        metrics=recorder,
+        health=health,
+        pool_status_log=PoolStatusLog(structlog.get_logger(), engine.pools, clock),
+    )
+    return scheduler, health, recorder, clock
 
 
 def attempts(recorder: MetricsRecorder) -> float | None:

@@ -14,7 +14,7 @@ from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.names import CPU, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, CardCount
 from aischeduler.model.proposal import LenderRefusal
-from aischeduler.observability.http import Form, encode
+from aischeduler.observability.metrics_server import Form, encode
 from tests.observability.world import StillReflector, World, bind, pod, summary
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"

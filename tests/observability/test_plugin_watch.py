@@ -1,10 +1,13 @@
 """The watch of plugins of others: their time is measured, and a slow one is logged at most once a minute."""
 
+from typing import Any, cast
+
 import pytest
 import structlog
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from aischeduler.engine.internal_errors import plugin_of
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.framework.per_node import NodeByNodeFilter, PlainNode
 from aischeduler.model.pod import Pod, PodSpec
@@ -55,8 +58,12 @@ def watched(far: Far, clock: Clock) -> tuple[Profile, MetricsRecorder]:
         filters=(*found.plugins.filters[:-1], NodeByNodeFilter(far), found.plugins.filters[-1]),
     )
     profile = replace(found, plugins=replace(plugins, pre_binds=(far,)))
-    PluginWatch(recorder, clock, structlog.get_logger()).watch(profile)
-    return profile, recorder
+    return PluginWatch(recorder, clock, structlog.get_logger()).measured(profile), recorder
+
+
+def measured_far(profile: Profile) -> Far:
+    """Return the plugin as the daemon calls it."""
+    return cast("Far", profile.plugins.gates[-1])
 
 
 def test_calls_and_time_of_a_plugin_are_counted_and_those_of_the_built_in_ones_are_not() -> None:
@@ -72,8 +79,7 @@ def test_calls_and_time_of_a_plugin_are_counted_and_those_of_the_built_in_ones_a
 
 def test_slow_plugin_is_logged_once_a_minute_with_the_number_of_slow_calls() -> None:
     clock = Clock()
-    far = Far(clock, 0.2)
-    watched(far, clock)
+    far = measured_far(watched(Far(clock, 0.2), clock)[0])
     node = PlainNode(a_node("n"), {})
     with capture_logs() as lines:
         for _ in range(3):
@@ -88,8 +94,7 @@ def test_slow_plugin_is_logged_once_a_minute_with_the_number_of_slow_calls() -> 
 
 def test_fast_plugin_is_not_logged() -> None:
     clock = Clock()
-    far = Far(clock, 0.05)
-    watched(far, clock)
+    far = measured_far(watched(Far(clock, 0.05), clock)[0])
     with capture_logs() as lines:
         far.filter_node(a_pod("p").spec, PlainNode(a_node("n"), {}))
     assert lines == []
@@ -97,8 +102,8 @@ def test_fast_plugin_is_not_logged() -> None:
 
 def test_exception_of_a_watched_plugin_passes_unchanged() -> None:
     clock = Clock()
-    far = Far(clock, 0.0)
-    _, recorder = watched(far, clock)
+    profile, recorder = watched(Far(clock, 0.0), clock)
+    far = measured_far(profile)
     with pytest.raises(ValueError, match="bad"):
         far.holds(a_pod("bad"))
     assert recorder.plugin_calls == {"Far": 1}
@@ -112,8 +117,7 @@ def fails(far: Far, times: int) -> None:
 
 def test_plugin_that_keeps_failing_is_logged_once_a_minute_with_the_number_of_failures() -> None:
     clock = Clock()
-    far = Far(clock, 0.0)
-    watched(far, clock)
+    far = measured_far(watched(Far(clock, 0.0), clock)[0])
     with capture_logs() as lines:
         fails(far, 6)
         clock.now += 60.0
@@ -126,8 +130,7 @@ def test_plugin_that_keeps_failing_is_logged_once_a_minute_with_the_number_of_fa
 
 def test_plugin_that_fails_for_few_pods_among_many_keeps_failing() -> None:
     clock = Clock()
-    far = Far(clock, 0.0)
-    watched(far, clock)
+    far = measured_far(watched(Far(clock, 0.0), clock)[0])
     with capture_logs() as lines:
         for _ in range(5):
             fails(far, 1)
@@ -138,8 +141,7 @@ def test_plugin_that_fails_for_few_pods_among_many_keeps_failing() -> None:
 
 def test_plugin_that_fails_now_and_then_does_not_keep_failing() -> None:
     clock = Clock()
-    far = Far(clock, 0.0)
-    watched(far, clock)
+    far = measured_far(watched(Far(clock, 0.0), clock)[0])
     with capture_logs() as lines:
         for _ in range(10):
             fails(far, 1)
@@ -149,12 +151,13 @@ def test_plugin_that_fails_now_and_then_does_not_keep_failing() -> None:
 
 async def test_method_that_is_awaited_is_slow_after_seconds_and_its_exceptions_are_noted() -> None:
     clock = Clock()
-    far = Far(clock, 5.0)
-    _, recorder = watched(far, clock)
+    plugin = Far(clock, 5.0)
+    profile, recorder = watched(plugin, clock)
+    far = measured_far(profile)
     with capture_logs() as lines:
         await far.pre_bind(a_pod("p"), "n")
         assert lines == [], "it holds up no pool"
-        far.seconds = 6.0
+        plugin.seconds = 6.0
         for _ in range(5):
             with pytest.raises(ValueError, match="bad"):
                 await far.pre_bind(a_pod("bad"), "n")
@@ -187,10 +190,42 @@ class Frozen:
         return ""
 
 
-def test_plugin_whose_methods_cannot_be_replaced_runs_unmeasured() -> None:
-    clock, found = Clock(), default_profile()
+def test_plugin_with_slots_is_measured_too() -> None:
+    clock, found, recorder = Clock(), default_profile(), MetricsRecorder(PoolLabels())
     profile = replace(found, plugins=replace(found.plugins, gates=(Frozen(),)))
-    with capture_logs() as lines:
-        PluginWatch(MetricsRecorder(PoolLabels()), clock, structlog.get_logger()).watch(profile)
-    assert [(line["event"], line["plugin"]) for line in lines] == [("plugin not measured", "Frozen")]
-    assert binds(Session(a_node("n"), a_pod("p"), profile=profile).decide()) == {"p": "n"}
+    measured = PluginWatch(recorder, clock, structlog.get_logger()).measured(profile)
+    assert binds(Session(a_node("n"), a_pod("p"), profile=measured).decide()) == {"p": "n"}
+    assert recorder.plugin_calls["Frozen"] >= 1
+
+
+def test_plugin_in_two_profiles_has_one_proxy() -> None:
+    found = default_profile()
+    plugins = replace(found.plugins, gates=(Frozen(),))
+    profile = replace(found, plugins=plugins, others={"night": plugins})
+    measured = PluginWatch(MetricsRecorder(PoolLabels()), Clock(), structlog.get_logger()).measured(profile)
+    assert measured.plugins.gates[0] is measured.others["night"].gates[0]
+
+
+class Other:
+    """A gate of another name, after the one that raises."""
+
+    name = "Other"
+
+    def holds(self, pod: Pod) -> str:
+        return ""
+
+
+def test_exception_of_a_measured_plugin_names_the_plugin() -> None:
+    class Broken:
+        name = "Broken"
+
+        def filter_node(self, pod: PodSpec, node: PlainNode) -> str | None:
+            raise ValueError("bad")
+
+    found = default_profile()
+    plugins = replace(found.plugins, filters=(NodeByNodeFilter(Broken()),), gates=(Other(),), pre_binds=(Other(),))
+    recorder = MetricsRecorder(PoolLabels())
+    profile = PluginWatch(recorder, Clock(), structlog.get_logger()).measured(replace(found, plugins=plugins))
+    with pytest.raises(ValueError, match="bad") as caught:
+        cast("Any", profile.plugins.filters[0]).plugin.plugin.filter_node(a_pod("p").spec, PlainNode(a_node("n"), {}))
+    assert plugin_of(profile, caught.value) == "Broken"

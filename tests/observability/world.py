@@ -15,8 +15,8 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
 from aischeduler.model.resources import PodRequest
 from aischeduler.model.unsupported_constraints import ConstraintKind
-from aischeduler.observability.http import Form, encode
 from aischeduler.observability.metrics import DaemonCollector, MetricsRecorder, PoolLabels, Sources
+from aischeduler.observability.metrics_server import Form, encode
 
 NOTHING: Mapping[str, int] = {CPU: 0, MEMORY: 0, EPHEMERAL_STORAGE: 0, PODS: 0, GPU: 0}
 SPEC = PodSpec(key=b"", request=PodRequest({CPU: 100}, 100, 0))

@@ -118,7 +118,7 @@ def test_watch_of_the_core_group_shows_events_with_its_field_names() -> None:
 def test_definition_is_served_at_once_and_its_deletion_ends_objects_and_watches() -> None:
     cluster = with_pools()
     definition = cluster.ok("GET", f"{CRDS}/pools.resource.aibee.cn")
-    kinds = {one["type"]: one["status"] for one in definition["status"]["conditions"]}
+    kinds = {condition["type"]: condition["status"] for condition in definition["status"]["conditions"]}
     assert kinds == {"NamesAccepted": "True", "Established": "True"}
     cluster.ok("POST", POOLS, pool_object("demo"))
     watch = cluster.watch(f"{POOLS}?watch=1&resourceVersion={cluster.server.cluster.store.revision}")
@@ -166,7 +166,13 @@ def test_table_has_column_definitions_cells_and_metadata() -> None:
     answer = cluster.server.handle(Request("GET", PODS, accept=TABLE), cluster.now)
     assert isinstance(answer, Response)
     table = orjson.loads(answer.body)
-    assert [one["name"] for one in table["columnDefinitions"]][:5] == ["Name", "Ready", "Status", "Restarts", "Age"]
+    assert [column["name"] for column in table["columnDefinitions"]][:5] == [
+        "Name",
+        "Ready",
+        "Status",
+        "Restarts",
+        "Age",
+    ]
     assert table["rows"][0]["cells"][:5] == ["p1", "0/1", "Pending", "0", "65s"]
     assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
 

@@ -49,7 +49,11 @@ def a_job(name: str, annotations: dict[str, str] | None = None, **spec: Any) -> 
 
 
 def conditions(status: Any) -> dict[str, str]:
-    return {one["type"]: one.get("reason", "") for one in status.get("conditions", []) if one["status"] == "True"}
+    return {
+        condition["type"]: condition.get("reason", "")
+        for condition in status.get("conditions", [])
+        if condition["status"] == "True"
+    }
 
 
 def test_kubelet_starts_runs_and_ends_a_bound_pod() -> None:

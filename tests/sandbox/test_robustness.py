@@ -148,16 +148,16 @@ def test_junk_anywhere_is_answered_and_controllers_survive_accepted_junk(kind: s
             if path[0] != "metadata":
                 changed["metadata"] = {**METADATA, "name": name}
             raw = orjson.dumps(changed)
-            one = f"{collection}/{name}"
+            target = f"{collection}/{name}"
             for method, url, content_type in (
                 ("POST", collection, "application/json"),
-                ("PUT", f"{one}/status", "application/json"),
-                ("PATCH", one, MERGE),
-                ("PATCH", f"{one}/status", STRATEGIC),
+                ("PUT", f"{target}/status", "application/json"),
+                ("PATCH", target, MERGE),
+                ("PATCH", f"{target}/status", STRATEGIC),
                 ("POST", POOLS, "application/json"),
                 ("GET", POOLS, "application/json"),
-                ("POST", f"{one}/eviction", "application/json"),
-                ("DELETE", one, "application/json"),
+                ("POST", f"{target}/eviction", "application/json"),
+                ("DELETE", target, "application/json"),
             ):
                 if method == "DELETE":
                     controllers.step(cluster.now)

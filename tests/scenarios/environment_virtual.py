@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from aischeduler.config.schema import Config, EvictionWay
-from aischeduler.daemon.components import profile_of
+from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.request import Request, request

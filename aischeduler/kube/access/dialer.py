@@ -22,7 +22,8 @@ from urllib.parse import unquote, urlsplit
 from aiohappyeyeballs import AddrInfoType, start_connection
 
 from aischeduler.kube.access.credentials import basic
-from aischeduler.kube.http.errors import AccessError, one_line
+from aischeduler.kube.http.errors import AccessError
+from aischeduler.model.user_text import one_line
 
 HAPPY_EYEBALLS_DELAY_SECONDS: Final = 0.25
 """After this long without an answer, the next address is tried in parallel."""
@@ -153,7 +154,7 @@ def _bypasses_proxy(host: str, port: int, no_proxy: str) -> bool:
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):
         return True
-    return any(_matches(entry, host, port) for one in no_proxy.split(",") if (entry := one.strip().lower()))
+    return any(_matches(entry, host, port) for part in no_proxy.split(",") if (entry := part.strip().lower()))
 
 
 def _matches(entry: str, host: str, port: int) -> bool:

@@ -26,19 +26,19 @@ import msgspec
 from msgspec import Struct
 
 from aischeduler.kube.access.credentials import Credential, bearer
-from aischeduler.kube.http.errors import AccessError, decode_problem, one_line
+from aischeduler.kube.http.errors import AccessError
+from aischeduler.model.decode_errors import decode_problem
+from aischeduler.model.user_text import one_line
 
 PLUGIN_TIMEOUT_SECONDS: Final = 30.0
 """The timeout of a plugin; without a valid credential all requests wait for it."""
 INTERACTIVE_TIMEOUT_SECONDS: Final = 300.0
-"""The timeout of a plugin that can prompt the user."""
 REFRESH_BEFORE_SECONDS: Final = 120.0
 """How long before it expires a credential is refreshed; half of its lifetime if that is shorter."""
 POLL_SECONDS: Final = 1.0
 """How often requests look for the result of a plugin that runs in the background."""
 RERUN_SECONDS: Final = 10.0
 KILL_WAIT_SECONDS: Final = 1.0
-"""How long a killed plugin may take to exit."""
 OUTPUT_BYTES_MAX: Final = 1024 * 1024
 """The longest output of a plugin: far above a token (kilobytes) and a certificate chain (tens of kilobytes)."""
 STDERR_BYTES_MAX: Final = 4096

@@ -21,10 +21,11 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from aischeduler.config.spelling import nearest
 from aischeduler.kube.access.credentials import basic, bearer, bearer_from_file, header_value
 from aischeduler.kube.access.exec_credential import GROUP, VERSIONS, ExecPlugin
-from aischeduler.kube.http.errors import AccessError, decode_problem
+from aischeduler.kube.http.errors import AccessError
+from aischeduler.model.decode_errors import decode_problem
+from aischeduler.model.user_text import nearest
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Far above any real kubeconfig, which has some kilobytes per cluster; a larger file would take long to parse."""
@@ -196,7 +197,9 @@ def _chosen(paths: str, context: str | None) -> tuple[_Entry[_Cluster], _Entry[_
     documents = {file: _document(file) for file in _present(paths)}
     if not documents:
         raise AccessError(f"{paths}: there is no such kubeconfig file")
-    name = context or next((one.current_context for one in documents.values() if one.current_context), None)
+    name = context or next(
+        (document.current_context for document in documents.values() if document.current_context), None
+    )
     if name is None:
         known = any(document.contexts for document in documents.values())
         why = "current-context is not set" if known else "is not a kubeconfig: it has no context"
@@ -213,11 +216,11 @@ def _chosen(paths: str, context: str | None) -> tuple[_Entry[_Cluster], _Entry[_
 def _present(paths: str) -> list[Path]:
     """Return the files that exist."""
     found = []
-    for one in paths.split(os.pathsep):
-        path = Path(one)
+    for part in paths.split(os.pathsep):
+        path = Path(part)
         try:
             path = path.expanduser()
-            if one and path.is_file():
+            if part and path.is_file():
                 found.append(path)
         except RuntimeError:
             continue  # `~` of an unknown user
@@ -246,7 +249,7 @@ def _document(file: Path) -> _Document:
 def _entry(documents: Mapping[Path, _Document], kind: _Kind, name: str, fields: type[T]) -> _Entry[T]:
     """Return the entry of this name in the first file that has it; raises AccessError."""
     for file, document in documents.items():
-        found = [getattr(one, kind) for one in document.named(kind) if one.name == name]
+        found = [getattr(entry, kind) for entry in document.named(kind) if entry.name == name]
         where = f"{file}: {kind} {name!r}"
         if len(found) > 1:
             raise AccessError(f"{where} is defined {len(found)} times")
@@ -255,7 +258,7 @@ def _entry(documents: Mapping[Path, _Document], kind: _Kind, name: str, fields: 
                 return _Entry(file, where, msgspec.convert({} if found[0] is None else found[0], fields))
             except (msgspec.ValidationError, RecursionError) as error:
                 raise AccessError(f"{where}: {decode_problem(error)}") from error
-    near = nearest(name, (one.name for document in documents.values() for one in document.named(kind)))
+    near = nearest(name, (entry.name for document in documents.values() for entry in document.named(kind)))
     files = os.pathsep.join(map(str, documents))
     raise AccessError(f"{files}: there is no {kind} {name!r}" + (f"; did you mean {near}?" if near else ""))
 
@@ -346,7 +349,7 @@ def _plugin(user: _Entry[_User], cluster: _Entry[_Cluster], *, terminal: bool) -
         where,
         command=str(user.path(command)) if "/" in command else command,
         arguments=tuple(exec_entry.args or ()),
-        environment=tuple((one.name, one.value or "") for one in exec_entry.env or ()),
+        environment=tuple((variable.name, variable.value or "") for variable in exec_entry.env or ()),
         version=exec_entry.api_version,
         install_hint=exec_entry.install_hint or "",
         exec_info=msgspec.json.encode(exec_info).decode(),
@@ -368,7 +371,9 @@ def _cluster_info(cluster: _Entry[_Cluster]) -> dict[str, Any]:
         "certificate-authority-data": authority,
         "proxy-url": fields.proxy_url,
         "disable-compression": fields.disable_compression,
-        "config": next((one.extension for one in fields.extensions or () if one.name == EXEC_EXTENSION), None),
+        "config": next(
+            (extension.extension for extension in fields.extensions or () if extension.name == EXEC_EXTENSION), None
+        ),
     }
     return {key: value for key, value in known.items() if value}
 

@@ -29,7 +29,8 @@ from aischeduler.kube.access.credentials import Credential, CredentialSource, To
 from aischeduler.kube.access.dialer import Proxy, Resolve, parse_proxy, proxy_from_environment, resolve
 from aischeduler.kube.access.exec_credential import ExecCredentialCache
 from aischeduler.kube.access.kubeconfig import KubeconfigContext, read_kubeconfig_context
-from aischeduler.kube.http.errors import AccessError, InterceptedError, one_line
+from aischeduler.kube.http.errors import AccessError, InterceptedError
+from aischeduler.model.user_text import one_line
 
 REREAD_SECONDS: Final = 60.0
 """How often credentials are read; the kubelet rotates a service account token long before it expires."""

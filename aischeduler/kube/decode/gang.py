@@ -29,8 +29,8 @@ from aischeduler.model.gang import (
     GangKey,
     GangSource,
 )
-from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import Labels
+from aischeduler.model.user_text import quoted
 
 POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 JOB_SET_LABEL: Final = "jobset.sigs.k8s.io/jobset-name"
@@ -38,7 +38,6 @@ REPLICATED_JOB_LABEL: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 INDEX_LABELS: Final = ("batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index")
 """The labels with the index of a pod; the first that a pod has counts."""
 ASKED: Final = "true"
-"""The value of the annotation that asks for a gang."""
 NAME_LENGTH_MAX: Final = 253
 """The longest name of a gang: that of an object."""
 SAID_MAX: Final = 10_000
@@ -64,7 +63,7 @@ class GangParts(Struct, frozen=True):
 def gang_parts(labels: Labels, owners: Iterable[OwnerReference]) -> GangParts | None:
     """Return what labels and owners say; None where they name no gang and no Job."""
     group, labelled = labels.get(POD_GROUP_LABEL, ""), labels.get(GANG_KEY, "")
-    job = next((one for one in owners if one.controller and _is_job(one)), None)
+    job = next((owner for owner in owners if owner.controller and _is_job(owner)), None)
     if job is not None:
         job_set = labels.get(JOB_SET_LABEL, "")
         return GangParts(group, labelled, job_set, job.name, job.uid, "" if group or labelled or job_set else job.uid)
@@ -184,4 +183,4 @@ def _is_job(owner: OwnerReference) -> bool:
 
 def _name(name: str) -> str:
     """Return the name of a gang; a text that cannot be a name is shortened and escaped: no object has it."""
-    return name if len(name) <= NAME_LENGTH_MAX and name.isprintable() else shorten(name)
+    return name if len(name) <= NAME_LENGTH_MAX and name.isprintable() else quoted(name)

@@ -6,18 +6,16 @@ Invariants:
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
-from aischeduler.config.spelling import shown
+from aischeduler.kube.decode.fields import FieldError, T, typed
 from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
 from aischeduler.model.gang import GANG_SPAN_KEY, GANG_TIMEOUT_KEY, GANG_TOPOLOGY_KEY, TopologyLevel
-from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import Operator, SelectorError, label_requirement
+from aischeduler.model.user_text import quoted, shown
 
 TIMEOUT_SECONDS_MAX: Final = 2**31 - 1
 LEVELS_MAX: Final = 8
-"""The most topology levels of a gang."""
 _DIGITS: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
 _NECESSITY: Final = {"Required": True, "Preferred": False}
 
@@ -33,23 +31,13 @@ class FieldReader:
         """Record a problem, which begins with its field; the first one is kept."""
         self.invalid = self.invalid or f"{self._what}: {problem}"[:INVALID_LENGTH_MAX]
 
-    def object(self, path: str, value: Any) -> Mapping[str, Any]:
-        """Return a mapping; empty if the field is absent or is none."""
-        if value is not None and not isinstance(value, dict):
-            self.record(f"{path}: must be a mapping, not {shown(value)}")
-        return value if isinstance(value, dict) else {}
-
-    def items(self, path: str, value: Any) -> list[Any]:
-        """Return a list; empty if the field is absent or is none."""
-        if value is not None and not isinstance(value, list):
-            self.record(f"{path}: must be a list, not {shown(value)}")
-        return value if isinstance(value, list) else []
-
-    def text(self, path: str, value: Any) -> str:
-        """Return a string; empty if the field is absent or is none."""
-        if value is not None and not isinstance(value, str):
-            self.record(f"{path}: must be a string, not {shown(value)}")
-        return value if isinstance(value, str) else ""
+    def typed(self, path: str, value: Any, kind: type[T]) -> T:
+        """Return a value of this type; the empty one if the field is absent or is none."""
+        try:
+            return typed(path, value, kind)
+        except FieldError as error:
+            self.record(error)
+            return kind()
 
     def number(self, path: str, value: Any, lowest: int, highest: int) -> int:
         """Return a whole number in these bounds, or `lowest` for another value."""
@@ -65,13 +53,13 @@ class FieldReader:
         elif _DIGITS.fullmatch(text) and lowest <= int(text) <= highest:
             return int(text)
         else:
-            self.record(f"{path}: must be a whole number from {lowest} to {highest}, not {shorten(text)}")
+            self.record(f"{path}: must be a whole number from {lowest} to {highest}, not {quoted(text)}")
         return lowest
 
     def switch(self, path: str, text: str | None) -> bool:
         """Return an annotation that is "true" or "false"; False if it is absent."""
         if text not in (None, "true", "false"):
-            self.record(f'{path}: must be "true" or "false", not {shorten(text)}')
+            self.record(f'{path}: must be "true" or "false", not {quoted(text)}')
         return text == "true"
 
     def annotations(
@@ -103,7 +91,7 @@ class FieldReader:
         for part in parts:
             necessity, _, label = part.strip().partition(":")
             if necessity not in _NECESSITY:
-                self.record(f"{path}: must be levels such as Required:LABEL,Preferred:LABEL, not {shorten(text)}")
+                self.record(f"{path}: must be levels such as Required:LABEL,Preferred:LABEL, not {quoted(text)}")
                 return ()
             levels.append(self.level(path, label, required=_NECESSITY[necessity]))
         return tuple(levels)

@@ -156,13 +156,13 @@ class JobSetDocument(Struct, gc=False):
 def read_pod_group(document: PodGroupDocument, source: GangSource) -> Gang:
     """Return the gang of a PodGroup of Coscheduling or Volcano."""
     key, reader = _key(document.metadata, source), FieldReader(f"PodGroup {_named(document.metadata)}")
-    spec, status = reader.object("spec", document.spec), reader.object("status", document.status)
+    spec, status = reader.typed("spec", document.spec, dict), reader.typed("status", document.status, dict)
     annotations = document.metadata.annotations or _NONE
     seconds, span, topology = reader.annotations(annotations.timeout, annotations.span, annotations.topology)
     member, roles = spec.get("minMember"), tuple[tuple[str, int], ...]()
     if source is GangSource.VOLCANO:
         member = member or 1  # Volcano itself does not tell 0 from an absent field: such a group is no gang
-        tasks = reader.object("spec.minTaskMember", spec.get("minTaskMember"))
+        tasks = reader.typed("spec.minTaskMember", spec.get("minTaskMember"), dict)
         numbers = (
             (task, reader.number(f"spec.minTaskMember.{task}", n, 0, GANG_SIZE_MAX)) for task, n in tasks.items()
         )
@@ -186,13 +186,13 @@ def read_pod_group(document: PodGroupDocument, source: GangSource) -> Gang:
 def read_native_group(document: PodGroupDocument) -> Gang:
     """Return the gang of a PodGroup of the API server itself; the policy `basic` has the minimum 1."""
     reader = FieldReader(f"PodGroup {_named(document.metadata)}")
-    spec, status = reader.object("spec", document.spec), reader.object("status", document.status)
+    spec, status = reader.typed("spec", document.spec, dict), reader.typed("status", document.status, dict)
     annotations = document.metadata.annotations or _NONE
     seconds, span, topology = reader.annotations(annotations.timeout, annotations.span, annotations.topology)
-    policy = reader.object("spec.schedulingPolicy", spec.get("schedulingPolicy"))
+    policy = reader.typed("spec.schedulingPolicy", spec.get("schedulingPolicy"), dict)
     member = 1
     if policy.get("gang") is not None:
-        gang = reader.object("spec.schedulingPolicy.gang", policy["gang"])
+        gang = reader.typed("spec.schedulingPolicy.gang", policy["gang"], dict)
         member = reader.number("spec.schedulingPolicy.gang.minCount", gang.get("minCount"), 1, GANG_SIZE_MAX)
     elif policy.get("basic") is None:
         reader.record("spec.schedulingPolicy: has neither gang nor basic")
@@ -204,19 +204,21 @@ def read_native_group(document: PodGroupDocument) -> Gang:
         topology=(*_native_topology(reader, spec), *topology),
         span=span,
         started=any(
-            isinstance(one, dict) and one.get("type") == NATIVE_CONDITION and one.get("status") == "True"
-            for one in reader.items("status.conditions", status.get("conditions"))
+            isinstance(condition, dict)
+            and condition.get("type") == NATIVE_CONDITION
+            and condition.get("status") == "True"
+            for condition in reader.typed("status.conditions", status.get("conditions"), list)
         ),
         invalid=reader.invalid,
     )
 
 
 def _native_topology(reader: FieldReader, spec: Any) -> Iterator[TopologyLevel]:
-    constraints = reader.object("spec.schedulingConstraints", spec.get("schedulingConstraints"))
+    constraints = reader.typed("spec.schedulingConstraints", spec.get("schedulingConstraints"), dict)
     path = "spec.schedulingConstraints.topology"
-    for index, one in enumerate(reader.items(path, constraints.get("topology"))):
+    for index, constraint in enumerate(reader.typed(path, constraints.get("topology"), list)):
         where = f"{path}[{index}]"
-        label = reader.text(f"{where}.key", reader.object(where, one).get("key"))
+        label = reader.typed(f"{where}.key", reader.typed(where, constraint, dict).get("key"), str)
         yield reader.level(where, label, required=True)
 
 
@@ -241,7 +243,7 @@ def read_job_set(document: JobSetDocument) -> tuple[Gang, bool]:
     if ordered or any(job.depends_on for job in jobs):
         field = "spec.startupPolicy" if ordered else "spec.replicatedJobs[].dependsOn"
         reader.record(f"{field}: creates some pods after others have started, so they cannot start together")
-    ended = {one.name: _count(one.succeeded or 0) for one in status.replicated_jobs_status or ()}
+    ended = {job_status.name: _count(job_status.succeeded or 0) for job_status in status.replicated_jobs_status or ()}
     pods = {
         job.name: max(_count(job.replicas) - ended.get(job.name, 0), 0)
         * _pods((job.template and job.template.spec) or JobSpecPart())
@@ -281,12 +283,12 @@ def _asks(reader: FieldReader, own: GangAnnotations, templates: list[GangAnnotat
     Any value but "false" asks for one: a gang with a misspelt value waits with a reason, rather than start in part.
     """
     reader.switch(f"metadata.annotations[{GANG_KEY}]", own.gang)
-    asks = own.gang != "false" if own.gang is not None else any(one.gang == ASKED for one in templates)
+    asks = own.gang != "false" if own.gang is not None else any(template.gang == ASKED for template in templates)
     everywhere = (own, *templates)
     further = GangAnnotations(
-        timeout=next((one.timeout for one in everywhere if one.timeout is not None), None),
-        span=next((one.span for one in everywhere if one.span is not None), None),
-        topology=next((one.topology for one in everywhere if one.topology is not None), None),
+        timeout=next((annotations.timeout for annotations in everywhere if annotations.timeout is not None), None),
+        span=next((annotations.span for annotations in everywhere if annotations.span is not None), None),
+        topology=next((annotations.topology for annotations in everywhere if annotations.topology is not None), None),
     )
     return asks, further
 

@@ -16,7 +16,6 @@ from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.model.images import ImageId, NodeImage, image_id, normalized_image
 
 IMAGES_MAX: Final = 20_000
-"""How many distinct images of nodes are kept decoded."""
 IMAGE_LISTS_MAX: Final = 64
 """How many lists of images are kept decoded: those of nodes of one kind are often equal, and each may have 15 kB."""
 _IMAGE: Final = b'"image"'

@@ -13,8 +13,8 @@ from msgspec import Struct
 from aischeduler.kube.decode.api_types import PodAnnotations
 from aischeduler.model.card_types import TYPES_MAX, TypeNameError, type_name
 from aischeduler.model.names import GPU_TYPE_KEY, GPU_TYPE_POLICY_KEY, MACHINE_GROUP_KEY
-from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import is_label_value
+from aischeduler.model.user_text import quoted
 
 SEPARATOR: Final = "|"
 _PATH: Final = "metadata.annotations[{}]: "
@@ -53,9 +53,9 @@ def read_wishes(annotations: PodAnnotations | None) -> PlacementWishes:
     types, problem = _types(annotations.gpu_type or "")
     policy, group = annotations.gpu_type_policy or TypePolicy.REQUIRED, annotations.machine_group or ""
     if policy not in tuple(TypePolicy):
-        problem = problem or f"{_PATH.format(GPU_TYPE_POLICY_KEY)}{shorten(policy)} is not Required or Preferred"
+        problem = problem or f"{_PATH.format(GPU_TYPE_POLICY_KEY)}{quoted(policy)} is not Required or Preferred"
     if not is_label_value(group):
-        wrong = f"{shorten(group)} is not the name of a machine group, which is a label value"
+        wrong = f"{quoted(group)} is not the name of a machine group, which is a label value"
         problem = problem or _PATH.format(MACHINE_GROUP_KEY) + wrong
         group = ""
     return PlacementWishes(types, policy != TypePolicy.PREFERRED or not types, group, problem)
@@ -73,5 +73,5 @@ def _types(text: str) -> tuple[tuple[str, ...], str]:
         try:
             found[type_name(part.strip())] = None
         except TypeNameError as error:
-            return (), f"{path}{shorten(part.strip())} {error}"
+            return (), f"{path}{quoted(part.strip())} {error}"
     return tuple(found), ""

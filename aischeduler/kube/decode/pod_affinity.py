@@ -30,9 +30,12 @@ def read_selector(field: str, part: SelectorPart) -> LabelSelector:
     """Return the label selector at the path `field`; raises SelectorError if it is invalid."""
     expressions = tuple(
         label_requirement(
-            f"{field}.matchExpressions[{index}]", one.key or "", one.operator or "", tuple(one.values or ())
+            f"{field}.matchExpressions[{index}]",
+            expression.key or "",
+            expression.operator or "",
+            tuple(expression.values or ()),
         )
-        for index, one in enumerate(part.match_expressions or ())
+        for index, expression in enumerate(part.match_expressions or ())
     )
     return label_selector(field, part.match_labels or {}, expressions)
 
@@ -45,13 +48,13 @@ def _required(path: str, part: PodAffinityPart | None, namespace: str) -> Iterat
 def _preferred(
     path: str, part: PodAffinityPart | None, namespace: str, sign: int
 ) -> Iterator[tuple[int, PodAffinityTerm]]:
-    for index, one in enumerate((part and part.preferred) or ()):
+    for index, preference in enumerate((part and part.preferred) or ()):
         field = f"{path}.{PREFERRED}[{index}]"
-        if one.pod_affinity_term is None:
+        if preference.pod_affinity_term is None:
             raise SelectorError(f"{field}.podAffinityTerm: is not set")
-        if not 1 <= one.weight <= 100:
-            raise SelectorError(f"{field}.weight: {one.weight} is not a whole number from 1 to 100")
-        yield sign * one.weight, _term(f"{field}.podAffinityTerm", one.pod_affinity_term, namespace)
+        if not 1 <= preference.weight <= 100:
+            raise SelectorError(f"{field}.weight: {preference.weight} is not a whole number from 1 to 100")
+        yield sign * preference.weight, _term(f"{field}.podAffinityTerm", preference.pod_affinity_term, namespace)
 
 
 def _term(field: str, part: PodTermPart, namespace: str) -> PodAffinityTerm:

@@ -29,7 +29,6 @@ from aischeduler.kube.decode.api_types import (
     SpreadPart,
     TolerationPart,
 )
-from aischeduler.kube.decode.features import needed_features
 from aischeduler.kube.decode.gang import GangParts, gang_parts
 from aischeduler.kube.decode.gang_owners import GangOwners
 from aischeduler.kube.decode.images import image_volumes, pod_images
@@ -52,7 +51,6 @@ from aischeduler.kube.decode.topology_spread import is_hard, spread_constraint
 from aischeduler.model.pod import HostPort, PodSpec, Toleration
 from aischeduler.model.pod_affinity import NO_POD_AFFINITY, PodAffinity
 from aischeduler.model.pod_set import controller_of
-from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import (
     NAME_FIELD,
     Labels,
@@ -66,13 +64,15 @@ from aischeduler.model.selectors import (
 )
 from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
+from aischeduler.model.user_text import quoted
 
 QUOTED_MAX: Final = 40
-"""The most characters of a value that a message quotes."""
+RESTART_ALL: Final = "RestartAllContainersOnContainerExits"
+HOST_NETWORK_USERS: Final = "UserNamespacesHostNetworkSupport"
+RESTART_ALL_ACTION: Final = "RestartAllContainers"
 SPECS_MAX: Final = 20_000
 """How many specs are cached by their bytes; an evicted one is parsed again."""
 LABELS_AND_OWNERS_MAX: Final = 20_000
-"""How many labels and owners are cached by their bytes."""
 
 T = TypeVar("T")
 LabelsAndOwner = tuple[Labels, bool, GangParts | None, str]
@@ -135,7 +135,11 @@ class SpecCache(Struct):
         if found is None:
             read, references = _labels(labels), _owners(owners)
             of_daemon_set = any(owner.controller and owner.kind == "DaemonSet" for owner in references)
-            controllers = (controller_of(one.kind, one.api_version, one.name) for one in references if one.controller)
+            controllers = (
+                controller_of(reference.kind, reference.api_version, reference.name)
+                for reference in references
+                if reference.controller
+            )
             value = read, of_daemon_set, gang_parts(read, references), next(controllers, "")
             found = _keep(self._labels_and_owners, LABELS_AND_OWNERS_MAX, key, value)
         return found
@@ -176,11 +180,17 @@ def _bytes_key(spec: PodSpecPart, found: Granted, images: Iterable[str]) -> byte
     """Join all bytes that matter, with the images of volumes; JSON has no zero byte, so no two specs share a key."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else ABSENT
     parts: list[Raw | bytes] = [spec.resources, spec.overhead, spec.node_selector, affinity, spec.tolerations]
-    for one in spec.containers or ():
-        parts += (one.resources, one.ports, one.image, one.restart_policy_rules)
-    for one in spec.init_containers or ():
-        kind = b"sidecar" if one.restart_policy == ALWAYS else b"init"
-        parts += (kind, one.resources, one.ports, one.image, one.restart_policy_rules)
+    for container in spec.containers or ():
+        parts += (container.resources, container.ports, container.image, container.restart_policy_rules)
+    for init_container in spec.init_containers or ():
+        kind = b"sidecar" if init_container.restart_policy == ALWAYS else b"init"
+        parts += (
+            kind,
+            init_container.resources,
+            init_container.ports,
+            init_container.image,
+            init_container.restart_policy_rules,
+        )
     if found is not NOTHING_GRANTED:
         parts += granted_key(spec, found)
     for name in images:
@@ -194,8 +204,10 @@ def _bytes_key(spec: PodSpecPart, found: Granted, images: Iterable[str]) -> byte
 
 def _unreadable(preferred: Sequence[PreferredTermPart]) -> str:
     """Return kube-scheduler's message about the first bound of Gt or Lt that is none; empty where there is no such."""
-    for index, one in enumerate(preferred):
-        for number, part in enumerate(one.preference.match_expressions or () if one.preference is not None else ()):
+    for index, preference in enumerate(preferred):
+        for number, part in enumerate(
+            preference.preference.match_expressions or () if preference.preference is not None else ()
+        ):
             for value in part.values or () if part.operator in (Operator.GT, Operator.LT) else ():
                 if not is_bound(value):
                     field, said = f"[{index}].matchExpressions[{number}].values[0]", dumps(value[:QUOTED_MAX])
@@ -251,15 +263,15 @@ class _Reader(PartReader):
         path, labels = "spec.topologySpreadConstraints", _labels(metadata.labels)
         required: list[TopologySpreadConstraint] = []
         preferred: list[TopologySpreadConstraint] = []
-        for index, one in enumerate(self.json(path, part.topology_spread_constraints, list[SpreadPart]) or ()):
+        for index, spread in enumerate(self.json(path, part.topology_spread_constraints, list[SpreadPart]) or ()):
             field = f"{path}[{index}]"
-            selector = self.json(f"{field}.labelSelector", one.label_selector, SelectorPart)
+            selector = self.json(f"{field}.labelSelector", spread.label_selector, SelectorPart)
             try:
-                found = spread_constraint(field, one, selector, metadata.namespace, labels)
+                found = spread_constraint(field, spread, selector, metadata.namespace, labels)
             except SelectorError as error:
                 self.record(error)
             else:
-                (required if is_hard(one) else preferred).append(found)
+                (required if is_hard(spread) else preferred).append(found)
         return tuple(required), tuple(preferred)
 
     def _node_selector(self, raw: Raw) -> tuple[tuple[str, str], ...]:
@@ -269,16 +281,16 @@ class _Reader(PartReader):
     def _tolerations(self, raw: Raw) -> tuple[Toleration, ...]:
         parts = self.json("spec.tolerations", raw, list[TolerationPart]) or ()
         return tuple(
-            Toleration(one.key or "", one.operator or "Equal", one.value or "", one.effect or "") for one in parts
+            Toleration(part.key or "", part.operator or "Equal", part.value or "", part.effect or "") for part in parts
         )
 
     def _host_ports(self, spec: PodSpecPart) -> tuple[HostPort, ...]:
         sidecars = [part for part in spec.init_containers or () if part.restart_policy == ALWAYS]
         ports = set()
         for part in (*(spec.containers or ()), *sidecars):
-            for one in self.json(f"spec.containers[{part.name}].ports", part.ports, list[PortPart]) or ():
-                if one.host_port:
-                    ports.add(HostPort(one.protocol or "TCP", one.host_port, one.host_ip or "0.0.0.0"))  # noqa: S104 - the default of hostIP
+            for port in self.json(f"spec.containers[{part.name}].ports", part.ports, list[PortPart]) or ():
+                if port.host_port:
+                    ports.add(HostPort(port.protocol or "TCP", port.host_port, port.host_ip or "0.0.0.0"))  # noqa: S104 - the default of hostIP
         return tuple(sorted(ports))
 
     def _affinity(
@@ -297,9 +309,11 @@ class _Reader(PartReader):
                 self._term(f"{path}.{_REQUIRED}.nodeSelectorTerms[{index}]", term) for index, term in enumerate(terms)
             )
         preferred = tuple(
-            PreferredSchedulingTerm(one.weight, self._term(f"{path}.{_PREFERRED}[{index}].preference", one.preference))
-            for index, one in enumerate(affinity.preferred or ())
-            if one.preference is not None
+            PreferredSchedulingTerm(
+                preference.weight, self._term(f"{path}.{_PREFERRED}[{index}].preference", preference.preference)
+            )
+            for index, preference in enumerate(affinity.preferred or ())
+            if preference.preference is not None
         )
         return required, preferred, _unreadable(affinity.preferred or ())
 
@@ -327,10 +341,37 @@ class _Reader(PartReader):
         for index, part in enumerate(parts):
             where, key, operator = f"{path}[{index}]", part.key or "", part.operator or ""
             if fields and (key != NAME_FIELD or operator not in (Operator.IN, Operator.NOT_IN)):
-                self.record(f"{where}: {shorten(f'{key} {operator}')} is not {NAME_FIELD} In or NotIn")
+                self.record(f"{where}: {quoted(f'{key} {operator}')} is not {NAME_FIELD} In or NotIn")
                 continue
             try:
                 found.append(node_requirement(where, key, operator, tuple(part.values or ())))
             except SelectorError as error:
                 self.record(error)
         return tuple(found)
+
+
+class _Rule(Struct, gc=False):
+    """What a container that ends leads to."""
+
+    action: str = ""
+
+
+def needed_features(spec: PodSpecPart) -> tuple[str, ...]:
+    """Return the features of kubelets that a node must declare, sorted; almost no pod needs one.
+
+    Source: nodedeclaredfeatures of k8s.io/component-helpers, of Kubernetes 1.36.
+    """
+    host_users = (HOST_NETWORK_USERS,) if spec.host_network and spec.host_users is False else ()
+    for parts in (spec.containers or (), spec.init_containers or ()):
+        for part in parts:
+            if part.restart_policy_rules and _restarts_all(part.restart_policy_rules):
+                return (RESTART_ALL, *host_users)
+    return host_users
+
+
+def _restarts_all(raw: Raw) -> bool:
+    try:
+        rules = msgspec.json.decode(raw, type=list[_Rule] | None) or []
+    except UNREADABLE:
+        return False
+    return any(rule.action == RESTART_ALL_ACTION for rule in rules)

@@ -30,17 +30,19 @@ from aischeduler.kube.decode.images import node_images
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.decode.pod_affinity import read_selector
 from aischeduler.kube.decode.pod_spec import SpecCache
-from aischeduler.kube.http.errors import INVALID_LENGTH_MAX, decode_problem
+from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
 from aischeduler.kube.write.pod_writes import POD_SCHEDULED
+from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Seen
 from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, Pod
 from aischeduler.model.pool import Namespace
-from aischeduler.model.quantity import QuantityError, shorten
+from aischeduler.model.quantity import QuantityError
 from aischeduler.model.resources import parse_resource_list
 from aischeduler.model.selectors import LabelSelector, SelectorError
+from aischeduler.model.user_text import quoted
 
 AMOUNTS_MAX: Final = 20_000
 """How many resource lists of nodes are cached by their bytes; an evicted one is parsed again."""
@@ -154,12 +156,17 @@ def read_namespace(document: NamespaceDocument) -> Seen:
 
 def _has_waiting_condition(conditions: Raw) -> bool:
     """Say whether PodScheduled is False with a transition time; the API server's condition of a gated pod has none."""
-    return any(one.type == POD_SCHEDULED and one.last_transition_time for one in _false_conditions(conditions))
+    return any(
+        condition.type == POD_SCHEDULED and condition.last_transition_time
+        for condition in _false_conditions(conditions)
+    )
 
 
 def _is_unready(conditions: Raw) -> bool:
     """Say whether Ready is False."""
-    return b'"False"' in bytes(conditions) and any(one.type == READY for one in _false_conditions(conditions))
+    return b'"False"' in bytes(conditions) and any(
+        condition.type == READY for condition in _false_conditions(conditions)
+    )
 
 
 def _false_conditions(conditions: Raw) -> list[_Condition]:
@@ -167,7 +174,7 @@ def _false_conditions(conditions: Raw) -> list[_Condition]:
         found = msgspec.json.decode(conditions, type=list[_Condition] | None)
     except UNREADABLE:
         return []
-    return [one for one in found or () if one.status == "False"]
+    return [condition for condition in found or () if condition.status == "False"]
 
 
 def _selector(document: BudgetDocument) -> LabelSelector | None:
@@ -203,4 +210,4 @@ def _features(raw: Raw) -> tuple[str, ...]:
 
 def _pool_name(name: str) -> str:
     """Return the pool that the pod names; a text that cannot be a name is shortened and escaped: it matches no Pool."""
-    return name if len(name) <= POOL_NAME_LENGTH_MAX and name.isprintable() else shorten(name)
+    return name if len(name) <= POOL_NAME_LENGTH_MAX and name.isprintable() else quoted(name)

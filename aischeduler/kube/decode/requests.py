@@ -24,12 +24,12 @@ from aischeduler.kube.decode.api_types import (
     ResourceRequests,
 )
 from aischeduler.kube.decode.meta_types import ABSENT, UNREADABLE
-from aischeduler.kube.http.errors import INVALID_LENGTH_MAX, decode_problem
+from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
+from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.quantity import QuantityError
 from aischeduler.model.resources import ContainerRequest, PodRequest, is_pod_level, parse_resource_list, pod_request
 
 ALWAYS: Final = "Always"
-"""The restart policy of a sidecar container."""
 INFEASIBLE: Final = "Infeasible"
 RESIZE_PENDING: Final = "PodResizePending"
 _RESIZE_PENDING: Final = RESIZE_PENDING.encode()
@@ -66,7 +66,7 @@ def granted(status: PodStatus) -> Granted:
     if not (status.container_statuses or status.init_container_statuses or status.resources):
         return NOTHING_GRANTED
     statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    containers = tuple([one for one in statuses if one.resources and _given(one.resources)])
+    containers = tuple([status for status in statuses if status.resources and _given(status.resources)])
     whole = _given(status.resources)
     if not containers and not whole:
         return NOTHING_GRANTED
@@ -77,16 +77,20 @@ def granted(status: PodStatus) -> Granted:
 def granted_key(spec: PodSpecPart, found: Granted) -> list[Raw | bytes]:
     """Return the bytes of the grant, for the key of a spec."""
     parts: list[Raw | bytes] = [b"infeasible" if found.infeasible else b"granted", found.allocated, found.resources]
-    for one in found.containers:
-        parts += (b"granted " + one.name.encode(), one.allocated_resources, one.resources)
+    for status in found.containers:
+        parts += (b"granted " + status.name.encode(), status.allocated_resources, status.resources)
     return parts + [c.name.encode() for c in (*(spec.containers or ()), *(spec.init_containers or ()))]
 
 
 def requests_key(spec: PodSpecPart) -> list[Raw | bytes]:
     """Return all bytes that decide what a pod without a grant requests."""
-    parts: list[Raw | bytes] = [spec.resources, spec.overhead, *(one.resources for one in spec.containers or ())]
-    for one in spec.init_containers or ():
-        parts += (b"sidecar" if one.restart_policy == ALWAYS else b"init", one.resources)
+    parts: list[Raw | bytes] = [
+        spec.resources,
+        spec.overhead,
+        *(container.resources for container in spec.containers or ()),
+    ]
+    for init_container in spec.init_containers or ():
+        parts += (b"sidecar" if init_container.restart_policy == ALWAYS else b"init", init_container.resources)
     return parts
 
 
@@ -107,7 +111,7 @@ def _is_infeasible(conditions: Raw) -> bool:
         found = msgspec.json.decode(conditions, type=list[_Condition] | None) or []
     except UNREADABLE:
         return False
-    return next((one.reason == INFEASIBLE for one in found if one.type == RESIZE_PENDING), False)
+    return next((condition.reason == INFEASIBLE for condition in found if condition.type == RESIZE_PENDING), False)
 
 
 class PartReader:
@@ -132,9 +136,15 @@ class PartReader:
 
     def request(self, part: PodSpecPart, found: Granted) -> PodRequest:
         """Return the requests of the pod."""
-        sidecars = {one.name for one in part.init_containers or () if one.restart_policy == ALWAYS}
-        main = {one.name for one in part.containers or ()}
-        statuses = {one.name: one for one in found.containers if one.name in main or one.name in sidecars}
+        sidecars = {
+            init_container.name
+            for init_container in part.init_containers or ()
+            if init_container.restart_policy == ALWAYS
+        }
+        main = {container.name for container in part.containers or ()}
+        statuses = {
+            status.name: status for status in found.containers if status.name in main or status.name in sidecars
+        }
         containers = self._containers("spec.containers", part.containers or (), statuses, found)
         init_containers = self._containers("spec.initContainers", part.init_containers or (), statuses, found)
         overhead = self._amounts("spec.overhead", self.json("spec.overhead", part.overhead, Quantities) or {})

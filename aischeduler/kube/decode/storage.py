@@ -73,12 +73,12 @@ def pod_volumes(namespace: str, pod: str, volumes: Raw) -> PodVolumes | None:
     The claim of an ephemeral volume is named after pod and volume.
     """
     claims = list[VolumeClaimUse]()
-    for index, one in enumerate(_parts(volumes)):
+    for index, part in enumerate(_parts(volumes)):
         path = f"spec.volumes[{index}]"
-        if one.persistent_volume_claim is not None:
-            claims.append(VolumeClaimUse(f"{path}.persistentVolumeClaim", one.persistent_volume_claim.claim_name))
-        elif one.ephemeral is not None:
-            claims.append(VolumeClaimUse(f"{path}.ephemeral", f"{pod}-{one.name}", owned=True))
+        if part.persistent_volume_claim is not None:
+            claims.append(VolumeClaimUse(f"{path}.persistentVolumeClaim", part.persistent_volume_claim.claim_name))
+        elif part.ephemeral is not None:
+            claims.append(VolumeClaimUse(f"{path}.ephemeral", f"{pod}-{part.name}", owned=True))
     return PodVolumes(namespace, tuple(claims)) if claims else None
 
 
@@ -131,7 +131,7 @@ def read_volume(document: VolumeDocument) -> Volume:
 
 def read_class(document: ClassDocument) -> StorageClass:
     """Return the class."""
-    terms = (one.match_label_expressions or () for one in document.allowed_topologies or ())
+    terms = (topology.match_label_expressions or () for topology in document.allowed_topologies or ())
     topologies = tuple(NodeSelectorTerm(tuple(_one_of(part) for part in parts)) for parts in terms)
     waits = document.volume_binding_mode == WAITS
     return StorageClass(document.metadata.name, document.provisioner, waits, topologies)
@@ -141,7 +141,7 @@ def read_csi_node(document: CsiNodeDocument) -> CsiNode:
     """Return the drivers of a node; a driver without a limit is left out."""
     spec = document.spec
     drivers = spec.drivers if spec is not None and spec.drivers is not None else ()
-    counts = ((one.name, one.allocatable.count if one.allocatable is not None else None) for one in drivers)
+    counts = ((driver.name, driver.allocatable.count if driver.allocatable is not None else None) for driver in drivers)
     return CsiNode(document.metadata.name, {name: count for name, count in counts if count is not None})
 
 

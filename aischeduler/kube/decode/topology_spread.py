@@ -8,9 +8,9 @@ from typing import Final
 
 from aischeduler.kube.decode.api_types import SelectorPart, SpreadPart
 from aischeduler.kube.decode.pod_affinity import read_selector
-from aischeduler.model.quantity import shorten
 from aischeduler.model.selectors import Labels, LabelSelector, Operator, SelectorError, label_requirement
 from aischeduler.model.topology_spread import PodSelector, TopologySpreadConstraint
+from aischeduler.model.user_text import quoted
 
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 """The whenUnsatisfiable of a hard constraint, and its default."""
@@ -29,7 +29,7 @@ def spread_constraint(
     policies = (("nodeAffinityPolicy", part.node_affinity_policy), ("nodeTaintsPolicy", part.node_taints_policy))
     for name, policy in policies:
         if policy not in (None, HONOR, IGNORE):
-            raise SelectorError(f"{field}.{name}: {shorten(policy)} is not one of {HONOR}, {IGNORE}")
+            raise SelectorError(f"{field}.{name}: {quoted(policy)} is not one of {HONOR}, {IGNORE}")
     matching = _selector(field, part, selector, labels)
     counted = matching if matching is not None and matching.requirements else None
     return TopologySpreadConstraint(
@@ -57,4 +57,6 @@ def _selector(field: str, part: SpreadPart, selector: SelectorPart | None, label
         for key in part.match_label_keys or ()
         if key in labels
     )
-    return LabelSelector((*found.requirements, *(one for one in own if one not in found.requirements)))
+    return LabelSelector(
+        (*found.requirements, *(requirement for requirement in own if requirement not in found.requirements))
+    )

@@ -15,12 +15,11 @@ from msgspec import Struct
 
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.decode.meta_types import read_status, retry_after_seconds
+from aischeduler.kube.http.connection import Answer, Stream
 from aischeduler.kube.http.connection_pool import ConnectionPool, Fence, no_fence
 from aischeduler.kube.http.errors import AnswerTooLargeError, MalformedAnswerError, RefusedError, UnreachableError
-from aischeduler.kube.http.http_connection import Answer, Stream
 
 LIST_SECONDS: Final = 120.0
-"""The timeout of a page of a list."""
 REQUESTS_IN_FLIGHT_MAX: Final = 64
 """How many requests may be in flight. Watches do not count: no watch waits behind reads that hang."""
 REFUSAL_BYTES_MAX: Final = 1024 * 1024

@@ -20,8 +20,8 @@ from aischeduler import __version__
 from aischeduler.kube.access.dialer import dial
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.decode.meta_types import read_status
+from aischeduler.kube.http.connection import READ_BYTES, Answer, Connection, Stream, describe_error
 from aischeduler.kube.http.errors import InterceptedError, UnreachableError
-from aischeduler.kube.http.http_connection import READ_BYTES, Answer, Connection, Stream, describe_error
 
 REQUEST_SECONDS: Final = 30.0
 """The default timeout of a request other than a list or a watch."""
@@ -236,7 +236,7 @@ class ConnectionPool:
     def _close_idle(self) -> None:
         """Close connections that were idle for too long; the last of the list was used last and is reused first."""
         oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
-        closed = [one for one in self._idle if one.idle_since <= oldest]
+        closed = [connection for connection in self._idle if connection.idle_since <= oldest]
         self._idle = self._idle[len(closed) :]
         for connection in closed:
             connection.fail(UnreachableError("the connection was idle for too long"))
@@ -250,9 +250,9 @@ class ConnectionPool:
     def _sweep(self) -> None:
         """Fail requests past their deadline; runs only while a request is in flight."""
         now = asyncio.get_running_loop().time()
-        if self._busy and all(one.sent_at < self._swept_at for one in self._busy):
+        if self._busy and all(connection.sent_at < self._swept_at for connection in self._busy):
             self.stalled_seconds += now - self._swept_at
-        for connection in [one for one in self._busy if one.deadline <= now]:
+        for connection in [busy for busy in self._busy if busy.deadline <= now]:
             connection.fail(UnreachableError(f"no answer within {connection.timeout_seconds:g} s"))
         self._sweeper = None
         if self._busy:

@@ -1,37 +1,20 @@
-"""The exceptions of the Kubernetes client, and how messages quote errors.
+"""The exceptions of the Kubernetes client.
 
 Invariants:
 - After an `UnreachableError` the outcome of a write is unknown.
 - A `RefusedError` is the definite answer of an API server.
 """
 
-import re
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
-LINE_LENGTH_MAX: Final = 300
-"""The longest quote of foreign text in a message."""
+from aischeduler.model.user_text import one_line
+
 INVALID_LENGTH_MAX: Final = 1000
 """The longest text of `invalid`, which says what cannot be decoded of an object."""
 BODY_BYTES_SHOWN: Final = 100
 """How much of an answer that no API server sent is quoted."""
-
-_DECODE_ERROR: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
-"""A message of msgspec: the problem, and the path of the field, if any."""
-_WRONG_TYPE: Final = re.compile(r"Expected `([a-z| ]+)`, got `([a-z]+)`")
-_MISSING_FIELD: Final = re.compile(r"Object missing required field `(.*)`")
-_TYPE_WORDS: Final = {
-    "object": "a mapping",
-    "array": "a list",
-    "str": "a string",
-    "int": "a whole number",
-    "float": "a fraction",
-    "bool": "true or false",
-    "datetime": "a time such as 2026-01-02T03:04:05Z",
-    "null": "empty",
-}
-"""The types of msgspec in the words of messages."""
 
 OnInternalError = Callable[[str, Exception], None]
 """Called with an internal error and the job it hit; the job continues."""
@@ -119,35 +102,3 @@ class RefusedError(ApiError):
 
 class ResourceNotServedError(RefusedError):
     """The API server does not serve this resource."""
-
-
-def decode_problem(error: Exception, path: str = "") -> str:
-    """Return a decoding error as a sentence for users; `path` is the path of the decoded part in its object."""
-    field, sentence = decode_finding(error)
-    where = f"{path}{'' if field.startswith('[') or not path or not field else '.'}{field}"
-    return f"{where}: {sentence}" if where else sentence
-
-
-def decode_finding(error: Exception) -> tuple[str, str]:
-    """Return the path of the field that cannot be decoded, empty for the whole object, and what is wrong with it."""
-    if isinstance(error, RecursionError):
-        return "", "is nested too deeply"
-    if isinstance(error, UnicodeDecodeError):
-        return "", "is not UTF-8"
-    text = one_line(str(error))
-    found = _DECODE_ERROR.fullmatch(text)
-    problem, field = (found[1], found[2] or "") if found is not None else (text, "")
-    if missing := _MISSING_FIELD.fullmatch(problem):
-        return f"{field}.{missing[1]}".removeprefix("."), "is missing"
-    if "datetime" in problem:
-        return field, f"must be {_TYPE_WORDS['datetime']}"
-    if wrong := _WRONG_TYPE.fullmatch(problem):
-        wanted = [word for word in wrong[1].split(" | ") if word != "null"]
-        words = [_TYPE_WORDS.get(word, word) for word in wanted]
-        return field, f"must be {' or '.join(words)}, not {_TYPE_WORDS.get(wrong[2], wrong[2])}"
-    return field, problem
-
-
-def one_line(text: str) -> str:
-    """Return foreign text as one line of bounded length without control characters."""
-    return "".join(one for one in " ".join(text.split()) if one.isprintable())[:LINE_LENGTH_MAX]

@@ -19,7 +19,6 @@ from aischeduler.model.names import GROUP, VERSION
 from aischeduler.model.pod import Pod
 
 NOTE_BYTES_MAX: Final = 1024
-"""The longest note of an Event that the API server accepts."""
 NAME_PREFIX_MAX: Final = 220
 """How many characters of the object's name begin the Event's name; a number follows, and 253 are allowed."""
 EVENT_NAMESPACE: Final = "default"

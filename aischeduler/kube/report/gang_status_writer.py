@@ -16,10 +16,11 @@ import msgspec
 
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.http.client import Client
-from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError, decode_problem, is_answer
+from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError, is_answer
 from aischeduler.kube.report import gang_writes
 from aischeduler.kube.write import pod_writes
 from aischeduler.model.actions import ReportGang
+from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.times import time_text
 
 

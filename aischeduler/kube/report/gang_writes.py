@@ -23,7 +23,6 @@ from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.gang import Gang, GangPhase, GangSource, GangStatus
 
 MESSAGE_LENGTH_MAX: Final = 1024
-"""The longest message of a condition."""
 SCHEDULED: Final = "Scheduled"
 """The condition of Coscheduling and Volcano; Volcano has `UNSCHEDULABLE` too, with the other status."""
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -144,9 +143,16 @@ def _condition(kind: str, holds: bool, reason: str, message: str) -> dict[str, A
 def _merged(before: Mapping[str, Any], own: list[dict[str, Any]], now_text: str) -> list[Any]:
     """Return the stored conditions with these in their places, or at the end."""
     stored = before.get("conditions") or []
-    by_type = {one.get("type"): one for one in stored if isinstance(one, dict)}
-    merged = {one["type"]: one | {"lastTransitionTime": _since(by_type.get(one["type"]), one, now_text)} for one in own}
-    kept = [merged.pop(one["type"], one) if isinstance(one, dict) and "type" in one else one for one in stored]
+    by_type = {condition.get("type"): condition for condition in stored if isinstance(condition, dict)}
+    merged = {
+        condition["type"]: condition
+        | {"lastTransitionTime": _since(by_type.get(condition["type"]), condition, now_text)}
+        for condition in own
+    }
+    kept = [
+        merged.pop(condition["type"], condition) if isinstance(condition, dict) and "type" in condition else condition
+        for condition in stored
+    ]
     return [*kept, *merged.values()]
 
 

@@ -19,12 +19,13 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler.kube.decode.api_types import PoolDocument
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.http.client import Client
-from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError, decode_problem
+from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError
 from aischeduler.kube.report import pool_writes
 from aischeduler.kube.report.pool_writes import StatusWriter, status_holder
 from aischeduler.kube.watch.known_objects import version_number
 from aischeduler.kube.write import pod_writes
 from aischeduler.model.actions import ReportPool
+from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.names import DEFAULT_POOL
 
 IsNewest = Callable[[ReportPool], bool]

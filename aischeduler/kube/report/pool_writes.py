@@ -37,9 +37,7 @@ STATUS_EXPIRY_SECONDS: Final = 180.0
 SKEW_SECONDS: Final = 600.0
 """A renewal further in the future than this does not count; clocks differ less."""
 RESOURCES_MAX: Final = 64
-"""How many resources a list of a status may have."""
 COLUMN_LENGTH_MAX: Final = 128
-"""The longest text of a printer column."""
 REFUSED_FLAGS: Final = "refused"
 """The flags of a pool whose spec is rejected."""
 
@@ -111,7 +109,9 @@ def status_patch(report: ReportPool, document: Mapping[str, Any], writer: Status
 def pool_status(report: ReportPool, before: Mapping[str, Any], writer: StatusWriter) -> dict[str, Any]:
     """Return the status of a Pool; a condition with the same status as `before` keeps its transition time."""
     summary = report.summary
-    previous = {one.get("type"): one for one in before.get("conditions") or () if isinstance(one, dict)}
+    previous = {
+        condition.get("type"): condition for condition in before.get("conditions") or () if isinstance(condition, dict)
+    }
     return {
         "observedGeneration": report.generation,
         "scheduler": writer.scheduler,
@@ -122,7 +122,7 @@ def pool_status(report: ReportPool, before: Mapping[str, Any], writer: StatusWri
         **{name: getattr(summary, name) for name in SWITCHES},
         **{name: quantities(getattr(summary, name), summary.capacity) for name in AMOUNTS},
         "gpus": {name: getattr(summary, name).get(GPU, 0) for name in AMOUNTS},
-        "cardsByType": [{"type": one.type, "total": one.total, "used": one.used} for one in summary.cards],
+        "cardsByType": [{"type": card.type, "total": card.total, "used": card.used} for card in summary.cards],
         "columns": columns(report),
         "conditions": [
             _condition(condition, report.generation, previous.get(condition.type, {}), writer.time_text)
@@ -160,7 +160,7 @@ def columns(report: ReportPool) -> dict[str, str]:
 
 def cards_text(cards: Sequence[CardCount], length_max: int) -> str:
     """Return used and total GPUs by type, as A100 6/8, V100 0/4; types that do not fit are left out, with dots."""
-    text = ", ".join(f"{one.type} {one.used}/{one.total}" for one in cards) or "-"
+    text = ", ".join(f"{card.type} {card.used}/{card.total}" for card in cards) or "-"
     if len(text) <= length_max:
         return text
     return text[: length_max - len(_MORE)].rpartition(", ")[0] + _MORE

@@ -28,9 +28,7 @@ from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.pod import Pod
 
 REPORTS_IN_FLIGHT_MAX: Final = 96
-"""How many reports may be in flight."""
 LANE_IN_FLIGHT_MAX: Final = 12
-"""How many of one lane may be in flight."""
 LATE_IN_FLIGHT_MAX: Final = 32
 """How many may be in flight beside Bindings and evictions that are queued."""
 WAITING_MAX: Final = 100_000

@@ -29,17 +29,11 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler.config.schema import EventsConfig
 from aischeduler.engine.propose import without_counts
 from aischeduler.kube.decode.api_types import PoolDocument
-from aischeduler.kube.http.backoff import (
-    CLOCK_SECONDS,
-    RETRY_AFTER_SECONDS_MAX,
-    Throttle,
-    Timing,
-    TokenBucket,
-    backoff_seconds,
-)
+from aischeduler.kube.http.backoff import backoff_seconds
 from aischeduler.kube.http.client import Client, refusal
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError, OnInternalError, RefusedError, raise_internal_error
+from aischeduler.kube.http.timing import CLOCK_SECONDS, RETRY_AFTER_SECONDS_MAX, Throttle, Timing, TokenBucket
 from aischeduler.kube.report import event_messages, gang_writes, pool_writes
 from aischeduler.kube.report.event_messages import EventMessage
 from aischeduler.kube.report.gang_status_writer import GangStatusWriter
@@ -66,9 +60,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.times import time_text
 
 TRIES_MAX: Final = 3
-"""How often an Event is sent before it is dropped."""
 REMEMBERED_MAX: Final = 100_000
-"""How many objects have their last report remembered."""
 EVENT_REPEAT_SECONDS: Final = 600.0
 """How long the same Event is not repeated for an object."""
 REASON_REPEAT_SECONDS: Final = 300.0
@@ -76,9 +68,7 @@ REASON_REPEAT_SECONDS: Final = 300.0
 REFUSED_RETRY_SECONDS: Final = 30.0
 """How long a refused status waits for the next try, and with it the newer ones of its object."""
 REFUSED_PER_SECOND: Final = 10
-"""How many refused statuses are tried again in a second."""
 OVERWRITTEN_RETRY_SECONDS: Final = 1.0
-"""How long an overwritten status waits for the next try."""
 BINDS_POLL_SECONDS: Final = 0.1
 """How long it may take until reports notice that they are late, or that no Binding is queued any more."""
 WRITTEN_POLL_SECONDS: Final = 0.005
@@ -95,33 +85,28 @@ class ReportCounts(Struct):
     refused: int = 0
 
 
-class EventSource(Struct, frozen=True):
-    """The sender of Events, and a clock in unix seconds."""
-
-    controller: event_messages.ReportingController
-    wall: Callable[[], float]
-
-
 class Reporter:
-    """Writes reports after the Bindings."""
+    """Writes reports after the Bindings. `controller` sends the Events; `wall` returns unix seconds."""
 
     def __init__(
         self,
         connections: ConnectionPool,
         client: Client,
         timing: Timing,
-        event_source: EventSource,
         log: FilteringBoundLogger,
+        *,
+        controller: event_messages.ReportingController,
+        wall: Callable[[], float],
     ) -> None:
         self.counts = ReportCounts()
         self.event_rate = TokenBucket(timing.clock, EventsConfig().per_second, EventsConfig().burst)
         self._connections = connections
         self._timing = timing
-        self._event_source = event_source
+        self._controller, self._wall = controller, wall
         self._log = log
         self._refusals = RefusalLog(log, timing.clock)
-        self._pool_statuses = PoolStatusWriter(client, event_source.controller.controller, event_source.wall, log)
-        self._gang_statuses = GangStatusWriter(client, event_source.wall)
+        self._pool_statuses = PoolStatusWriter(client, controller.controller, wall, log)
+        self._gang_statuses = GangStatusWriter(client, wall)
         self._queue = ReportQueue(lambda: timing.clock() - connections.stalled_seconds, self._count_dropped)
         self._throttle = Throttle(timing)
         self._refused_due_at = float("-inf")
@@ -139,7 +124,7 @@ class Reporter:
         )
         self._last_conditions: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
         self._waiting_since: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
-        self._event_number = int(event_source.wall() * 1e6)
+        self._event_number = int(wall() * 1e6)
         self._on_internal_error: OnInternalError = raise_internal_error
 
     def set_event_rate(self, per_second: int, burst: int) -> None:
@@ -357,7 +342,7 @@ class Reporter:
             case EventMessage():
                 self._event_number += 1
                 path, body = event_messages.event(
-                    report, self._event_number, self._event_source.controller, self._time("microseconds")
+                    report, self._event_number, self._controller, self._time("microseconds")
                 )
                 await self._request(b"POST", path, body, pod_writes.JSON)
             case WaitingCondition(pod, message):
@@ -392,7 +377,7 @@ class Reporter:
             self._log.info("pool created", pool=name, reason="there was no Pool object of this name")
 
     def _time(self, precision: str) -> str:
-        return time_text(self._event_source.wall(), precision)
+        return time_text(self._wall(), precision)
 
 
 async def _still_waits(wait_for_binds: Callable[[], Awaitable[None]]) -> bool:

@@ -24,10 +24,10 @@ from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube.decode.gang_objects import PodGroupDocument
 from aischeduler.kube.decode.meta_types import UNREADABLE
-from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import ApiError, RefusedError
 from aischeduler.kube.http.paths import object_path
+from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.report.gang_status_writer import patch_status
 from aischeduler.kube.report.gang_writes import object_paths, status_paths
 from aischeduler.kube.report.log_sampler import RefusalLog
@@ -36,7 +36,6 @@ from aischeduler.model.gang import Gang, GangKey, GangSource
 WAITING_MAX: Final = 10_000
 """How many PodGroups may wait to be admitted; beyond that the oldest are left until their next change."""
 REMEMBERED_MAX: Final = 10_000
-"""How many PodGroups of other schedulers are remembered."""
 RETRY_SECONDS: Final = 5.0
 NOT_ADMITTED: Final = ("", "Pending")
 """The phases in which the controller creates no pods."""
@@ -131,14 +130,17 @@ class VolcanoJobs:
         except UNREADABLE:
             return False
         templates = [task.template for task in spec.tasks or () if task.template is not None]
-        names = [spec.scheduler_name, *(one.spec.scheduler_name for one in templates if one.spec is not None)]
+        names = [
+            spec.scheduler_name,
+            *(template.spec.scheduler_name for template in templates if template.spec is not None),
+        ]
         return not self._schedulers.isdisjoint(names)
 
 
 def _job_of(document: PodGroupDocument) -> str:
     """Return the name of the Volcano Job that controls a PodGroup; empty where none does."""
     owners = document.metadata.owner_references or ()
-    found = (one.name for one in owners if one.controller and one.api_version.startswith("batch.volcano.sh/"))
+    found = (owner.name for owner in owners if owner.controller and owner.api_version.startswith("batch.volcano.sh/"))
     return next(found, "")
 
 

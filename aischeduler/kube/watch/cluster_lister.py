@@ -20,13 +20,14 @@ from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.decode.meta_types import UNREADABLE, Metadata, Page, read_metadata
 from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.http.client import LIST_SECONDS, Client
-from aischeduler.kube.http.errors import ApiError, RefusedError, UnreachableError, decode_problem
+from aischeduler.kube.http.errors import ApiError, RefusedError, UnreachableError
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.list_pager import pages, read_raw
 from aischeduler.kube.watch.pod_set_resources import pod_set_resources
 from aischeduler.kube.watch.storage_resources import storage_resources
 from aischeduler.kube.watch.watched_resources import WatchedResource
+from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.events import Event
 from aischeduler.model.pod_set import CONTROLLERS, SERVICE
 
@@ -82,8 +83,8 @@ async def list_cluster(client: Client, url: str, now: float, *, cached: bool = F
         classes, class_gaps = await _priority_classes(client, url)
     except UnreachableError as error:
         raise ListError(f"{url} cannot be reached: {error}") from error
-    events = tuple(event for one in listed for event in one.events)
-    gaps = [gap for one in listed for gap in one.gaps]
+    events = tuple(event for kind in listed for event in kind.events)
+    gaps = [gap for kind in listed for gap in kind.gaps]
     return ClusterSnapshot(int(now), events, classes, (*gaps, *class_gaps))
 
 
@@ -159,7 +160,7 @@ async def _priority_classes(client: Client, url: str) -> tuple[tuple[PriorityCla
         problem = error if isinstance(error, ApiError) else ApiError(decode_problem(error))
         return None, (_gap(url, "PriorityClass", problem),)
     found = [
-        PriorityClass(one.metadata.name, one.value, one.global_default, one.preemption_policy)
-        for one in page.items or ()
+        PriorityClass(item.metadata.name, item.value, item.global_default, item.preemption_policy)
+        for item in page.items or ()
     ]
-    return tuple(sorted(found, key=lambda one: one.name)), ()
+    return tuple(sorted(found, key=lambda priority_class: priority_class.name)), ()

@@ -46,7 +46,7 @@ class VersionWaiters:
             for waiting_for, reached in self._waiters:
                 if waiting_for <= number:
                     reached.set()
-            self._waiters = [one for one in self._waiters if not one[1].is_set()]
+            self._waiters = [waiter for waiter in self._waiters if not waiter[1].is_set()]
 
 
 class KnownObjects(Generic[D]):

@@ -15,8 +15,9 @@ from msgspec import Raw, Struct, field
 
 from aischeduler.kube.decode.meta_types import UNREADABLE, ListMetadata, Page
 from aischeduler.kube.http.client import LIST_SECONDS, Client
-from aischeduler.kube.http.errors import AnswerTooLargeError, MalformedAnswerError, decode_problem
+from aischeduler.kube.http.errors import AnswerTooLargeError, MalformedAnswerError
 from aischeduler.kube.watch.watched_resources import WatchedResource
+from aischeduler.model.decode_errors import decode_problem
 
 PAGE_OBJECTS: Final = 500
 PREFETCHED_PAGES_MAX: Final = 3

@@ -13,9 +13,10 @@ from aischeduler.kube.decode.meta_types import UNREADABLE, Metadata, Page
 from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.decode.pods import read_pod
 from aischeduler.kube.http.client import Client
-from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError, decode_problem
+from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError
 from aischeduler.kube.watch.reflector import Reflector
 from aischeduler.kube.write.pod_writes import pod_path
+from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.pod import Pod
 
 READS_MAX: Final = 16

@@ -15,7 +15,7 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube.decode.meta_types import UNREADABLE, read_metadata
-from aischeduler.kube.http.backoff import ExponentialBackoff, Timing
+from aischeduler.kube.http.backoff import ExponentialBackoff
 from aischeduler.kube.http.client import Client, LineSplitter
 from aischeduler.kube.http.errors import (
     ApiError,
@@ -23,21 +23,21 @@ from aischeduler.kube.http.errors import (
     OnInternalError,
     RefusedError,
     WatchLagError,
-    decode_problem,
     raise_internal_error,
 )
+from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.watch.known_objects import version_number
 from aischeduler.kube.watch.list_pager import read_raw
 from aischeduler.kube.watch.reflector import Reflector
 from aischeduler.kube.watch.watched_resources import read_unusual_line
 from aischeduler.model.actions import Refresh
+from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.events import Event, Refreshed, RefreshFailed
 from aischeduler.model.selectors import LabelSelector, Operator
 
 WATCH_LAG_SECONDS_MAX: Final = 5.0
 """How long the watch of pods has to show what was before the refresh; a bookmark takes up to half of it."""
 REFRESH_SECONDS_MAX: Final = 30.0
-"""The timeout of a refresh."""
 INITIAL_RETRY_SECONDS: Final = 0.5
 RETRY_SECONDS_MAX: Final = 5.0
 """The longest wait (doubled by jitter) after failed refreshes; all pools with evictions wait for it."""
@@ -127,14 +127,14 @@ class Refresher:
             due, self._due = list(self._due.values()), {}
             problem, of_pools = await self._refresh(due)
             self._log_problems(due, problem, of_pools)
-            for one in due:
-                why = problem or of_pools.get(one.pool, "")
-                if one.pool in of_pools:
-                    seconds = self._rest(one.pool)
-                    group.create_task(self._wake(one.pool, seconds), name=f"rest of {one.pool}")
+            for refresh in due:
+                why = problem or of_pools.get(refresh.pool, "")
+                if refresh.pool in of_pools:
+                    seconds = self._rest(refresh.pool)
+                    group.create_task(self._wake(refresh.pool, seconds), name=f"rest of {refresh.pool}")
                 elif not problem:
-                    self._resting.pop(one.pool, None)
-                self._emit(RefreshFailed(one.pool, why) if why else Refreshed(one.pool))
+                    self._resting.pop(refresh.pool, None)
+                self._emit(RefreshFailed(refresh.pool, why) if why else Refreshed(refresh.pool))
             if problem:
                 await backoff.wait()
             else:
@@ -142,7 +142,7 @@ class Refresher:
 
     def _log_problems(self, due: list[Refresh], problem: str, of_pools: dict[str, str]) -> None:
         """Log each problem once, until it is another."""
-        pools = [one.pool for one in due] if problem else sorted(of_pools)
+        pools = [refresh.pool for refresh in due] if problem else sorted(of_pools)
         reason = problem or "; ".join(dict.fromkeys(of_pools[pool] for pool in pools))
         if reason and reason != self._logged_problem:
             self._log.warning("not refreshed", pools=pools, reason=reason)
@@ -195,7 +195,7 @@ class Refresher:
             nodes = group.create_task(self._read_nodes(due, version), name="refresh of nodes")
             group.create_task(reflectors.pools.refresh(), name="refresh of pools")
             group.create_task(reflectors.budgets.refresh(), name="refresh of budgets")
-            if any(one.namespaces for one in due):
+            if any(refresh.namespaces for refresh in due):
                 group.create_task(reflectors.namespaces.refresh(), name="refresh of namespaces")
         return nodes.result()
 
@@ -241,15 +241,15 @@ class Refresher:
         large = len(nodes) >= LARGE_CLUSTER_NODES
         if large and await _within(NODE_WATCH_WAIT_SECONDS, nodes.wait_for_version(version)):
             return problems
-        if any(one.selector is None for one in due):
+        if any(refresh.selector is None for refresh in due):
             await nodes.refresh()
             return problems
-        for one in due:
-            if one.selector is not None:
+        for refresh in due:
+            if refresh.selector is not None:
                 try:
-                    await nodes.refresh(selector_text(one.selector), [f"/{name}" for name in one.nodes])
+                    await nodes.refresh(selector_text(refresh.selector), [f"/{name}" for name in refresh.nodes])
                 except RefusedError as error:
-                    problems[one.pool] = str(error)
+                    problems[refresh.pool] = str(error)
         return problems
 
     async def _list_pools(self) -> None:
@@ -283,19 +283,19 @@ def selector_text(selector: LabelSelector) -> str:
     Source: `labels.Selector` of apimachinery.
     """
     parts: list[str] = []
-    for one in selector.requirements:
-        values = ",".join(one.values)
-        match one.operator:
+    for requirement in selector.requirements:
+        values = ",".join(requirement.values)
+        match requirement.operator:
             case Operator.IN:
-                parts.append(f"{one.key} in ({values})")
+                parts.append(f"{requirement.key} in ({values})")
             case Operator.NOT_IN:
-                parts.append(f"{one.key} notin ({values})")
+                parts.append(f"{requirement.key} notin ({values})")
             case Operator.EXISTS:
-                parts.append(one.key)
+                parts.append(requirement.key)
             case Operator.DOES_NOT_EXIST:
-                parts.append(f"!{one.key}")
+                parts.append(f"!{requirement.key}")
             case Operator.GT | Operator.LT:
-                raise ValueError(f"{one.operator} is no operator of a label selector")
+                raise ValueError(f"{requirement.operator} is no operator of a label selector")
     return ",".join(parts)
 
 

@@ -90,8 +90,8 @@ def volumes() -> WatchedResource[VolumeDocument]:
 def _of_storage(
     document: type[D], kind: str, plural: str, read: Callable[[D], StorageObject | None], model: type[StorageObject]
 ) -> WatchedResource[D]:
-    def seen(one: D) -> Event | None:
-        found = read(one)
+    def seen(document: D) -> Event | None:
+        found = read(document)
         return Seen(found) if found is not None else None
 
     return WatchedResource(

@@ -22,12 +22,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, assert_never
 
-from msgspec import Struct
-
 from aischeduler.config.schema import BIND_IN_FLIGHT_MAX
-from aischeduler.kube.http.backoff import ExponentialBackoff, Timing
+from aischeduler.kube.http.backoff import ExponentialBackoff
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError, OnInternalError, RefusedError, UnreachableError
+from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.write.pod_writes import (
     BIND_TRIES_MAX,
     BindAccepted,
@@ -64,7 +63,7 @@ _OVERLOADED: Final = frozenset((408, 429, 502, 503, 504))
 """The statuses of an overloaded or unavailable server, or of a proxy in front of it."""
 
 Outcome = BindAccepted | BindRefused
-OnOutcome = Callable[[Bind, Outcome, float], None]
+OnBindOutcome = Callable[[Bind, Outcome, float], None]
 """Called with a Binding, its outcome, and the seconds since it was submitted."""
 PodGetter = Callable[[Pod], Awaitable[Pod | None]]
 """Read a pod; None if no pod of this name exists. Raises ApiError."""
@@ -90,15 +89,6 @@ class BindHooks(Protocol):
         """Note that a pod was bound."""
 
 
-class BinderOptions(Struct, frozen=True):
-    """How many Bindings of a pool may be in flight, what the engine assumes, the leader's epoch, what plugins do."""
-
-    in_flight: int
-    engine: AskedWork
-    epoch: Callable[[], int | None] = no_epoch
-    hooks: BindHooks | None = None
-
-
 @dataclass(eq=False, slots=True)
 class PendingBinding:
     """A submitted Binding and its time; `known` is set once its outcome is known."""
@@ -113,27 +103,34 @@ class _InDoubt:
 
 
 class Binder:
-    """Sends submitted Bindings; `work_queue` holds those without an outcome."""
+    """Sends submitted Bindings; `work_queue` holds those without an outcome.
+
+    `in_flight` is how many Bindings of a pool may be in flight; `engine` knows what it assumes; `epoch` returns the
+    leader's epoch; `hooks` are what plugins do around a Binding, if any does something.
+    """
 
     def __init__(
         self,
         connections: ConnectionPool,
         read_pod: PodGetter,
         timing: Timing,
-        options: BinderOptions,
         on_internal_error: OnInternalError,
+        *,
+        in_flight: int,
+        engine: AskedWork,
+        epoch: Callable[[], int | None] = no_epoch,
+        hooks: BindHooks | None = None,
     ) -> None:
-        in_flight = options.in_flight
         self.work_queue: WorkQueue[PendingBinding] = WorkQueue(_queued_max(in_flight), in_flight, reserved(in_flight))
         self.answered = asyncio.Event()
-        """Set when an answer arrives while Bindings are queued; `daemon.answer_batching` waits for it."""
+        """Set when an answer arrives while Bindings are queued; `daemon.pool_loops.batch_answers` waits for it."""
         self.unanswered = 0
         """How many Bindings were sent and have no answer yet."""
         self._throttle = timing.throttle
         self._connections = connections
         self._read_pod = read_pod
         self._timing = timing
-        self._options = options
+        self._engine, self._epoch, self._hooks = engine, epoch, hooks
         self._on_internal_error = on_internal_error
         self._pending: dict[str, PendingBinding] = {}
         """The submitted Bindings whose outcome was not delivered, by the pod's uid, in the order of submission."""
@@ -172,13 +169,13 @@ class Binder:
     def is_lost(self, action: ReadPod) -> bool:
         """Say whether the engine assumes the pod while the binder has no Binding for it, as after an internal error."""
         uid = action.pod.uid
-        return uid not in self._pending and self._options.engine.still_assumed(uid, action.decision)
+        return uid not in self._pending and self._engine.still_assumed(uid, action.decision)
 
     def is_in_progress(self, uid: str) -> bool:
         """Say whether a Binding of this pod is queued or a task works on it."""
         return uid in self._pending and uid not in self._in_doubt
 
-    async def run(self, on_outcome: OnOutcome) -> None:
+    async def run(self, on_outcome: OnBindOutcome) -> None:
         """Send Bindings until cancelled; those that an earlier run left unfinished are in doubt."""
         waiting = {id(pending) for pending in self.work_queue.items()}
         for pending in self._pending.values():
@@ -190,7 +187,7 @@ class Binder:
             for number in range(bindings_in_flight_max(BIND_IN_FLIGHT_MAX)):
                 group.create_task(self._bind_all(on_outcome), name=f"binder {number}")
 
-    def settle(self, action: ReadPod, pod: Pod | None, on_outcome: OnOutcome) -> None:
+    def settle(self, action: ReadPod, pod: Pod | None, on_outcome: OnBindOutcome) -> None:
         """Settle the Binding in doubt of a pod that was just read."""
         pending = self._in_doubt.get(action.pod.uid)
         if pending is None or pending.action.decision != action.decision:
@@ -199,13 +196,13 @@ class Binder:
         outcome = settle(pending.action, pod, why) or unavailable(pending.action, why)
         self._conclude(pending, outcome, on_outcome)
 
-    async def _bind_all(self, on_outcome: OnOutcome) -> None:
+    async def _bind_all(self, on_outcome: OnBindOutcome) -> None:
         pool: str | None = None
         while True:
             pending = await self.work_queue.take(pool)
             pool = pending.action.pool
             try:
-                outcome = await self._bind(pending) if self._options.hooks is None else await self._hooked(pending)
+                outcome = await self._bind(pending) if self._hooks is None else await self._hooked(pending)
             except Exception as error:  # noqa: BLE001 - an error costs one Binding a read of its pod
                 self._on_internal_error("binder", error)
                 outcome = None
@@ -214,7 +211,7 @@ class Binder:
             else:
                 self._conclude(pending, outcome, on_outcome)
 
-    def _conclude(self, pending: PendingBinding, outcome: Outcome, on_outcome: OnOutcome) -> None:
+    def _conclude(self, pending: PendingBinding, outcome: Outcome, on_outcome: OnBindOutcome) -> None:
         """Deliver the outcome; if the callback fails, the Binding is in doubt."""
         self._finish(pending)
         try:
@@ -249,7 +246,7 @@ class Binder:
             await self._timing.sleep(RECHECK_SECONDS)
             for pending in tuple(self._in_doubt.values()):
                 action = pending.action
-                if not self._options.engine.still_assumed(action.pod.uid, action.decision):
+                if not self._engine.still_assumed(action.pod.uid, action.decision):
                     self._forget(pending)
             if not self._in_doubt:
                 self._has_doubt.clear()
@@ -257,7 +254,7 @@ class Binder:
     async def _bind(self, pending: PendingBinding) -> Outcome | None:
         """Return the outcome of a Binding, however long it takes; None if it is in doubt."""
         action = pending.action
-        path, body = binding(action, self._options.epoch())
+        path, body = binding(action, self._epoch())
         backoff = ExponentialBackoff(self._timing)
         tries = 0
         while True:
@@ -275,7 +272,7 @@ class Binder:
                     await backoff.wait()
                 case Unknown(message, answered, seconds):
                     tries += 1
-                    if not self._options.engine.still_assumed(action.pod.uid, action.decision):
+                    if not self._engine.still_assumed(action.pod.uid, action.decision):
                         return stale(action, message)  # the watch tells as much as a read
                     pod = await self._read_until_known(action, backoff, at_once=answered)
                     if isinstance(pod, _InDoubt):
@@ -290,7 +287,7 @@ class Binder:
 
     async def _hooked(self, pending: PendingBinding) -> Outcome | None:
         """Return the outcome of a Binding that plugins prepare, and tell them of its success."""
-        action, hooks = pending.action, self._options.hooks
+        action, hooks = pending.action, self._hooks
         assert hooks is not None, "the caller has seen them"
         if why := self._why_stale(pending):
             return stale(action, why)
@@ -306,7 +303,7 @@ class Binder:
         action = pending.action
         if why := self._why_stale(pending):  # what prepared it took its time
             return stale(action, why)
-        path, body = binding(action, self._options.epoch())
+        path, body = binding(action, self._epoch())
         answer = await hooks.bind(action, BindingRequest(path.decode(), body))
         if answer is None:
             return await self._bind(pending)
@@ -319,7 +316,7 @@ class Binder:
 
     def _why_stale(self, pending: PendingBinding) -> str:
         """Return why a Binding must not be sent any more; empty if it may be sent."""
-        action, engine = pending.action, self._options.engine
+        action, engine = pending.action, self._engine
         if not engine.still_assumed(action.pod.uid, action.decision):
             return "the pod is gone, or the watch shows its node"
         if not engine.has_node(action.node):

@@ -267,8 +267,12 @@ class Rehearsals(Generic[T]):
         if refusal is not None:
             why = f"the eviction of another pod of the decision would be refused: {refusal.message}"
             found = [
-                (one, of, EvictRefused(one.victim.uid, EvictRefusal.CALLED_OFF, why) if said == Rehearsed() else said)
-                for one, of, said in sorted(found, key=lambda entry: entry[2] != Rehearsed())
+                (
+                    evict,
+                    of,
+                    EvictRefused(evict.victim.uid, EvictRefusal.CALLED_OFF, why) if said == Rehearsed() else said,
+                )
+                for evict, of, said in sorted(found, key=lambda entry: entry[2] != Rehearsed())
             ]
         return [(of, said) for _, of, said in found]
 

@@ -17,9 +17,10 @@ import msgspec
 from msgspec import Struct
 
 from aischeduler.kube.decode.meta_types import UNREADABLE, PartialObjectMetadata
-from aischeduler.kube.http.backoff import ExponentialBackoff, Timing
+from aischeduler.kube.http.backoff import ExponentialBackoff
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import OnInternalError, UnreachableError
+from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.watch.known_objects import version_number
 from aischeduler.kube.write.eviction_writes import (
     Evicted,
@@ -42,24 +43,14 @@ from aischeduler.model.times import time_text
 EVICTIONS_IN_FLIGHT: Final = 16
 """How many evictions of a pool are in flight."""
 RESERVED: Final = 4
-"""How many more of other pools."""
 EVICTIONS_IN_FLIGHT_MAX: Final = EVICTIONS_IN_FLIGHT + RESERVED
 UNSHOWN_SECONDS: Final = 0.1
 """How often an eviction is looked at whose victim the watch does not show on its node yet."""
 WAITING_MAX: Final = 4096
 """How many evictions may be queued; the engine gets a refusal of any more."""
 
-OnOutcome = Callable[[Evict, EvictionOutcome, float], None]
+OnEvictionOutcome = Callable[[Evict, EvictionOutcome, float], None]
 """Called with an eviction, its outcome, and the seconds since it was submitted."""
-
-
-class EvictionOptions(Struct, frozen=True):
-    """The scheduler's name, whether to use the Eviction API, a clock in unix seconds, and what the engine asks for."""
-
-    controller: str
-    honour_budgets: bool
-    wall: Callable[[], float]
-    engine: AskedWork
 
 
 class PendingEviction(Struct, eq=False):
@@ -72,10 +63,22 @@ class PendingEviction(Struct, eq=False):
 
 
 class Evictor:
-    """Sends submitted evictions; `work_queue` holds those without an outcome."""
+    """Sends submitted evictions; `work_queue` holds those without an outcome.
+
+    `controller` is the scheduler's name; with `honour_budgets`, the Eviction API is used; `wall` returns unix seconds;
+    `engine` knows what it asks for.
+    """
 
     def __init__(
-        self, connections: ConnectionPool, timing: Timing, options: EvictionOptions, on_internal_error: OnInternalError
+        self,
+        connections: ConnectionPool,
+        timing: Timing,
+        on_internal_error: OnInternalError,
+        *,
+        controller: str,
+        honour_budgets: bool,
+        wall: Callable[[], float],
+        engine: AskedWork,
     ) -> None:
         self.work_queue: WorkQueue[PendingEviction] = WorkQueue(WAITING_MAX, EVICTIONS_IN_FLIGHT, RESERVED)
         self.newest_version = 0
@@ -83,7 +86,7 @@ class Evictor:
         self._connections = connections
         self._timing = timing
         self._throttle = timing.throttle
-        self._options = options
+        self._controller, self._honour_budgets, self._wall, self._engine = controller, honour_budgets, wall, engine
         self._on_internal_error = on_internal_error
         self._in_progress: dict[int, PendingEviction] = {}
         """What a task works on, or what waits for its next try."""
@@ -98,12 +101,12 @@ class Evictor:
             return False
         if action.together > 1:
             self._rehearsals.begin(action)
-        eviction = Eviction(action, self._options.controller, honour_budgets=self._options.honour_budgets)
+        eviction = Eviction(action, self._controller, honour_budgets=self._honour_budgets)
         pending = PendingEviction(action, self._timing.clock(), eviction, ExponentialBackoff(self._timing))
         self.work_queue.put(pending, action.pool)
         return True
 
-    async def run(self, on_outcome: OnOutcome) -> None:
+    async def run(self, on_outcome: OnEvictionOutcome) -> None:
         """Send evictions until cancelled; those that an earlier run left unfinished are refused."""
         for pending in tuple(self._in_progress.values()):
             self._go_on(pending, _internal_error(pending.action), on_outcome)
@@ -112,7 +115,7 @@ class Evictor:
             for number in range(EVICTIONS_IN_FLIGHT_MAX):
                 group.create_task(self._evict_all(on_outcome, group), name=f"evictor {number}")
 
-    async def _evict_all(self, on_outcome: OnOutcome, group: asyncio.TaskGroup) -> None:
+    async def _evict_all(self, on_outcome: OnEvictionOutcome, group: asyncio.TaskGroup) -> None:
         pool: str | None = None
         while True:
             pending = await self.work_queue.take(pool)
@@ -129,18 +132,20 @@ class Evictor:
             else:
                 self._go_on(pending, outcome, on_outcome)
 
-    def _go_on(self, pending: PendingEviction, outcome: Rehearsed | EvictionOutcome, on_outcome: OnOutcome) -> None:
+    def _go_on(
+        self, pending: PendingEviction, outcome: Rehearsed | EvictionOutcome, on_outcome: OnEvictionOutcome
+    ) -> None:
         """Conclude an eviction, or send those that are rehearsed together once all of them are."""
         self._in_progress.pop(id(pending), None)
         settled = [(pending, outcome)]
         if pending.eviction.rehearses:
             settled = self._rehearsals.answered(pending.action, pending, outcome)
-        for one, said in settled:
+        for eviction, said in settled:
             if isinstance(said, Rehearsed):
-                one.eviction.go_on()
-                self.work_queue.put_back(one, one.action.pool)
+                eviction.eviction.go_on()
+                self.work_queue.put_back(eviction, eviction.action.pool)
             else:
-                self._conclude(one, said, on_outcome)
+                self._conclude(eviction, said, on_outcome)
 
     async def _put_back(self, pending: PendingEviction, seconds: float) -> None:
         """Queue an eviction again after this time."""
@@ -148,7 +153,7 @@ class Evictor:
         del self._in_progress[id(pending)]
         self.work_queue.put_back(pending, pending.action.pool)
 
-    def _conclude(self, pending: PendingEviction, outcome: EvictionOutcome, on_outcome: OnOutcome) -> None:
+    def _conclude(self, pending: PendingEviction, outcome: EvictionOutcome, on_outcome: OnEvictionOutcome) -> None:
         self.work_queue.finish()
         try:
             on_outcome(pending.action, outcome, self._timing.clock() - pending.submitted_at)
@@ -162,7 +167,7 @@ class Evictor:
             return NotNeeded("the victim is terminating")
         while True:
             await self._throttle.wait(pool)
-            answer = eviction.withheld(self._options.engine) or await self._send(eviction)
+            answer = eviction.withheld(self._engine) or await self._send(eviction)
             match answer:
                 case Rehearsed() | Evicted() | NotNeeded() | EvictRefused():
                     return answer
@@ -180,7 +185,7 @@ class Evictor:
                     assert_never(answer)
 
     async def _send(self, eviction: Eviction) -> EvictionAnswer:
-        write = eviction.request(time_text(self._options.wall()))
+        write = eviction.request(time_text(self._wall()))
         try:
             answer = await self._connections.send(
                 write.method.encode(), write.path.encode(), write.body, write.content_type.encode()

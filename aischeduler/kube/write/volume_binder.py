@@ -13,9 +13,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, assert_never
 
-from aischeduler.kube.http.backoff import RETRY_AFTER_SECONDS_MAX, ExponentialBackoff, Timing
+from aischeduler.kube.http.backoff import ExponentialBackoff
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError, OnInternalError
+from aischeduler.kube.http.timing import RETRY_AFTER_SECONDS_MAX, Timing
 from aischeduler.kube.write.pod_writes import MERGE_PATCH, Throttled, Unauthenticated, Unknown
 from aischeduler.kube.write.volume_writes import (
     Changed,
@@ -36,7 +37,6 @@ from aischeduler.model.volumes import VolumeWrite
 VOLUMES_IN_FLIGHT: Final = 8
 """How many pods of a pool have their volumes written at a time."""
 RESERVED: Final = 2
-"""How many more of other pools."""
 VOLUMES_IN_FLIGHT_MAX: Final = VOLUMES_IN_FLIGHT + RESERVED
 WAITING_MAX: Final = 4096
 TRIES_MAX: Final = 8
@@ -47,7 +47,7 @@ ERROR_TRIES: Final = 3
 INTERNAL: Final = "an internal error of the scheduler"
 
 Outcome = VolumesWritten | VolumesRefused
-OnOutcome = Callable[[BindVolumes, Outcome], None]
+OnVolumesOutcome = Callable[[BindVolumes, Outcome], None]
 
 
 class VolumeBinder:
@@ -68,7 +68,7 @@ class VolumeBinder:
         """Put the volumes of a pod at the end of the queue."""
         self.work_queue.put(action, _lane(action))
 
-    async def run(self, on_outcome: OnOutcome) -> None:
+    async def run(self, on_outcome: OnVolumesOutcome) -> None:
         """Write volumes until cancelled; those that an earlier run left unfinished are refused."""
         for action in tuple(self._in_progress.values()):
             self._conclude(action, _refused(action, INTERNAL), on_outcome)
@@ -77,7 +77,7 @@ class VolumeBinder:
             for number in range(VOLUMES_IN_FLIGHT_MAX):
                 group.create_task(self._bind_all(on_outcome), name=f"volume binder {number}")
 
-    async def _bind_all(self, on_outcome: OnOutcome) -> None:
+    async def _bind_all(self, on_outcome: OnVolumesOutcome) -> None:
         lane: str | None = None
         while True:
             action = await self.work_queue.take(lane)
@@ -90,7 +90,7 @@ class VolumeBinder:
                 outcome = _refused(action, INTERNAL)
             self._conclude(action, outcome, on_outcome)
 
-    def _conclude(self, action: BindVolumes, outcome: Outcome, on_outcome: OnOutcome) -> None:
+    def _conclude(self, action: BindVolumes, outcome: Outcome, on_outcome: OnVolumesOutcome) -> None:
         self._in_progress.pop(id(action), None)
         self.work_queue.finish()
         try:
@@ -101,14 +101,16 @@ class VolumeBinder:
 
     async def _bind(self, action: BindVolumes) -> Outcome:
         versions: dict[VolumeWrite, str] = {}
-        for write in sorted(action.writes, key=lambda one: not one.choice.volume):
+        for write in sorted(action.writes, key=lambda write: not write.choice.volume):
             if action.withdraw and write.choice.volume:
                 continue
             answer = await self._write(action, write)
             if isinstance(answer, Refused):
                 return _refused(action, answer.message)
             versions[write] = answer.version
-        return VolumesWritten(action.pod.uid, action.decision, tuple(versions.get(one, "") for one in action.writes))
+        return VolumesWritten(
+            action.pod.uid, action.decision, tuple(versions.get(write, "") for write in action.writes)
+        )
 
     async def _write(self, action: BindVolumes, write: VolumeWrite) -> Written | Refused:
         """Write one object, however often it changes meanwhile, within limits."""

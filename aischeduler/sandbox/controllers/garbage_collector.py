@@ -17,9 +17,8 @@ def _resources(server: ApiServer) -> dict[str, Resource]:
 
 def _path(resource: Resource, entry: Entry) -> str:
     """Return the path of an object."""
-    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     namespace = f"/namespaces/{entry.namespace}" if entry.namespace else ""
-    return f"{root}{namespace}/{resource.plural}/{entry.name}"
+    return f"{resource.path}{namespace}/{resource.plural}/{entry.name}"
 
 
 class GarbageCollector:
@@ -77,7 +76,9 @@ class GarbageCollector:
 
     def _send(self, method: str, collection: Collection, entry: Entry, body: JsonObject, now: float) -> None:
         resources = _resources(self._server)
-        [path] = [_path(resources[name], entry) for name, one in self._store.collections.items() if one is collection]
+        [path] = [
+            _path(resources[name], entry) for name, known in self._store.collections.items() if known is collection
+        ]
         send(self._server, method, path, body, now)
 
 

@@ -121,7 +121,9 @@ def _running(pod: JsonObject, now: float) -> JsonObject:
     for kind in STARTED_CONDITIONS:
         set_condition(status, {"type": kind, "status": "True", "lastProbeTime": None}, now)
     state = {"running": {"startedAt": timestamp(now)}}
-    status["containerStatuses"] = [_container_status(one, state, started=True) for one in pod["spec"]["containers"]]
+    status["containerStatuses"] = [
+        _container_status(container, state, started=True) for container in pod["spec"]["containers"]
+    ]
     return status
 
 
@@ -134,7 +136,9 @@ def _succeeded(pod: JsonObject, now: float) -> JsonObject:
     started = status.get("startTime", timestamp(now))
     ended = {"exitCode": 0, "reason": "Completed", "startedAt": started, "finishedAt": timestamp(now)}
     state = {"terminated": ended}
-    status["containerStatuses"] = [_container_status(one, state, started=False) for one in pod["spec"]["containers"]]
+    status["containerStatuses"] = [
+        _container_status(container, state, started=False) for container in pod["spec"]["containers"]
+    ]
     return status
 
 

@@ -7,7 +7,7 @@ import pytest
 from license_server import LicenseServer
 
 from aischeduler.config.load import parse_config
-from aischeduler.daemon.components import profile_of
+from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Bind, Refresh, ReportWaiting
 from aischeduler.model.events import Refreshed, Seen, gone

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from aischeduler.config.load import ConfigError, parse_config
-from aischeduler.daemon.components import profile_of
+from aischeduler.config.errors import ConfigError
+from aischeduler.config.load import parse_config
+from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Bind, Refresh, ReportWaiting
 from aischeduler.model.events import Refreshed, Seen

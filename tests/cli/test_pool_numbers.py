@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from aischeduler.cli.pools_snapshot import snapshot_of, take_snapshot
+from aischeduler.cli.pool_numbers import pool_numbers, read_pool_numbers
 from aischeduler.cli.pools_watch import watch_pools
 from aischeduler.kube.decode.api_types import PoolDocument
 from aischeduler.kube.http.client import Client
@@ -67,33 +67,33 @@ def pool(name: str, summary: PoolSummary | None = None, **spec: Any) -> Any:
 
 
 def read(*documents: Any) -> list[PoolDocument]:
-    return [msgspec.json.decode(json.dumps(one).encode(), type=PoolDocument) for one in documents]
+    return [msgspec.json.decode(json.dumps(document).encode(), type=PoolDocument) for document in documents]
 
 
 def test_numbers_are_those_that_the_scheduler_wrote_to_the_byte() -> None:
-    snapshot = snapshot_of(read(pool("b", LENDING), pool("a", EMPTY)), NOW)
-    assert snapshot.pools == (replace(EMPTY, name="a"), replace(LENDING, name="b"))
-    assert snapshot.notes() == []
+    numbers = pool_numbers(read(pool("b", LENDING), pool("a", EMPTY)), NOW)
+    assert numbers.pools == (replace(EMPTY, name="a"), replace(LENDING, name="b"))
+    assert numbers.notes() == []
 
 
 async def test_only_pools_are_asked_for_and_every_page_is_read() -> None:
     pages = Pages({(POOLS, ""): page(pool("b", EMPTY), more="next"), (POOLS, "next"): page(pool("a", EMPTY))})
-    snapshot = await take_snapshot(as_client(pages), NOW)
-    assert [one.name for one in snapshot.pools] == ["a", "b"]
+    numbers = await read_pool_numbers(as_client(pages), NOW)
+    assert [pool.name for pool in numbers.pools] == ["a", "b"]
     assert pages.asked == [(POOLS, ""), (POOLS, "next")]
 
 
 def test_pool_without_a_status_has_the_switches_of_its_spec_and_is_named() -> None:
-    snapshot = snapshot_of(read(pool("a", EMPTY), pool("new", disableSharing=True), pool("more")), NOW)
-    shown = {one.name: one for one in snapshot.pools}
+    numbers = pool_numbers(read(pool("a", EMPTY), pool("new", disableSharing=True), pool("more")), NOW)
+    shown = {pool.name: pool for pool in numbers.pools}
     assert shown["new"] == replace(EMPTY, name="new", sharing=False)
-    assert snapshot.notes() == ["no scheduler has written the status of more, new yet; is ai-scheduler running?"]
+    assert numbers.notes() == ["no scheduler has written the status of more, new yet; is ai-scheduler running?"]
 
 
 def test_status_that_nobody_renews_is_said_to_be_old_in_one_line() -> None:
     documents = read(*(pool(f"p{number}", LENDING) for number in range(7)))
-    assert snapshot_of(documents, NOW + STATUS_EXPIRY_SECONDS - 1).notes() == []
-    assert snapshot_of(documents, NOW + STATUS_EXPIRY_SECONDS + 1).notes() == [
+    assert pool_numbers(documents, NOW + STATUS_EXPIRY_SECONDS - 1).notes() == []
+    assert pool_numbers(documents, NOW + STATUS_EXPIRY_SECONDS + 1).notes() == [
         (
             "the numbers may be old: no scheduler has renewed the status of p0, p1, p2, p3, p4 and 2 more since "
             "2026-01-02T03:04:05Z; is ai-scheduler running?"
@@ -107,24 +107,24 @@ def test_status_that_nobody_renews_is_said_to_be_old_in_one_line() -> None:
 def test_status_that_cannot_be_read_is_named_and_hides_nothing(wrong: Any) -> None:
     broken = pool("broken", LENDING)
     broken["status"] |= wrong
-    snapshot = snapshot_of(read(broken, pool("fine", LENDING)), NOW)
-    assert [one.name for one in snapshot.pools] == ["fine"]
-    (note,) = snapshot.notes()
+    numbers = pool_numbers(read(broken, pool("fine", LENDING)), NOW)
+    assert [pool.name for pool in numbers.pools] == ["fine"]
+    (note,) = numbers.notes()
     assert note.startswith("the pool broken is not shown, because its status cannot be read: ")
 
 
 def test_cluster_without_pools_says_so() -> None:
-    assert snapshot_of([], NOW).notes() == ["there are no Pools; ai-scheduler creates the pool default when it starts"]
+    assert pool_numbers([], NOW).notes() == ["there are no Pools; ai-scheduler creates the pool default when it starts"]
 
 
 async def test_missing_definition_of_pools_is_an_error_and_not_one_default_pool() -> None:
     with pytest.raises(RefusedError):
-        await take_snapshot(as_client(Pages({})), NOW)
+        await read_pool_numbers(as_client(Pages({})), NOW)
 
 
 async def test_answer_that_is_no_list_is_an_error() -> None:
     with pytest.raises(MalformedAnswerError, match="pools: the list cannot be read"):
-        await take_snapshot(as_client(Pages({(POOLS, ""): b"<html>"})), NOW)
+        await read_pool_numbers(as_client(Pages({(POOLS, ""): b"<html>"})), NOW)
 
 
 async def test_watch_shows_a_pool_that_was_made_again_between_two_looks() -> None:
@@ -134,7 +134,7 @@ async def test_watch_shows_a_pool_that_was_made_again_between_two_looks() -> Non
     script.on("watch", POOLS, stream(line("MODIFIED", again), line("ADDED", pool_document("b", version=102))))
     async with serving(script) as server, Client(server) as client:
         watching = asyncio.create_task(
-            watch_pools(client, lambda shown: drawn.append([one.name for one in shown.pools]))
+            watch_pools(client, lambda shown: drawn.append([pool.name for pool in shown.pools]))
         )
         await until(lambda: drawn and "b" in drawn[-1])
         watching.cancel()

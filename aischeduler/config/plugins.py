@@ -1,14 +1,18 @@
-"""The plugins that a profile may name: kube-scheduler's and Ai-Scheduler's own, in the order in which they are called.
+"""The plugins that a profile may name: kube-scheduler's and our own in the order of their calls, and those of others.
 
 Invariants:
 - The order, points, weights and arguments of kube-scheduler's plugins are those of kube-scheduler 1.36.
-- Plugins of others are found by entry points; see `entry_points`.
+- Installed distributions name plugins of others as entry points of the group `aischeduler.plugins`; a distribution is
+  imported only when a profile names its plugin.
 """
 
-from typing import Final
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, cast
 
 from msgspec import Struct
 
+from aischeduler.config.errors import PluginError
 from aischeduler.config.plugin_args import (
     DefaultPreemptionArgs,
     InterPodAffinityArgs,
@@ -80,4 +84,34 @@ TABLE: Final = (
     KnownPlugin("NodeDeclaredFeatures", ("preFilter", "filter")),
     KnownPlugin("Gangs", ("preEnqueue",), own=True),
 )
-KNOWN: Final = {one.name: one for one in TABLE}
+KNOWN: Final = {plugin.name: plugin for plugin in TABLE}
+GROUP: Final = "aischeduler.plugins"
+
+
+def plugin_names() -> tuple[str, ...]:
+    """Return the names of all plugins of others, sorted; raises PluginError where a name is taken."""
+    found = entry_points(group=GROUP)
+    for point in sorted(found, key=lambda point: (point.name, point.value)):
+        if point.name in KNOWN:
+            raise PluginError(f"{_origin(point)} has a plugin {point.name}, which is the name of a built-in plugin")
+        if len({other.value for other in found if other.name == point.name}) > 1:
+            raise PluginError(f"several distributions have a plugin {point.name}; one of them is {_origin(point)}")
+    return tuple(sorted({point.name for point in found}))
+
+
+def load_factory(name: str) -> Callable[[dict[str, Any]], object]:
+    """Import the plugin of this name; raises PluginError."""
+    point = next(iter(entry_points(group=GROUP, name=name)), None)
+    if point is None:
+        raise PluginError(f"no installed distribution has a plugin {name}")
+    try:
+        factory = point.load()
+    except Exception as error:  # whatever the import of foreign code raises
+        raise PluginError(f"{_origin(point)} cannot be imported: {type(error).__name__}: {error}") from error
+    if not callable(factory):
+        raise PluginError(f"{_origin(point)}: {point.value} is nothing that can be called with arguments")
+    return cast(Callable[[dict[str, Any]], object], factory)
+
+
+def _origin(point: EntryPoint) -> str:
+    return f"the distribution {point.dist.name if point.dist is not None else point.value}"

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from aischeduler.config.load import ConfigError
-from aischeduler.observability.http import Pages, serving
+from aischeduler.config.errors import ConfigError
+from aischeduler.observability.metrics_server import Pages, serving
 from aischeduler.observability.telemetry import listen
 from tests.observability.world import World, summary
 

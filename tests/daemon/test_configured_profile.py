@@ -2,7 +2,7 @@
 
 import pytest
 
-from aischeduler.config.load import ConfigError
+from aischeduler.config.errors import ConfigError
 from aischeduler.config.schema import (
     BackoffConfig,
     Config,
@@ -10,9 +10,8 @@ from aischeduler.config.schema import (
     GroupRuleConfig,
     LabelExpression,
     NamespaceSelector,
-    RoomOrder,
 )
-from aischeduler.daemon.components import profile_of
+from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import CreatePool
 from aischeduler.model.events import gone
@@ -45,7 +44,7 @@ def test_every_field_that_the_engine_uses_reaches_it() -> None:
             scheduler_name="night",
             gpu_resources=("a.com/gpu",),
             disable_preemption=True,
-            make_room=RoomOrder.BORROW_THEN_PREEMPT,
+            make_room=MakeRoomOrder.BORROW_THEN_PREEMPT,
             backoff=BackoffConfig(initial_seconds=2, max_seconds=60),
             default_pool=DefaultPool(disable_sharing=True, disable_borrowing=True),
             gpu_type_labels=("example.com/card",),
@@ -54,7 +53,9 @@ def test_every_field_that_the_engine_uses_reaches_it() -> None:
         )
     )
     assert (found.gpu_type_labels, found.rare_types) == (("example.com/card",), ("H200",))
-    assert [(one.name, str(one.namespaces)) for one in found.machine_groups] == [("vision", "team=vision,!closed")]
+    assert [(group.name, str(group.namespaces)) for group in found.machine_groups] == [
+        ("vision", "team=vision,!closed")
+    ]
     assert (found.scheduler_name, found.gpu_resources, found.preemption) == ("night", ("a.com/gpu",), False)
     assert (found.make_room, found.backoff) == (MakeRoomOrder.BORROW_THEN_PREEMPT, Backoff(2, 60))
     assert found.default_pool == Pool(DEFAULT_POOL, disable_sharing=True, disable_borrowing=True)
@@ -83,7 +84,7 @@ def test_configuration_that_makes_no_profile_is_refused_with_the_field(config: C
 
 
 def test_pool_without_make_room_uses_that_of_the_profile() -> None:
-    profile = profile_of(Config(make_room=RoomOrder.BORROW_THEN_PREEMPT))
+    profile = profile_of(Config(make_room=MakeRoomOrder.BORROW_THEN_PREEMPT))
     assert profile.first_room(a_pool("a")) is MakeRoomOrder.BORROW_THEN_PREEMPT
     assert (
         profile.first_room(a_pool("a", make_room=MakeRoomOrder.PREEMPT_THEN_BORROW))

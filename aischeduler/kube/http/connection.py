@@ -15,7 +15,8 @@ from typing import Final, cast
 import httptools
 from msgspec import Struct
 
-from aischeduler.kube.http.errors import AnswerTooLargeError, ApiError, UnreachableError, one_line
+from aischeduler.kube.http.errors import AnswerTooLargeError, ApiError, UnreachableError
+from aischeduler.model.user_text import one_line
 
 READ_BYTES: Final = 64 * 1024
 BUFFERED_BYTES_MAX: Final = 256 * 1024

@@ -17,10 +17,10 @@ from msgspec import Struct, field
 from aischeduler.kube.decode.api_types import PoolDocument
 from aischeduler.kube.decode.pool import read_pool
 from aischeduler.kube.http.client import Client
-from aischeduler.kube.http.errors import decode_problem
 from aischeduler.kube.report.pool_writes import AMOUNTS, STATUS_EXPIRY_SECONDS
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.list_pager import pages
+from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
 from aischeduler.model.quantity import QuantityError
@@ -32,7 +32,7 @@ NAMES_MAX: Final = 5
 _NOTHING: Final = dict.fromkeys((CPU, MEMORY, EPHEMERAL_STORAGE, PODS, GPU), 0)
 
 
-class Snapshot(Struct, frozen=True):
+class PoolNumbers(Struct, frozen=True):
     """All pools in numbers, sorted by name, and what is wrong with the numbers.
 
     `without_status` and `not_renewed` name pools, the latter with the last renewal; `unreadable` has a sentence for
@@ -84,23 +84,23 @@ class _Status(Struct, rename="camel"):
     cards_by_type: list[_Cards] | None = None
 
 
-async def take_snapshot(client: Client, now: float) -> Snapshot:
+async def read_pool_numbers(client: Client, now: float) -> PoolNumbers:
     """List the Pools and read their statuses at this unix time; raises ApiError."""
     resource = watched_resources.pools()
     documents: list[PoolDocument] = []
     async with aclosing(pages(client, resource, resource.page_decoder.decode)) as found:
         async for page in found:
             documents += page.items or ()
-    return snapshot_of(documents, now)
+    return pool_numbers(documents, now)
 
 
-def snapshot_of(documents: Iterable[PoolDocument], now: float) -> Snapshot:
+def pool_numbers(documents: Iterable[PoolDocument], now: float) -> PoolNumbers:
     """Return the numbers of these Pools at a unix time."""
     pools: list[PoolSummary] = []
     without_status: list[str] = []
     not_renewed: dict[str, datetime] = {}
     unreadable: list[str] = []
-    for document in sorted(documents, key=lambda one: one.metadata.name):
+    for document in sorted(documents, key=lambda document: document.metadata.name):
         name = document.metadata.name
         try:
             status = msgspec.convert(document.status or {}, _Status)
@@ -114,7 +114,7 @@ def snapshot_of(documents: Iterable[PoolDocument], now: float) -> Snapshot:
             without_status.append(name)
         elif status.renew_time is not None and now - status.renew_time.timestamp() > STATUS_EXPIRY_SECONDS:
             not_renewed[name] = status.renew_time
-    return Snapshot(tuple(pools), tuple(without_status), not_renewed, tuple(unreadable))
+    return PoolNumbers(tuple(pools), tuple(without_status), not_renewed, tuple(unreadable))
 
 
 def _summary(document: PoolDocument, status: _Status) -> PoolSummary:
@@ -133,7 +133,7 @@ def _summary(document: PoolDocument, status: _Status) -> PoolSummary:
         preemption=preemption,
         borrowing=borrowing,
         sharing=sharing,
-        cards=tuple(CardCount(one.type, one.total, one.used) for one in status.cards_by_type or ()),
+        cards=tuple(CardCount(card.type, card.total, card.used) for card in status.cards_by_type or ()),
         **amounts,
     )
 

@@ -1,6 +1,6 @@
 import pytest
 
-from aischeduler.config.spelling import KNOWN_MAX, nearest
+from aischeduler.model.user_text import KNOWN_MAX, nearest
 
 POOLS = ("cpu", "default", "gpu", "gpu-a100")
 

@@ -1,8 +1,8 @@
-"""What a user wrote, for messages: spelling suggestions for names, and values in quotes.
+"""What a user or a server wrote, for messages: suggestions for misspelt names, values in quotes, text on one line.
 
 Invariants:
 - Many wrong names cost little: a name is compared with a limited number of names, and suggestions are cached.
-- A user's text is quoted, escaped and cut.
+- Foreign text is escaped or loses its control characters, and is cut.
 """
 
 import difflib
@@ -13,14 +13,13 @@ from typing import Final
 
 KNOWN_MAX: Final = 256
 """Names that a wrong name is compared with; the others are not suggested."""
-LENGTH_MAX: Final = 80
+NAME_LENGTH_MAX: Final = 80
 """Longest name that is compared."""
 LIKENESS_MIN: Final = 0.75
 """How alike two names have to be; cpu and gpu are not alike enough."""
 ANSWERS_MAX: Final = 1024
-"""Answers in the cache."""
 QUOTE_LENGTH_MAX: Final = 60
-"""Longest quoted text."""
+LINE_LENGTH_MAX: Final = 300
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = LIKENESS_MIN) -> str:
@@ -28,13 +27,13 @@ def nearest(name: str, known: Iterable[str], likeness: float = LIKENESS_MIN) -> 
 
     A higher `likeness` suits names that have most of their letters in common, such as those of schedulers.
     """
-    return _nearest(name, tuple(islice(known, KNOWN_MAX)), likeness) if len(name) <= LENGTH_MAX else ""
+    return _nearest(name, tuple(islice(known, KNOWN_MAX)), likeness) if len(name) <= NAME_LENGTH_MAX else ""
 
 
 @lru_cache(maxsize=ANSWERS_MAX)
 def _nearest(name: str, known: tuple[str, ...], likeness: float) -> str:
     plain = name.strip().casefold()
-    same = [one for one in known if one.casefold() == plain]
+    same = [candidate for candidate in known if candidate.casefold() == plain]
     return next(iter(same or difflib.get_close_matches(name, known, n=1, cutoff=likeness)), "")
 
 
@@ -66,3 +65,8 @@ def shown(value: object) -> str:
 def quoted(text: str) -> str:
     """Return a text in quotes, escaped, and cut where it is long."""
     return ascii(text if len(text) <= QUOTE_LENGTH_MAX else text[:QUOTE_LENGTH_MAX] + "...")
+
+
+def one_line(text: str) -> str:
+    """Return foreign text as one line of bounded length without control characters."""
+    return "".join(char for char in " ".join(text.split()) if char.isprintable())[:LINE_LENGTH_MAX]
