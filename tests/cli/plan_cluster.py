@@ -1,4 +1,4 @@
-"""The cluster of docs/cli.md on plan: research owns a free node and a full one, vision lends, one pod is unimportant."""
+"""The cluster of docs/cli.md on plan: research owns a free and a full node, vision lends, one pod is unimportant."""
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
 from aischeduler.model.events import Event, Seen
