@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.daemon import components
+from aischeduler.daemon import configured_profile
 from aischeduler.daemon.process import PARTS
 from aischeduler.engine import permits, pod_events
 from aischeduler.kube import executor
@@ -90,7 +90,8 @@ async def test_bug_costs_no_pod_its_node_and_the_daemon_lives(
 ) -> None:
     for module in (permits, pod_events):
         monkeypatch.setattr(module, "SETTLE_SECONDS", module.SETTLE_SECONDS * TIME_SCALE)
-    monkeypatch.setattr(components, "Backoff", lambda first, most: Backoff(first * TIME_SCALE, most * TIME_SCALE))
+    shorter = lambda first, most: Backoff(first * TIME_SCALE, most * TIME_SCALE)  # noqa: E731
+    monkeypatch.setattr(configured_profile, "Backoff", shorter)
     saboteurs = []
     for owner, name in PLACES[place]:
         most = 2 if place in EVICTIONS else BUGS_MAX
