@@ -22,6 +22,7 @@ from tests.e2e.cluster import (
     create_nodes,
     create_pods,
     create_pools,
+    kubectl,
     pod,
     wait_for_event,
 )
@@ -42,15 +43,10 @@ def running(daemon: Daemon) -> Daemon:
     return daemon
 
 
-def apply_job(plane: ControlPlane, namespace: str) -> None:
-    applied = plane.kubectl("apply", "-n", namespace, "-f", str(EXAMPLES / "job.yaml"))
-    assert applied.returncode == 0, applied.stderr
-
-
 def test_job_applied_by_kubectl_ends_with_its_ten_pods_on_nodes_of_cpu_pool(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
-    apply_job(control_plane, namespace)
+    kubectl(control_plane, "apply", "-n", namespace, "-f", str(EXAMPLES / "job.yaml"))
     history.wait_for_bound(namespace, JOB_PODS)
     nodes = history.bound(namespace)
     assert len(nodes) == JOB_PODS
@@ -62,7 +58,7 @@ def test_job_applied_by_kubectl_ends_with_its_ten_pods_on_nodes_of_cpu_pool(
 def test_job_that_is_older_than_the_scheduler_is_bound(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
-    apply_job(control_plane, namespace)
+    kubectl(control_plane, "apply", "-n", namespace, "-f", str(EXAMPLES / "job.yaml"))
     history.wait_until(lambda: len(history.pods(namespace)) == JOB_PODS, "the pods of the Job")
     assert history.bound(namespace) == {}
     daemon.start()
