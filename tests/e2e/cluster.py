@@ -72,10 +72,11 @@ def kubectl(plane: ControlPlane, *arguments: str, stdin: str | None = None) -> s
     return ran.stdout
 
 
-def apply(plane: ControlPlane, *documents: Json, namespace: str = "default") -> None:
+def apply(plane: ControlPlane, *documents: Json, namespace: str = "") -> None:
     """Create or change objects as a user does, in this namespace where they name none."""
     items = {"apiVersion": "v1", "kind": "List", "items": documents}
-    kubectl(plane, "apply", "-n", namespace, "-f", "-", stdin=json.dumps(items))
+    where = ("-n", namespace) if namespace else ()
+    kubectl(plane, "apply", *where, "-f", "-", stdin=json.dumps(items))
 
 
 def install(plane: ControlPlane) -> None:
