@@ -73,10 +73,10 @@ def kubectl(plane: ControlPlane, *arguments: str, stdin: str | None = None) -> s
 
 
 def apply(plane: ControlPlane, *documents: Json, namespace: str = "") -> None:
-    """Create or change objects as a user does, in this namespace where they name none."""
-    items = {"apiVersion": "v1", "kind": "List", "items": documents}
-    where = ("-n", namespace) if namespace else ()
-    kubectl(plane, "apply", *where, "-f", "-", stdin=json.dumps(items))
+    """Create or change objects as a user does, in this namespace instead of their own if there is one."""
+    there = {"namespace": namespace} if namespace else {}
+    items = [one | {"metadata": one["metadata"] | there} for one in documents]
+    kubectl(plane, "apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
 
 
 def install(plane: ControlPlane) -> None:

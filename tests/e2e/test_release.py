@@ -67,7 +67,7 @@ ELECTION = {"leaderElection": SHORT_LEASE}
 
 def reasons(replica: Replica) -> str:
     """Return the reasons of all its warnings."""
-    return "\n".join(str(line.get("reason", "")) for line in replica._lines() if line["level"] == "warning")
+    return "\n".join(str(line.get("reason", "")) for line in replica.lines() if line["level"] == "warning")
 
 
 @pytest.mark.usefixtures("cluster")
