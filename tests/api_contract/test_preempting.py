@@ -4,22 +4,11 @@ from datetime import datetime
 
 import pytest
 
+from tests.api_contract.victims import a_budget, a_victim, budget_status, evict
 from tests.api_contract.world import STRATEGIC_PATCH, Answer, Json, World, condition
-from tests.objects import binding_object, eviction_object, node_object, pdb_object, pod_object
+from tests.objects import pdb_object, pod_object
 
-READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 DISRUPTION_BUDGET = "DisruptionBudget"
-
-
-def a_victim(world: World, name: str = "victim", *, grace_seconds: int = 30, **labels: str) -> Json:
-    """Create a pod that runs on a node of its own."""
-    node = world.named(f"node-of-{name}")
-    world.create(node_object(node))
-    pod = pod_object(name, namespace=world.namespace, labels=labels)
-    pod["spec"]["terminationGracePeriodSeconds"] = grace_seconds
-    world.create(pod)
-    assert world.bind(binding_object(name, node)).status == 201
-    return world.patch(world.url("Pod", name, "status"), {"status": READY}, STRATEGIC_PATCH)
 
 
 def mark_of(pod: Json) -> Json:
@@ -41,31 +30,6 @@ def patch_status(world: World, name: str, uid: str, **status: object) -> Answer:
 
 def mark(world: World, pod: Json) -> Answer:
     return patch_status(world, pod["metadata"]["name"], pod["metadata"]["uid"], conditions=[mark_of(pod)])
-
-
-def evict(world: World, name: str, uid: str = "") -> Answer:
-    eviction = eviction_object(name, namespace=world.namespace)
-    if uid:
-        eviction["deleteOptions"] = {"preconditions": {"uid": uid}}
-    return world.evict(eviction)
-
-
-def budget_status(world: World) -> Json:
-    status: Json = world.get("PodDisruptionBudget", "budget").get("status", {})
-    return status
-
-
-def a_budget(world: World, *, min_available: int, allowed: int, **spec: object) -> None:
-    """Create a budget of the pods with the label app=a, and wait until its status is up to date."""
-    budget = pdb_object("budget", namespace=world.namespace, min_available=min_available, labels={"app": "a"})
-    budget["spec"] |= spec
-    world.create(budget)
-    world.until(
-        lambda: (
-            (budget_status(world).get("observedGeneration"), budget_status(world).get("disruptionsAllowed"))
-            == (1, allowed)
-        )
-    )
 
 
 def seconds_between(start: str, end: str) -> float:
@@ -239,10 +203,12 @@ def test_refused_eviction_writes_no_condition_and_asks_for_no_wait(world: World)
     a_budget(world, min_available=1, allowed=0)
     answer = evict(world, "victim", uid)
     assert (answer.status, answer.reason) == (429, "TooManyRequests")
+    assert answer.message == "Cannot evict pod as it would violate the pod's disruption budget."
     why = "The disruption budget budget needs 1 healthy pods and has 1 currently"
     assert answer.body["details"] == {"causes": [{"reason": DISRUPTION_BUDGET, "message": why}]}
     assert answer.retry_after_seconds == 0
     assert condition(world.get("Pod", "victim"), "DisruptionTarget") == {}
+    assert "deletionTimestamp" not in world.get("Pod", "victim")["metadata"]
 
 
 def test_eviction_with_the_right_uid_is_accepted(world: World) -> None:
@@ -292,3 +258,39 @@ def test_budget_that_selects_nothing_refuses_no_eviction(world: World) -> None:
     a_victim(world, app="b")
     a_budget(world, min_available=1, allowed=0)
     assert evict(world, "victim").status == 201
+
+
+def test_evicted_pod_is_deleted_and_has_a_condition(world: World) -> None:
+    a_victim(world, "a")
+    answer = evict(world, "a")
+    assert (answer.status, answer.body["kind"], answer.body["status"]) == (201, "Status", "Success")
+    pod = world.get("Pod", "a")
+    assert "deletionTimestamp" in pod["metadata"]
+    target = condition(pod, "DisruptionTarget")
+    assert (target["status"], target["reason"]) == ("True", "EvictionByEvictionAPI")
+
+
+def test_eviction_of_a_waiting_pod_needs_no_budget(world: World) -> None:
+    world.create(pod_object("a", namespace=world.namespace, labels={"app": "a"}))
+    a_budget(world, min_available=1, allowed=0)
+    assert evict(world, "a").status == 201
+    assert world.try_get("Pod", "a").status == 404
+
+
+def test_budget_is_used_up_by_the_first_eviction(world: World) -> None:
+    for name in ("a", "b"):
+        a_victim(world, name, app="a")
+    a_budget(world, min_available=1, allowed=1)
+    answers = [evict(world, name).status for name in ("a", "b")]
+    assert answers == [201, 429]
+
+
+def test_eviction_of_a_missing_pod_is_not_found(world: World) -> None:
+    answer = evict(world, "a")
+    assert (answer.status, answer.message) == (404, 'pods "a" not found')
+
+
+def test_eviction_of_an_older_pod_of_the_name_is_a_conflict(world: World) -> None:
+    a_victim(world, "a")
+    assert evict(world, "a", "another").status == 409
+    assert "deletionTimestamp" not in world.get("Pod", "a")["metadata"]

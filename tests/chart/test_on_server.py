@@ -15,8 +15,7 @@ from tests.chart.rendering import CHART, ROOT, Helm, Json, Values
 from tests.chart.test_values import EVERYTHING_ON
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.ports import free_ports
-from tests.e2e.cluster import install
-from tests.e2e.replicas import wait
+from tests.e2e.cluster import install, wait_until
 from tests.objects import pool_object
 
 NAMESPACE = "chart"
@@ -250,5 +249,7 @@ def test_events_wait_with_other_clients_where_bindings_and_the_lease_do_not(
 ) -> None:
     release("install", "ai-scheduler", str(CHART), "--set=crds.install=false", *options, namespace=namespace)
     account = f"system:serviceaccount:{namespace}:ai-scheduler"
-    wait(lambda: {asked: fair.level(*asked, account) for asked in expected} == expected, "each request at its level")
+    wait_until(
+        lambda: {asked: fair.level(*asked, account) for asked in expected} == expected, "each request at its level"
+    )
     release("uninstall", "ai-scheduler", namespace=namespace)

@@ -1,21 +1,24 @@
 """The cluster of the real tests: 25 nodes in the three pools of the examples, and sets of pods that fill it exactly."""
 
+import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.controlplane.many import create
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.history import History
-from tests.objects import Json, node_object, pod_object
+from tests.objects import Json, node_object, pod_object, priority_class_object
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 CRDS = ROOT / "manifests" / "crds"
 CRD = "pools.resource.aibee.cn"
 POOLS_PATH = "/apis/resource.aibee.cn/v1alpha1/pools"
-SERVED_WITHIN_SECONDS = 30.0
+POLL_SECONDS = 0.1
+"""Long, because a look may read the whole audit log, and the schedulers need the processors."""
 REPEAT = int(os.environ.get("AI_SCHEDULER_REPEAT", "1"))
 """How often each scenario of lagging watches runs."""
 
@@ -53,14 +56,49 @@ def later(namespace: str) -> list[Json]:
     return [*cpu, *small]
 
 
+def wait_until(holds: Callable[[], bool], what: str, seconds: float = 60.0) -> float:
+    """Wait until the condition holds; return how many seconds that took."""
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() < began + seconds, f"{what}: not within {seconds:.0f} s"
+        time.sleep(POLL_SECONDS)
+    return time.monotonic() - began
+
+
+def kubectl(plane: ControlPlane, *arguments: str, stdin: str | None = None) -> str:
+    """Return the output of kubectl, which must succeed."""
+    ran = plane.kubectl(*arguments, stdin=stdin)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def apply(plane: ControlPlane, *documents: Json, namespace: str = "") -> None:
+    """Create or change objects as a user does, in this namespace instead of their own if there is one."""
+    there = {"namespace": namespace} if namespace else {}
+    items = [one | {"metadata": one["metadata"] | there} for one in documents]
+    kubectl(plane, "apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+
+
 def install(plane: ControlPlane) -> None:
     """Define Pools as a user does, and wait until they are served."""
-    applied = plane.kubectl("apply", "-f", str(CRDS))
-    assert applied.returncode == 0, applied.stderr
-    deadline = time.monotonic() + SERVED_WITHIN_SECONDS
-    while plane.api("GET", POOLS_PATH).status != 200:
-        assert time.monotonic() < deadline, "Pools are not served"
-        time.sleep(0.05)
+    kubectl(plane, "apply", "-f", str(CRDS))
+    wait_until(lambda: plane.api("GET", POOLS_PATH).status == 200, "Pools served")
+
+
+def create_priority(plane: ControlPlane, name: str, value: int, **more: Any) -> None:
+    """Create a PriorityClass; it is for the whole cluster."""
+    document = priority_class_object(name, value=value) | more
+    created = plane.api("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", document)
+    assert created.status == 201, created.body
+
+
+def token_kubeconfig(plane: ControlPlane, name: str, namespace: str, directory: Path) -> Path:
+    """Return the kubeconfig of a service account, in this directory."""
+    access = json.loads(plane.token_kubeconfig.read_text())
+    access["users"][0]["user"] = {"token": kubectl(plane, "create", "token", name, "-n", namespace).strip()}
+    kubeconfig = directory / f"{name}.kubeconfig"
+    kubeconfig.write_text(json.dumps(access))
+    return kubeconfig
 
 
 def create_namespace(plane: ControlPlane, name: str) -> None:

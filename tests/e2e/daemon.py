@@ -125,12 +125,12 @@ class Daemon:
 
     def said(self, event: str) -> list[Line]:
         """Return the log lines with this event."""
-        return [line for line in self._lines() if line["event"] == event]
+        return [line for line in self.lines() if line["event"] == event]
 
     def bugs(self) -> list[Line]:
         """Return the lines of level `error` of all runs: only a bug of the scheduler causes one."""
-        return self._bugs_before + [line for line in self._lines() if line["level"] == "error"]
+        return self._bugs_before + [line for line in self.lines() if line["level"] == "error"]
 
-    def _lines(self) -> list[Line]:
+    def lines(self) -> list[Line]:
         """Return the complete lines of the log; a line that is not one JSON object is an error."""
         return [json.loads(line) for line in self.log.rpartition("\n")[0].splitlines()]

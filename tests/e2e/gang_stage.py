@@ -15,10 +15,10 @@ from typing import Any, Final
 from aischeduler.model.names import SCHEDULER_NAME
 from tests.controlplane.many import Request, send
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import create_namespace, create_nodes, create_pods
+from tests.e2e.cluster import create_namespace, create_nodes, create_pods, create_priority
 from tests.e2e.gang_cases import Cluster, Gang
 from tests.gang_objects import native_pod_group_object
-from tests.objects import Json, node_object, pod_object, priority_class_object
+from tests.objects import Json, node_object, pod_object
 from tests.packing_oracle import Amounts
 
 OURS: Final = "ours"
@@ -70,9 +70,7 @@ Outcomes = dict[str, list[Outcome]]
 def create_priorities(plane: ControlPlane) -> None:
     """Create the classes of the pods."""
     for value in PRIORITIES:
-        document = priority_class_object(f"never-{value}", value=value) | {"preemptionPolicy": "Never"}
-        created = plane.api("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", document)
-        assert created.status == 201, created.body
+        create_priority(plane, f"never-{value}", value, preemptionPolicy="Never")
 
 
 class Stage:

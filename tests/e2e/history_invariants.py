@@ -173,7 +173,7 @@ class Asked:
             log.seek(begin)
             for line in log:
                 if line.endswith(b"\n"):
-                    found._take_in(json.loads(line))
+                    found.take_in(json.loads(line))
         return found
 
     def deletions(self) -> list[str]:
@@ -213,7 +213,7 @@ class Asked:
     def refused(self) -> int:
         return sum(code in REFUSALS for asked in self.by_object.values() for _, code in asked)
 
-    def _take_in(self, noted: Json) -> None:
+    def take_in(self, noted: Json) -> None:
         ref, verb = noted.get("objectRef", {}), noted["verb"]
         if noted["user"].get("username") != SCHEDULER or verb in ("get", "list", "watch") or not ref.get("name"):
             return

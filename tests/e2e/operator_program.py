@@ -11,6 +11,7 @@ from tests.chart.rendering import Helm
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.ports import free_ports
+from tests.e2e.cluster import apply, token_kubeconfig
 from tests.objects import Json
 
 NAME = "ai-scheduler-operator"
@@ -27,15 +28,8 @@ class OperatorProgram:
         chart = Helm(helm).render({"operator": {"enabled": True}})
         wanted = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
         self.objects = [chart.one(kind, NAME) for kind in wanted]
-        document = {"apiVersion": "v1", "kind": "List", "items": self.objects}
-        applied = plane.kubectl("apply", "-f", "-", stdin=json.dumps(document))
-        assert applied.returncode == 0, applied.stderr
-        token = plane.kubectl("create", "token", NAME, "--namespace=kube-system")
-        assert token.returncode == 0, token.stderr
-        access = json.loads(plane.token_kubeconfig.read_text())
-        access["users"][0]["user"] = {"token": token.stdout.strip()}
-        kubeconfig = directory / "operator.kubeconfig"
-        kubeconfig.write_text(json.dumps(access))
+        apply(plane, *self.objects)
+        kubeconfig = token_kubeconfig(plane, NAME, "kube-system", directory)
         self.health = f"127.0.0.1:{free_ports(1)[0]}"
         options = ["--kubeconfig", str(kubeconfig), "--default-image", DEFAULT_IMAGE, "--health-address", self.health]
         command = [sys.executable, "-m", "aischeduler", "operator", *options]

@@ -23,14 +23,14 @@ from typing import Final
 from aischeduler.model.names import SCHEDULER_NAME
 from tests.controlplane.many import Request, Sender
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import create_namespace
+from tests.e2e.cluster import create_namespace, create_priority
 from tests.e2e.peer_claims import UNPROTECTED, undo_late_claims, volumes_first, wait_for_claims
 from tests.e2e.peer_log import NO_SCORES, PeerLog, Scores
 from tests.e2e.peer_scores import OurScores
 from tests.e2e.peer_states import NAMESPACES, NEVER, PRIORITIES, RUNTIMES, State, pod_document
 from tests.e2e.peer_verdicts import Verdict, our_victims
 from tests.e2e.peer_volumes import a_free_claim, use_claim
-from tests.objects import Json, present, priority_class_object
+from tests.objects import Json, present
 
 OURS: Final = "ours"
 THEIRS: Final = "theirs"
@@ -69,8 +69,7 @@ class Stage:
             create_namespace(plane, name)
             plane.api("PATCH", f"/api/v1/namespaces/{name}", {"metadata": {"labels": labels}})
         for name, value in PRIORITIES.items():
-            document = priority_class_object(name, value=value) | present(preemptionPolicy="Never" * (name == NEVER))
-            self._post("/apis/scheduling.k8s.io/v1/priorityclasses", document)
+            create_priority(plane, name, value, **present(preemptionPolicy="Never" * (name == NEVER)))
         for name, (cpu, memory) in RUNTIMES.items():
             runtime = {"kind": "RuntimeClass", "metadata": {"name": name}, "handler": "runc"}
             overhead = {"overhead": {"podFixed": {"cpu": cpu, "memory": memory}}}

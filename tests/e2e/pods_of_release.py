@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import ROOT
+from tests.e2e.cluster import ROOT, wait_until
 from tests.e2e.release import CONFIG_PATH, NAME, NAMESPACE, Release
-from tests.e2e.replicas import KubeconfigContext, Replica, two_replicas, wait
+from tests.e2e.replicas import KubeconfigContext, Replica, two_replicas
 from tests.objects import Json
 
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}"
@@ -40,7 +40,7 @@ def pods_running(plane: ControlPlane, release: Release) -> Iterator[None]:
 
 def tell_rolled_out(plane: ControlPlane, replicas: tuple[Replica, ...]) -> None:
     """Wait until every replica is ready, and write the status of a Deployment that is rolled out."""
-    wait(lambda: all(replica.ready() for replica in replicas), "all replicas ready")
+    wait_until(lambda: all(replica.ready() for replica in replicas), "all replicas ready")
     deployment = plane.api("GET", DEPLOYMENT).body
     assert deployment["spec"]["replicas"] == len(replicas)
     counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")

@@ -11,12 +11,12 @@ from typing import Final
 
 from aischeduler.model.gang import GANG_KEY
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import POOLS_PATH, create_namespace, create_nodes, create_pods, create_pools
+from tests.e2e.cluster import POOLS_PATH, create_namespace, create_nodes, create_pods, create_pools, create_priority
 from tests.e2e.record import Record
 from tests.e2e.refusals import REASONS, REFUSED, Refusals
 from tests.e2e.rules import POOL, finished, pool_named
 from tests.gang_objects import gang_labels, indexed_job_object
-from tests.objects import Json, node_object, pdb_object, pod_object, pool_object, priority_class_object
+from tests.objects import Json, node_object, pdb_object, pod_object, pool_object
 from tests.seeds import random
 
 POOLS: Final = ("red", "blue", "green", "grey")
@@ -77,8 +77,7 @@ class RandomHistory:
     def begin(self) -> None:
         """Set up pools, nodes and priorities."""
         for name in ("p5", "p10"):
-            document = priority_class_object(f"{name}-{self.namespaces[0]}", value=int(name[1:]))
-            assert self._plane.api("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", document).status == 201
+            create_priority(self._plane, f"{name}-{self.namespaces[0]}", int(name[1:]))
         create_namespace(self._plane, self.namespaces[1])
         create_pools(self._plane, pool_object("default"), *(pool_object(name, labels=_of(name)) for name in POOLS))
         create_nodes(self._plane, [self._node(pool) for pool in (*POOLS, "default") for _ in range(NODES_EACH)])

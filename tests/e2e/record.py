@@ -6,16 +6,16 @@ Invariants:
 """
 
 import asyncio
-import json
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Thread
 from typing import Any, Final, Self
 
 import aiohttp
+import msgspec
 
 from tests.controlplane.plane import ControlPlane
 from tests.objects import Json
@@ -128,17 +128,17 @@ class Changes:
 class Record(Changes):
     """Records while its context is open."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, paths: Mapping[str, str] = PATHS) -> None:
         super().__init__()
-        self._plane = plane
-        self._versions = dict.fromkeys(PATHS, "")
+        self._plane, self._paths = plane, paths
+        self._versions = dict.fromkeys(paths, "")
         self._loop = asyncio.new_event_loop()
         self._task: asyncio.Task[None] | None = None
         self._thread = Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self.until(lambda: all(self._versions.values()), "the first lists")
+        self.wait_until(lambda: all(self._versions.values()), "the first lists")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -147,7 +147,7 @@ class Record(Changes):
         self._thread.join()
         self._loop.close()
 
-    def until(
+    def wait_until(
         self, holds: Callable[[], bool], what: str, seconds: float = 60.0, lacks: Callable[[], object] = lambda: ""
     ) -> None:
         """Wait until the condition holds; else the error says what is awaited, and what it `lacks`."""
@@ -163,7 +163,7 @@ class Record(Changes):
         def calm() -> bool:
             return time.monotonic() - self.changes["pods"][-1].at > quiet_seconds
 
-        self.until(calm, "calm", within_seconds)
+        self.wait_until(calm, "calm", within_seconds)
 
     def _run(self) -> None:
         self._task = self._loop.create_task(self._record())
@@ -180,7 +180,7 @@ class Record(Changes):
             ) as session,
             asyncio.TaskGroup() as kinds,
         ):
-            for plural in PATHS:
+            for plural in self._paths:
                 kinds.create_task(self._follow(session, plural))
 
     async def _follow(self, session: aiohttp.ClientSession, plural: str) -> None:
@@ -192,10 +192,10 @@ class Record(Changes):
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _list(self, session: aiohttp.ClientSession, plural: str) -> None:
-        async with session.get(PATHS[plural]) as answer:
+        async with session.get(self._paths[plural]) as answer:
             if answer.status != 200:
                 return
-            listed: Any = await answer.json()
+            listed: Any = msgspec.json.decode(await answer.read())
         there = {document["metadata"]["uid"] for document in listed["items"]}
         for document in [one for one in self._now[plural].values() if one["metadata"]["uid"] not in there]:
             self.hear(plural, document, gone=True, at=time.monotonic())
@@ -207,13 +207,13 @@ class Record(Changes):
 
     async def _watch(self, session: aiohttp.ClientSession, plural: str) -> None:
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": self._versions[plural]}
-        async with session.get(PATHS[plural], params=query) as answer:
+        async with session.get(self._paths[plural], params=query) as answer:
             if answer.status != 200:
                 self._versions[plural] = ""
                 return
             try:
                 while line := await answer.content.readline():
-                    if not self._take_in(plural, json.loads(line)):
+                    if not self._take_in(plural, msgspec.json.decode(line)):
                         return
             finally:
                 if answer.connection is not None and answer.connection.transport is not None:

@@ -4,6 +4,7 @@ Invariant: a policy refuses no request of an administrator, so that kubelets and
 """
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -53,25 +54,12 @@ class Refusals:
 
     def refuse(self, what: str, namespace: str, reason: str) -> None:
         """Refuse these requests about pods of the namespace; the API server may need a moment."""
-        rules: list[Json] = [
-            {"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]}
-            for operation, resource in REFUSED[what]
-        ]
-        spec: Json = {
-            "matchConstraints": {"resourceRules": rules},
-            "matchConditions": [NOT_BY_AN_ADMINISTRATOR],
-            "validations": [{"expression": "false", "message": f"no {what} now", "reason": reason}],
-        }
-        selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
-        binding = {"policyName": what, "validationActions": ["Deny"], "matchResources": {"namespaceSelector": selector}}
         self._since[what] = namespace, time.monotonic()
-        self._create("policies", "ValidatingAdmissionPolicy", what, spec)
-        self._create("policybindings", "ValidatingAdmissionPolicyBinding", what, binding)
+        create_policy(self._plane, what, REFUSED[what], f"no {what} now", reason, namespace=namespace)
 
     def allow(self, what: str) -> None:
         """Delete a policy."""
-        for plural in ("policybindings", "policies"):
-            self._plane.api("DELETE", f"{ADMISSION}/validatingadmission{plural}/{what}")
+        delete_policy(self._plane, what)
         namespace, begin = self._since.pop(what)
         self.past.append(Refusal(what, namespace, begin, time.monotonic() + AFTER_SECONDS))
 
@@ -79,7 +67,47 @@ class Refusals:
         for what in self.in_force():
             self.allow(what)
 
-    def _create(self, plural: str, kind: str, name: str, spec: Json) -> None:
-        document = {"apiVersion": ADMISSION[6:], "kind": kind, "metadata": {"name": name}, "spec": spec}
-        answer = self._plane.api("POST", f"{ADMISSION}/validatingadmission{plural}", document)
-        assert answer.status == 201, answer.body
+
+def rules(requests: Iterable[tuple[str, str]]) -> list[Json]:
+    """Return the rules of admission for requests: (operation, resource)."""
+    return [
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]}
+        for operation, resource in requests
+    ]
+
+
+def create_policy(
+    plane: ControlPlane,
+    name: str,
+    requests: Iterable[tuple[str, str]],
+    message: str,
+    reason: str,
+    *,
+    unless: str = "false",
+    namespace: str = "",
+    administrators: bool = False,
+) -> None:
+    """Have the API server refuse requests (operation, resource), of `administrators` too or not.
+
+    It refuses all of them in the namespace, or everywhere, but those for which an expression of CEL is true.
+    """
+    spec: Json = {
+        "matchConstraints": {"resourceRules": rules(requests)},
+        "matchConditions": [] if administrators else [NOT_BY_AN_ADMINISTRATOR],
+        "validations": [{"expression": unless, "message": message, "reason": reason}],
+    }
+    binding: Json = {"policyName": name, "validationActions": ["Deny"]}
+    if namespace:
+        selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+        binding["matchResources"] = {"namespaceSelector": selector}
+    policy = "ValidatingAdmissionPolicy"
+    for plural, kind, of in (("policies", policy, spec), ("policybindings", f"{policy}Binding", binding)):
+        document = {"apiVersion": ADMISSION[6:], "kind": kind, "metadata": {"name": name}, "spec": of}
+        created = plane.api("POST", f"{ADMISSION}/validatingadmission{plural}", document)
+        assert created.status == 201, created.body
+
+
+def delete_policy(plane: ControlPlane, name: str) -> None:
+    """Delete a policy, if it is there; the API server may need a moment."""
+    for plural in ("policybindings", "policies"):
+        plane.api("DELETE", f"{ADMISSION}/validatingadmission{plural}/{name}")

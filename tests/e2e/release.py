@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import ROOT
+from tests.e2e.cluster import ROOT, kubectl
 from tests.e2e.replicas import KubeconfigContext
 
 CHART = ROOT / "helm" / "ai-scheduler"
@@ -68,9 +68,7 @@ class Release:
 
     def new_token(self, *options: str) -> str:
         """Return a token of the release's service account, as a kubelet requests it."""
-        asked = self._plane.kubectl("create", "token", NAME, "-n", NAMESPACE, *options)
-        assert asked.returncode == 0, asked.stderr
-        return asked.stdout.strip()
+        return kubectl(self._plane, "create", "token", NAME, "-n", NAMESPACE, *options).strip()
 
     def rules(self) -> list[dict[str, Any]]:
         """Return the rules of the roles of the service account."""

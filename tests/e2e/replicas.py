@@ -1,7 +1,7 @@
 """Two schedulers of one name, and pods that are created continuously while the schedulers fail."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +10,12 @@ from typing import ClassVar, Self
 
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.bindings import Answered, bindings
-from tests.e2e.cluster import create_pods
+from tests.e2e.cluster import create_pods, wait_until
 from tests.e2e.crowd_invariants import judge
 from tests.e2e.daemon import Daemon, Line
 from tests.e2e.history import History
 from tests.objects import Json
 
-FOLLOWS_WITHIN_SECONDS = 60.0
-POLL_SECONDS = 0.1
-"""Long, because a look may read the whole audit log, and the schedulers need the processors."""
 LOST = "lost the lease"
 FEW = 10
 """The pods that are created at one time."""
@@ -109,28 +106,21 @@ def two_replicas(plane: ControlPlane, access: KubeconfigContext) -> Iterator[tup
 def start_both(leader: Replica, standby: Replica) -> None:
     """Start the leader, then the standby."""
     leader.start()
-    wait(leader.leads, "the first leader")
+    wait_until(leader.leads, "the first leader")
     stand_by(standby)
 
 
 def stand_by(replica: Replica) -> None:
     """Start a scheduler while another one leads, and wait until it stands by."""
     replica.start()
-    wait(lambda: bool(replica.said("standing by")), "a standby")
+    wait_until(lambda: bool(replica.said("standing by")), "a standby")
 
 
-def wait(holds: Callable[[], bool], what: str, seconds: float = FOLLOWS_WITHIN_SECONDS) -> float:
-    """Wait until the condition holds; return how many seconds that took."""
-    began = time.monotonic()
-    while not holds():
-        assert time.monotonic() < began + seconds, f"{what}: not within {seconds:.0f} s"
-        time.sleep(POLL_SECONDS)
-    return time.monotonic() - began
-
-
-def first_of(plane: ControlPlane, namespace: str, epoch: int, seconds: float = FOLLOWS_WITHIN_SECONDS) -> float:
+def first_of(plane: ControlPlane, namespace: str, epoch: int, seconds: float = 60.0) -> float:
     """Wait for the first Binding of a term; return how many seconds that took."""
-    return wait(lambda: any(one.epoch == str(epoch) for one in bindings(plane, namespace)), f"term {epoch}", seconds)
+    return wait_until(
+        lambda: any(one.epoch == str(epoch) for one in bindings(plane, namespace)), f"term {epoch}", seconds
+    )
 
 
 def judge_terms(plane: ControlPlane, history: History, namespace: str) -> list[Answered]:

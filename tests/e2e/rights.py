@@ -12,7 +12,7 @@ import yaml
 
 from tests.controlplane.commands import SCHEDULER
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import ROOT
+from tests.e2e.cluster import ROOT, apply
 from tests.objects import Json
 
 EVICTING: Json = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
@@ -41,9 +41,7 @@ def grant(plane: ControlPlane) -> None:
         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", **name},
         "subjects": [{"apiGroup": RBAC, "kind": "User", **name}],
     }
-    document = {"apiVersion": "v1", "kind": "List", "items": [role, binding]}
-    applied = plane.kubectl("apply", "-f", "-", stdin=json.dumps(document))
-    assert applied.returncode == 0, applied.stderr
+    apply(plane, role, binding)
 
 
 def granted(rules: Iterable[Json]) -> set[Right]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import create_nodes, create_pods, create_pools, wait_for_event
+from tests.e2e.cluster import apply, create_nodes, create_pods, create_pools, kubectl, token_kubeconfig, wait_for_event
 from tests.e2e.daemon import Daemon
 from tests.e2e.history import History
 from tests.objects import Json, node_object, pod_object, pool_object
@@ -114,22 +114,14 @@ def rights() -> list[Json]:
 def account(control_plane: ControlPlane, namespace: str, role: str, directory: Path) -> Path:
     """Return the kubeconfig of a service account with exactly the permissions of this role."""
     subject = f"--serviceaccount={namespace}:default"
-    bound = control_plane.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", subject)
-    assert bound.returncode == 0, bound.stderr
-    control_plane.kubectl("create", "serviceaccount", "default", "-n", namespace)
-    token = control_plane.kubectl("create", "token", "default", "-n", namespace)
-    assert token.returncode == 0, token.stderr
-    document = json.loads(control_plane.token_kubeconfig.read_text())
-    document["users"][0]["user"] = {"token": token.stdout.strip()}
-    kubeconfig = directory / "kubeconfig"
-    kubeconfig.write_text(json.dumps(document))
-    return kubeconfig
+    kubectl(control_plane, "create", "clusterrolebinding", role, f"--clusterrole={role}", subject)
+    control_plane.kubectl("create", "serviceaccount", "default", "-n", namespace)  # in kube-system it may exist
+    return token_kubeconfig(control_plane, "default", namespace, directory)
 
 
 def grant(control_plane: ControlPlane, name: str, rules: list[Json]) -> None:
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}}
-    applied = control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(role | {"rules": rules}))
-    assert applied.returncode == 0, applied.stderr
+    apply(control_plane, role | {"rules": rules})
 
 
 def pools(control_plane: ControlPlane) -> dict[str, Json]:

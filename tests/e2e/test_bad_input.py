@@ -5,9 +5,7 @@ import json
 import pytest
 
 from aischeduler.kube.crds import pool_crd
-from aischeduler.model.names import POOL_KEY
 from tests.controlplane.plane import ControlPlane
-from tests.daemon.cluster import schemaless_crd
 from tests.e2e.cluster import (
     CPU_POOL,
     condition,
@@ -50,11 +48,6 @@ def pool_condition(plane: ControlPlane, history: History, name: str, kind: str, 
     return found()
 
 
-def takes_status_of(plane: ControlPlane, name: str) -> bool:
-    """Say whether the API server accepts the status of a Pool with an invalid spec; that of 1.31 does not."""
-    return plane.api("PATCH", f"{POOLS}/{name}/status?dryRun=All", {"status": {"pods": 1_000}}).status == 200
-
-
 def test_pool_with_an_operator_that_does_not_exist_is_refused_by_kubectl(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
@@ -64,40 +57,6 @@ def test_pool_with_an_operator_that_does_not_exist_is_refused_by_kubectl(
     assert applied.returncode == 1
     assert 'spec.nodeSelector.matchExpressions[0].operator: Unsupported value: "Near"' in applied.stderr
     others_go_on(control_plane, history, namespace)
-
-
-def test_stored_pool_that_the_present_schema_refuses_owns_nothing_and_has_a_condition(
-    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
-) -> None:
-    bad = pool_object("bad", nodeSelector={"matchExpressions": [{"key": "team", "operator": "In"}]})
-    lax = control_plane.kubectl("replace", "-f", "-", stdin=json.dumps(schemaless_crd()))
-    assert lax.returncode == 0, lax.stderr
-    try:
-        history.wait_until(lambda: control_plane.api("POST", POOLS, bad).status == 201, "the bad pool stored")
-    finally:
-        install(control_plane)
-    told = wait_for_event(control_plane, history, "default", "InvalidSpec", "bad")
-    assert "spec.nodeSelector.matchExpressions[0]" in told
-    if takes_status_of(control_plane, "bad"):
-        refused = pool_condition(control_plane, history, "bad", "Accepted", "False")
-        assert "spec.nodeSelector.matchExpressions[0]" in refused["message"]
-    others_go_on(control_plane, history, namespace)
-    mended = {"spec": {"nodeSelector": {"matchExpressions": [{"key": "cpu", "operator": "Exists"}]}}}
-    assert control_plane.api("PATCH", f"{POOLS}/bad", mended).status == 200
-    pool_condition(control_plane, history, "bad", "Accepted", "True")
-
-
-def test_pools_that_select_the_same_nodes_both_have_a_condition_that_names_them(
-    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
-) -> None:
-    create_nodes(control_plane, [node_object("shared", labels={"left": "1", "right": "1"})])
-    create_pools(control_plane, pool_object("left", labels={"left": "1"}), pool_object("right", labels={"right": "1"}))
-    for name in ("left", "right"):
-        assert "shared" in pool_condition(control_plane, history, name, "Conflict", "True")["message"]
-    create_pods(control_plane, namespace, [pod_object("p", namespace=namespace)])
-    history.wait_until(lambda: history.bound(namespace) == {"p": "shared"}, "the node in the default pool")
-    control_plane.api("DELETE", f"{POOLS}/left")
-    pool_condition(control_plane, history, "right", "Conflict", "False")
 
 
 def test_pod_with_an_annotation_of_250_kilobytes_is_bound(
@@ -134,17 +93,6 @@ def test_line_breaks_and_escapes_in_a_pool_name_are_escaped_in_the_log(
     assert "\x1b" not in running.log
 
 
-def test_pod_of_an_unknown_pool_is_warned_and_waits_in_the_default_pool(
-    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
-) -> None:
-    create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool="cpu-poool")])
-    said = wait_for_event(control_plane, history, namespace, "UnknownPool", "p")
-    assert "cpu-poool" in said
-    create_nodes(control_plane, [node_object("free")])
-    history.wait_until(lambda: history.bound(namespace) == {"p": "free"}, "the pod in the default pool")
-    others_go_on(control_plane, history, namespace)
-
-
 def test_invalid_quantity_is_refused_by_the_server_and_affects_no_other_pod(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
@@ -178,18 +126,6 @@ def test_node_without_any_resources_takes_no_pod(
 
     history.wait_until(is_told, "an event that names the node without resources")
     others_go_on(control_plane, history, namespace)
-
-
-def test_label_and_annotation_that_disagree_follow_the_annotation(
-    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
-) -> None:
-    labelled = pod_object("by-label", namespace=namespace, labels={POOL_KEY: "masters"})
-    both = pod_object("by-both", namespace=namespace, pool=CPU_POOL, labels={POOL_KEY: "masters"})
-    create_pods(control_plane, namespace, [labelled, both])
-    history.wait_for_bound(namespace, 2)
-    bound = history.bound(namespace)
-    assert bound["by-label"].startswith("master-")
-    assert bound["by-both"].startswith("cpu-")
 
 
 def test_without_the_pool_resource_everything_belongs_to_the_default_pool_until_it_is_defined(

@@ -14,13 +14,13 @@ import pytest
 from tests.controlplane.many import Request, send
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import POOLS_PATH, create_nodes, create_pods, create_pools
+from tests.e2e.cluster import POOLS_PATH, create_nodes, create_pods, create_pools, create_priority
 from tests.e2e.crowd_invariants import judge_bindings
 from tests.e2e.daemon import Daemon
 from tests.e2e.decision_audit import Judge
 from tests.e2e.record import Record
 from tests.e2e.recount import Numbers, difference, from_command, from_metrics, from_status, recount, without_loans
-from tests.objects import Json, eviction_object, node_object, pod_object, pool_object, priority_class_object
+from tests.objects import Json, eviction_object, node_object, pod_object, pool_object
 from tests.seeds import random
 
 EVENTS = [600, pytest.param(5_000, marks=[pytest.mark.soak, pytest.mark.timeout(0)])]
@@ -80,8 +80,7 @@ class Churn:
         for name in POOLS:
             self._toggle(name)
         for name, value in (("high", 1000), ("low", -10)):
-            document = priority_class_object(f"{name}-{self._namespace}", value=value)
-            assert self._plane.api("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", document).status == 201
+            create_priority(self._plane, f"{name}-{self._namespace}", value)
         heavy = {
             "metadata": {"name": f"heavy-{self._namespace}"},
             "handler": "heavy",
@@ -317,7 +316,7 @@ def test_all_numbers_are_exact_after_thousands_of_events(
         counted = recount(listed(control_plane))
         print("watches that broke:", daemon.said("list or watch failed"))
         judge = Judge(record, margin_seconds=MARGIN_SECONDS)
-        record.until(lambda: judge.neglected() == [], "pods that fit on nodes", CALM_WITHIN_SECONDS)
+        record.wait_until(lambda: judge.neglected() == [], "pods that fit on nodes", CALM_WITHIN_SECONDS)
     assert not found, "\n".join(found)
     judge_bindings(control_plane, record.nodes_of(), namespace)
     assert faults(judge) == []

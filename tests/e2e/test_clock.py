@@ -14,10 +14,10 @@ import pytest
 
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.bindings import bindings
-from tests.e2e.cluster import CPU_POOL, backlog, create_nodes, create_pods, events, later, wait_for_event
+from tests.e2e.cluster import CPU_POOL, backlog, create_nodes, create_pods, events, later, wait_for_event, wait_until
 from tests.e2e.conftest import LEASES
 from tests.e2e.history import History
-from tests.e2e.replicas import KubeconfigContext, Replica, judge_terms, start_both, wait
+from tests.e2e.replicas import KubeconfigContext, Replica, judge_terms, start_both
 from tests.objects import Json, node_object, pod_object
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -113,9 +113,11 @@ def jump_and_bind(plane: ControlPlane, namespace: str, clock: Clock, seconds: in
     """Let the clock jump while pods come; wait for a renewal of the Lease and for events with the new time."""
     clock.jump(seconds)
     create_pods(plane, namespace, pods)
-    wait(lambda: abs(renewed_by(plane) - seconds) < CLOSE_SECONDS, f"a renewal by a clock that is wrong by {seconds} s")
+    wait_until(
+        lambda: abs(renewed_by(plane) - seconds) < CLOSE_SECONDS, f"a renewal by a clock that is wrong by {seconds} s"
+    )
     names = {pod["metadata"]["name"] for pod in pods}
-    wait(lambda: names <= told_by(plane, namespace).keys(), "events of all pods")
+    wait_until(lambda: names <= told_by(plane, namespace).keys(), "events of all pods")
     told = told_by(plane, namespace)
     assert {name: told[name] for name in names if abs(told[name] - seconds) > CLOSE_SECONDS} == {}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.api_contract.world import condition
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import create_nodes, create_pools
+from tests.e2e.cluster import apply, create_nodes, create_pools
 from tests.e2e.daemon import Daemon
 from tests.e2e.history import History
 from tests.objects import Json, claim_object, node_object, pod_object, pool_object, volume_object
@@ -39,9 +39,7 @@ def test_describe_names_the_field_of_the_claim_for_which_a_pod_waits_until_it_is
     daemon.start()
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     made = (claim_object("data", namespace="default"), pod_object("p", namespace="default", volumes=volumes))
-    for document in made:
-        answer = control_plane.kubectl("create", "-f", "-", stdin=json.dumps(document))
-        assert answer.returncode == 0, answer.stderr
+    apply(control_plane, *made)
 
     def described() -> str:
         return control_plane.kubectl("describe", "pod", "p").stdout
@@ -53,8 +51,7 @@ def test_describe_names_the_field_of_the_claim_for_which_a_pod_waits_until_it_is
     scheduled = condition(pod, "PodScheduled")
     assert (scheduled["status"], scheduled["reason"]) == ("False", "Unschedulable")
     assert reason in scheduled["message"]
-    volume = control_plane.kubectl("create", "-f", "-", stdin=json.dumps(volume_object("disk")))
-    assert volume.returncode == 0, volume.stderr
+    apply(control_plane, volume_object("disk"))
     claim = "/api/v1/namespaces/default/persistentvolumeclaims/data"
     completed = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
     bound = {"metadata": completed, "spec": {"volumeName": "disk"}}

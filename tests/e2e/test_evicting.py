@@ -90,14 +90,6 @@ async def test_victim_has_its_condition_beside_others_and_its_own_grace_period(
     assert condition(found, "PodScheduled")["status"] == "True"
 
 
-async def test_terminating_victim_is_not_changed(
-    control_plane: ControlPlane, connections: ConnectionPool, namespace: str
-) -> None:
-    victim = await running(control_plane, connections, namespace, "v")
-    assert await evict(connections, victim) == Evicted()
-    assert isinstance(await evict(connections, victim), NotNeeded)
-
-
 @pytest.mark.parametrize("honour_budgets", [False, True], ids=["delete", "eviction"])
 async def test_another_pod_of_the_name_is_not_changed(
     control_plane: ControlPlane, connections: ConnectionPool, namespace: str, honour_budgets: bool
@@ -108,14 +100,6 @@ async def test_another_pod_of_the_name_is_not_changed(
     found = pod(control_plane, namespace, "v")
     assert "deletionTimestamp" not in found["metadata"]
     assert condition(found, "DisruptionTarget") == {}
-
-
-@pytest.mark.parametrize("honour_budgets", [False, True], ids=["delete", "eviction"])
-async def test_eviction_of_a_missing_victim_is_not_needed(
-    connections: ConnectionPool, namespace: str, honour_budgets: bool
-) -> None:
-    nobody = a_pod("nobody", namespace=namespace, uid="11111111-2222-3333-4444-555555555555")
-    assert isinstance(await evict(connections, nobody, honour_budgets=honour_budgets), NotNeeded)
 
 
 async def test_budget_allows_its_number_of_evictions_and_a_refused_victim_has_no_condition(
@@ -136,20 +120,3 @@ async def test_budget_allows_its_number_of_evictions_and_a_refused_victim_has_no
     assert condition(pod(control_plane, namespace, "v"), "DisruptionTarget")["reason"] == "EvictionByEvictionAPI"
     assert condition(pod(control_plane, namespace, "w"), "DisruptionTarget") == {}
     assert await evict(connections, victims[1]) == Evicted()
-
-
-async def test_nomination_is_written_and_cleared_and_refused_for_another_pod_of_the_name(
-    control_plane: ControlPlane, connections: ConnectionPool, namespace: str
-) -> None:
-    create_pods(control_plane, namespace, [pod_object("p", namespace=namespace)])
-    ours = a_pod("p", namespace=namespace, uid=pod(control_plane, namespace, "p")["metadata"]["uid"])
-    former = a_pod("p", namespace=namespace, uid="11111111-2222-3333-4444-555555555555")
-
-    async def nominate(preemptor: Pod, node: str) -> tuple[int, str]:
-        path, body = pod_writes.nomination(preemptor, node)
-        answer = await connections.send(b"PATCH", path, body, pod_writes.MERGE_PATCH.encode())
-        return answer.status, pod(control_plane, namespace, "p")["status"].get("nominatedNodeName", "")
-
-    assert await nominate(ours, "n1") == (200, "n1")
-    assert await nominate(former, "n2") == (422, "n1")
-    assert await nominate(ours, "") == (200, "")

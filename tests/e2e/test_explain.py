@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.explain_cluster import carry_out, objects, pods
 from tests.controlplane.plane import ControlPlane
+from tests.e2e.cluster import kubectl
 from tests.objects import Json
 
 COMMAND = (sys.executable, "-m", "aischeduler", "explain")
@@ -31,8 +32,7 @@ def place(control_plane: ControlPlane, clean_cluster: None, pools_served: None) 
     """The cluster of docs/cli.md on explain."""
     items: list[Any] = [item for item in (*objects(), *pods()) if item["kind"] != "CustomResourceDefinition"]
     document = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    created = control_plane.kubectl("create", "-f", "-", stdin=document)
-    assert created.returncode == 0, created.stderr
+    kubectl(control_plane, "create", "-f", "-", stdin=document)
     return control_plane
 
 

@@ -9,18 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-import structlog
 from msgspec.structs import astuple
 
 from aischeduler.kube.access.server import from_kubeconfig
 from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.http.client import Client
-from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError
 from aischeduler.kube.http.timing import Timing
-from aischeduler.kube.report.event_messages import ReportingController
 from aischeduler.kube.report.gang_status_writer import GangStatusWriter
-from aischeduler.kube.report.reporter import Reporter
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.reflector import Handlers, Reflector
@@ -31,7 +27,6 @@ from aischeduler.model.pod import Pod
 from tests.controlplane.plane import ControlPlane
 from tests.gang_objects import (
     coscheduling_crd,
-    indexed_job_object,
     job_set_crd,
     native_pod_group_object,
     pod_group_object,
@@ -185,22 +180,6 @@ async def test_pod_groups_are_seen_once_their_definition_is_installed_and_end_wi
         await seen.until(lambda: isinstance(seen.gangs()[-1], Seen), "the PodGroup of the new definition")
 
 
-async def test_pods_of_an_annotated_job_claim_its_gang_and_those_of_another_job_claim_none(
-    control_plane: ControlPlane, namespace: str
-) -> None:
-    async with observing(control_plane) as seen:
-        await apply(control_plane, indexed_job_object("gang", namespace=namespace, pods=3))
-        await apply(control_plane, indexed_job_object("plain", namespace=namespace, pods=2, gang=""))
-        await seen.until(lambda: len(seen.claims()) == 5, "the pods of both Jobs")
-        key = GangKey(GangSource.JOB, namespace, "gang")
-        claims = sorted((claim.index, claim) for claim in seen.claims().values() if claim is not None)
-        assert claims == [(index, GangClaim(key, index=index)) for index in range(3)]
-        told = [event.object for event in seen.gangs() if isinstance(event, Seen) and isinstance(event.object, Gang)]
-        assert {(one.key, one.min_member) for one in told} - {(GangKey(GangSource.JOB, namespace, "plain"), 1)} == {
-            (key, 3)
-        }
-
-
 @pytest.mark.parametrize("subresource", [True, False])
 async def test_status_of_each_kind_is_stored_as_its_definition_has_it(
     control_plane: ControlPlane, namespace: str, definitions: None, subresource: bool
@@ -257,36 +236,6 @@ async def test_status_survives_a_conflict_and_is_not_written_to_a_deleted_or_rec
     assert "status" not in read(control_plane, "scheduling.x-k8s.io/v1alpha1", namespace)
 
 
-async def test_reporter_writes_status_and_event_of_a_pod_group(
-    control_plane: ControlPlane, namespace: str, definitions: None
-) -> None:
-    await apply(control_plane, volcano_crd())
-    stored = await apply(control_plane, volcano_pod_group_object(namespace=namespace))
-    found = report(GangSource.VOLCANO, namespace, stored["metadata"]["uid"], GangPhase.SCHEDULED)
-    server = await from_kubeconfig(str(control_plane.kubeconfig), None, time.monotonic)
-    async with Client(server) as client:
-        connections = ConnectionPool(server, 8)
-        controller, log = ReportingController("ai-scheduler", "ai-scheduler-0"), structlog.get_logger()
-        reports = Reporter(connections, client, timing(), log, controller=controller, wall=time.time)
-        task = asyncio.create_task(reports.run(_at_once, _raise))
-        reports.report_gang(found)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await reports.wait_written()
-        task.cancel()
-        await asyncio.wait([task])
-        await connections.close()
-    await server.close()
-    assert read(control_plane, "scheduling.volcano.sh/v1beta1", namespace)["status"]["phase"] == "Running"
-    (event,) = control_plane.api("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events").body["items"]
-    regarding = event["regarding"]
-    assert (event["reason"], regarding["apiVersion"], regarding["kind"], regarding["uid"]) == (
-        "Scheduled",
-        "scheduling.volcano.sh/v1beta1",
-        "PodGroup",
-        stored["metadata"]["uid"],
-    )
-
-
 @pytest.mark.newest
 async def test_pod_group_of_the_server_itself_is_read_and_its_condition_written(control_plane: ControlPlane) -> None:
     with ControlPlane(control_plane.binaries, *NATIVE_FLAGS) as plane:
@@ -311,11 +260,3 @@ async def test_pod_group_of_the_server_itself_is_read_and_its_condition_written(
             "True",
             "Scheduled",
         )
-
-
-async def _at_once() -> None:
-    return
-
-
-def _raise(_job: str, error: Exception) -> None:
-    raise error

@@ -10,7 +10,7 @@ import yaml
 
 from tests import seeds
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import CPU_POOL, GPU_POOL, ROOT, create_pods, events, pod
+from tests.e2e.cluster import CPU_POOL, GPU_POOL, ROOT, apply, create_pods, events, kubectl, pod
 from tests.e2e.daemon import Daemon
 from tests.e2e.history import History
 from tests.gang_objects import coscheduling_crd, gang_labels, pod_group_object, volcano_crd
@@ -24,19 +24,13 @@ KILLS = [3, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(0)])]
 MEMBERS = 4
 
 
-def apply(plane: ControlPlane, namespace: str, text: str) -> None:
-    applied = plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=text)
-    assert applied.returncode == 0, applied.stderr
-
-
 @pytest.fixture
 def definitions(control_plane: ControlPlane) -> None:
     """Install the PodGroups of Coscheduling and of Volcano."""
-    for one in (coscheduling_crd(), volcano_crd()):
-        apply(control_plane, "default", json.dumps(one))
-        name = one["metadata"]["name"]
-        waited = control_plane.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
-        assert waited.returncode == 0, waited.stderr
+    crds = (coscheduling_crd(), volcano_crd())
+    apply(control_plane, *crds)
+    names = [f"crd/{one['metadata']['name']}" for one in crds]
+    kubectl(control_plane, "wait", "--for=condition=Established", *names, "--timeout=60s")
 
 
 def size_of(example: str) -> tuple[int, int]:
@@ -52,7 +46,7 @@ def test_example_of_the_page_starts_whole(
     control_plane: ControlPlane, namespace: str, definitions: None, daemon: Daemon, history: History, number: int
 ) -> None:
     daemon.start()
-    apply(control_plane, namespace, EXAMPLES[number])
+    kubectl(control_plane, "apply", "-n", namespace, "-f", "-", stdin=EXAMPLES[number])
     pods, together = size_of(EXAMPLES[number])
     history.wait_for_bound(namespace, pods)
     decisions = Counter(one["decision"] for one in daemon.said("bind") if one["namespace"] == namespace)
@@ -65,7 +59,7 @@ def test_gang_that_does_not_fit_waits_whole_and_its_pod_group_says_why(
 ) -> None:
     daemon.start()
     group = pod_group_object("big", namespace=namespace, min_member=3, timeout_seconds=2)
-    apply(control_plane, namespace, json.dumps(group))
+    apply(control_plane, group, namespace=namespace)
     labels = {"scheduling.x-k8s.io/pod-group": "big"}
     cards = [1, 1, 99]
     pods = [

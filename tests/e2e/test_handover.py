@@ -6,10 +6,10 @@ import pytest
 
 from aischeduler.daemon.leadership import LOST_LEASE
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import backlog, later
+from tests.e2e.cluster import backlog, later, wait_until
 from tests.e2e.history import History
 from tests.e2e.release import Release
-from tests.e2e.replicas import LOST, Arrivals, KubeconfigContext, first_of, judge_terms, stand_by, two_replicas, wait
+from tests.e2e.replicas import LOST, Arrivals, KubeconfigContext, first_of, judge_terms, stand_by, two_replicas
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -57,7 +57,7 @@ def test_paused_leader_writes_nothing_when_it_continues_after_its_lease_expired(
         leader.pause()
         print(f"paused: {first_of(control_plane, namespace, 1):.2f} s to the first Binding of the next leader")
         leader.resume()
-        wait(lambda: leader.end_status() is not None, "the end of the deposed leader")
+        wait_until(lambda: leader.end_status() is not None, "the end of the deposed leader")
         assert leader.end_status() == LOST_LEASE
         assert len(leader.said(LOST)) == 1
         history.wait_for_bound(namespace, ALL, 60)
@@ -117,7 +117,7 @@ def test_many_handovers_with_the_default_lease(
         took["paused"] = first_of(control_plane, namespace, 3)
         time.sleep(max(0.0, 30.0 - took["paused"]))
         leader.resume()
-        wait(lambda: leader.end_status() is not None, "the end of the deposed leader")
+        wait_until(lambda: leader.end_status() is not None, "the end of the deposed leader")
         assert leader.end_status() == LOST_LEASE
         stand_by(leader)
         control_plane.restart("kube-apiserver")

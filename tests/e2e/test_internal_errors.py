@@ -1,11 +1,11 @@
 """An injected exception on the real API server costs one piece of work, and no pod its node."""
 
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import create_nodes, create_pods
+from tests.e2e.cluster import create_nodes, create_pods, wait_until
 from tests.e2e.crowd_invariants import judge
 from tests.e2e.daemon import Line
 from tests.e2e.history import History
-from tests.e2e.replicas import KubeconfigContext, Replica, wait
+from tests.e2e.replicas import KubeconfigContext, Replica
 from tests.objects import node_object, pod_object
 
 PODS = 60
@@ -38,7 +38,7 @@ def test_exceptions_in_many_functions_cost_no_pod_its_node_and_the_lease_is_rele
     with Sabotaged(control_plane, access.kubeconfig, *options, program=PROGRAM, metrics=True) as scheduler:
         scheduler.start()
         history.wait_for_bound(namespace, PODS, BOUND_WITHIN_SECONDS)
-        wait(lambda: all(pod.node for pod in history.pods(namespace)), "every pod on a node")
+        wait_until(lambda: all(pod.node for pod in history.pods(namespace)), "every pod on a node")
         assert scheduler.running()
         assert scheduler.counted().keys() >= {"attempt", "binder", "outcome of a Binding", "reporter"}
         assert len(scheduler.told()) >= len(scheduler.counted())

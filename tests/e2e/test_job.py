@@ -19,15 +19,14 @@ from tests.e2e.cluster import (
     NODE_GPUS,
     POOLS_PATH,
     condition,
-    create_nodes,
     create_pods,
-    create_pools,
+    kubectl,
     pod,
     wait_for_event,
 )
 from tests.e2e.daemon import Daemon
 from tests.e2e.history import History
-from tests.objects import node_object, pod_object, pool_object, priority_class_object
+from tests.objects import pod_object
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -42,15 +41,10 @@ def running(daemon: Daemon) -> Daemon:
     return daemon
 
 
-def apply_job(plane: ControlPlane, namespace: str) -> None:
-    applied = plane.kubectl("apply", "-n", namespace, "-f", str(EXAMPLES / "job.yaml"))
-    assert applied.returncode == 0, applied.stderr
-
-
 def test_job_applied_by_kubectl_ends_with_its_ten_pods_on_nodes_of_cpu_pool(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
-    apply_job(control_plane, namespace)
+    kubectl(control_plane, "apply", "-n", namespace, "-f", str(EXAMPLES / "job.yaml"))
     history.wait_for_bound(namespace, JOB_PODS)
     nodes = history.bound(namespace)
     assert len(nodes) == JOB_PODS
@@ -62,7 +56,7 @@ def test_job_applied_by_kubectl_ends_with_its_ten_pods_on_nodes_of_cpu_pool(
 def test_job_that_is_older_than_the_scheduler_is_bound(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
-    apply_job(control_plane, namespace)
+    kubectl(control_plane, "apply", "-n", namespace, "-f", str(EXAMPLES / "job.yaml"))
     history.wait_until(lambda: len(history.pods(namespace)) == JOB_PODS, "the pods of the Job")
     assert history.bound(namespace) == {}
     daemon.start()
@@ -112,42 +106,6 @@ def test_describe_shows_why_a_pod_fits_nowhere(
     assert said in described
 
 
-def test_pod_is_bound_when_another_frees_room(
-    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
-) -> None:
-    full = [pod_object(f"full-{n}", namespace=namespace, cpu="8", memory="64Mi", pool=MASTERS) for n in range(3)]
-    create_pods(control_plane, namespace, full)
-    history.wait_for_bound(namespace, 3)
-    create_pods(control_plane, namespace, [pod_object("next", namespace=namespace, cpu="4", pool=MASTERS)])
-    wait_for_event(control_plane, history, namespace, "FailedScheduling", "next")
-    freed = history.bound(namespace)["full-1"]
-    control_plane.kubectl("delete", "pod", "full-1", "-n", namespace, "--force")
-    history.wait_until(lambda: history.bound(namespace).get("next") == freed, "the next pod on the freed node")
-
-
-def test_pod_is_bound_when_a_node_comes(
-    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
-) -> None:
-    create_pods(control_plane, namespace, [pod_object("big", namespace=namespace, cpu="64", pool=CPU_POOL)])
-    wait_for_event(control_plane, history, namespace, "FailedScheduling", "big")
-    create_nodes(control_plane, [node_object("large", cpu="64", labels={"cpu": "true"})])
-    history.wait_until(lambda: history.bound(namespace) == {"big": "large"}, "the pod on the new node")
-
-
-def test_pod_is_bound_when_a_taint_is_removed(
-    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
-) -> None:
-    tainted = control_plane.kubectl(
-        "taint", "nodes", "-l", "node-role.kubernetes.io/control-plane", "maintenance=yes:NoSchedule"
-    )
-    assert tainted.returncode == 0, tainted.stderr
-    create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool=MASTERS)])
-    said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "p")
-    assert said.startswith(f"pool {MASTERS}: 0/3 nodes are available: 3 node(s) had untolerated taint(s).")
-    control_plane.kubectl("taint", "nodes", "master-1", "maintenance-")
-    history.wait_until(lambda: history.bound(namespace) == {"p": "master-1"}, "the pod on the untainted node")
-
-
 def test_cordoned_node_takes_no_pod_until_it_is_uncordoned(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
@@ -157,73 +115,6 @@ def test_cordoned_node_takes_no_pod_until_it_is_uncordoned(
     assert said.startswith(f"pool {MASTERS}: 0/3 nodes are available: 3 node(s) were unschedulable.")
     control_plane.kubectl("uncordon", "master-2")
     history.wait_until(lambda: history.bound(namespace) == {"p": "master-2"}, "the pod on the uncordoned node")
-
-
-def test_gated_pod_waits_until_its_gate_is_removed(
-    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
-) -> None:
-    gated = pod_object("gated", namespace=namespace, pool=CPU_POOL, gates=["example.com/quota"])
-    create_pods(control_plane, namespace, [gated, pod_object("free", namespace=namespace, pool=CPU_POOL)])
-    history.wait_for_bound(namespace, 1)
-    assert "gated" not in history.bound(namespace)
-    path = f"/api/v1/namespaces/{namespace}/pods/gated"
-    assert control_plane.api("PATCH", path, {"spec": {"schedulingGates": []}}).status == 200
-    history.wait_for_bound(namespace, 2)
-
-
-def test_more_important_pod_gets_the_room_first(
-    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
-) -> None:
-    name = f"urgent-{namespace}"
-    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    assert control_plane.api("POST", path, priority_class_object(name, value=1000)).status == 201
-    early = [pod_object(f"early-{n}", namespace=namespace, cpu="8", memory="64Mi", pool=MASTERS) for n in range(3)]
-    create_pods(control_plane, namespace, early)
-    late = pod_object("late", namespace=namespace, cpu="8", memory="64Mi", pool=MASTERS, priority_class=name)
-    create_pods(control_plane, namespace, [late])
-    daemon.start()
-    history.wait_for_bound(namespace, 3)
-    assert "late" in history.bound(namespace)
-
-
-def test_pods_of_other_schedulers_are_not_scheduled_but_counted(
-    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
-) -> None:
-    placed = [
-        pod_object(f"placed-{n}", namespace=namespace, cpu="6", scheduler_name="other", node=f"master-{n}")
-        for n in range(3)
-    ]
-    waiting = pod_object("theirs", namespace=namespace, pool=MASTERS, scheduler_name="other")
-    ours = pod_object("ours", namespace=namespace, cpu="4", pool=MASTERS)
-    create_pods(control_plane, namespace, [*placed, waiting])
-    history.wait_for_bound(namespace, 3)
-    create_pods(control_plane, namespace, [ours])
-    said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "ours")
-    assert said.startswith(f"pool {MASTERS}: 0/3 nodes are available: 3 Insufficient cpu.")
-    assert set(history.bound(namespace)) == {"placed-0", "placed-1", "placed-2"}
-
-
-def test_pod_that_names_no_pool_runs_on_nodes_of_no_pool(
-    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
-) -> None:
-    create_pods(control_plane, namespace, [pod_object("p", namespace=namespace)])
-    said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "p")
-    assert said.startswith("pool default: no nodes available to schedule pods")
-    create_nodes(control_plane, [node_object("free")])
-    history.wait_until(lambda: history.bound(namespace) == {"p": "free"}, "the pod on the node of no pool")
-
-
-def test_pool_that_is_created_later_gets_its_nodes_and_pods(
-    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
-) -> None:
-    create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool="late-pool")])
-    wait_for_event(control_plane, history, namespace, "UnknownPool", "p")
-    create_nodes(control_plane, [node_object("late-node", labels={"late": "true"}, cpu="500m")])
-    create_pools(control_plane, pool_object("late-pool", labels={"late": "true"}, disableBorrowing=True))
-    larger = node_object("larger-node", labels={"late": "true"})
-    create_nodes(control_plane, [larger])
-    history.wait_until(lambda: history.bound(namespace) == {"p": "larger-node"}, "the pod in its pool")
-    assert pod(control_plane, namespace, "p")["metadata"]["annotations"][MARK_POOL] == "late-pool"
 
 
 def test_table_of_pools_shows_capacity_and_use(

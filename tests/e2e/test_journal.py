@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import GPU_NODES, GPU_POOL, NODE_GPUS, backlog, create_pods
+from tests.e2e.cluster import GPU_NODES, GPU_POOL, NODE_GPUS, backlog, create_pods, create_priority
 from tests.e2e.daemon import Daemon
 from tests.e2e.history import History
-from tests.objects import pod_object, priority_class_object
+from tests.objects import pod_object
 
 
 def replay(path: Path, hash_seed: int) -> subprocess.CompletedProcess[str]:
@@ -23,8 +23,7 @@ def replay(path: Path, hash_seed: int) -> subprocess.CompletedProcess[str]:
 def test_journal_of_a_daemon_with_evictions_gives_the_same_actions_in_other_processes(
     control_plane: ControlPlane, cluster: None, kubelets: Part, history: History, namespace: str, tmp_path: Path
 ) -> None:
-    high = priority_class_object(f"high-{namespace}", value=1000)
-    assert control_plane.api("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", high).status == 201
+    create_priority(control_plane, f"high-{namespace}", 1000)
     urgent = [
         pod_object(
             f"urgent-{n}", namespace=namespace, memory="64Mi", gpu=1, pool=GPU_POOL, priority_class=f"high-{namespace}"

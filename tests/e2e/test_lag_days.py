@@ -11,12 +11,20 @@ import pytest
 
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import POOLS_PATH, REPEAT, create_namespace, create_nodes, create_pods, create_pools
+from tests.e2e.cluster import (
+    POOLS_PATH,
+    REPEAT,
+    create_namespace,
+    create_nodes,
+    create_pods,
+    create_pools,
+    create_priority,
+)
 from tests.e2e.daemon import Daemon
 from tests.e2e.decision_audit import Judge
 from tests.e2e.lagging_proxy import KINDS, LaggingProxy
 from tests.e2e.record import Record
-from tests.objects import Json, node_object, pdb_object, pod_object, pool_object, priority_class_object
+from tests.objects import Json, node_object, pdb_object, pod_object, pool_object
 from tests.seeds import random
 
 HELD_SECONDS = 10.0
@@ -56,8 +64,7 @@ class Day:
     def begin(self) -> None:
         """Set up pools that are full of pods of low priority, some of them on loan."""
         for name in PRIORITIES[1:]:
-            document = priority_class_object(f"{name}-{self._namespace}", value=int(name[1:]))
-            assert self._plane.api("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", document).status == 201
+            create_priority(self._plane, f"{name}-{self._namespace}", int(name[1:]))
         create_namespace(self._plane, self._vision)
         self._patch(f"/api/v1/namespaces/{self._vision}", {"metadata": {"labels": VISION}}, "")
         create_pools(self._plane, pool_object("default"), *(pool_object(name, labels=_of(name)) for name in POOLS))
@@ -74,7 +81,7 @@ class Day:
         pools = ("", CHOOSY, *POOLS) * (2 * NODES_OF_A_POOL)
         for pool in pools:
             self._create(self._pod(pool, cpu="2", priority=""))
-        self._record.until(lambda: self._running() == len(pools), "the first pods run")
+        self._record.wait_until(lambda: self._running() == len(pools), "the first pods run")
 
     def round(self) -> None:
         """Make one change, and create a pod after it."""
@@ -215,14 +222,14 @@ def test_no_pod_is_evicted_because_of_a_lagging_watch(
             day.round()
             time.sleep(ROUND_SECONDS)
         wait_until_calm_while_held = time.monotonic() + HELD_SECONDS + QUIET_SECONDS
-        record.until(lambda: time.monotonic() > wait_until_calm_while_held, "the last of what lags")
+        record.wait_until(lambda: time.monotonic() > wait_until_calm_while_held, "the last of what lags")
         proxy.release()
         judge = Judge(record, held, HELD_SECONDS)
-        record.until(
+        record.wait_until(
             lambda: judge.evictions() != [], "an eviction: without one the day tests nothing", CALM_WITHIN_SECONDS
         )
         record.wait_until_calm(QUIET_SECONDS, CALM_WITHIN_SECONDS)
-        record.until(lambda: judge.neglected() == [], "pods that fit on nodes", CALM_WITHIN_SECONDS)
+        record.wait_until(lambda: judge.neglected() == [], "pods that fit on nodes", CALM_WITHIN_SECONDS)
         evictions = judge.evictions()
         print(f"{len(evictions)} evictions of {len(record.changes['pods'])} changes of pods")
         assert (list(judge.faults()), judge.strangers()) == ([], [])

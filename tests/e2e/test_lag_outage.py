@@ -15,10 +15,10 @@ import pytest
 from aischeduler.model.names import MARK_HOME_POOL
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane, PartName
-from tests.e2e.cluster import POOLS_PATH, REPEAT, condition, create_nodes, create_pods, create_pools
+from tests.e2e.cluster import POOLS_PATH, REPEAT, condition, create_nodes, create_pods, create_pools, create_priority
 from tests.e2e.daemon import Daemon
 from tests.e2e.record import Record
-from tests.objects import Json, node_object, pod_object, pool_object, priority_class_object
+from tests.objects import Json, node_object, pod_object, pool_object
 
 RETRY_SECONDS = 0.05
 DEFAULT_NODES = 6
@@ -132,15 +132,16 @@ def test_new_pools_after_an_outage_get_their_pods_and_no_pod_is_evicted(
     blow: tuple[PartName, str],
     run: int,
 ) -> None:
-    high = priority_class_object(HIGH, value=1000)
-    assert control_plane.api("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", high).status == 201
+    create_priority(control_plane, HIGH, 1000)
     create_pools(control_plane, pool_object("default"))
     create_nodes(control_plane, [node_object(f"old-{number}", cpu="4") for number in range(DEFAULT_NODES)])
     old = [pod_object(f"old-{number}", namespace=namespace, cpu="4", memory="64Mi") for number in range(DEFAULT_NODES)]
     with Record(control_plane) as record, Daemon(control_plane) as daemon:
         daemon.start()
         create_pods(control_plane, namespace, old)
-        record.until(lambda: bound(record, namespace) == {f"old-{n}" for n in range(DEFAULT_NODES)}, "a full cluster")
+        record.wait_until(
+            lambda: bound(record, namespace) == {f"old-{n}" for n in range(DEFAULT_NODES)}, "a full cluster"
+        )
         with Newcomers(control_plane, namespace).beside():
             outage(control_plane, *blow)
         create_nodes(control_plane, [home_of_newcomer(number) for number in range(0, NEW_POOLS, 2)])
@@ -151,9 +152,9 @@ def test_new_pools_after_an_outage_get_their_pods_and_no_pod_is_evicted(
             return {kind: sorted(expected - names) for kind, names in there.items() if not expected <= names}
 
         awaited = "the new objects in the watches of the API server"
-        record.until(lambda: not unseen(), awaited, WATCHES_BACK_SECONDS, unseen)
-        record.until(lambda: expected <= bound(record, namespace), "the new pods on nodes")
-        record.until(lambda: expected <= accepted(record), "the new Pools in force")
+        record.wait_until(lambda: not unseen(), awaited, WATCHES_BACK_SECONDS, unseen)
+        record.wait_until(lambda: expected <= bound(record, namespace), "the new pods on nodes")
+        record.wait_until(lambda: expected <= accepted(record), "the new Pools in force")
         tell_lags(daemon)
         pods = record.now("pods")
     homes = {name: pods[namespace, name]["metadata"]["annotations"].get(MARK_HOME_POOL) for name in sorted(expected)}

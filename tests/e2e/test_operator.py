@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random  # noqa: TID251 - seeded by the run
 from typing import Any
@@ -15,7 +15,18 @@ from tests.controlplane.binaries import the_helm
 from tests.controlplane.commands import OPERATOR
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import ROOT, condition, create_namespace, create_nodes, create_pools, events, nodes
+from tests.e2e.cluster import (
+    ROOT,
+    apply,
+    condition,
+    create_namespace,
+    create_nodes,
+    create_pools,
+    events,
+    kubectl,
+    nodes,
+    wait_until,
+)
 from tests.e2e.daemon import Daemon
 from tests.e2e.operator_program import OURS, OperatorProgram, fail, path, pods_of
 from tests.e2e.rights import granted, used
@@ -23,7 +34,6 @@ from tests.objects import Json, pool_object
 from tests.operator.documents import BRAINPP, EXAMPLE, batch_process, role
 
 PAGE = (ROOT / "docs" / "batchprocess.md").read_text()
-WITHIN_SECONDS = 60.0
 KILLS = [3, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(0)])]
 BRAINPP_DEFINITION: Json = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -68,19 +78,6 @@ def some_nodes(control_plane: ControlPlane, clean_cluster: None) -> None:
     create_nodes(control_plane, nodes())
 
 
-def until(holds: Callable[[], bool], what: str, within_seconds: float = WITHIN_SECONDS) -> None:
-    deadline = time.monotonic() + within_seconds
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
-def apply(plane: ControlPlane, namespace: str, document: Json) -> None:
-    placed = {**document, "metadata": {**document["metadata"], "namespace": namespace}}
-    applied = plane.kubectl("apply", "-f", "-", stdin=json.dumps(placed))
-    assert applied.returncode == 0, applied.stderr
-
-
 def status(plane: ControlPlane, namespace: str, name: str = "train") -> Any:
     return plane.api("GET", path(namespace, name)).body.get("status", {})
 
@@ -108,24 +105,21 @@ def test_example_of_brainpp_runs_under_its_own_group(
 ) -> None:
     daemon.start()
     create_namespace(control_plane, "megvii-brain")
-    defined = control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(BRAINPP_DEFINITION))
-    assert defined.returncode == 0, defined.stderr
+    apply(control_plane, BRAINPP_DEFINITION)
     served = f"/apis/{BRAINPP}/batchprocesses"
-    until(lambda: control_plane.api("GET", served).status == 200, "the definition is not served")
-    applied = control_plane.kubectl("apply", "-f", str(EXAMPLE))
-    assert applied.returncode == 0, applied.stderr
+    wait_until(lambda: control_plane.api("GET", served).status == 200, "the definition served")
+    kubectl(control_plane, "apply", "-f", str(EXAMPLE))
 
     def phases() -> list[str]:
         return [one["status"].get("phase") for one in pods_of(control_plane, "megvii-brain", "podgroup1").values()]
 
-    until(lambda: phases() == ["Running"] * 4, "the pods do not run")
+    wait_until(lambda: phases() == ["Running"] * 4, "the pods running")
     (first, *_) = pods_of(control_plane, "megvii-brain", "podgroup1").values()
     resources = first["spec"]["containers"][0]["resources"]
     assert resources["limits"] == {"cpu": "2", "memory": "2Gi"}
     control_plane.kubectl("delete", "pod", first["metadata"]["name"], "-n", "megvii-brain", "--wait=false")
-    until(lambda: phases() == ["Running"] * 4, "the lost pod does not come back")
-    deleted = control_plane.kubectl("delete", "crd", "batchprocesses.workspace.brainpp.cn")
-    assert deleted.returncode == 0, deleted.stderr
+    wait_until(lambda: phases() == ["Running"] * 4, "the lost pod again")
+    kubectl(control_plane, "delete", "crd", "batchprocesses.workspace.brainpp.cn")
 
 
 def test_example_of_the_page_runs_and_shows_what_the_page_shows(
@@ -140,9 +134,8 @@ def test_example_of_the_page_runs_and_shows_what_the_page_shows(
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     (table,) = re.findall(r"^\$ kubectl get bp\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE)
     create_pools(control_plane, pool_object("gpu-pool", labels={"gpu": "true"}))
-    applied = control_plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=example)
-    assert applied.returncode == 0, applied.stderr
-    until(lambda: status(control_plane, namespace).get("ready") == "6/6", "the pods do not run")
+    kubectl(control_plane, "apply", "-n", namespace, "-f", "-", stdin=example)
+    wait_until(lambda: status(control_plane, namespace).get("ready") == "6/6", "the pods running")
     shown = control_plane.kubectl("get", "bp", "-n", namespace)
     assert [line.split()[:-1] for line in shown.stdout.splitlines()] == [
         line.split()[:-1] for line in table.splitlines()
@@ -182,18 +175,18 @@ def test_contradiction_is_a_condition_and_an_event_and_makes_no_pod(
 ) -> None:
     document = two_roles()
     document["spec"]["podGroup"]["replicas"] = 7
-    apply(control_plane, namespace, document)
+    apply(control_plane, document, namespace=namespace)
     sentence = "spec.podGroup.replicas is 7, but the replicas of spec.simpleProcesses are 6 in all"
 
     def accepted() -> Json:
         return condition(control_plane.api("GET", path(namespace, "train")).body, "Accepted")
 
-    until(lambda: accepted().get("status") == "False", "the spec is not refused")
+    wait_until(lambda: accepted().get("status") == "False", "the spec refused")
     assert (accepted()["reason"], accepted()["message"]) == ("Invalid", sentence)
-    until(lambda: events(control_plane, namespace, "Invalid") == {"train": sentence}, "there is no event")
+    wait_until(lambda: events(control_plane, namespace, "Invalid") == {"train": sentence}, "an event")
     assert pods_of(control_plane, namespace, "train") == {}
-    apply(control_plane, namespace, two_roles())
-    until(lambda: sorted(pods_of(control_plane, namespace, "train")) == TWO_ROLES, "the mended spec is not carried out")
+    apply(control_plane, two_roles(), namespace=namespace)
+    wait_until(lambda: sorted(pods_of(control_plane, namespace, "train")) == TWO_ROLES, "the mended spec carried out")
 
 
 @pytest.mark.parametrize("kills", KILLS)
@@ -204,7 +197,7 @@ def test_killed_operators_and_schedulers_lose_no_pod_and_make_none_twice(
     """Every pod of a name is made after the one before it is gone: `attempt` counts them, and restarts add up."""
     daemon.start()
     chance = Random(seeds.seed())
-    apply(control_plane, namespace, two_roles(limit=100))
+    apply(control_plane, two_roles(limit=100), namespace=namespace)
     seen: dict[tuple[str, int], str] = {}
     """Name and attempt -> uid."""
 
@@ -221,7 +214,7 @@ def test_killed_operators_and_schedulers_lose_no_pod_and_make_none_twice(
         return [pod for name, pod in sorted(look().items()) if attempt_of(pod) == known.get(name)]
 
     for _ in range(kills):
-        until(lambda: len(counted()) >= 3, "fewer than three pods are noted")
+        wait_until(lambda: len(counted()) >= 3, "three pods noted")
         pods = counted()
         for pod in chance.sample(pods, len(pods) // 3):
             if chance.random() < 0.5:
@@ -243,8 +236,8 @@ def test_killed_operators_and_schedulers_lose_no_pod_and_make_none_twice(
             if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
         }
 
-    until(lambda: sorted(attempts()) == TWO_ROLES, "the pods do not all run again")
-    until(lambda: attempts_noted(control_plane, namespace) == attempts(), "the record is not that of the pods")
+    wait_until(lambda: sorted(attempts()) == TWO_ROLES, "all pods running again")
+    wait_until(lambda: attempts_noted(control_plane, namespace) == attempts(), "the record that of the pods")
     restarts = sum(attempts().values()) - len(TWO_ROLES)
     assert status(control_plane, namespace)["restarts"] == restarts >= kills
     assert len(seen) == restarts + len(TWO_ROLES)
@@ -253,8 +246,8 @@ def test_killed_operators_and_schedulers_lose_no_pod_and_make_none_twice(
 def test_operator_that_starts_anew_writes_nothing_where_nothing_changed(
     control_plane: ControlPlane, operator: OperatorProgram, namespace: str
 ) -> None:
-    apply(control_plane, namespace, two_roles())
-    until(lambda: attempts_noted(control_plane, namespace) == dict.fromkeys(TWO_ROLES, 1), "the pods are not noted")
+    apply(control_plane, two_roles(), namespace=namespace)
+    wait_until(lambda: attempts_noted(control_plane, namespace) == dict.fromkeys(TWO_ROLES, 1), "the pods noted")
     assert operator.part.stop() == 0
     assert "operator stopped" in operator.log.read_text()
     before = control_plane.api("GET", path(namespace, "train")).body["metadata"]["resourceVersion"]
@@ -264,7 +257,7 @@ def test_operator_that_starts_anew_writes_nothing_where_nothing_changed(
     def looked() -> bool:
         return (("", "pods", "list"), 200) in used(control_plane, OPERATOR, since)
 
-    until(looked, "the operator does not look")
+    wait_until(looked, "a look of the operator")
     time.sleep(1.0)
     assert control_plane.api("GET", path(namespace, "train")).body["metadata"]["resourceVersion"] == before
     assert {verb for (_, _, verb), _ in used(control_plane, OPERATOR, since)} <= {"get", "list", "watch"}
@@ -279,8 +272,8 @@ def test_deletion_leaves_nothing_even_without_an_operator(
     namespace: str,
 ) -> None:
     daemon.start()
-    apply(control_plane, namespace, two_roles())
-    until(lambda: status(control_plane, namespace).get("ready") == "6/6", "the pods do not run")
+    apply(control_plane, two_roles(), namespace=namespace)
+    wait_until(lambda: status(control_plane, namespace).get("ready") == "6/6", "the pods running")
     operator.part.kill()
     deleted = control_plane.kubectl("delete", "bp", "train", "-n", namespace, "--timeout=10s")
     assert deleted.returncode == 0, deleted.stderr
@@ -289,20 +282,20 @@ def test_deletion_leaves_nothing_even_without_an_operator(
         shown = control_plane.kubectl("get", "bp,pods,services", "-n", namespace, "-o", "name")
         return shown.stdout.split()
 
-    until(lambda: left() == [], "something is left", 120.0)
+    wait_until(lambda: left() == [], "nothing left", 120.0)
 
 
 def test_operator_survives_the_death_of_the_api_server(
     control_plane: ControlPlane, operator: OperatorProgram, namespace: str
 ) -> None:
-    apply(control_plane, namespace, two_roles())
-    until(lambda: attempts_noted(control_plane, namespace) == dict.fromkeys(TWO_ROLES, 1), "the pods are not noted")
+    apply(control_plane, two_roles(), namespace=namespace)
+    wait_until(lambda: attempts_noted(control_plane, namespace) == dict.fromkeys(TWO_ROLES, 1), "the pods noted")
     pid = operator.part.pid
     control_plane.kill("kube-apiserver")
     time.sleep(3.0)
     control_plane.restart("kube-apiserver")
     control_plane.api("DELETE", f"/api/v1/namespaces/{namespace}/pods/train-worker-3")
-    until(lambda: status(control_plane, namespace).get("restarts") == 1, "the lost pod is not made again")
+    wait_until(lambda: status(control_plane, namespace).get("restarts") == 1, "the lost pod made again")
     assert (operator.part.pid, operator.part.running()) == (pid, True)
 
 
@@ -318,14 +311,14 @@ def test_operator_uses_the_rights_of_the_chart_and_each_of_them(
         "POST", f"/api/v1/namespaces/{namespace}/services", {**blocker, "spec": {"clusterIP": "None"}}
     )
     assert created.status == 201, created.body
-    apply(control_plane, namespace, two_roles())
-    until(lambda: "train" in events(control_plane, namespace, "NameTaken"), "nothing says that the name is taken")
+    apply(control_plane, two_roles(), namespace=namespace)
+    wait_until(lambda: "train" in events(control_plane, namespace, "NameTaken"), "a word that the name is taken")
     control_plane.api("DELETE", f"/api/v1/namespaces/{namespace}/services/train")
-    until(lambda: len(pods_of(control_plane, namespace, "train")) == 6, "the pods are not made")
+    wait_until(lambda: len(pods_of(control_plane, namespace, "train")) == 6, "the pods made")
     smaller = two_roles()
     smaller["spec"]["simpleProcesses"][1]["replicas"] = 2
-    apply(control_plane, namespace, smaller)
-    until(lambda: len(pods_of(control_plane, namespace, "train")) == 4, "the pods are not deleted")
+    apply(control_plane, smaller, namespace=namespace)
+    wait_until(lambda: len(pods_of(control_plane, namespace, "train")) == 4, "the pods deleted")
     asked = list(used(control_plane, OPERATOR, since))
     assert [(right, code) for right, code in asked if code in (401, 403)] == []
     rights = granted(operator.rules())

@@ -15,11 +15,10 @@ import pytest
 
 from tests.controlplane.binaries import the_helm
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import CRD, CRDS, POOLS_PATH, ROOT, condition, create_nodes, install
+from tests.e2e.cluster import CRD, CRDS, POOLS_PATH, ROOT, condition, create_nodes, install, wait_until
 from tests.e2e.conftest import LEASES
 from tests.e2e.daemon import Daemon
 from tests.e2e.release import Release
-from tests.e2e.replicas import wait
 from tests.e2e.terminal import Terminal
 from tests.objects import Json, node_object
 
@@ -113,7 +112,9 @@ def original(control_plane: ControlPlane, request: pytest.FixtureRequest, tmp_pa
     control_plane.kubectl("delete", "crd", CRD, "--ignore-not-found", "--wait")
     etcd(control_plane, "put", key=KEY, value=json.dumps(definition(request.param)))
     etcd(control_plane, "put", key=POOL_KEY, value=json.dumps(POOL))
-    wait(lambda: read_pool(control_plane).get("spec") == POOL["spec"], "the original's Pool served with all fields")
+    wait_until(
+        lambda: read_pool(control_plane).get("spec") == POOL["spec"], "the original's Pool served with all fields"
+    )
     yield control_plane
     Release(control_plane, the_helm(), tmp_path).uninstall()
     control_plane.kubectl("delete", "crd", CRD, "--ignore-not-found", "--wait")
@@ -144,17 +145,19 @@ def test_definition_of_the_original_is_replaced_and_its_pools_keep_working(origi
     assert upgraded.returncode == 0, upgraded.stdout
     established = original.kubectl("wait", "--for=condition=Established", f"crd/{CRD}")
     assert established.returncode == 0, established.stderr
-    wait(lambda: set(OF_THE_ORIGINAL).isdisjoint(read_pool(original)["spec"]), "fields of the original not served")
+    wait_until(
+        lambda: set(OF_THE_ORIGINAL).isdisjoint(read_pool(original)["spec"]), "fields of the original not served"
+    )
     assert read_pool(original)["spec"].items() >= STILL_THERE.items()
     assert original.kubectl("get", "pools", "-o", "name").stdout.split() == [f"pool.{GROUP}/cpu-pool"]
     create_nodes(original, [node_object("cpu-0", labels={"cpu": "true"})])
     with Daemon(original) as daemon:
         daemon.start()
-        wait(lambda: is_in_force(original), "the Pool accepted as the original wrote it")
+        wait_until(lambda: is_in_force(original), "the Pool accepted as the original wrote it")
         edit = json.dumps({"spec": {"disableSharing": True}})
         edited = original.kubectl("patch", "pool", "cpu-pool", "--type=merge", "-p", edit)
         assert edited.returncode == 0, edited.stderr
-        wait(lambda: is_in_force(original), "the edited Pool accepted")
+        wait_until(lambda: is_in_force(original), "the edited Pool accepted")
     kept = stored_pool(original)["spec"]
     assert kept.items() >= (STILL_THERE | {"disableSharing": True}).items()
     assert set(OF_THE_ORIGINAL).isdisjoint(kept)

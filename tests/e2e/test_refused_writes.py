@@ -10,16 +10,14 @@ import pytest
 
 from tests.api_contract.world import condition
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import create_nodes, create_pods, create_pools, wait_for_event
+from tests.e2e.cluster import create_nodes, create_pods, create_pools, wait_for_event, wait_until
 from tests.e2e.daemon import Daemon
 from tests.e2e.history import History
+from tests.e2e.refusals import create_policy, delete_policy, rules
 from tests.e2e.webhook import TIMEOUT_SECONDS, Verdict, judging, refusal
 from tests.objects import Json, node_object, pod_object, pool_object
 
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-BINDINGS: list[Json] = [
-    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/binding"]}
-]
+BINDINGS = [("CREATE", "pods/binding")]
 FAR_FROM_RETRY_AFTER_SECONDS = 10.0
 """Well below what the webhook asks to wait, and below its timeout."""
 
@@ -27,30 +25,15 @@ FAR_FROM_RETRY_AFTER_SECONDS = 10.0
 @contextmanager
 def refusing(plane: ControlPlane, namespace: str, reason: str) -> Iterator[None]:
     """Have a policy refuse all Bindings of a namespace; wait until it does."""
-    spec = {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": BINDINGS},
-        "validations": [{"expression": "false", "message": "this namespace rests", "reason": reason}],
-    }
-    policy = {"apiVersion": f"{ADMISSION[6:]}", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "rest"}}
-    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
-    rest = {"policyName": "rest", "validationActions": ["Deny"], "matchResources": {"namespaceSelector": selector}}
-    bound = policy | {"kind": "ValidatingAdmissionPolicyBinding", "spec": rest}
+    create_policy(plane, "rest", BINDINGS, "this namespace rests", reason, namespace=namespace, administrators=True)
+    target = {"apiVersion": "v1", "kind": "Node", "name": "n"}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "probe"}, "target": target}
+    path = f"/api/v1/namespaces/{namespace}/pods/probe/binding"
     try:
-        for plural, document in (("policies", policy | {"spec": spec}), ("policybindings", bound)):
-            created = plane.api("POST", f"{ADMISSION}/validatingadmission{plural}", document)
-            assert created.status == 201, created.body
-        target = {"apiVersion": "v1", "kind": "Node", "name": "n"}
-        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "probe"}, "target": target}
-        deadline = time.monotonic() + 30
-        path = f"/api/v1/namespaces/{namespace}/pods/probe/binding"
-        while "this namespace rests" not in str(plane.api("POST", path, body).body):
-            assert time.monotonic() < deadline, "the policy is not in force"
-            time.sleep(0.1)
+        wait_until(lambda: "this namespace rests" in str(plane.api("POST", path, body).body), "the policy in force")
         yield
     finally:
-        for plural in ("policybindings", "policies"):
-            plane.api("DELETE", f"{ADMISSION}/validatingadmission{plural}/rest")
+        delete_policy(plane, "rest")
 
 
 def reasons(plane: ControlPlane, namespace: str, pod: str) -> list[str]:
@@ -102,7 +85,7 @@ def test_pods_whose_bindings_a_webhook_refuses_with_any_status_are_told_once_and
     create_nodes(control_plane, [node_object("n1", cpu="8")])
     judged(control_plane, namespace)
     daemon.start()
-    with judging(control_plane, tmp_path, BINDINGS, judge):
+    with judging(control_plane, tmp_path, rules(BINDINGS), judge):
         time.sleep(2.0)  # until the API server calls it
         create_pods(control_plane, namespace, [pod_object(f"p{code}", namespace=namespace) for code in codes])
         history.wait_until(lambda: daemon.log.count("bind refused") >= 3 * len(codes), "third tries")
@@ -133,7 +116,7 @@ def test_namespace_whose_webhook_asks_to_wait_or_does_not_answer_delays_no_other
     create_nodes(control_plane, [*loud, node_object("q", cpu="4", labels={"p": "q"})])
     judged(control_plane, namespace)
     daemon.start()
-    with judging(control_plane, tmp_path, BINDINGS, judge):
+    with judging(control_plane, tmp_path, rules(BINDINGS), judge):
         time.sleep(2.0)  # until the API server calls it
         count = 3 if answers else 300
         stuck = [pod_object(f"p{number}", namespace=namespace, pool="loud", memory="1Mi") for number in range(count)]
@@ -162,7 +145,7 @@ def test_pod_whose_binding_is_refused_while_its_room_is_taken_stays(
     create_nodes(control_plane, [node_object("n1", cpu="4")])
     judged(control_plane, namespace)
     daemon.start()
-    with judging(control_plane, tmp_path, BINDINGS, judge):
+    with judging(control_plane, tmp_path, rules(BINDINGS), judge):
         time.sleep(2.0)  # until the API server calls it
         create_pods(control_plane, namespace, [pod_object("low", namespace=namespace, cpu="4")])
         assert begun.wait(30)

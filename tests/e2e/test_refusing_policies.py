@@ -1,20 +1,18 @@
 """Policies that refuse what the scheduler writes, on a real API server: what they refuse costs no other pod."""
 
+import time
 from collections.abc import Iterator
 from itertools import count
 
 import pytest
 
-from tests.api_contract.world import Call, Json, encode
 from tests.controlplane.plane import ControlPlane
+from tests.e2e.refusals import AFTER_SECONDS, create_policy, delete_policy
 from tests.scenarios.environment_real import RealEnvironment
 from tests.scenarios.stage import PATIENCE_SECONDS, Stage
 
-POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 NAME = "refuses"
 NOT_STUCK = "!has(oldObject.metadata.labels) || !('stuck' in oldObject.metadata.labels)"
-BY_THE_SCHEDULER = {"name": "user", "expression": "!('system:masters' in request.userInfo.groups)"}
 STUCK = {"stuck": "yes"}
 TURNS = count(1)
 
@@ -27,45 +25,27 @@ def environment(control_plane: ControlPlane) -> Iterator[RealEnvironment]:
 
 
 @pytest.fixture
-def stage(environment: RealEnvironment) -> Iterator[Stage]:
+def stage(control_plane: ControlPlane, environment: RealEnvironment) -> Iterator[Stage]:
     """Yield a scenario, and remove its policies at the end."""
     environment.begin()
     stage = Stage(environment, f"refused-{next(TURNS)}-")  # the namespace of the test before is still going
     try:
         yield stage
-        allow(environment)
+        delete_policy(control_plane, NAME)
         stage.end()
     finally:
-        allow(environment)
+        delete_policy(control_plane, NAME)
         environment.end()
 
 
-def refuse(environment: RealEnvironment, operation: str, resource: str, reason: str) -> None:
+def refuse(control_plane: ControlPlane, operation: str, resource: str, reason: str) -> None:
     """Let a policy refuse an operation of the scheduler on pods with the label `stuck`, with this reason."""
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]}
-    spec = {
-        "matchConstraints": {"resourceRules": [rule]},
-        "matchConditions": [BY_THE_SCHEDULER],
-        "validations": [{"expression": NOT_STUCK, "message": "it is stuck", "reason": reason}],
-    }
-    create(environment, POLICIES, "ValidatingAdmissionPolicy", spec)
-    binding = {"policyName": NAME, "validationActions": ["Deny"]}
-    create(environment, BINDINGS, "ValidatingAdmissionPolicyBinding", binding)
-    environment.pass_time(3.0)  # the API server reads its policies every second
+    create_policy(control_plane, NAME, [(operation, resource)], "it is stuck", reason, unless=NOT_STUCK)
+    time.sleep(AFTER_SECONDS)
 
 
-def create(environment: RealEnvironment, path: str, kind: str, spec: Json) -> None:
-    document = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": NAME}, "spec": spec}
-    assert environment.request(Call("POST", path, encode(document))).status == 201
-
-
-def allow(environment: RealEnvironment) -> None:
-    for path in (BINDINGS, POLICIES):
-        environment.request(Call("DELETE", f"{path}/{NAME}"))
-
-
-def test_policy_that_forbids_to_delete_a_pod_costs_no_pod_beside_it(environment: RealEnvironment, stage: Stage) -> None:
-    refuse(environment, "DELETE", "pods", "Invalid")
+def test_policy_that_forbids_to_delete_a_pod_costs_no_pod_beside_it(control_plane: ControlPlane, stage: Stage) -> None:
+    refuse(control_plane, "DELETE", "pods", "Invalid")
     stage.node("a1", pool="a")
     stage.pools("a", "b")
     stage.pod("kept", pool="b", cpu="2", labels=STUCK)
@@ -75,16 +55,16 @@ def test_policy_that_forbids_to_delete_a_pod_costs_no_pod_beside_it(environment:
     stage.waits("home", "The API server refused to evict 1 pod")
     assert list(stage.victims()) == [], "a dry run leaves no condition"
     stage.runs("kept", "beside")
-    allow(environment)
+    delete_policy(control_plane, NAME)
     stage.let_pass(32)  # after 30 seconds the pod that was refused is asked again
     stage.goes(home="a1")
 
 
 @pytest.mark.parametrize("reason", ["Forbidden", "Invalid"], ids=["403", "422"])
 def test_policy_that_refuses_the_status_of_a_waiting_pod_stops_no_eviction(
-    environment: RealEnvironment, stage: Stage, reason: str
+    control_plane: ControlPlane, stage: Stage, reason: str
 ) -> None:
-    refuse(environment, "UPDATE", "pods/status", reason)
+    refuse(control_plane, "UPDATE", "pods/status", reason)
     for pool in ("a", "b"):
         stage.node(f"{pool}1", pool=pool)
     stage.pools("a", "b", disableBorrowing=True)

@@ -21,15 +21,18 @@ from tests.e2e.cluster import (
     create_nodes,
     create_pods,
     create_pools,
+    create_priority,
     events,
+    kubectl,
     later,
     wait_for_event,
+    wait_until,
 )
 from tests.e2e.conftest import SHORT_LEASE
 from tests.e2e.crowd_invariants import judge
 from tests.e2e.history import History
 from tests.e2e.release import NAME, NAMESPACE, Release
-from tests.e2e.replicas import Arrivals, KubeconfigContext, Replica, judge_terms, two_replicas, wait
+from tests.e2e.replicas import Arrivals, KubeconfigContext, Replica, judge_terms, two_replicas
 from tests.e2e.rights import granted, used
 from tests.objects import (
     Json,
@@ -37,7 +40,6 @@ from tests.objects import (
     node_object,
     pod_object,
     pool_object,
-    priority_class_object,
     storage_class_object,
     volume_object,
 )
@@ -63,15 +65,9 @@ SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 ELECTION = {"leaderElection": SHORT_LEASE}
 
 
-def kubectl(plane: ControlPlane, *arguments: str, stdin: str | None = None) -> str:
-    ran = plane.kubectl(*arguments, stdin=stdin)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
-
-
 def reasons(replica: Replica) -> str:
     """Return the reasons of all its warnings."""
-    return "\n".join(str(line.get("reason", "")) for line in replica._lines() if line["level"] == "warning")
+    return "\n".join(str(line.get("reason", "")) for line in replica.lines() if line["level"] == "warning")
 
 
 @pytest.mark.usefixtures("cluster")
@@ -103,7 +99,7 @@ def test_revoked_permissions_are_named_and_work_continues_when_they_are_granted_
         history.wait_for_bound(namespace, BEFORE)
         binding = control_plane.api("GET", path).body
         assert control_plane.api("DELETE", path).status == 200
-        wait(
+        wait_until(
             lambda: 'cannot create resource "pods/binding"' in reasons(leader),
             "the missing permission, by verb and resource",
         )
@@ -123,14 +119,14 @@ def test_definition_of_pools_may_be_deleted_and_created_again_under_both_schedul
         create_pods(control_plane, namespace, backlog(namespace)[:BEFORE])
         history.wait_for_bound(namespace, BEFORE)
         kubectl(control_plane, "delete", "crd", CRD, "--wait")
-        wait(lambda: bool(leader.said("Pool definition missing")), "the line about the definition")
+        wait_until(lambda: bool(leader.said("Pool definition missing")), "the line about the definition")
         homeless = pod_object("homeless", namespace=namespace, memory="64Mi", pool=CPU_POOL)
         create_pods(control_plane, namespace, [homeless])
         history.wait_for_bound(namespace, BEFORE + 1)
         kubectl(control_plane, "apply", "-f", str(CRDS))
         kubectl(control_plane, "wait", "--for=condition=Established", f"crd/{CRD}")
         kubectl(control_plane, "apply", "-f", str(EXAMPLES / "pools.yaml"))
-        wait(lambda: CPU_POOL in statuses(control_plane), "the pools seen again")
+        wait_until(lambda: CPU_POOL in statuses(control_plane), "the pools seen again")
         create_pods(control_plane, namespace, [pod_object("cared-for", namespace=namespace, pool=CPU_POOL)])
         history.wait_until(lambda: "cared-for" in history.bound(namespace), "the pod bound")
         assert history.bound(namespace)["cared-for"].startswith("cpu-"), "its pool exists again"
@@ -142,7 +138,7 @@ def rolled_out(plane: ControlPlane, access: KubeconfigContext, old: Replica, nam
     """Start a scheduler of the new version, and stop an old one once the new one is ready, as a Deployment does."""
     new = Replica(plane, access.kubeconfig, "--config", str(access.config), name=name)
     new.start()
-    wait(lambda: bool(new.said("standing by") or new.said("leading")), f"{name} ready")
+    wait_until(lambda: bool(new.said("standing by") or new.said("leading")), f"{name} ready")
     assert old.stop() == 0
     return new
 
@@ -175,7 +171,7 @@ def test_upgrade_and_rollback_lose_no_waiting_pod_and_end_no_loan(
                 rolled_out(control_plane, access, first, "rolled back") as third,
                 rolled_out(control_plane, access, second, "rolled back too") as fourth,
             ):
-                wait(lambda: bool(third.said("leading") or fourth.said("leading")), "a leader of the old version")
+                wait_until(lambda: bool(third.said("leading") or fourth.said("leading")), "a leader of the old version")
                 assert set(history.bound(namespace)) == {f"guest-{n}" for n in range(4)}
                 create_nodes(control_plane, [node_object("more", cpu="4", labels={"pool": "a"})])
                 history.wait_until(lambda: history.bound(namespace).get("waits") == "more", "the pod that waited")
@@ -192,7 +188,7 @@ def test_used_permissions_equal_the_granted_ones(
     release.install(config={"eviction": eviction, "requestTimeoutSeconds": 1})
     create_nodes(control_plane, [node_object("n", cpu="110", labels={"pool": "a"})])
     create_pools(control_plane, pool_object("a", labels={"pool": "a"}))
-    kubectl(control_plane, "create", "-f", "-", stdin=json.dumps(priority_class_object("high", value=1000)))
+    create_priority(control_plane, "high", 1000)
     small = [pod_object(f"small-{n:03d}", namespace=namespace, memory="1Mi", pool="a") for n in range(100)]
     with two_replicas(control_plane, release.access()) as (leader, standby):
         bind_volumes(control_plane, history, namespace)

@@ -1,12 +1,11 @@
 """Volumes with the real volume controller, applied by kubectl: local ones, a new one, and one for a single pod."""
 
-import json
 from collections.abc import Iterator
 
 import pytest
 
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import create_nodes, wait_for_event
+from tests.e2e.cluster import apply, create_nodes, wait_for_event
 from tests.e2e.daemon import Daemon
 from tests.e2e.history import History
 from tests.objects import Json, claim_object, node_object, pod_object, storage_class_object, volume_object
@@ -33,11 +32,6 @@ def running(control_plane: ControlPlane, daemon: Daemon) -> Daemon:
     create_nodes(control_plane, [node_object(name, cpu="4", labels={"kubernetes.io/hostname": name}) for name in names])
     daemon.start()
     return daemon
-
-
-def apply(plane: ControlPlane, *documents: Json) -> None:
-    applied = plane.kubectl("apply", "-f", "-", stdin="---\n".join(json.dumps(one) + "\n" for one in documents))
-    assert applied.returncode == 0, applied.stderr
 
 
 def claim(plane: ControlPlane, namespace: str, name: str) -> Json:

@@ -50,7 +50,7 @@ def test_requests_of_many_pods_are_summed_up_exactly() -> None:
 
 def test_resources_that_no_node_offers_leave_nothing_behind() -> None:
     session = Session(a_pool("a", labels=A), a_pool("b", labels=B), a_node("n", cpu="4", labels=B))
-    nodes, names = session.scheduler._cluster.nodes, [f"example.com/x{number}" for number in range(MADE_UP)]
+    nodes, names = session.scheduler.cluster.nodes, [f"example.com/x{number}" for number in range(MADE_UP)]
     session.scheduler.often = False
     columns = dict(nodes.columns)
     session.see(*(a_pod(f"p{i}", cpu="1", extended={name: "1"}, pool="a") for i, name in enumerate(names)))

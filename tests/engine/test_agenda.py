@@ -32,11 +32,11 @@ def a_session(*pods: Pod) -> Session:
 
 
 def the_agenda(session: Session) -> Agenda:
-    return session.scheduler._cluster.deferred.agenda("a")
+    return session.scheduler.cluster.deferred.agenda("a")
 
 
 def parked(session: Session) -> list[PodRecord]:
-    return sorted(session.scheduler._cluster.queues["a"].in_state(PodState.PARKED), key=lambda one: one.pod.name)
+    return sorted(session.scheduler.cluster.queues["a"].in_state(PodState.PARKED), key=lambda one: one.pod.name)
 
 
 def by_uid(records: Iterable[PodRecord]) -> dict[str, PodRecord]:
@@ -81,7 +81,7 @@ def test_agenda_of_a_pool_that_is_gone_is_dropped() -> None:
     session = a_session()
     the_agenda(session).rechecking.update(by_uid(parked(session)))
     session.tell(gone(Pool, "a"))
-    assert "a" not in session.scheduler._cluster.deferred.agendas
+    assert "a" not in session.scheduler.cluster.deferred.agendas
     session.scheduler.look(closely=True)
 
 
@@ -92,7 +92,7 @@ def test_gang_that_changes_its_class_costs_as_much_as_its_pods_do_alone() -> Non
     session.decide()
     agenda, checks = the_agenda(session), Checks()
     agenda.dividing.update(by_uid(parked(session)))
-    take_classes(session.scheduler._cluster, "a", checks)
+    take_classes(session.scheduler.cluster, "a", checks)
     assert (len(agenda.dividing), checks.spent) == (0, 40 // CHANGED_PER_CHECK)
 
 

@@ -97,17 +97,6 @@ def test_claim_on_a_node_that_becomes_rare_ends() -> None:
     assert not len(session.scheduler.cluster.claims)
 
 
-def test_pods_of_a_rare_type_wake_when_it_is_lent_and_when_it_is_common_again() -> None:
-    rare = a_pool("a", labels=A, rare_types=("H200",))
-    session = Session(rare, a_pool("b", labels=B), a_node("h", cpu="2", labels=H200))
-    session.see(a_pod("named", pool="b", gpu_types=("H200",)), a_pod("plain", pool="a"))
-    assert binds(session.decide()) == {}
-    session.see(replace(rare, lend_rare_types=True))
-    assert binds(session.decide(1.0)) == {"named": "h"}
-    session.see(a_pool("a", labels=A))
-    assert binds(session.decide(1.0)) == {"plain": "h"}
-
-
 def test_loans_on_nodes_that_become_rare_end_and_others_stay() -> None:
     session = Session(
         a_pool("a", labels=A, reclaim_policy=ReclaimPolicy.EVICT),

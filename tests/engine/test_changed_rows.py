@@ -77,7 +77,7 @@ def behind_a_claim(counting: Counting, *, classes: int) -> Session:
     session.see(a_pod("owner", cpu="3", pool="a", priority=5))
     session.see(*(a_pod(f"p{n}", cpu=f"{3000 + n}m", pool="a", priority=5, created=1) for n in range(classes)))
     session.decide()
-    assert session.scheduler._cluster.claims.of("uid-owner") is not None
+    assert session.scheduler.cluster.claims.of("uid-owner") is not None
     assert session.scheduler.waiting()["a"] == {"parked": classes, "nominated": 1}
     return session
 
@@ -102,7 +102,7 @@ def test_slice_does_a_limited_part_of_the_work_on_a_row() -> None:
     session = behind_a_claim(counting, classes=200)
     session.tell(gone(Pod, "uid-small"))
     slices = []
-    while session.scheduler._cluster.deferred.look_at("a").rows:
+    while session.scheduler.cluster.deferred.look_at("a").rows:
         before = counting.calls
         session.scheduler.decide("a", session.now, 1)
         slices.append(counting.calls - before)
@@ -125,7 +125,7 @@ def test_cordoning_a_node_with_a_thousand_claims_ends_them_without_recursion() -
     session.see(a_pod("guest", cpu="1000", node="n", started=1, grace=600))
     session.see(*(a_pod(f"p{n:04d}", cpu="1", pool="a") for n in range(1000)))
     session.decide()
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     assert len(cluster.claims) == 1000
     session.see(replace(a_node("n", cpu="1000", memory="2000Gi", pods=2000, labels=A), unschedulable=True))
     assert len(cluster.claims) == 1000
@@ -182,6 +182,6 @@ def test_pods_of_a_pool_are_tried_while_its_waiting_gangs_are_checked() -> None:
     settle(session)
     session.tell(gone(Pod, "uid-gone"))
     session.scheduler.decide("a", session.now, 1)
-    assert session.scheduler._cluster.deferred.look_at("a").rows
+    assert session.scheduler.cluster.deferred.look_at("a").rows
     session.see(a_pod("single", cpu="1", pool="a"))
     assert list(binds(session.scheduler.decide("a", session.now, 1))) == ["single"]

@@ -3,14 +3,15 @@
 import sys
 from types import FrameType
 
+import pytest
+
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.actions import Action, Bind, Evict
+from aischeduler.model.actions import Bind
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
-from aischeduler.model.topology_spread import HOSTNAME
 from tests.build import a_node, a_pod, a_pool, replace, spread
-from tests.engine.session import Session
+from tests.engine.session import Session, binds, evictions
 from tests.gangs import a_gang, a_key, member, members
 
 WEB = {"app": "web"}
@@ -29,13 +30,9 @@ def a_session(*objects: Node | Pod) -> Session:
     return Session(a_pool("a", labels={"pool": "a"}), *objects)
 
 
-def nodes_of(actions: list[Action]) -> dict[str, str]:
-    return {one.pod.name: one.node for one in actions if isinstance(one, Bind)}
-
-
 def test_pods_of_one_class_are_spread_over_zones() -> None:
     session = a_session(*zones("x1", "x2", "y1", "z1"), *(web(f"p{number}") for number in range(6)))
-    bound = nodes_of(session.decide())
+    bound = binds(session.decide())
     found = [node[0] for node in bound.values()]
     assert sorted(found) == ["x", "x", "y", "y", "z", "z"]
 
@@ -44,77 +41,36 @@ def test_replicas_are_spread_evenly_over_two_nodes() -> None:
     """Case T14 of kube-scheduler."""
     rule = (spread("node", app="web"),)
     pods = [a_pod(f"p{number}", pool="a", labels=WEB, topology_spread=rule) for number in range(4)]
-    bound = nodes_of(a_session(*zones("x1", "x2", cpu="9"), *pods).decide())
+    bound = binds(a_session(*zones("x1", "x2", cpu="9"), *pods).decide())
     assert sorted(bound.values()) == ["x1", "x1", "x2", "x2"]
-
-
-def test_pod_that_prefers_to_be_spread_goes_to_the_node_without_pods_of_its_kind() -> None:
-    """Case T15 of kube-scheduler. All else equal, the fuller node has fewer of the pods that are counted."""
-    rule = (spread(HOSTNAME, app="web"),)
-    nodes = [a_node(name, cpu="99", labels={"pool": "a", HOSTNAME: name}) for name in ("n0", "n1")]
-    on_n0 = [a_pod(f"web-{number}", labels=WEB, node="n0", cpu="10m", memory="0") for number in range(4)]
-    session = a_session(*nodes, *on_n0, a_pod("other", cpu="1", memory="0", node="n1"))
-    session.see(a_pod("p", pool="a", labels=WEB, spread_preferences=rule), a_pod("plain", pool="a", labels=WEB))
-    assert nodes_of(session.decide()) == {"p": "n1", "plain": "n0"}
-
-
-def test_pods_of_another_pool_count_in_a_zone_that_both_have() -> None:
-    session = Session(a_pool("a", labels={"pool": "a"}, disable_borrowing=True), a_pool("b", labels={"pool": "b"}))
-    session.see(*zones("x1", "y1"), a_node("of-b", labels={"zone": "x", "pool": "b"}))
-    session.see(a_node("elsewhere", labels={"zone": "z", "pool": "b"}), a_pod("there", labels=WEB, node="of-b"))
-    session.see(web("first"))
-    assert nodes_of(session.decide()) == {"first": "y1"}
-    session.see(web("second"), web("third"), web("fourth"))
-    assert sorted(node[0] for node in nodes_of(session.decide()).values()) == ["x", "x", "y"]
 
 
 def test_pod_is_woken_when_a_pod_comes_to_the_emptiest_zone_on_a_node_of_another_pool() -> None:
     session = Session(a_pool("a", labels={"pool": "a"}, disable_borrowing=True), a_pool("b", labels={"pool": "b"}))
     session.see(*zones("x1", "y1"), a_node("of-b", labels={"zone": "y", "pool": "b"}))
     session.see(a_pod("filler", pool="a", cpu="4", node="y1"), web("first", node="x1"), web("second"))
-    assert nodes_of(session.decide()) == {}
+    assert binds(session.decide()) == {}
     session.see(a_pod("of-b-0", pool="b", labels=WEB, node="of-b"))
-    assert nodes_of(session.decide()) == {"second": "x1"}
+    assert binds(session.decide()) == {"second": "x1"}
 
 
-def test_pod_waits_for_the_emptiest_zone_and_is_told_why() -> None:
-    session = a_session(*zones("x1", "y1", cpu="1"), web("p1", cpu="1"), web("p2", cpu="1"), web("p3", cpu="1"))
-    session.decide()
-    waits = next(uid for uid in ("uid-p1", "uid-p2", "uid-p3") if session.scheduler.why(uid))
-    assert "Insufficient cpu" in session.scheduler.why(waits)
-
-
-def test_pod_that_leaves_one_zone_wakes_no_pod_that_needs_the_other() -> None:
-    """The zone x has two pods more than y, which is full: a third may come only once y has another."""
+@pytest.mark.parametrize(
+    "change",
+    [
+        a_pod("by-others", labels=WEB, cpu="0", node="y1", scheduler_name="other"),
+        replace(web("first", node="x1"), terminating=True, grace_seconds=30),
+        replace(web("first", node="x1"), labels={"app": "other"}),
+        a_node("y1", labels={"pool": "a"}),
+    ],
+    ids=["a pod comes to the emptiest zone", "a pod terminates", "a pod has other labels", "a zone is gone"],
+)
+def test_pod_is_woken_for_its_zone_when(change: Node | Pod) -> None:
     session = a_session(*zones("x1", "y1"), a_pod("filler", pool="a", cpu="4", node="y1"), web("first", node="x1"))
     session.see(web("second"))
-    assert nodes_of(session.decide()) == {}
-    assert "didn't match pod topology spread constraints" in session.scheduler.why("uid-second")
-
-
-def test_pod_that_comes_to_the_emptiest_zone_wakes_a_pod_for_the_other_zone() -> None:
-    session = a_session(*zones("x1", "y1"), a_pod("filler", pool="a", cpu="4", node="y1"), web("first", node="x1"))
-    session.see(web("second"))
-    session.decide()
-    session.see(a_pod("by-others", labels=WEB, cpu="0", node="y1", scheduler_name="other"))
-    assert nodes_of(session.decide()) == {"second": "x1"}
+    assert binds(session.decide()) == {}
+    session.see(change)
+    assert binds(session.decide()) == {"second": "x1"}
     assert session.scheduler.net_saves() == 0
-
-
-def test_pod_that_terminates_counts_no_longer() -> None:
-    session = a_session(*zones("x1", "y1"), a_pod("filler", pool="a", cpu="4", node="y1"), web("first", node="x1"))
-    session.see(web("second"))
-    session.decide()
-    session.see(replace(web("first", node="x1"), terminating=True, grace_seconds=30))
-    assert nodes_of(session.decide()) == {"second": "x1"}
-
-
-def test_changed_labels_of_a_running_pod_count() -> None:
-    session = a_session(*zones("x1", "y1"), a_pod("filler", pool="a", cpu="4", node="y1"), web("first", node="x1"))
-    session.see(web("second"))
-    session.decide()
-    session.see(replace(web("first", node="x1"), labels={"app": "other"}))
-    assert nodes_of(session.decide()) == {"second": "x1"}
 
 
 def test_label_that_the_api_server_adds_to_a_bound_pod_changes_no_count_and_no_row() -> None:
@@ -126,15 +82,7 @@ def test_label_that_the_api_server_adds_to_a_bound_pod_changes_no_count_and_no_r
     session.see(replace(bind.pod, node_name=bind.node, labels=WEB | {"zone": "x"}))
     assert session.scheduler.cluster.nodes.version == before
     session.see(web("second"))
-    assert nodes_of(session.decide()) == {"second": "y1"}, "the pod still counts"
-
-
-def test_zone_that_is_gone_is_no_longer_the_emptiest() -> None:
-    session = a_session(*zones("x1", "y1"), a_pod("filler", pool="a", cpu="4", node="y1"), web("first", node="x1"))
-    session.see(web("second"))
-    session.decide()
-    session.see(a_node("y1", labels={"pool": "a"}))
-    assert nodes_of(session.decide()) == {"second": "x1"}
+    assert binds(session.decide()) == {"second": "y1"}, "the pod still counts"
 
 
 def test_preemption_evicts_in_the_zone_that_the_skew_allows() -> None:
@@ -149,22 +97,8 @@ def test_preemption_evicts_in_the_zone_that_the_skew_allows() -> None:
     constraints = (spread("zone", app="web"), spread("node", app="web"))
     asker = a_pod("asker", pool="a", cpu="2", priority=10, labels=WEB, topology_spread=constraints)
     session = a_session(*zones("xa", "xb", "yc"), *pods, asker)
-    evicted = {one.victim.name for one in session.decide() if isinstance(one, Evict)}
+    evicted = evictions(session.decide()).keys()
     assert evicted in ({"a-low"}, {"b-low"})
-
-
-def test_room_of_a_pod_in_a_full_zone_is_taken_by_eviction_there_alone() -> None:
-    """x has no free room but a pod to evict; y has free room but the skew forbids it."""
-    session = a_session(
-        *zones("x1", "y1"),
-        a_pod("low", pool="a", cpu="4", priority=-1, node="x1"),
-        a_pod("web-y", pool="a", cpu="1", labels=WEB, node="y1"),
-        web("asker", cpu="1", priority=5),
-    )
-    evicts = [one for one in session.decide() if isinstance(one, Evict)]
-    assert [one.victim.name for one in evicts] == ["low"]
-    session.tell(gone(Pod, "uid-low"))
-    assert nodes_of(session.decide()) == {"asker": "x1"}
 
 
 def test_pod_does_not_count_on_one_that_has_only_a_claim() -> None:
@@ -174,11 +108,11 @@ def test_pod_does_not_count_on_one_that_has_only_a_claim() -> None:
         a_pod("web-y", pool="a", cpu="1", labels=WEB, node="y1"),
         web("asker", cpu="1", priority=5),
     )
-    session.decide()
+    assert list(evictions(session.decide())) == ["low"], "y has free room, but the skew forbids it"
     session.see(web("second", cpu="1"))
-    assert nodes_of(session.decide()) == {}
+    assert binds(session.decide()) == {}
     session.tell(gone(Pod, "uid-low"))
-    assert nodes_of(session.decide()) == {"asker": "x1", "second": "x1"}
+    assert binds(session.decide()) == {"asker": "x1", "second": "x1"}
 
 
 def steps_of_a_count(*, gangs: int) -> int:
@@ -202,7 +136,7 @@ def steps_of_a_count(*, gangs: int) -> int:
         Scheduler.observe(session.scheduler, Seen(web("there", node="x1")), session.now)  # without the checks
     finally:
         sys.setprofile(None)
-    counted = {pool: one.counted for pool, one in session.scheduler._cluster.deferred.agendas.items() if one.counted}
+    counted = {pool: one.counted for pool, one in session.scheduler.cluster.deferred.agendas.items() if one.counted}
     assert counted == {"a": {b"unit " + str(a_key("web")).encode(): None}}
     return calls
 

@@ -84,7 +84,7 @@ def test_pods_that_parked_before_their_service_was_seen_are_all_bound_once_there
 def test_pods_of_one_set_form_one_class_and_one_count_and_others_keep_their_spec() -> None:
     session = Session(*hosts("n1"), a_pod("on-node", node="n1", labels=WEB, controller="ReplicaSet/web-7"))
     session.tell(service(), replica_set("web-7", app="web", hash="7"))
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     assert cluster.nodes.pod_counts.all() == (), "a pod that came on a node is not scored any more"
     labels = {**WEB, "hash": "7"}
     session.see(*(a_pod(f"p-{number}", labels=labels, controller="ReplicaSet/web-7") for number in range(50)))

@@ -66,9 +66,9 @@ def test_object_of_an_event_counts_although_its_handling_failed(
 ) -> None:
     session = Session(a_node("n"), a_pod("p", node="n", phase="Running", labels={"app": "p"}))
     session.tell(*before)
-    assert not known(session.scheduler._cluster)
+    assert not known(session.scheduler.cluster)
     fail_at(monkeypatch, session, event)
-    assert known(session.scheduler._cluster)
+    assert known(session.scheduler.cluster)
 
 
 def test_edit_that_is_kept_for_the_end_of_its_window_is_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,13 +79,13 @@ def test_edit_that_is_kept_for_the_end_of_its_window_is_the_last_one(monkeypatch
     with pytest.raises(ValueError, match=BUG):
         session.see(a_pool("a", labels={"pool": "a"}, generation=99, disable_borrowing=True))
     session.decide(WINDOW_SECONDS)
-    assert session.scheduler._cluster.pools.pools["a"].disable_borrowing
+    assert session.scheduler.cluster.pools.pools["a"].disable_borrowing
 
 
 def test_default_pool_that_is_deleted_has_its_default_spec_again(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_pool("default", disable_sharing=True))
     fail_at(monkeypatch, session, gone(Pool, "default"))
-    assert not session.scheduler._cluster.pools.pools["default"].disable_sharing
+    assert not session.scheduler.cluster.pools.pools["default"].disable_sharing
 
 
 def test_old_event_of_a_pod_that_is_bound_now_removes_it_from_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_old_event_of_a_pod_that_is_bound_now_removes_it_from_no_node(monkeypatc
     fail_once(monkeypatch, "pod_events", "_unbound")
     with pytest.raises(ValueError, match=BUG):
         session.see(replace(bound, node_name=""))
-    assert session.scheduler._cluster.records["uid-p"].state is PodState.BOUND
+    assert session.scheduler.cluster.records["uid-p"].state is PodState.BOUND
 
 
 def test_row_that_was_counted_incompletely_costs_no_claim(
@@ -116,7 +116,7 @@ def test_row_that_was_counted_incompletely_costs_no_claim(
     monkeypatch.setattr(NodeTable, "count_tentatively", failing)
     session.scheduler.decide("a", session.now, 1)
     session.scheduler.look()
-    assert session.scheduler._cluster.claims.of("uid-owner") is not None
+    assert session.scheduler.cluster.claims.of("uid-owner") is not None
 
 
 def test_claim_that_ended_incompletely_no_longer_counts(monkeypatch: pytest.MonkeyPatch) -> None:

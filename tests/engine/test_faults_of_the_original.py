@@ -131,16 +131,6 @@ def test_retries_within_the_grace_of_a_victim_evict_no_more() -> None:
 # Starvation and idleness.
 
 
-def test_room_freed_at_a_lender_is_used_within_the_backoff_and_not_by_a_flush() -> None:
-    session = Session(pool("a"), pool("b"), a_node("b1", cpu="4", labels={"pool": "b"}))
-    session.see(running(a_pod("theirs", cpu="4", pool="b"), "b1"), a_pod("p", cpu="4", pool="a"))
-    assert binds(session.decide()) == {}
-    session.decide(60)
-    session.tell(gone(Pod, "uid-theirs"))
-    assert binds(session.decide()) == {"p": "b1"}
-    assert session.scheduler.net_saves() == 0
-
-
 # Ping-pong.
 
 

@@ -17,7 +17,7 @@ def full(*, cpu: str) -> Session:
 def forget(session: Session, pod: Pod) -> None:
     """Park a new pod without a trial."""
     session.see(pod)
-    queue = session.scheduler._cluster.queues["default"]
+    queue = session.scheduler.cluster.queues["default"]
     record = queue.pop()
     assert record is not None
     queue.park(record, session.now)

@@ -4,7 +4,6 @@ import pytest
 
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.pod import Pod
-from aischeduler.model.resources import ResourceList
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, reports
 from tests.gangs import a_gang, member
@@ -25,19 +24,12 @@ def a_session(*, cpu_first: bool) -> Session:
 
 
 @pytest.mark.parametrize("cpu_first", [True, False])
-def test_head_that_fits_anywhere_leaves_the_gpu_to_the_worker(*, cpu_first: bool) -> None:
-    session = a_session(cpu_first=cpu_first)
-    session.see(*head_and_worker())
-    assert {pod: node[2:] for pod, node in binds(session.decide()).items()} == {"g-0-head": "cpu", "g-1-worker": "gpu"}
-
-
-@pytest.mark.parametrize("cpu_first", [True, False])
 @pytest.mark.parametrize("beside", ["a home pod", "a borrower"])
 def test_head_leaves_the_gpu_to_the_worker_where_both_need_victims(beside: str, *, cpu_first: bool) -> None:
     session = a_session(cpu_first=cpu_first)
     session.see(a_pool("lent", labels={"pool": "lent"}))
     pool = "lent" if beside == "a borrower" else ""
-    nodes = session.scheduler._cluster.nodes
+    nodes = session.scheduler.cluster.nodes
     old = [a_pod(f"old-{name[2:]}", cpu="2", node=name, pool=pool, started=9) for name in sorted(nodes.rows)]
     session.see(*old)
     session.decide()
@@ -53,9 +45,6 @@ def test_head_leaves_the_gpu_to_the_worker_where_only_its_own_node_has_a_victim(
     session.decide()
     session.see(*head_and_worker(priority=5))
     assert sorted(evictions(session.decide())) == ["old-cpu"]
-
-
-GROWING: tuple[ResourceList, ...] = ({"cpu": 1}, {"cpu": 2}, {"cpu": 3}, {"cpu": 4})
 
 
 def test_pods_of_growing_size_take_nodes_of_growing_size() -> None:

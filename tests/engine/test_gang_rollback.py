@@ -127,7 +127,7 @@ def test_pod_of_a_gang_is_gone_although_the_policy_of_gangs_fails(monkeypatch: p
     monkeypatch.setattr(Gangs, "gang_of", failing)
     with pytest.raises(ValueError, match="a bug in a policy"):
         session.tell(gone(Pod, "uid-g-0"))
-    assert "uid-g-0" not in session.scheduler._cluster.records
+    assert "uid-g-0" not in session.scheduler.cluster.records
 
 
 def test_no_pod_of_a_gang_starts_alone_while_its_forming_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from aischeduler.model.events import Seen, gone
-from aischeduler.model.gang import GangSource
+from aischeduler.model.gang import GangSource, TopologyLevel
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
@@ -28,65 +28,37 @@ def a_session(*objects: Pod, nodes: int, gpu: int = 0, gangs: tuple[tuple[str, i
     return session
 
 
-def test_surplus_of_a_gang_goes_before_all_of_another() -> None:
-    old = [*running("whole", "n0", "n1"), *running("large", "n2", "n3", "n4")]
-    session = a_session(*old, nodes=5, gangs=(("whole", 2), ("large", 2)))
-    session.see(a_pod("home", cpu="2", priority=5))
-    lost = evictions(session.decide())
-    assert len(lost) == 1
-    assert next(iter(lost)).startswith("large-")
-
-
-def test_gang_below_its_minimum_goes_whole_and_its_room_everywhere_counts() -> None:
-    old = [*running("old", "n0", "n1", "n2"), a_pod("single", cpu="2", node="n3", priority=3)]
-    session = a_session(*old, nodes=4, gangs=(("old", 3), ("new", 3)))
-    session.see(*members("new", 3, priority=5))
-    assert sorted(evictions(session.decide())) == ["old-0", "old-1", "old-2"]
-
-
-def test_gang_costs_another_gang_only_where_single_pods_are_not_enough() -> None:
-    singles = [a_pod(f"single-{turn}", cpu="2", node=f"n{turn}", priority=3) for turn in range(2)]
-    session = a_session(*singles, *running("old", "n2", "n3"), nodes=4, gangs=(("old", 2), ("new", 2)))
-    session.see(*members("new", 2, priority=5))
-    assert sorted(evictions(session.decide())) == ["single-0", "single-1"]
-
-
-def test_gang_that_worked_less_is_lost_first() -> None:
-    nodes = [a_node(f"n{number}", cpu="2", gpu=4) for number in range(4)]
-    old = [*running("long", "n0", "n1", gpu=4, started=10), *running("short", "n2", "n3", gpu=4, started=900)]
-    session = Session(*nodes, *old)
+@pytest.mark.parametrize(
+    ("long", "short", "cards", "now"),
+    [((4, 10), (4, 900), 4, 1000), ((8, 1), (1, 1), 8, 1000), ((8, 1010), (1, 990), 8, 37_000)],
+    ids=["worked less", "fewer cards", "work until now, also of pods that started after the gang came"],
+)
+def test_gang_with_the_least_work_is_lost_first(
+    long: tuple[int, int], short: tuple[int, int], cards: int, now: float
+) -> None:
+    nodes = [a_node(f"n{number}", cpu="2", gpu=cards) for number in range(4)]
+    session = Session(*nodes)
+    for name, on, (gpu, started) in (("long", ("n0", "n1"), long), ("short", ("n2", "n3"), short)):
+        session.see(*running(name, *on, gpu=gpu, started=started))
     session.tell(*(Seen(a_gang(name, 2)) for name in ("long", "short", "new")))
-    session.now = 1000
-    session.see(*(member(a_pod(f"new-{n}", cpu="2", gpu=4, priority=5, created=1000), "new") for n in range(2)))
+    session.now = now
+    session.see(*(member(a_pod(f"new-{n}", cpu="2", gpu=cards, priority=5, created=1000), "new") for n in range(2)))
     assert sorted(evictions(session.decide())) == ["short-0", "short-1"]
 
 
-def test_gang_of_fewer_cards_is_lost_first() -> None:
-    nodes = [a_node(f"n{number}", cpu="2", gpu=8) for number in range(4)]
-    old = [*running("eight", "n0", "n1", gpu=8), *running("one", "n2", "n3", gpu=1)]
-    session = Session(*nodes, *old)
-    session.tell(*(Seen(a_gang(name, 2)) for name in ("eight", "one", "new")))
-    session.now = 1000
-    session.see(*(member(a_pod(f"new-{n}", cpu="2", gpu=8, priority=5, created=1000), "new") for n in range(2)))
-    assert sorted(evictions(session.decide())) == ["one-0", "one-1"]
-
-
-def test_work_counts_until_now_also_of_pods_that_started_after_the_gang_came() -> None:
-    nodes = [a_node(f"n{number}", cpu="2", gpu=8) for number in range(4)]
-    old = [*running("eight", "n0", "n1", gpu=8, started=1010), *running("one", "n2", "n3", gpu=1, started=990)]
-    session = Session(*nodes, *old)
-    session.tell(*(Seen(a_gang(name, 2)) for name in ("eight", "one", "new")))
-    session.now = 37_000
-    session.see(*(member(a_pod(f"new-{n}", cpu="2", gpu=8, priority=5, created=1000), "new") for n in range(2)))
-    assert sorted(evictions(session.decide())) == ["one-0", "one-1"]
-
-
-def test_impossible_gang_evicts_nothing() -> None:
-    old = [a_pod(f"old-{turn}", cpu="2", node=f"n{turn}") for turn in range(2)]
-    stays = a_pod("stays", cpu="2", node="n2", priority=9)
-    session = a_session(*old, stays, nodes=3, gangs=(("new", 3),))
-    session.see(*members("new", 3, priority=5))
-    assert evictions(session.decide()) == {}
+def test_room_is_made_in_the_rack_where_the_least_work_is_lost() -> None:
+    racks = {f"{rack}-{number}": rack for rack in ("r0", "r1") for number in range(2)}
+    session = Session(*(a_node(name, cpu="2", gpu=1, labels={"rack": rack}) for name, rack in racks.items()))
+    session.see(
+        *(
+            a_pod(f"old-{node}", cpu="2", gpu=1, node=node, started=10 if rack == "r0" else 90)
+            for node, rack in racks.items()
+        )
+    )
+    session.now = 100
+    session.see(*(member(a_pod(f"g-{turn}", cpu="2", gpu=1, priority=5, created=100), "g") for turn in range(2)))
+    session.tell(Seen(a_gang("g", 2, topology=(TopologyLevel("rack", required=True),))))
+    assert sorted(evictions(session.decide())) == ["old-r1-0", "old-r1-1"]
 
 
 def three_pools(*pods: Pod, home: Pool | None = None, lender: Pool | None = None) -> Session:
@@ -108,12 +80,9 @@ def spanning(least: int, *, span: bool = True) -> list[Pod]:
     return members(a_gang("g", least, GangSource.LABELS, span=span), least, pool="home")
 
 
-def test_gang_that_may_span_starts_at_home_and_at_one_lender() -> None:
-    assert pools_of(binds(three_pools(*spanning(3)).decide())) == ["a", "home", "home"]
-
-
-def test_gang_that_may_span_takes_several_lenders() -> None:
-    assert pools_of(binds(three_pools(*spanning(6)).decide())) == ["a", "a", "b", "b", "home", "home"]
+@pytest.mark.parametrize(("least", "pools"), [(3, "a home home"), (6, "a a b b home home")], ids=["one", "several"])
+def test_gang_that_may_span_starts_at_home_and_at_lenders(least: int, pools: str) -> None:
+    assert pools_of(binds(three_pools(*spanning(least)).decide())) == pools.split()
 
 
 def test_lender_whose_limit_is_too_low_gives_no_part() -> None:

@@ -2,12 +2,14 @@
 
 from collections import Counter
 
+import pytest
 from msgspec.structs import astuple
 
-from aischeduler.model.actions import Bind, Evict, Warn
+from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.events import (
     BindRefusal,
     BindRefused,
+    Event,
     EvictRefusal,
     EvictRefused,
     Seen,
@@ -18,7 +20,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import RUNNING, Pod
 from tests.bench.arena import pool_name
 from tests.bench.core import decide_all, see, world
-from tests.build import a_node, a_pod, a_pool, replace
+from tests.build import a_node, a_pod, replace
 from tests.engine.session import Session, binds, evictions, reports
 from tests.gangs import a_gang, a_key, gang_statuses, member, members
 
@@ -33,124 +35,15 @@ def shown(session: Session, *pods: Pod, started: int = 0) -> None:
     session.see(*(replace(pod, node_name=on[pod.uid], phase=RUNNING, started_seconds=started) for pod in pods))
 
 
-def test_gang_of_a_pod_group_starts_whole_in_one_decision() -> None:
-    session = Session(*nodes(3), *members("g", 3))
-    session.tell(Seen(a_gang("g", 3)))
-    assert sorted(binds(session.decide())) == ["g-0", "g-1", "g-2"]
-
-
-def test_pods_wait_for_a_pod_group_that_does_not_exist() -> None:
-    session = Session(*nodes(1), *members("g", 1))
-    text = "The PodGroup of scheduling.x-k8s.io default/g, which the pod names, does not exist."
-    assert reports(session.decide()) == {"g-0": text}
-    session.tell(Seen(a_gang("g", 1)))
-    assert binds(session.decide()) == {"g-0": "n0"}
-
-
-def test_pods_wait_until_the_minimum_exists() -> None:
-    session = Session(*nodes(3), *members("g", 2))
-    session.tell(Seen(a_gang("g", 3)))
-    text = f"The gang {a_key('g')} waits for more pods: 2 of at least 3 exist."
-    assert reports(session.decide()) == {"g-0": text, "g-1": text}
-    session.see(*members("g", 3)[2:])
-    assert len(binds(session.decide())) == 3
-
-
-def test_two_labels_make_a_gang_without_an_object() -> None:
-    gang = a_gang("g", 2, GangSource.LABELS)
-    session = Session(*nodes(1), *members(gang, 2))
-    assert binds(session.decide()) == {}
-    session.see(a_node("more", cpu="2"))
-    assert len(binds(session.decide())) == 2
-
-
-def test_pods_that_say_different_minima_count_with_the_largest_and_a_warning() -> None:
-    small, large = a_gang("g", 2, GangSource.LABELS), a_gang("g", 3, GangSource.LABELS)
-    session = Session(*nodes(3), member(a_pod("a"), small), member(a_pod("b"), large))
-    said = session.decide()
-    assert binds(said) == {}
-    assert [(one.about.name, one.reason) for one in said if isinstance(one, Warn)] == [("a", "GangPodsDiffer")]
-    session.see(member(a_pod("c"), large))
-    assert len(binds(session.decide())) == 3
-
-
-def test_every_role_reaches_its_minimum_before_the_gang_starts() -> None:
-    gang = a_gang("g", 3, GangSource.LABELS, roles=(("actor", 1), ("learner", 2)))
-    actors = [member(a_pod(f"actor-{turn}"), gang, role="actor") for turn in range(3)]
-    session = Session(*nodes(5), *actors, member(a_pod("learner-0"), gang, role="learner"))
-    assert reports(session.decide())["actor-0"].endswith("the role learner has 1 of at least 2.")
-    session.see(member(a_pod("learner-1"), gang, role="learner"))
-    assert len(binds(session.decide())) == 5
-
-
-def test_pods_of_a_short_role_are_placed_before_more_pods_of_another() -> None:
-    gang = a_gang("g", 3, GangSource.LABELS, roles=(("actor", 1), ("learner", 2)))
-    actors = [member(a_pod(f"actor-{turn}", cpu="2"), gang, role="actor") for turn in range(3)]
-    learners = [member(a_pod(f"learner-{turn}", cpu="2"), gang, role="learner") for turn in range(2)]
-    session = Session(*nodes(3), *actors, *learners)
-    assert sorted(binds(session.decide())) == ["actor-0", "learner-0", "learner-1"]
-
-
-def test_surplus_pod_of_a_role_goes_alone_and_one_at_the_minimum_takes_the_gang_with_it() -> None:
-    gang = a_gang("g", 2, GangSource.LABELS, roles=(("actor", 1), ("learner", 1)))
-    pods = [
-        member(a_pod("actor-0", cpu="2", node="n0"), gang, role="actor"),
-        member(a_pod("actor-1", cpu="2", node="n1"), gang, role="actor"),
-        member(a_pod("learner-0", cpu="2", node="n2"), gang, role="learner"),
-    ]
-    session = Session(*nodes(3), *pods, a_pod("home", cpu="2", priority=9))
-    assert len(evictions(session.decide())) == 1
-    assert "learner-0" not in evictions(session.said)
-
-
-def test_gang_of_the_higher_priority_then_of_the_older_group_comes_first() -> None:
-    session = Session(*members("late", 2), *members("early", 2), *members("high", 2, priority=5))
-    session.tell(*(Seen(a_gang(name, 2, created=at)) for name, at in (("late", 30), ("early", 10), ("high", 90))))
-    session.decide()
-    session.see(*nodes(2))
-    assert sorted(binds(session.decide())) == ["high-0", "high-1"]
-    session.tell(gone(Pod, "uid-high-0"), gone(Pod, "uid-high-1"))
-    assert sorted(binds(session.decide(seconds=60))) == ["early-0", "early-1"]
-
-
-def test_one_pod_of_high_priority_lifts_its_gang_with_a_warning_for_the_others() -> None:
-    low, high = a_pod("g-0", cpu="2"), a_pod("g-1", cpu="2", priority=9)
-    session = Session(*members("other", 2, priority=5), member(low, "g"), member(high, "g"))
-    session.tell(Seen(a_gang("g", 2)), Seen(a_gang("other", 2)))
-    said = session.decide()
-    assert [one.about.name for one in said if isinstance(one, Warn)] == ["g-0"]
-    session.see(*nodes(2))
-    assert sorted(binds(session.decide())) == ["g-0", "g-1"]
-
-
-def test_pod_that_names_two_gangs_gets_a_warning_that_says_which_counts() -> None:
-    other = a_key("v", source=GangSource.VOLCANO)
-    pod = member(a_pod("p"), "g", others=(other,))
-    session = Session(*nodes(1), pod)
-    session.tell(Seen(a_gang("g", 1)))
-    warned = [action for action in session.decide() if isinstance(action, Warn)]
-    assert [one.reason for one in warned] == ["SeveralGangs"]
-    assert warned[0].message == f"The pod names several gangs. {a_key('g')} counts, not {other}."
-
-
-def test_gang_that_is_not_valid_waits_with_the_reason_and_starts_once_it_is_mended() -> None:
-    session = Session(*nodes(2), *members("g", 2))
-    session.tell(Seen(a_gang("g", 0, invalid="spec.minMember: must be at least 1, not 0")))
-    said = session.decide()
-    assert reports(said)["g-0"] == f"The gang {a_key('g')} is not valid: spec.minMember: must be at least 1, not 0"
-    assert gang_statuses(said)["g"].reason == "Invalid"
-    session.tell(Seen(a_gang("g", 2)))
-    assert len(binds(session.decide())) == 2
-
-
-def test_minimum_that_is_raised_after_the_start_evicts_nothing() -> None:
+@pytest.mark.parametrize("change", [Seen(a_gang("g", 5)), gone(Gang, *astuple(a_key("g")))], ids=["raised", "deleted"])
+def test_minimum_that_changes_after_the_start_evicts_nothing(change: Event) -> None:
     pods = members("g", 2)
     session = Session(*nodes(2), *pods)
     session.tell(Seen(a_gang("g", 2)))
     session.decide()
     shown(session, *pods)
     session.decide()
-    session.tell(Seen(a_gang("g", 5)))
+    session.tell(change)
     assert evictions(session.decide(seconds=600)) == {}
 
 
@@ -165,42 +58,6 @@ def test_minimum_that_is_raised_before_the_bindings_are_shown_evicts_nothing() -
     session.decide(seconds=2)
     shown(session, pods[1])
     assert evictions(session.decide(seconds=600)) == {}
-
-
-def test_object_that_is_deleted_after_the_start_evicts_nothing() -> None:
-    pods = members("g", 2)
-    session = Session(*nodes(2), *pods)
-    session.tell(Seen(a_gang("g", 2)))
-    session.decide()
-    shown(session, *pods)
-    session.tell(gone(Gang, *astuple(a_key("g"))))
-    assert evictions(session.decide(seconds=600)) == {}
-
-
-def test_lost_pod_of_a_started_gang_comes_back_alone() -> None:
-    pods = members("g", 3)
-    session = Session(*nodes(3), *pods)
-    session.tell(Seen(a_gang("g", 3)))
-    session.decide()
-    shown(session, *pods, started=5)
-    session.decide()
-    session.tell(gone(Pod, "uid-g-1"))
-    session.decide()
-    session.see(member(a_pod("again", cpu="2", created=50), "g"))
-    assert list(binds(session.decide(seconds=1))) == ["again"]
-
-
-def test_pod_of_a_started_gang_waits_for_no_successor_of_a_finished_one() -> None:
-    pods = members("g", 3)
-    session = Session(*nodes(3), *pods)
-    session.tell(Seen(a_gang("g", 3)))
-    session.decide()
-    shown(session, *pods, started=5)
-    session.decide()
-    session.tell(gone(Pod, "uid-g-1"), gone(Pod, "uid-g-2"))
-    session.decide()
-    session.see(member(a_pod("again", cpu="2", created=50), "g"))
-    assert list(binds(session.decide(seconds=1))) == ["again"]
 
 
 def test_pod_that_is_sent_to_a_node_before_the_others_of_its_gang_finish_stays_there() -> None:
@@ -329,13 +186,6 @@ def test_status_follows_the_gang_from_pending_to_running() -> None:
     assert (status.min_member, status.members, status.placed, status.running) == (2, 2, 2, 2)
 
 
-def test_pods_of_a_gang_in_two_pools_wait_and_say_so() -> None:
-    session = Session(a_pool("p", labels={"pool": "p"}), *nodes(2), *members("g", 1, pool="p"))
-    session.see(member(a_pod("g-1", cpu="2"), "g"))
-    session.tell(Seen(a_gang("g", 2)))
-    assert "have different home pools: default, p." in reports(session.decide())["g-1"]
-
-
 def test_pods_on_nodes_that_name_no_gang_any_more_go_one_by_one() -> None:
     session = Session(*nodes(2), *members("g", 2))
     session.tell(Seen(a_gang("g", 2)))
@@ -376,3 +226,27 @@ def test_gang_of_five_thousand_starts_whole_and_blocks_no_other_pool() -> None:
     found = binds(decide_all(there.scheduler))
     assert found.keys() == {pod.name for pod in (other, *pods)}
     assert max(Counter(found.values()).values()) <= 10
+
+
+def test_gang_whose_object_does_not_exist_is_late_after_ten_minutes_and_starts_once_it_does() -> None:
+    session = Session(*nodes(2), *members("g", 2))
+    unknown = "The PodGroup of scheduling.x-k8s.io default/g, which the pod names, does not exist."
+    assert reports(session.decide())["g-0"] == unknown
+    assert reports(session.decide(seconds=599)) == {}
+    late = f"The gang {a_key('g')} did not start within 600 s."
+    assert reports(session.decide(seconds=2))["g-0"] == f"{late} {unknown}"
+    session.tell(Seen(a_gang("g", 2)))
+    assert len(binds(session.decide())) == 2
+
+
+def test_changed_gang_gets_its_time_again() -> None:
+    session = Session(*nodes(1), *members("g", 2))
+    session.tell(Seen(a_gang("g", 2, timeout=60)))
+    session.decide()
+    session.decide(seconds=61)
+    assert gang_statuses(session.said)["g"].phase is GangPhase.FAILED
+    session.tell(Seen(a_gang("g", 2, timeout=90)))
+    session.decide(seconds=1)
+    assert gang_statuses(session.said)["g"].phase is GangPhase.SCHEDULING
+    session.decide(seconds=91)
+    assert gang_statuses(session.said)["g"].phase is GangPhase.FAILED

@@ -9,7 +9,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
 from aischeduler.model.pool import Namespace
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement, label_selector
-from aischeduler.plugins.inter_pod_affinity import AFFINITY, ANTI_AFFINITY, EXISTING
+from aischeduler.plugins.inter_pod_affinity import EXISTING
 from tests.affinity_terms import chosen
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, nominations, reports
@@ -37,18 +37,6 @@ def guard(name: str, one: PodAffinityTerm, node: str = "far", scheduler_name: st
 
 def hosts(*names: str, cpu: str = "9", zone: str = "a") -> Session:
     return Session(*(a_node(name, cpu=cpu, labels={HOST: name, "zone": zone}) for name in names))
-
-
-@pytest.mark.parametrize("scheduler_name", ["other", "ai-scheduler"])
-def test_pod_that_a_pod_on_a_node_excludes_goes_to_another_domain_or_waits(scheduler_name: str) -> None:
-    session = hosts("far", "near", cpu="2")
-    session.see(guard("db-0", term(), scheduler_name=scheduler_name), a_pod("p", cpu="2", labels=DB))
-    assert binds(session.decide()) == {"p": "near"}
-    session.see(a_pod("next", labels=DB))
-    said = session.decide()
-    assert (binds(said), EXISTING in reports(said)["next"]) == ({}, True)
-    session.tell(gone(Pod, "uid-db-0"))
-    assert binds(session.decide()) == {"next": "far"}
 
 
 @pytest.mark.parametrize(
@@ -87,14 +75,6 @@ def test_term_of_two_pods_excludes_until_both_are_gone() -> None:
     assert list(binds(session.decide())) == ["p"]
 
 
-def test_waiting_pod_whose_labels_change_is_tried_again() -> None:
-    session = hosts("far")
-    session.see(guard("db-0", term()), a_pod("p", labels=DB))
-    session.decide()
-    session.see(a_pod("p", labels={"app": "web"}))
-    assert list(binds(session.decide())) == ["p"]
-
-
 def test_pod_of_a_namespace_with_unknown_labels_keeps_away_until_they_are_known() -> None:
     session = hosts("far")
     session.see(guard("db-0", term(among=selector(team="b"))), a_pod("p", labels=DB))
@@ -119,7 +99,7 @@ def jobs(session: Session, count: int, namespace: str = "default", first: int = 
     """Let a waiting pod of each of some Jobs come; return their classes."""
     names = [f"{namespace}-j{first + number}" for number in range(count)]
     session.see(*(a_pod(name, namespace=namespace, cpu="99", labels={"job-name": name}) for name in names))
-    records = session.scheduler._cluster.records
+    records = session.scheduler.cluster.records
     return {records[f"uid-{name}"].pod.spec.key for name in names}
 
 
@@ -167,8 +147,8 @@ def test_all_pods_of_a_waiting_gang_change_their_classes_with_a_new_term() -> No
     session.decide()
     session.see(guard("db-0", term()))
     session.decide()
-    records = session.scheduler._cluster.records
-    assert session.scheduler._cluster.deferred.look_at("default").dividing == {}
+    records = session.scheduler.cluster.records
+    assert session.scheduler.cluster.deferred.look_at("default").dividing == {}
     labels = [records[f"uid-g-{turn}"].pod.spec.labels for turn in range(3)]
     assert labels == [(), (("app", "db"),), (("app", "db"),)]
 
@@ -185,46 +165,11 @@ def test_pods_come_together_where_the_first_of_them_is() -> None:
     assert (len(placed), zones) == ((4, {"a"}) if "a" in zones else (2, {"b"}))
 
 
-def test_pod_waits_until_a_pod_that_it_needs_is_there() -> None:
-    session = hosts("far", "near", cpu="2")
-    session.see(a_pod("p", pod_affinity=pod_affinity(required=(term(),))))
-    assert AFFINITY in reports(session.decide())["p"]
-    session.see(a_pod("db-0", labels=DB, node="near"))
-    assert binds(session.decide()) == {"p": "near"}
-
-
-def test_replicas_that_keep_apart_take_one_domain_each_and_the_next_waits() -> None:
-    away = pod_affinity(anti_required=(term(),))
-    session = hosts("n1", "n2", "n3")
-    session.see(*(a_pod(f"p-{number}", labels=DB, pod_affinity=away) for number in range(4)))
-    said = session.decide()
-    assert sorted(binds(said).values()) == ["n1", "n2", "n3"]
-    assert any(ANTI_AFFINITY in text for text in reports(said).values())
-    ended = next(iter(binds(said)))
-    session.tell(gone(Pod, f"uid-{ended}"))
-    assert list(binds(session.decide(10)).values()) == [binds(said)[ended]]
-
-
-def test_only_the_pod_that_keeps_away_is_evicted() -> None:
-    session = Session(a_node("n", cpu="9", labels={HOST: "n"}))
-    session.see(a_pod("low", node="n"), guard("db-0", term(), node="n", scheduler_name="ai-scheduler"))
-    session.see(a_pod("high", priority=10, labels=DB))
-    said = session.decide()
-    assert (set(evictions(said)), nominations(said)) == ({"db-0"}, {"high": "n"})
-
-
 def test_pod_is_evicted_for_a_pod_that_keeps_away_from_it() -> None:
     session = Session(a_node("n", cpu="9", labels={HOST: "n"}))
     session.see(a_pod("low", node="n"), a_pod("db-0", node="n", labels=DB))
     session.see(a_pod("high", priority=10, pod_affinity=pod_affinity(anti_required=(term(),))))
     assert set(evictions(session.decide())) == {"db-0"}
-
-
-def test_no_pod_is_evicted_on_which_an_affinity_depends() -> None:
-    session = Session(a_node("n", cpu="1", labels={HOST: "n"}), a_node("m", cpu="9", labels={HOST: "m"}))
-    session.see(a_pod("db-0", node="n", labels=DB))
-    session.see(a_pod("high", priority=10, pod_affinity=pod_affinity(required=(term(),))))
-    assert evictions(session.decide()) == {}
 
 
 def test_excluded_pod_blocks_no_loan() -> None:
@@ -248,7 +193,7 @@ def test_term_of_ten_thousand_pods_is_counted_once() -> None:
     session.scheduler.often = False
     session.scheduler.closely = False
     session.see(*(guard(f"db-{number}", term()) for number in range(10_000)))
-    counts = session.scheduler._cluster.nodes.pod_counts
+    counts = session.scheduler.cluster.nodes.pod_counts
     assert len(counts.all()) == 1
     session.see(a_pod("p", cpu="0", labels=DB), a_pod("q", cpu="0"))
     placed = binds(session.decide())
@@ -275,7 +220,7 @@ def test_claim_follows_its_owner_into_another_class() -> None:
     session.see(a_pod("low", cpu="2", node="n"), a_pod("high", cpu="2", priority=10, labels=DB))
     assert nominations(session.decide()) == {"high": "n"}
     session.see(guard("db-0", term(), node="elsewhere"))
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     cluster.queues[DEFAULT_POOL].wake_at_once(cluster.records["uid-high"], session.now)
     session.decide()
     session.tell(gone(Pod, "uid-low"))

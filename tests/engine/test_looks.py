@@ -40,7 +40,7 @@ def nominated_gang() -> Session:
 
 def claimed(session: Session) -> dict[str, int]:
     """Return the claims that count for the anti-affinity of the gang, by node."""
-    nodes = session.scheduler._cluster.nodes
+    nodes = session.scheduler.cluster.nodes
     count = nodes.pod_counts.of(selected_by(APART, unseen=True))
     return {nodes.names[row]: number for row, number in count.claimed.items()}
 
@@ -48,7 +48,7 @@ def claimed(session: Session) -> dict[str, int]:
 def test_look_for_a_lender_takes_no_claim_out_of_the_counts() -> None:
     session = nominated_gang()
     session.see(a_node("n4", cpu="2", labels=on_host("n4")), a_pod("guest", cpu="1", pool="b"))
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     every = claimed(session)
     assert every == {"n1": 1, "n2": 1, "n3": 1}
     propose(cluster, cluster.records["uid-guest"], "b", session.now)
@@ -58,7 +58,7 @@ def test_look_for_a_lender_takes_no_claim_out_of_the_counts() -> None:
 def test_explanation_of_a_nominated_gang_takes_no_claim_out_of_the_counts() -> None:
     session = nominated_gang()
     session.see(a_node("n4", cpu="2", labels=on_host("n4")))
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     question_of(cluster, cluster.records["uid-g-0"], session.now)
     assert claimed(session) == {"n1": 1, "n2": 1, "n3": 1}
 
@@ -67,7 +67,7 @@ def test_room_that_a_nominated_gang_can_use_beside_its_claim_is_not_lent() -> No
     session = nominated_gang()
     session.tell(gone(Pod, "uid-old-n1"), gone(Pod, "uid-old-n2"))
     session.see(a_node("n4", cpu="2", labels=on_host("n4")), a_pod("guest", cpu="1", pool="b"))
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     found = propose(cluster, cluster.records["uid-guest"], "b", session.now)
     assert isinstance(found, Wait)
     assert found.search.blocked == ("a",)

@@ -62,10 +62,10 @@ def test_owner_takes_room_that_came_meanwhile_when_its_eviction_was_lost() -> No
     session = asked()
     session.see(a_node("n2", cpu="4", labels=A))
     assert binds(session.decide()) == {"owner": "n2"}
-    assert session.scheduler._cluster.leaving("uid-guest"), "its eviction was requested again"
+    assert session.scheduler.cluster.leaving("uid-guest"), "its eviction was requested again"
     lost(session)
     assert evictions(session.decide()) == {}
-    assert not session.scheduler._cluster.leaving("uid-guest")
+    assert not session.scheduler.cluster.leaving("uid-guest")
 
 
 def test_read_that_shows_the_victim_terminating_or_gone_keeps_the_claim() -> None:

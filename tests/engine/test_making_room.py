@@ -6,7 +6,6 @@ from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Evict
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import EvictRefusal, EvictRefused, Seen, gone
-from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import MakeRoomOrder, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
@@ -30,20 +29,6 @@ def leave(session: Session, pod: Pod, grace: int = 30) -> None:
     session.see(replace(pod, terminating=True, grace_seconds=grace))
 
 
-def test_owner_reclaims_lent_room_and_is_bound_when_the_borrower_is_gone() -> None:
-    session = two_pools()
-    session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b"))
-    assert binds(session.decide()) == {"guest": "n"}
-    session.see(a_pod("guest", cpu="4", pool="b", node="n", priority=1000), a_pod("owner", cpu="1", pool="a"))
-    said = session.decide()
-    assert (evictions(said), nominations(said)) == ({"guest": "Reclaimed"}, {"owner": "n"})
-    leave(session, victims(said)[0])
-    assert session.decide(25) == []
-    session.tell(gone(Pod, "uid-guest"))
-    assert binds(session.decide()) == {"owner": "n"}
-    assert session.scheduler.net_saves() == 0
-
-
 def test_eight_home_pods_of_one_gpu_reclaim_one_borrower_of_eight() -> None:
     session = two_pools()
     session.see(*(a_node(f"n{i}", gpu=8, cpu="16", labels=A) for i in range(3)))
@@ -56,16 +41,6 @@ def test_eight_home_pods_of_one_gpu_reclaim_one_borrower_of_eight() -> None:
     assert len(binds(session.decide())) == 8
 
 
-def test_pod_waits_for_the_room_of_a_leaving_pod_instead_of_evicting() -> None:
-    session = two_pools()
-    session.see(a_node("n1", cpu="4", labels=A), a_node("n2", cpu="4", labels=A))
-    session.see(a_pod("done", cpu="4", pool="a", node="n1", priority=9), a_pod("low", cpu="4", pool="a", node="n2"))
-    session.see(a_pod("done", cpu="4", pool="a", node="n1", priority=9, terminating=True, grace=30))
-    session.see(a_pod("urgent", cpu="4", pool="a", priority=5))
-    said = session.decide()
-    assert (evictions(said), nominations(said)) == ({}, {"urgent": "n1"})
-
-
 def test_pod_that_outlives_its_grace_period_no_longer_counts_as_leaving() -> None:
     session = two_pools()
     session.see(a_node("n1", cpu="4", labels=A), a_node("n2", cpu="4", labels=A))
@@ -74,20 +49,6 @@ def test_pod_that_outlives_its_grace_period_no_longer_counts_as_leaving() -> Non
     assert evictions(session.decide()) == {}
     assert evictions(session.decide(60)) == {}
     assert evictions(session.decide(31)) == {"low": "Preempted"}
-
-
-def test_claimed_room_is_kept_from_pods_behind_the_owner() -> None:
-    session = two_pools()
-    session.see(a_node("n", cpu="4", labels=A))
-    session.see(a_pod("g1", cpu="2", pool="b", node="n"), a_pod("g2", cpu="2", pool="b", node="n"))
-    session.see(a_pod("owner", cpu="4", pool="a", priority=5))
-    assert set(evictions(session.decide())) == {"g1", "g2"}
-    session.tell(gone(Pod, "uid-g1"))
-    session.see(a_pod("other", cpu="1", pool="a", priority=1), a_pod("guest", cpu="1", pool="b", priority=100))
-    said = session.decide(5)
-    assert (binds(said), evictions(said)) == ({}, {})
-    session.tell(gone(Pod, "uid-g2"))
-    assert binds(session.decide()) == {"owner": "n"}
 
 
 def test_pod_ahead_of_the_owner_takes_the_claimed_room_and_the_owner_is_tried_again() -> None:
@@ -105,16 +66,6 @@ def test_pod_ahead_of_the_owner_takes_the_claimed_room_and_the_owner_is_tried_ag
     assert set(binds(session.decide())) == {"owner", "urgent"}
 
 
-def test_claim_of_a_deleted_owner_ends_at_once() -> None:
-    session = two_pools()
-    session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n"))
-    session.see(a_pod("owner", cpu="4", pool="a", priority=5), a_pod("next", cpu="4", pool="a"))
-    session.decide()
-    session.tell(gone(Pod, "uid-guest"))
-    session.tell(gone(Pod, "uid-owner"))
-    assert binds(session.decide(20)) == {"next": "n"}
-
-
 def test_room_of_a_claim_that_ends_goes_to_the_owner_of_another_on_the_same_node() -> None:
     session = Session(a_node("n", cpu="3"), a_pod("slow", cpu="2", node="n"), a_pod("large", cpu="2", priority=5))
     assert nominations(session.decide()) == {"large": "n"}
@@ -123,40 +74,6 @@ def test_room_of_a_claim_that_ends_goes_to_the_owner_of_another_on_the_same_node
     assert nominations(session.decide()) == {"small": "n"}
     session.tell(gone(Pod, "uid-large"))
     assert binds(session.decide()) == {"small": "n"}
-
-
-def test_owner_of_a_claim_takes_other_room_that_is_free_earlier() -> None:
-    session = two_pools()
-    session.see(a_node("n1", cpu="4", labels=A), a_node("n2", cpu="4", labels=A))
-    session.see(a_pod("guest", cpu="4", pool="b", node="n1"), a_pod("peer", cpu="4", pool="a", node="n2", priority=9))
-    session.see(a_pod("owner", cpu="4", pool="a", priority=5), a_pod("next", cpu="4", pool="a"))
-    leave(session, victims(session.decide())[0])
-    session.tell(gone(Pod, "uid-peer"))
-    assert binds(session.decide()) == {"owner": "n2"}
-    session.tell(gone(Pod, "uid-guest"))
-    assert binds(session.decide(20)) == {"next": "n1"}
-
-
-def test_claim_on_a_node_that_is_gone_ends_and_the_owner_is_tried_again() -> None:
-    session = two_pools()
-    session.see(*(a_node(f"n{i}", cpu="4", labels=A) for i in (1, 2)))
-    session.see(*(a_pod(f"g{i}", cpu="4", pool="b", node=f"n{i}") for i in (1, 2)))
-    session.see(a_pod("owner", cpu="4", pool="a"))
-    (first,) = victims(session.decide())
-    leave(session, first)
-    session.tell(gone(Node, first.node_name))
-    assert len(victims(session.decide(5))) == 1
-
-
-def test_claim_on_a_node_that_is_cordoned_ends() -> None:
-    session = two_pools()
-    session.see(*(a_node(f"n{i}", cpu="4", labels=A) for i in (1, 2)))
-    session.see(*(a_pod(f"g{i}", cpu="4", pool="b", node=f"n{i}") for i in (1, 2)))
-    session.see(a_pod("owner", cpu="4", pool="a"))
-    (first,) = victims(session.decide())
-    leave(session, first)
-    session.see(a_node(first.node_name, cpu="4", labels=A, unschedulable=True))
-    assert len(victims(session.decide(5))) == 1
 
 
 def test_next_candidate_is_evicted_where_a_budget_spares_the_victim() -> None:
@@ -175,16 +92,6 @@ def test_next_candidate_is_evicted_where_a_budget_spares_the_victim() -> None:
     session.tell(Seen(DisruptionBudget("default", "b", "u", selector, disruptions_allowed=1)))
     assert [victim.name for victim in victims(session.decide(11))] == [second.name]
     assert session.scheduler.net_saves() == 0
-
-
-def test_spared_victims_are_tried_again_after_a_while_without_any_event() -> None:
-    session = two_pools()
-    session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n"))
-    session.see(a_pod("owner", cpu="4", pool="a"))
-    session.decide()
-    session.tell(EvictRefused("uid-guest", EvictRefusal.UNAVAILABLE, "x"))
-    assert evictions(session.decide(10)) == {}
-    assert evictions(session.decide(21)) == {"guest": "Reclaimed"}
 
 
 def test_switches_forbid_every_eviction_reclaims_included() -> None:
@@ -233,19 +140,6 @@ def test_preemptor_is_woken_when_a_pod_it_may_not_evict_leaves() -> None:
     assert session.scheduler.net_saves() == 0
 
 
-def test_loans_end_newest_first_when_the_limit_is_lowered_and_the_policy_says_evict() -> None:
-    session = two_pools(reclaim_policy=ReclaimPolicy.EVICT)
-    session.see(a_node("n", cpu="8", labels=A))
-    session.see(*(a_pod(f"g{i}", cpu="2", pool="b", node="n", started=i) for i in (1, 2, 3)))
-    session.see(a_pod("own", cpu="2", pool="a", node="n", started=9))
-    assert evictions(session.decide()) == {}
-    lowered = replace(a_pool("a", labels=A), reclaim_policy=ReclaimPolicy.EVICT, lending_limit={"cpu": 3000})
-    session.see(lowered)
-    assert evictions(session.decide(1)) == {"g3": "LoanEnded", "g2": "LoanEnded"}
-    session.see(replace(lowered, disable_sharing=True, generation=3))
-    assert evictions(session.decide(1)) == {"g1": "LoanEnded"}
-
-
 def loans_of(session: Session, *sizes: int) -> None:
     """Let pods of b with these CPUs run on a node of a, the oldest first."""
     session.see(a_node("n", cpu="16", labels=A))
@@ -289,34 +183,6 @@ def test_loan_without_the_resource_over_the_limit_stays() -> None:
     limit = {"cpu": 3000, "nvidia.com/gpu": 1}
     session.see(a_pool("a", labels=A, reclaim_policy=ReclaimPolicy.EVICT, lending_limit=limit))
     assert evictions(session.decide(1)) == {"card": "LoanEnded"}
-
-
-def test_guarded_critical_and_foreign_pods_are_no_victims() -> None:
-    session = two_pools()
-    session.see(a_node("n", cpu="4", labels=A))
-    session.see(
-        a_pod("daemon", cpu="1", pool="b", node="n", guarded=True),
-        a_pod("critical", cpu="1", pool="b", node="n", priority=2_000_000_000),
-        a_pod("system", cpu="1", node="n", scheduler_name="default-scheduler"),
-        a_pod("guest", cpu="1", pool="b", node="n"),
-    )
-    session.see(a_pod("large", cpu="2", pool="a", priority=9), a_pod("small", cpu="1", pool="a", priority=8))
-    said = session.decide()
-    assert evictions(said) == {"guest": "Reclaimed"}
-    assert nominations(said) == {"small": "n"}
-
-
-def test_victim_spared_by_a_budget_that_is_deleted_is_tried_again_at_once() -> None:
-    session = two_pools()
-    selector = label_selector("spec.selector", {"app": "guest"}, ())
-    session.tell(Seen(DisruptionBudget("default", "b", "u", selector, disruptions_allowed=0)))
-    session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", labels={"app": "guest"}))
-    session.see(a_pod("owner", cpu="4", pool="a"))
-    session.decide()
-    session.tell(EvictRefused("uid-guest", EvictRefusal.BUDGET, "x"))
-    assert evictions(session.decide(10)) == {}
-    session.tell(gone(DisruptionBudget, "default", "b"))
-    assert evictions(session.decide(1)) == {"guest": "Reclaimed"}
 
 
 def test_pod_that_never_preempts_does_not_decide_for_a_pod_of_its_class_that_may() -> None:

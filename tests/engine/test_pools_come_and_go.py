@@ -45,7 +45,7 @@ def come_and_go(session: Session, number: int) -> None:
 def test_thousands_of_pools_that_came_and_went_leave_nothing_behind(times: int) -> None:
     session = Session(a_node("n", labels=ON_NODE), a_node("m"), a_pod("p", node="n", started=1))
     session.scheduler.often = False
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     sizes: list[tuple[int, ...]] = []
     for number in range(times):
         come_and_go(session, number)
@@ -79,7 +79,7 @@ def test_number_of_a_pool_that_is_gone_is_used_again_and_mixes_nothing_up() -> N
     session.see(a_node("n", labels=ON_NODE), a_node("nb", labels={"pool": "b"}))
     session.see(a_pod("own", pool="old", node="n", started=1), a_pod("lent", pool="old", node="nb", started=1))
     session.decide()
-    pools, number = session.scheduler._cluster.pools, session.scheduler._cluster.pools.id("old")
+    pools, number = session.scheduler.cluster.pools, session.scheduler.cluster.pools.id("old")
     session.tell(gone(Pool, "old"))
     session.see(a_pool("new", labels=ON_NODE))
     assert pools.id("new") == number

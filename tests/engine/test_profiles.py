@@ -13,7 +13,7 @@ from aischeduler.engine.plugin_registry import BUILT_IN, ENGINE
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.framework.plugin import Delayed, Plugins, Vetoed
-from aischeduler.model.actions import Bind, Evict
+from aischeduler.model.actions import Bind
 from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.names import SCHEDULER_NAME
@@ -23,7 +23,7 @@ from aischeduler.model.pod_set import PodSet
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import label_selector
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.engine.session import Session, binds, conditions, evictions, reports
+from tests.engine.session import Session, binds, conditions, reports
 from tests.gangs import a_gang, member
 
 TAINTS = "schedulerName: blind, plugins: {filter: {disabled: [{name: TaintToleration}]}}"
@@ -43,14 +43,6 @@ def tainted() -> Session:
     session.see(a_pool("a", labels={"pool": "a"}))
     session.see(a_node("n", cpu="4", labels={"pool": "a"}, taints=(Taint("k", "v", NO_SCHEDULE),)))
     return session
-
-
-def test_pod_is_judged_by_the_plugins_of_its_scheduler_name() -> None:
-    session = tainted()
-    session.see(a_pod("own", pool="a"), a_pod("blind", pool="a", scheduler_name="blind"))
-    actions = session.decide()
-    assert binds(actions) == {"blind": "n"}
-    assert "untolerated taint" in reports(actions)["own"]
 
 
 def test_pod_of_a_name_without_a_profile_belongs_to_another_scheduler() -> None:
@@ -74,25 +66,11 @@ def test_score_has_the_weight_of_the_profile() -> None:
     assert {one.name: one.weight for one in profile.plugins.scores}["NodeAffinity"] == 2
 
 
-def test_pool_names_the_profile_of_its_pods() -> None:
-    session = tainted()
-    session.see(replace(a_pool("a", labels={"pool": "a"}), profile="blind"), a_pod("own", pool="a"))
-    assert binds(session.decide()) == {"own": "n"}
-
-
 def test_own_profile_that_a_pool_names_judges_pods_of_another_name() -> None:
     session = tainted()
     session.see(replace(a_pool("a", labels={"pool": "a"}), profile=SCHEDULER_NAME))
     session.see(a_pod("blind", pool="a", scheduler_name="blind"))
     assert "untolerated taint" in reports(session.decide())["blind"]
-
-
-def test_waiting_pods_take_the_profile_that_their_pool_names_later() -> None:
-    session = tainted()
-    session.see(a_pod("own", pool="a"))
-    assert binds(session.decide()) == {}
-    session.see(replace(a_pool("a", labels={"pool": "a"}), profile="blind"))
-    assert binds(session.decide(1.0)) == {"own": "n"}
 
 
 def test_waiting_pods_of_the_default_pool_take_the_profile_that_it_names_later() -> None:
@@ -136,18 +114,6 @@ def test_unknown_profile_is_reported_and_the_pods_keep_their_own() -> None:
         ),
     )
     assert found["Ready"] == (True, "The Pool takes part in scheduling.")
-
-
-def test_profile_without_preemption_evicts_nobody() -> None:
-    session = Session(a_pool("a", labels={"pool": "a"}), a_node("n", cpu="1", labels={"pool": "a"}),
-                      profile=profile_of(CALM))  # fmt: skip
-    session.see(a_pod("low", pool="a", cpu="1", node="n"))
-    session.see(a_pod("high", pool="a", cpu="1", priority=9, scheduler_name="calm"))
-    actions = session.decide()
-    assert evictions(actions) == {}
-    assert "switched off in the profile calm" in reports(actions)["high"]
-    session.see(a_pod("other", pool="a", cpu="1", priority=9))
-    assert [one.victim.name for one in session.decide() if isinstance(one, Evict)] == ["low"]
 
 
 class Door:

@@ -1,7 +1,8 @@
-"""The cases of kube-scheduler's queue, cache, messages and groups (Q, C, M, G) by their names, on the engine.
+"""The cases of kube-scheduler's queue, cache and messages (Q, C, M) by their names, on the engine.
 
-Q1 and Q8 stand in tests/state/test_scheduling_queue.py, Q6 in tests/plugins/test_small_rules.py. D1 and D2 (how many
-nodes are tried, and in which order) have no counterpart: every node is tried.
+Q1 and Q8 stand in tests/state/test_scheduling_queue.py, Q6 in tests/plugins/test_small_rules.py, and those of groups
+(G1 to G4) in tests/scenarios/test_gang_starts.py. D1 and D2 (how many nodes are tried, and in which order) have no
+counterpart: every node is tried.
 """
 
 import pytest
@@ -13,8 +14,7 @@ from aischeduler.model.pod_affinity import PodAffinityTerm, pod_affinity
 from aischeduler.model.selectors import label_selector
 from aischeduler.state.scheduling_queue import NET_SECONDS, Backoff
 from tests.build import a_node, a_pod
-from tests.engine.session import Session, binds, evictions, reports
-from tests.gangs import a_gang, members
+from tests.engine.session import Session, binds, reports
 
 HOST = "kubernetes.io/hostname"
 DB = {"app": "db"}
@@ -32,9 +32,9 @@ def test_event_moves_only_the_pods_that_it_can_help() -> None:
     """Q3: a node that is still too small wakes no pod."""
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="4"))
     session.decide()
-    tried = session.scheduler._cluster.decisions
+    tried = session.scheduler.cluster.decisions
     session.see(a_node("m", cpu="2"))
-    assert (binds(session.decide(20)), session.scheduler._cluster.decisions) == ({}, tried)
+    assert (binds(session.decide(20)), session.scheduler.cluster.decisions) == ({}, tried)
     session.see(a_node("m", cpu="4"))
     assert binds(session.decide()) == {"p": "m"}
 
@@ -53,9 +53,9 @@ def test_pod_that_waited_for_five_minutes_is_tried_again() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="4"))
     session.decide()
     assert session.scheduler.waiting()["default"] == {"parked": 1}
-    before = session.scheduler._cluster.decisions
+    before = session.scheduler.cluster.decisions
     session.decide(NET_SECONDS + 1)
-    assert session.scheduler._cluster.decisions == before + 1
+    assert session.scheduler.cluster.decisions == before + 1
 
 
 def near_db(name: str = "p") -> Pod:
@@ -75,8 +75,21 @@ def near_db(name: str = "p") -> Pod:
             Seen(a_pod("web", labels=DB, node="n")),
         ),
         ((a_node("n"),), a_pod("p", node_selector={"disk": "ssd"}), Seen(a_node("n", labels={"disk": "ssd"}))),
+        ((a_node("n", unschedulable=True),), a_pod("p"), Seen(a_node("n"))),
+        ((a_node("n", cpu="500m"),), a_pod("p"), Seen(a_node("n", cpu="1"))),
+        ((a_node("n", pods=0),), a_pod("p"), Seen(a_node("n", pods=1))),
     ],
-    ids=["node added", "taint removed", "pod gone", "affinity target added", "target relabelled", "label added"],
+    ids=[
+        "node added",
+        "taint removed",
+        "pod gone",
+        "affinity target added",
+        "target relabelled",
+        "label added",
+        "uncordoned",
+        "grown",
+        "more pods allowed",
+    ],
 )
 def test_waiting_pod_is_bound_once_an_event_makes_it_fit(given: tuple[object, ...], pod: Pod, event: Event) -> None:
     """Q7."""
@@ -84,6 +97,7 @@ def test_waiting_pod_is_bound_once_an_event_makes_it_fit(given: tuple[object, ..
     assert "p" not in binds(session.decide())
     session.tell(event)
     assert list(binds(session.decide(20))) == ["p"]
+    assert session.scheduler.net_saves() == 0
 
 
 def test_room_of_an_assumed_pod_that_is_deleted_is_free_at_once() -> None:
@@ -139,51 +153,3 @@ def test_reasons_are_counted_by_node_and_sorted_as_texts() -> None:
 def test_cluster_without_nodes_says_so() -> None:
     """M2."""
     assert "no nodes available to schedule pods" in reports(Session(a_pod("p")).decide())["p"]
-
-
-def gang(name: str, size: int, least: int) -> tuple[Seen, list[Pod]]:
-    """Return a gang of which `least` pods start together, and its pods."""
-    group = a_gang(name, least)
-    return Seen(group), members(group, size, cpu="1")
-
-
-def test_gang_waits_for_its_minimum_and_then_starts_whole() -> None:
-    """G1."""
-    group, pods = gang("g", 3, 3)
-    session = Session(a_node("n", cpu="9"))
-    session.tell(group)
-    session.see(*pods[:2])
-    assert binds(session.decide()) == {}
-    session.see(pods[2])
-    assert len(binds(session.decide())) == 3
-
-
-def test_of_two_gangs_with_room_for_one_exactly_one_starts() -> None:
-    """G2."""
-    session, gangs = Session(a_node("n", cpu="4")), (gang("one", 3, 3), gang("two", 3, 3))
-    for group, pods in gangs:
-        session.tell(group)
-        session.see(*pods)
-    placed = session.decide()
-    assert sorted(binds(placed)) == sorted(pod.name for pod in gangs[0][1])
-    assert evictions(placed) == {}
-
-
-def test_room_is_free_for_others_while_a_gang_waits() -> None:
-    """G3: a gang that waits holds nothing."""
-    group, pods = gang("g", 3, 3)
-    session = Session(a_node("n", cpu="2"))
-    session.tell(group)
-    session.see(*pods)
-    assert binds(session.decide()) == {}
-    session.see(a_pod("single", cpu="2"))
-    assert binds(session.decide()) == {"single": "n"}
-
-
-def test_pods_beyond_the_minimum_start_as_room_allows() -> None:
-    """G4."""
-    group, pods = gang("g", 6, 3)
-    session = Session(a_node("n", cpu="4"))
-    session.tell(group)
-    session.see(*pods)
-    assert len(binds(session.decide())) == 4

@@ -24,12 +24,6 @@ def full(pool: str, *, cpu: str) -> Session:
     )
 
 
-def unlike_pods_for_elsewhere(count: int) -> list[Pod]:
-    """Return urgent pods of `a`, each of a class of its own, that no node suits."""
-    elsewhere = {"disk": "none-has-it"}
-    return [a_pod(f"p{n}", cpu=f"{n + 1}m", pool="a", priority=9, node_selector=elsewhere) for n in range(count)]
-
-
 def test_pod_that_leaves_before_its_pool_looks_does_not_take_the_wake_up_with_it() -> None:
     session = full("a", cpu="1")
     session.see(*(a_pod(f"p{n}", cpu="1", pool="a", created=n) for n in (1, 2)))

@@ -130,7 +130,7 @@ def test_exception_is_reported_with_pod_decision_and_traceback() -> None:
     (error,) = errors(session.decide())
     assert error.pod is not None
     assert (error.step, error.pool, error.pod.name) == (Step.ATTEMPT, "default", "bad")
-    assert error.decision == session.scheduler._cluster.records["uid-bad"].decision
+    assert error.decision == session.scheduler.cluster.records["uid-bad"].decision
     assert error.error == "ZeroDivisionError: a bug in a plugin"
     assert "in filter" in error.traceback
     assert (error.plugin, session.scheduler.counters.plugin_errors) == ("Poison", {"Poison": 1})
@@ -141,7 +141,7 @@ def test_exception_is_reported_with_pod_decision_and_traceback() -> None:
 
 def test_pod_is_tried_again_with_a_growing_backoff_and_reported_once() -> None:
     session = Session(a_node("n"), poisoned("bad"), profile=profile(Poison()))
-    record = session.scheduler._cluster.records["uid-bad"]
+    record = session.scheduler.cluster.records["uid-bad"]
     waits: list[float] = []
     told: list[str] = []
     for _ in range(6):
@@ -166,7 +166,7 @@ def test_pod_whose_attempt_failed_can_be_deleted(end: Gone | Seen) -> None:
     session = Session(a_node("n"), poisoned("bad"), profile=profile(Poison()))
     session.decide()
     session.tell(end)
-    assert session.scheduler._cluster.records == {}
+    assert session.scheduler.cluster.records == {}
     assert session.decide(60.0) == []
 
 
@@ -206,7 +206,7 @@ def test_gate_that_raises_loses_no_pod_and_passes_none() -> None:
     session.scheduler.often = False  # the checks call the gate too
     session.see(poisoned("bad"))
     assert session.scheduler.counters.internal_errors == {Step.EVENT: 1}
-    record = session.scheduler._cluster.records["uid-bad"]
+    record = session.scheduler.cluster.records["uid-bad"]
     assert (record.state, record.queue) == (PodState.BACKOFF, "default")
     assert binds(session.decide(1.0)) == {}
     poison.broken, session.scheduler.often = False, True
@@ -229,7 +229,7 @@ def test_victims_of_an_attempt_that_failed_do_not_count_as_leaving(step: str, mo
     said = session.scheduler.decide("a", 0.0, 512)
     assert evictions(said) == {}
     assert len(errors(said)) == 1
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     assert (dict(cluster.leaving_pods.asked), len(cluster.claims)) == ({}, 0)
     assert session.scheduler.counters.evictions.total() == 0
     assert evictions(session.decide(1.0)) == {"guest": "Reclaimed"}
@@ -243,7 +243,7 @@ def test_impossible_change_of_a_state_costs_only_that_pod_its_attempt(monkeypatc
     (error,) = errors(said)
     assert "ImpossibleChangeError: the pod uid-large is ACTIVE, and an attempt found no node" in error.error
     assert binds(said) == {"p": "n"}
-    assert session.scheduler._cluster.records["uid-large"].state is PodState.BACKOFF
+    assert session.scheduler.cluster.records["uid-large"].state is PodState.BACKOFF
 
 
 def test_pod_with_a_claim_keeps_it_when_its_attempt_fails() -> None:
@@ -253,7 +253,7 @@ def test_pod_with_a_claim_keeps_it_when_its_attempt_fails() -> None:
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", started=1, grace=30))
     session.see(poisoned("owner", cpu="4", pool="a"))
     assert nominations(session.decide()) == {"owner": "n"}
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     claim = cluster.claims.of("uid-owner")
     poison.broken = True
     cluster.queues["a"].wake_at_once(cluster.records["uid-owner"], 0.0)
@@ -273,7 +273,7 @@ def test_attempt_that_failed_as_it_began_leaves_no_offer_to_a_pod_that_is_gone(
     fail_once(monkeypatch, "scheduler", "attempt")
     assert len(errors(session.scheduler.decide("default", session.now, 512))) == 1
     session.tell(gone(Pod, "uid-p"))
-    assert session.scheduler._cluster.deferred.offers == {}
+    assert session.scheduler.cluster.deferred.offers == {}
 
 
 def test_attempt_that_failed_after_its_bind_is_undone_completely(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,9 +308,9 @@ def test_actions_of_the_other_steps_are_returned_when_one_step_fails(
     module: str, name: str, step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = Session(a_node("n"), a_pod("p"))
-    agenda = session.scheduler._cluster.deferred.agenda("default")
+    agenda = session.scheduler.cluster.deferred.agenda("default")
     agenda.lending, agenda.sought = (False, 0, 0, 0, ""), True
-    session.scheduler._cluster.row_changed(0)
+    session.scheduler.cluster.row_changed(0)
     fail_once(monkeypatch, module, name)
     said = [action for pool in (CLUSTER, "default") for action in session.scheduler.decide(pool, 0.0, 512)]
     assert [error.step for error in errors(said)] == [step]
@@ -330,7 +330,7 @@ def test_queue_that_cannot_be_read_is_reported_by_the_decision_of_its_pool_and_n
 
     monkeypatch.setattr(PoolQueue, "next_wakeup", failing)
     assert "default" in session.scheduler.ready(0.0)
-    assert not session.scheduler._cluster.said.outbox
+    assert not session.scheduler.cluster.said.outbox
     assert session.scheduler.counters.internal_errors.total() == 0
     said = session.decide()
     assert [error.step for error in errors(said)] == [Step.QUEUE]
@@ -342,7 +342,7 @@ def test_status_that_failed_is_reported_later(monkeypatch: pytest.MonkeyPatch) -
     fail_once(monkeypatch, "pool_status", "summarize")
     assert [error.step for error in errors(session.decide())] == [Step.STATUS]
     session.decide(1.0)
-    assert "a" in session.scheduler._cluster.said.reported
+    assert "a" in session.scheduler.cluster.said.reported
 
 
 def test_standby_reports_its_exceptions_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,10 +359,10 @@ def test_exception_of_an_event_is_raised_and_its_object_counts(monkeypatch: pyte
     with pytest.raises(ValueError, match="a bug in a step"):
         session.see(a_pod("p", cpu="4", node="n", started=1))
     session.scheduler.look()
-    record = session.scheduler._cluster.records["uid-p"]
+    record = session.scheduler.cluster.records["uid-p"]
     assert (record.state, record.queue) == (PodState.BOUND, "")
     session.tell(gone(Pod, "uid-p"))
-    assert session.scheduler._cluster.records == {}
+    assert session.scheduler.cluster.records == {}
 
 
 def test_claim_ends_at_the_next_decision_after_a_failed_event_took_its_room(
@@ -381,7 +381,7 @@ def test_claim_ends_at_the_next_decision_after_a_failed_event_took_its_room(
         session.see(stranger)
     session.scheduler.look()
     assert nominations(session.decide(1.0)) == {"owner": ""}
-    assert session.scheduler._cluster.claims.of("uid-owner") is None
+    assert session.scheduler.cluster.claims.of("uid-owner") is None
 
 
 @pytest.mark.parametrize("booking", [1, -1])
@@ -392,7 +392,7 @@ def test_exception_of_the_ledger_leaves_a_claim_whole_or_none(booking: int, monk
         if sign == booking:
             monkeypatch.setattr(Claims, "_book", claims)
             monkeypatch.setattr(Ledger, "book", raising)
-        claims(session.scheduler._cluster.claims, claim, sign)
+        claims(session.scheduler.cluster.claims, claim, sign)
 
     def raising(*_: Any) -> None:
         monkeypatch.setattr(Ledger, "book", book)
@@ -405,7 +405,7 @@ def test_exception_of_the_ledger_leaves_a_claim_whole_or_none(booking: int, monk
     for second in range(1, 60):
         session.decide(float(second))
         session.scheduler.look()
-    assert session.scheduler._cluster.records["uid-owner"].state is PodState.ASSUMED
+    assert session.scheduler.cluster.records["uid-owner"].state is PodState.ASSUMED
     assert sum(session.scheduler.counters.internal_errors.values()) == 1
 
 
@@ -444,7 +444,7 @@ def test_state_that_is_built_anew_keeps_bindings_evictions_and_claims(monkeypatc
     session.see(a_node("m", cpu="2", labels=A), a_pod("small", cpu="2", pool="a"))
     said = session.decide()
     assert (binds(said), evictions(said)) == ({"small": "m"}, {"guest": "Reclaimed"})
-    scheduler, cluster = session.scheduler, session.scheduler._cluster
+    scheduler, cluster = session.scheduler, session.scheduler.cluster
     bound, asked = cluster.records["uid-small"], dict(cluster.leaving_pods.asked)
     nodes, since = cluster.nodes, cluster.records["uid-owner"].since
     fail_once(monkeypatch, "scheduler", "look_again")
@@ -472,6 +472,6 @@ def test_event_whose_handling_always_raises_counts_its_pod(monkeypatch: pytest.M
     with pytest.raises(ValueError, match="a bug in a step"):
         session.see(a_pod("p", cpu="4", node="n", started=1))
     session.scheduler.look()
-    assert session.scheduler._cluster.records["uid-p"].state is PodState.BOUND
+    assert session.scheduler.cluster.records["uid-p"].state is PodState.BOUND
     assert binds(session.decide()) == {}
     assert session.scheduler.counters.internal_errors == {Step.EVENT: 2}

@@ -25,7 +25,7 @@ def test_claim_that_an_attempt_failed_to_renew_is_for_the_spec_of_now(monkeypatc
     assert nominations(session.decide()) == {"owner": "n"}
     term = PodAffinityTerm("zone", label_selector("x", {"app": "y"}, ()), ("default",))
     session.see(a_pod("other", pool="b", gates=("wait",), pod_affinity=pod_affinity(anti_required=(term,))))
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
 
     def failing(claims: Claims, claim: Claim) -> None:
         monkeypatch.undo()
@@ -52,7 +52,7 @@ def test_check_of_a_claim_that_fails_in_an_attempt_does_not_queue_the_pod_of_the
     session.see(a_pod("first", cpu="1", pool="a", priority=9))
     assert binds(session.decide()) == {"first": "n"}
     session.scheduler.look()
-    assert session.scheduler._cluster.records["uid-owner"].state is PodState.BACKOFF
+    assert session.scheduler.cluster.records["uid-owner"].state is PodState.BACKOFF
 
 
 def test_exception_at_the_begin_of_a_look_without_claims_leaves_a_torn_table(
@@ -60,7 +60,7 @@ def test_exception_at_the_begin_of_a_look_without_claims_leaves_a_torn_table(
 ) -> None:
     session = Session(a_node("n", cpu="4"), a_pod("old", cpu="4", node="n"), a_pod("owner", cpu="4", priority=5))
     session.decide()
-    cluster, count = session.scheduler._cluster, NodeTable.count_tentatively
+    cluster, count = session.scheduler.cluster, NodeTable.count_tentatively
     claim, used = cluster.claims.all()[0], cluster.nodes.used.copy()
 
     def failing(nodes: NodeTable, pods: Sequence[AssignedPod], sign: int) -> None:

@@ -29,7 +29,7 @@ def asking(name: str = "p", amount: int = 1, **fields: object) -> Pod:
 
 def _used(session: Session) -> int:
     """Return how much of the resource counts as in use on the node n."""
-    nodes = session.scheduler._cluster.nodes
+    nodes = session.scheduler.cluster.nodes
     return nodes.named(nodes.used[:, nodes.rows["n"]])[UNKNOWN]
 
 

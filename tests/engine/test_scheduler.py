@@ -15,20 +15,6 @@ def on(pod: Pod, node: str) -> Pod:
     return replace(pod, node_name=node)
 
 
-def test_a_pod_of_a_pool_that_does_not_borrow_is_placed_in_its_own_pool_only() -> None:
-    session = Session(
-        a_pool("cpu", labels={"cpu": "true"}, disable_borrowing=True, disable_preemption=True),
-        a_node("c1", cpu="2", labels={"cpu": "true"}),
-        a_node("other", cpu="64"),
-        a_pod("p1", cpu="2", pool="cpu"),
-        a_pod("p2", cpu="2", pool="cpu"),
-    )
-    said = session.decide()
-    assert binds(said) == {"p1": "c1"}
-    assert reports(said)["p2"].startswith("0/1 nodes are available: 1 Insufficient cpu. preemption: switched off")
-    assert reports(said)["p2"].endswith("borrowing: its pool does not borrow.")
-
-
 def test_a_bind_names_pools_decision_and_choice() -> None:
     session = Session(a_pool("cpu", labels={}), a_node("a", cpu="2"), a_node("b", cpu="2"), a_pod("p", pool="cpu"))
     bind = next(action for action in session.decide() if isinstance(action, Bind))
@@ -83,53 +69,6 @@ def test_a_woken_pod_that_is_deleted_wakes_the_next() -> None:
     session.decide()
     session.tell(gone(Pod, "uid-r"), gone(Pod, "uid-a"))
     assert binds(session.decide(20)) == {"b": "n"}
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (a_node("n", taints=(a_taint(),)), a_node("n")),
-        (a_node("n", unschedulable=True), a_node("n")),
-        (a_node("n", cpu="500m"), a_node("n", cpu="1")),
-        (a_node("n", labels={"disk": "hdd"}), a_node("n", labels={"disk": "ssd"})),
-        (a_node("n", pods=0), a_node("n", pods=1)),
-    ],
-    ids=["taint removed", "uncordoned", "grown", "relabelled", "more pods allowed"],
-)
-def test_a_node_that_begins_to_fit_wakes_the_pod(before: object, after: object) -> None:
-    assert type(before) is type(after)
-    selector = {"disk": "ssd"} if getattr(after, "labels", None) else {}
-    session = Session(before, a_pod("p", cpu="1", node_selector=selector))  # type: ignore[arg-type]
-    assert binds(session.decide()) == {}
-    session.see(after)  # type: ignore[arg-type]
-    assert binds(session.decide(20)) == {"p": "n"}
-    assert session.scheduler.net_saves() == 0
-
-
-def test_a_pool_that_comes_later_gets_its_pods_with_their_age() -> None:
-    session = Session(a_node("n", cpu="1", labels={"team": "a"}), a_node("d", cpu="0"), a_pod("p", pool="team-a"))
-    said = session.decide()
-    assert binds(said) == {"p": "n"}, "the pod of an unknown pool belongs to the default pool"
-    session = Session(a_pod("p", pool="team-a", created=1), a_pod("q", pool="team-a", created=2))
-    assert warnings(session.decide()) == [("p", "UnknownPool"), ("q", "UnknownPool")]
-    session.see(a_pool("team-a", labels={"team": "a"}), a_node("n", cpu="1", labels={"team": "a"}))
-    assert binds(session.decide(20)) == {"p": "n"}
-    assert warnings(session.said) == [("p", "UnknownPool"), ("q", "UnknownPool")], "once"
-
-
-def test_pods_of_a_deleted_pool_wait_in_the_default_pool() -> None:
-    session = Session(
-        a_pool("a", labels={"a": "1"}), a_node("n", cpu="1", labels={"a": "1"}), a_pod("r", cpu="1", pool="a", node="n")
-    )
-    session.see(a_pod("p", cpu="1", pool="a"))
-    session.decide()
-    session.tell(gone(Pool, "a"))
-    assert session.scheduler.pools() == ("default",)
-    session.decide(20)
-    assert session.scheduler.waiting()["default"] == {"parked": 1}
-    session.tell(gone(Pod, "uid-r"))
-    assert binds(session.decide(20)) == {"p": "n"}
-    assert session.scheduler.net_saves() == 0
 
 
 def test_a_node_that_two_pools_select_is_in_the_default_pool_and_both_have_a_condition() -> None:
@@ -199,15 +138,6 @@ def test_a_refused_bind_frees_the_room_for_the_next(refusal: BindRefusal, place:
     session.tell(BindRefused("uid-p", "n", refusal, "no"))
     assert session.scheduler.waiting()["default"] == {**place, "parked": 1}
     assert binds(session.decide()) == {"next": "n"}
-
-
-def test_a_pod_whose_bind_failed_is_tried_again_after_its_backoff() -> None:
-    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"))
-    session.decide()
-    session.tell(BindRefused("uid-p", "n", BindRefusal.UNAVAILABLE, "the server is busy"))
-    assert reports(session.decide()) == {"p": "binding to node n failed: the server is busy"}
-    assert binds(session.decide(0.9)) == {}
-    assert binds(session.decide(0.2)) == {"p": "n"}
 
 
 @pytest.mark.parametrize("refusal", [BindRefusal.INVALID, BindRefusal.FORBIDDEN, BindRefusal.UNAVAILABLE])
@@ -295,14 +225,6 @@ def test_an_outcome_older_than_the_watch_changes_nothing() -> None:
     assert binds(session.decide(20)) == {"q": "n"}
 
 
-def test_a_pod_bound_elsewhere_counts_where_it_is() -> None:
-    session = Session(a_node("a", cpu="1"), a_node("b", cpu="1"), a_pod("p", cpu="1"), a_pod("q", cpu="1", created=9))
-    assert binds(session.decide()) == {"p": "a", "q": "b"}
-    session.see(on(a_pod("p", cpu="1"), "b"))
-    session.see(a_pod("r", cpu="1"))
-    assert binds(session.decide()) == {"r": "a"}
-
-
 def test_a_pod_bound_by_another_client_leaves_the_queue_and_counts() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="2"))
     session.decide()
@@ -310,13 +232,6 @@ def test_a_pod_bound_by_another_client_leaves_the_queue_and_counts() -> None:
     assert session.scheduler.waiting()["default"] == {}
     session.see(a_pod("q", cpu="1"))
     assert binds(session.decide()) == {}
-
-
-def test_an_assumed_pod_that_is_deleted_frees_its_room_at_once() -> None:
-    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"), a_pod("q", cpu="1"))
-    session.decide()
-    session.tell(gone(Pod, "uid-p"))
-    assert binds(session.decide(20)) == {"q": "n"}
 
 
 def test_an_assumed_pod_without_confirmation_is_read_and_never_expires() -> None:
@@ -347,15 +262,6 @@ def test_pods_of_other_schedulers_count_but_are_never_tried() -> None:
         "mine": "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: "
         "1 No preemption victims found for incoming pod."
     }
-
-
-def test_a_finished_pod_frees_its_room_and_a_terminating_one_does_not() -> None:
-    session = Session(a_node("n", cpu="1"), a_pod("r", cpu="1", node="n"), a_pod("p", cpu="1"))
-    session.decide()
-    session.see(a_pod("r", cpu="1", node="n", terminating=True))
-    assert binds(session.decide(20)) == {}
-    session.see(a_pod("r", cpu="1", node="n", phase="Succeeded"))
-    assert binds(session.decide(20)) == {"p": "n"}
 
 
 def test_a_waiting_pod_that_is_being_deleted_is_not_tried() -> None:

@@ -52,7 +52,7 @@ def agree(cluster: Cluster, asker: PodRecord) -> bool:
 
 def happen(session: Session, what: str, number: int) -> None:
     """Change one pod or node."""
-    running = sorted(record.pod.name for record in session.scheduler._cluster.records.values() if record.counted)
+    running = sorted(record.pod.name for record in session.scheduler.cluster.records.values() if record.counted)
     name = running[number % len(running)] if running else "r0"
     match what:
         case "gone":
@@ -87,7 +87,7 @@ def happen(session: Session, what: str, number: int) -> None:
 )
 def test_search_of_changed_rows_equals_a_search_of_all_rows(steps: list[tuple[str, int]]) -> None:
     session = crowd()
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     askers = [an_asker(cpu, priority) for cpu in (1, 3) for priority in (2, 9)]
     for what, number in steps:
         happen(session, what, number)
@@ -96,7 +96,7 @@ def test_search_of_changed_rows_equals_a_search_of_all_rows(steps: list[tuple[st
 
 def test_one_changed_row_causes_no_full_search() -> None:
     session = crowd()
-    cluster, asker = session.scheduler._cluster, an_asker(3, 9)
+    cluster, asker = session.scheduler.cluster, an_asker(3, 9)
     rows = cluster.nodes.rows_of_pool(cluster.pools.id("default"))
     first = find_victims(cluster, asker, rows, ())
     made = cluster.searches.made
@@ -120,7 +120,7 @@ def test_victims_of_a_gang_that_were_found_earlier_are_not_those_of_now() -> Non
     session.now = 1000
     session.see(*asks)
     session.scheduler.decide(CLUSTER, session.now, 1)
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     lead = next(record for record in cluster.records.values() if record.leads is not None)
     rows = cluster.nodes.rows_of_pool(cluster.pools.id("default"))
     found = find_unit_victims(cluster, lead, rows, ())

@@ -33,14 +33,14 @@ def test_violation_is_found(name: str, what: str, breach: Callable[[Cluster], ob
     session = a_busy_cluster()
     assert checked(session) == set()
     session = a_busy_cluster()
-    breach(session.scheduler._cluster)
+    breach(session.scheduler.cluster)
     assert name in checked(session) <= set(NAMES)
 
 
 def test_violation_is_returned_and_counted_at_the_next_check() -> None:
     session = a_busy_cluster()
     assert session.scheduler.self_check(session.now) == ()
-    session.scheduler._cluster.nodes.used[0, 0] += 1
+    session.scheduler.cluster.nodes.used[0, 0] += 1
     assert session.scheduler.self_check(session.now) == ()
     found = session.scheduler.self_check(session.now + POSTPONED_MAX_SECONDS)
     assert [violation.name for violation in found] == ["I2"]
@@ -49,7 +49,7 @@ def test_violation_is_returned_and_counted_at_the_next_check() -> None:
 
 def test_check_waits_while_there_is_something_to_decide() -> None:
     session = a_busy_cluster()
-    session.scheduler._cluster.nodes.used[0, 0] += 1
+    session.scheduler.cluster.nodes.used[0, 0] += 1
     assert session.scheduler.self_check(session.now) != ()
     session.scheduler.closely = False
     session.scheduler.observe(Seen(a_pod("new")), session.now)
@@ -63,7 +63,7 @@ def test_large_cluster_is_checked_part_by_part() -> None:
     session.see(a_pool("a", labels=A), *(a_node(f"n{i}", labels=A) for i in range(30)))
     session.see(*(a_pod(f"p{i}", pool="a", cpu="0.01", memory="1Mi") for i in range(RECORDS_MAX + 50)))
     session.scheduler.decide("a", 0.0, 10_000)
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     last = cluster.records[f"uid-p{RECORDS_MAX + 49}"]
     last.queue = "default"
     cluster.nodes.used[0, cluster.nodes.rows["n29"]] += 1

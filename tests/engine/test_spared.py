@@ -28,10 +28,10 @@ def test_spared_pod_of_another_pool_does_not_drop_kept_searches() -> None:
     assert evictions(session.decide()) == {"guest": "Reclaimed"}
     session.tell(EvictRefused("uid-guest", EvictRefusal.BUDGET, "the budget"))
     session.decide()
-    made = session.scheduler._cluster.searches.made
+    made = session.scheduler.cluster.searches.made
     session.see(*(a_pod(f"p{i}", cpu="4", priority=5) for i in range(9)))
     assert evictions(session.decide()) == {}
-    assert session.scheduler._cluster.searches.made - made <= 2, "one for victims, one for a lender"
+    assert session.scheduler.cluster.searches.made - made <= 2, "one for victims, one for a lender"
 
 
 def test_search_that_found_only_a_spared_pod_is_repeated_when_it_is_no_longer_spared() -> None:
@@ -154,12 +154,12 @@ def test_eviction_under_way_counts_against_a_budget_that_is_new_or_has_a_new_sel
         if name == "new":
             selector = label_selector("s", {}, (expression("t", Operator.DOES_NOT_EXIST),))
         session.tell(Seen(DisruptionBudget("default", name, "u", selector, 1)))
-        assert session.scheduler._cluster.budgets.left(("default", name)) == 0
+        assert session.scheduler.cluster.budgets.left(("default", name)) == 0
 
 
 def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     session = three_guests(second="g")
-    budgets, records = session.scheduler._cluster.budgets, session.scheduler._cluster.records
+    budgets, records = session.scheduler.cluster.budgets, session.scheduler.cluster.records
     assert [len(budgets.covering(records[f"uid-g{i}"].pod)) for i in (1, 2, 3)] == [1, 1, 0]
     assert set(budgets._covered["default"]) == {"uid-g1", "uid-g2", "uid-g3"}
     session.tell(gone(Pod, "uid-g1"), gone(Pod, "uid-g2"))

@@ -8,8 +8,8 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool, ReclaimPolicy
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.engine.session import Session, binds, evictions, fail_once, nominations, reports, warnings
-from tests.pairs import PAIR, SPARE, pair_profile
+from tests.engine.session import Session, binds, evictions, fail_once, reports, warnings
+from tests.pairs import PAIR, pair_profile
 
 
 def a_session(*objects: Node | Pod | Pool) -> Session:
@@ -33,87 +33,6 @@ def test_pod_without_its_partner_is_gated_with_a_reason_and_takes_no_room() -> N
     assert reports(session.decide()) == {"x-0": "waits for 1 more pod of its pair"}
     session.see(a_pod("single", cpu="4"))
     assert binds(session.decide()) == {"single": "n"}
-
-
-def test_late_partner_completes_the_pair() -> None:
-    session = a_session(a_node("n", cpu="4"), one_of("x", "x-0"))
-    session.decide()
-    session.see(one_of("x", "x-1"))
-    assert binds(session.decide()) == {"x-0": "n", "x-1": "n"}
-
-
-def test_pair_with_room_for_one_starts_none_and_holds_no_room() -> None:
-    session = a_session(a_node("n", cpu="3"), one_of("x", "x-0"), one_of("x", "x-1"))
-    said = session.decide()
-    text = (
-        "1 of the 2 pods that start together fit. The next, x-1: 0/1 nodes are available: 1 Insufficient cpu. "
-        "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
-    )
-    assert binds(said) == {}
-    assert reports(said) == {"x-0": text, "x-1": text}
-    session.see(a_pod("single", cpu="3"))
-    assert binds(session.decide()) == {"single": "n"}
-
-
-def test_two_half_pairs_do_not_block_each_other() -> None:
-    pods = [one_of(pair, f"{pair}-{index}") for index in (0, 1) for pair in ("x", "y")]
-    session = a_session(a_node("n", cpu="4"), *pods)
-    assert sorted(binds(session.decide())) == ["x-0", "x-1"]
-    session.tell(gone(Pod, "uid-x-0"), gone(Pod, "uid-x-1"))
-    assert sorted(binds(session.decide(seconds=60))) == ["y-0", "y-1"]
-
-
-def test_second_node_wakes_the_whole_pair() -> None:
-    session = a_session(a_node("n1", cpu="2"), one_of("x", "x-0"), one_of("x", "x-1"))
-    assert binds(session.decide()) == {}
-    session.see(a_node("n2", cpu="2"))
-    assert sorted(binds(session.decide()).values()) == ["n1", "n2"]
-
-
-def test_pair_finds_the_nodes_of_pods_that_fit_in_one_way_only() -> None:
-    small, large = a_node("small", cpu="2"), a_node("large", cpu="4", labels={"disk": "ssd"})
-    picky = a_pod("x-1", cpu="2", labels={PAIR: "x"}, node_selector={"disk": "ssd"})
-    session = a_session(small, large, one_of("x", "x-0", cpu="2"), picky, a_pod("other", cpu="2", node="large"))
-    assert binds(session.decide()) == {"x-0": "small", "x-1": "large"}
-
-
-def test_deleted_partner_leaves_the_other_gated() -> None:
-    session = a_session(a_node("n", cpu="2"), one_of("x", "x-0"), one_of("x", "x-1"))
-    session.decide()
-    session.tell(gone(Pod, "uid-x-0"))
-    assert reports(session.decide()) == {"x-1": "waits for 1 more pod of its pair"}
-    session.see(a_node("m", cpu="4"))
-    assert binds(session.decide()) == {}
-
-
-def test_pair_claims_room_on_two_nodes_and_takes_it_when_both_victims_are_gone() -> None:
-    old = [a_pod(f"old-{node}", cpu="2", node=node) for node in ("n1", "n2")]
-    pair = [one_of("x", f"x-{index}", priority=9) for index in (0, 1)]
-    session = a_session(a_node("n1", cpu="2"), a_node("n2", cpu="2"), *old, *pair)
-    said = session.decide()
-    assert evictions(said) == {"old-n1": "Preempted", "old-n2": "Preempted"}
-    assert sorted(nominations(said).values()) == ["n1", "n2"]
-    session.tell(gone(Pod, "uid-old-n1"))
-    assert session.decide() == []
-    session.tell(gone(Pod, "uid-old-n2"))
-    assert sorted(binds(session.decide()).values()) == ["n1", "n2"]
-
-
-def test_pair_evicts_no_pod_where_one_victim_would_not_be_enough() -> None:
-    guarded = a_pod("stays", cpu="2", node="n2", priority=99)
-    pair = [one_of("x", f"x-{index}", priority=9) for index in (0, 1)]
-    session = a_session(a_node("n1", cpu="2"), a_node("n2", cpu="2"), a_pod("old", cpu="2", node="n1"), guarded, *pair)
-    assert evictions(session.decide()) == {}
-
-
-def test_deleted_partner_ends_the_claim_on_both_nodes() -> None:
-    old = [a_pod(f"old-{node}", cpu="2", node=node) for node in ("n1", "n2")]
-    pair = [one_of("x", f"x-{index}", priority=9) for index in (0, 1)]
-    session = a_session(a_node("n1", cpu="2"), a_node("n2", cpu="2"), *old, *pair)
-    session.decide()
-    session.tell(gone(Pod, "uid-x-1"), gone(Pod, "uid-old-n1"), gone(Pod, "uid-old-n2"))
-    session.see(a_pod("single", cpu="2"))
-    assert list(binds(session.decide())) == ["single"]
 
 
 def test_pod_ahead_takes_room_that_a_pair_claims_and_the_pair_goes_on() -> None:
@@ -141,11 +60,6 @@ def a_lender_and_a_home(*pods: Pod) -> Session:
     )
 
 
-def test_pair_borrows_whole_at_one_lender() -> None:
-    session = a_lender_and_a_home(one_of("x", "x-0", pool="home"), one_of("x", "x-1", pool="home"))
-    assert sorted(binds(session.decide()).values()) == ["r1", "r2"]
-
-
 def test_pair_borrows_nothing_beyond_the_limit_of_its_pool() -> None:
     session = a_session(
         a_pool("home", labels={"pool": "home"}, borrowing_limit={"cpu": 3000}),
@@ -163,12 +77,6 @@ def test_lender_room_that_its_own_pair_is_about_to_take_is_not_lent() -> None:
     session.see(a_pod("borrower", cpu="2", pool="home"))
     said = session.decide()
     assert binds(said)["borrower"] == "s"
-
-
-def test_pods_of_a_pair_in_different_home_pools_wait_with_a_reason() -> None:
-    session = a_lender_and_a_home(one_of("x", "x-0", pool="home"), one_of("x", "x-1", pool="rich"))
-    text = "The pods of the unit default/x have different home pools: home, rich."
-    assert reports(session.decide()) == {"x-0": text, "x-1": text}
 
 
 def a_running_pair(*objects: Node | Pod) -> Session:
@@ -192,27 +100,6 @@ def test_pair_is_evicted_whole_where_one_of_it_must_go() -> None:
     said = session.decide()
     assert evictions(said) == {"x-0": "Preempted", "x-1": "Preempted"}
     assert {a.beneficiary.name for a in said if isinstance(a, Evict) and a.beneficiary is not None} == {"high"}
-
-
-def test_room_of_a_broken_pair_counts_on_every_node_for_the_next_pair() -> None:
-    session = a_running_pair(
-        a_node("n3", cpu="2"),
-        a_pod("single", cpu="2", node="n3", priority=1),
-        one_of("y", "y-0", priority=9),
-        one_of("y", "y-1", priority=9),
-    )
-    assert sorted(evictions(session.decide())) == ["x-0", "x-1"]
-
-
-def test_spare_pod_of_a_unit_goes_alone() -> None:
-    session = a_session(
-        a_node("n1", cpu="2"),
-        a_node("n2", cpu="2"),
-        a_pod("x-0", cpu="2", node="n1", labels={PAIR: "x", SPARE: "y"}),
-        a_pod("x-1", cpu="2", node="n2", labels={PAIR: "x"}),
-        a_pod("high", cpu="2", priority=9),
-    )
-    assert evictions(session.decide()) == {"x-0": "Preempted"}
 
 
 def test_ended_loan_of_a_pair_ends_for_both() -> None:
@@ -293,25 +180,6 @@ def test_exception_while_the_priority_of_a_pair_rises_leaves_none_of_its_pods_be
     assert evictions(session.decide(seconds=1)) == {}
     session.see(a_pod("highest", cpu="4", priority=10))
     assert sorted(evictions(session.decide(seconds=1))) == ["x-0", "x-1"]
-
-
-def test_third_pod_of_another_pool_waits_until_the_pair_has_started() -> None:
-    session = a_lender_and_a_home(one_of("x", "x-0", pool="rich"), one_of("x", "x-1", pool="rich"))
-    session.see(one_of("x", "x-2", pool="small"))
-    assert binds(session.decide()) == {"x-0": "r1", "x-1": "r2", "x-2": "s"}
-    session = a_lender_and_a_home(one_of("x", "x-0", pool="rich", cpu="9"), one_of("x", "x-1", pool="rich", cpu="9"))
-    session.see(one_of("x", "x-2", pool="small"))
-    text = "Its home pool is not that of the unit default/x, which is to start first."
-    assert reports(session.decide())["x-2"] == text
-
-
-def test_third_pod_starts_with_the_pair_where_there_is_room_and_later_where_there_is_none() -> None:
-    trio = [one_of("x", f"x-{index}") for index in range(3)]
-    assert len(binds(a_session(a_node("n", cpu="6"), *trio).decide())) == 3
-    session = a_session(a_node("n", cpu="4"), *trio)
-    assert len(binds(session.decide())) == 2
-    session.see(a_node("m", cpu="2"))
-    assert list(binds(session.decide()).values()) == ["m"]
 
 
 def test_reason_of_every_pod_of_a_pair_follows_a_change_of_its_pool() -> None:

@@ -351,16 +351,6 @@ def test_provisioner_that_never_answers_costs_the_pod_ten_minutes_and_its_node_i
     assert asked(session.decide(5)) == {"p": ("b", [""])}
 
 
-def test_pods_of_a_gang_get_volumes_of_their_own() -> None:
-    session = a_session("a", "b")
-    session.tell(
-        *(Seen(a_volume(f"disk-{n}", node=n)) for n in "ab"),
-        *(Seen(a_claim(f"data-{n}")) for n in (0, 1)),
-    )
-    session.see(*(member(a_pod(f"g-{n}", claims=(use(f"data-{n}"),)), GANG) for n in (0, 1)))
-    assert asked(session.decide()) == {"g-0": ("a", ["disk-a"]), "g-1": ("b", ["disk-b"])}
-
-
 def test_gang_waits_whole_where_one_of_its_pods_has_no_volume() -> None:
     session = a_session("a", "b")
     session.tell(Seen(a_volume("disk-a", node="a")), *(Seen(a_claim(f"data-{n}")) for n in (0, 1)))

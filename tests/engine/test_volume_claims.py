@@ -11,7 +11,7 @@ from aischeduler.model.storage_objects import StorageClass
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.model.volumes import Volume, VolumeClaim, VolumeClaimUse
 from tests.build import a_node, a_pod, a_pool, a_term, expression, replace
-from tests.engine.session import Session, binds, evictions, nominations, reports, warnings
+from tests.engine.session import Session, binds, nominations, reports, warnings
 
 FIELD = "spec.volumes[0].persistentVolumeClaim"
 DATA = VolumeClaimUse(FIELD, "data")
@@ -55,14 +55,6 @@ def tied_to(*values: str, key: str = "zone") -> Seen:
     return Seen(replace(VOLUME, affinity=(a_term(expression(key, Operator.IN, *values)),)))
 
 
-def test_pod_runs_where_its_volume_is() -> None:
-    zones = [a_node(name, labels={"zone": name}) for name in ("a", "b", "c")]
-    session = Session(*zones)
-    session.tell(Seen(BOUND), tied_to("b"))
-    session.see(a_pod("p", claims=(DATA,)), a_pod("q", claims=(DATA,)))
-    assert binds(session.decide()) == {"p": "b", "q": "b"}
-
-
 def test_pod_whose_volume_is_on_no_node_waits_and_runs_once_a_node_has_its_label() -> None:
     session = Session(a_node("a", labels={"zone": "a"}), a_node("n"))
     session.tell(Seen(BOUND), tied_to("b"))
@@ -93,46 +85,6 @@ def test_pod_runs_in_the_zone_that_the_labels_of_its_volume_name() -> None:
     assert reports(said)["q"].startswith("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had no available volu")
     session.see(a_node("without-zone"))
     assert binds(session.decide()) == {"q": "without-zone"}
-
-
-def test_pods_are_not_evicted_where_the_volume_cannot_be_used() -> None:
-    pool = a_pool("a", labels={"team": "a"})
-    nodes = [a_node(name, cpu="1", labels={"team": "a", "zone": name}) for name in ("y", "z")]
-    session = Session(pool, *nodes, a_pod("low-y", pool="a", node="y"), a_pod("low-z", pool="a", node="z"))
-    session.tell(Seen(BOUND), tied_to("z"))
-    session.see(a_pod("high", pool="a", priority=10, claims=(DATA,)))
-    said = session.decide()
-    assert (nominations(said), list(evictions(said))) == ({"high": "z"}, ["low-z"])
-
-
-def test_pod_whose_claim_is_bound_to_a_volume_for_all_nodes_is_placed() -> None:
-    session = Session(a_node("n"))
-    session.tell(Seen(BOUND), Seen(VOLUME))
-    session.see(a_pod("p", claims=(DATA,)))
-    said = session.decide()
-    assert (binds(said), reports(said)) == ({"p": "n"}, {})
-
-
-def test_pod_is_placed_as_soon_as_its_claim_is_created_bound_and_has_its_volume() -> None:
-    session = Session(a_node("n"), a_pod("p", claims=(DATA,)))
-    reasons = [*reports(session.decide()).values()]
-    for event in (claim(), Seen(BOUND)):
-        session.tell(event)
-        reasons += reports(session.decide()).values()
-    session.tell(Seen(VOLUME))
-    assert binds(session.decide()) == {"p": "n"}
-    said = [f"{LEAD} not found", UNBOUND, f'{FIELD}: persistentvolume "pv" not found']
-    assert reasons == [f"{one}; the pod is held." for one in said]
-
-
-def test_claim_that_is_deleted_while_the_pod_waits_changes_the_reason() -> None:
-    session = Session(a_node("n"), a_pod("p", claims=(DATA,)))
-    session.tell(claim())
-    session.decide()
-    session.tell(gone(VolumeClaim, "default", "data"))
-    assert reports(session.decide()) == {"p": f"{LEAD} not found; the pod is held."}
-    session.tell(Seen(BOUND), Seen(VOLUME))
-    assert binds(session.decide()) == {"p": "n"}
 
 
 def test_change_of_a_claim_wakes_only_the_pods_that_use_it() -> None:

@@ -10,7 +10,7 @@ from tests.api_contract.over_http import HttpStream, HttpTransport
 from tests.api_contract.world import JSON, MERGE_PATCH, Answer, Call, encode
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
-from tests.e2e.cluster import SERVED_WITHIN_SECONDS, install
+from tests.e2e.cluster import install, wait_until
 from tests.e2e.daemon import LOG_CHARACTERS_SHOWN, Daemon
 from tests.scenarios.environment import BUSY, DEFINITIONS, RealTime, definitions_of_gangs
 from tests.scenarios.kubelets import Kubelets
@@ -92,10 +92,7 @@ class RealEnvironment(RealTime):
             assert self.api("POST", DEFINITIONS, definition).status in {201, 409}, definition
             spec = definition["spec"]
             path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-            deadline = self.now() + SERVED_WITHIN_SECONDS
-            while self.api("GET", path).status != 200:
-                assert self.now() < deadline, f"{path} is not served"
-                self.pass_time()
+            wait_until(lambda path=path: self.api("GET", path).status == 200, f"{path} served")  # type: ignore[misc]
 
     def _start(self, settings: dict[str, object]) -> None:
         self._settings = settings

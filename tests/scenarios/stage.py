@@ -98,7 +98,7 @@ class Stage(Observations):
         that its selector names; with `node` it is created on that node.
         """
         self.settle()
-        klass = self._priority_class(priority, never_preempts=never_preempts) if priority or never_preempts else ""
+        klass = self.priority_class(priority, never_preempts=never_preempts) if priority or never_preempts else ""
         document = pod_object(
             name,
             namespace=self.own(namespace),
@@ -128,7 +128,7 @@ class Stage(Observations):
         self.settle()
         document = job_object(name, namespace=self.own("ns"), pool=self.own(pool) if pool else "", **more)
         if priority:
-            document["spec"]["template"]["spec"]["priorityClassName"] = self._priority_class(priority)
+            document["spec"]["template"]["spec"]["priorityClassName"] = self.priority_class(priority)
         self.create(document)
 
     def service(self, name: str, **selector: str) -> None:
@@ -303,7 +303,7 @@ class Stage(Observations):
         assert found == [], f"{found}\n{report}"
         assert self._environment.net_saves() == 0, f"the five-minute flush had to wake pods\n{report}"
 
-    def _priority_class(self, value: int, *, never_preempts: bool = False) -> str:
+    def priority_class(self, value: int, *, never_preempts: bool = False) -> str:
         """Return the priority class of this value; create it if there is none."""
         name = self.own(f"p{value}{'-never' if never_preempts else ''}".replace("p-", "minus"))
         if name not in self._made:

@@ -137,17 +137,6 @@ def test_head_of_a_gang_leaves_the_gpu_to_its_worker(stage: Stage, cpu_node: str
     assert places(stage, "g-head", "g-worker") == [cpu_node, "n2"]
 
 
-@pytest.mark.parametrize("cpu_node", ["n1", "n3"])
-def test_head_of_a_gang_leaves_the_gpu_to_its_worker_where_both_need_victims(stage: Stage, cpu_node: str) -> None:
-    stage.node("n2", cpu="2", gpu=1)
-    stage.node(cpu_node, cpu="2")
-    stage.pods("old-0", "old-1", cpu="2")
-    stage.runs("old-0", "old-1")
-    head_and_worker(stage, priority=10)
-    stage.evicts("old-0", "old-1")
-    assert places(stage, "g-head", "g-worker") == [cpu_node, "n2"]
-
-
 def test_gang_that_fits_in_no_way_evicts_no_pod(stage: Stage) -> None:
     nodes(stage, "n1", "n2", "n3")
     stage.pods("low-0", "low-1")

@@ -52,7 +52,7 @@ def planned(stage: Stage, *documents: Json, without: tuple[str, ...] = ()) -> li
 
 
 def a_pod(stage: Stage, name: str, *, cpu: str, pool: str, priority: int = 0) -> Json:
-    klass = stage._priority_class(priority) if priority else ""
+    klass = stage.priority_class(priority) if priority else ""
     return pod_object(
         name, namespace=stage.own("ns"), cpu=cpu, memory="64Mi", pool=stage.own(pool), priority_class=klass
     )
@@ -126,7 +126,7 @@ def a_gang(stage: Stage, name: str, pods: int, *, priority: int = 0) -> Json:
     pool = {POOL_KEY: stage.own("a")}
     document = indexed_job_object(name, namespace=stage.own("ns"), pods=pods, template_annotations=pool)
     if priority:
-        document["spec"]["template"]["spec"]["priorityClassName"] = stage._priority_class(priority)
+        document["spec"]["template"]["spec"]["priorityClassName"] = stage.priority_class(priority)
     return document
 
 

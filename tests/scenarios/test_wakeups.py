@@ -57,23 +57,6 @@ def test_freed_room_of_a_lender_goes_to_its_own_waiting_pod_first(stage: Stage) 
     stage.waits("p")
 
 
-def test_freed_room_wakes_no_more_pods_than_can_use_it(stage: Stage) -> None:
-    stage.pools("a")
-    stage.node("b1", pool="b", cpu="5")
-    stage.pools("b")
-    stage.pods("t1", "t2", "t3", "t4", "t5", pool="b")
-    stage.runs("t1", "t2", "t3", "t4", "t5")
-    names = [f"p{number:02d}" for number in range(20)]
-    stage.pods(*names, pool="a")
-    stage.waits(names[-1], "borrowing: ")
-    stage.delete("Pod", "t1")
-    stage.until(lambda: stage.node_of("p00") != "")
-    first = stage.decision("p00")
-    stage.delete("Pod", "t2")
-    stage.until(lambda: stage.node_of("p01") != "")
-    assert 0 < stage.decision("p01") - first <= 5
-
-
 def waiting_borrower(stage: Stage, home: dict[str, object], lender: dict[str, object], taint: bool) -> None:
     """Let pod `p` of pool a, which has no nodes, wait for room that pool b may lend."""
     stage.pools("a", **home)
