@@ -44,7 +44,7 @@ from aischeduler.analysis.what_if import (
     room_of,
 )
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.evictions import may_not_evict
+from aischeduler.engine.propose import may_not_preempt
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec, Toleration
@@ -139,7 +139,7 @@ def _abroad(question: Question, spec: PodSpec, resource: str) -> int:
 def _at_home(question: Question, spec: PodSpec, resource: str, *, evicting: bool) -> int:
     """Return the most of the resource that a node of the home pool has for the pod, with or without evictions."""
     cluster = question.cluster
-    if evicting and may_not_evict(cluster, question.record):
+    if evicting and may_not_preempt(cluster, question.record):
         return 0
     rows = question.rows_of(question.home)
     rows = rows[cluster.runner.could_run(spec, rows)]
@@ -364,7 +364,7 @@ def _pods_end_remedies(question: Question) -> list[Remedy]:
         return []  # the pods of a unit start on several nodes, and what holds a pod is no pod on a node
     at_once = _few_pods(question, evicting=False)
     found = [at_once] if at_once is not None else []
-    if not may_not_evict(cluster, record):
+    if not may_not_preempt(cluster, record):
         later = _few_pods(question, evicting=True)
         if later is not None and (at_once is None or later.cost[0] < at_once.cost[0]):
             found.append(later)

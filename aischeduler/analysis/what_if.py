@@ -22,8 +22,8 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Borrow, MakeRoom, Place, Proposal
+from aischeduler.policies.eviction_order import Preemptor, gone_for
 from aischeduler.policies.unit_placement import NotPlaced, place_unit
-from aischeduler.policies.victims import Preemptor, gone_for
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.pod_records import PodRecord
 from aischeduler.state.running_pods import NONE_TO_SPARE, Slots

@@ -23,10 +23,10 @@ from aischeduler.model.actions import Action
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.policies.borrowing import BorrowingContext
+from aischeduler.policies.eviction_order import Loss, Preemptor
 from aischeduler.policies.placement import placement_strategy
 from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.policies.unit_placement import UnitRequest, labels_of_placed
-from aischeduler.policies.victims import Loss, Preemptor
 from aischeduler.state.cards import Cards
 from aischeduler.state.claims import Claims
 from aischeduler.state.counted_pods import NO_INTEREST

@@ -11,7 +11,7 @@ from typing import Final
 
 from aischeduler.engine.apply import Attempt, NoProposalError, apply
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.constraints import ignored
+from aischeduler.engine.holds import ignored
 from aischeduler.engine.nominator import clear_nomination, end_claim_of
 from aischeduler.engine.pod_classes import take_class, take_profile
 from aischeduler.engine.propose import propose

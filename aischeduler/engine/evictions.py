@@ -1,4 +1,4 @@
-"""Evictions: who may ask for them, requested, under way, refused; and reads of pods whose eviction shows no effect.
+"""Evictions: requested, under way, refused; and reads of pods whose eviction shows no effect.
 
 Invariants:
 - A pod whose eviction is requested, or that is terminating, is leaving: claims count on its room, and it is no victim
@@ -24,7 +24,6 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.cluster_parts import Asked
 from aischeduler.engine.nominator import end_claim, wake_owner
 from aischeduler.engine.pod_counting import refresh
-from aischeduler.engine.view import View
 from aischeduler.model.actions import Action, Evict, EvictionCause, ReadPod
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import EvictRefusal, EvictRefused
@@ -51,20 +50,6 @@ NOT_REFUSED: Final = (EvictRefusal.LOST, EvictRefusal.CALLED_OFF)
 """Nothing has refused to evict this pod."""
 READS_MAX: Final = 16
 """The most victims that one decision has read."""
-
-
-def may_not_evict(cluster: View, record: PodRecord) -> str:
-    """Return why the pod may not preempt; empty where it may."""
-    if not cluster.profile.preemption:
-        return "switched off for the whole scheduler"
-    if cluster.pools.pools[record.home].disable_preemption:
-        return f"switched off for the pool {record.home}"
-    for member in record.together:
-        if not cluster.profile.plugins_of(member.pod).preempts:
-            return f"switched off in the profile {member.pod.spec.profile or cluster.profile.scheduler_name}"
-        if not member.pod.preempts:
-            return "not eligible due to preemptionPolicy=Never."
-    return ""
 
 
 def evict(

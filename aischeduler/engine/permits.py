@@ -15,11 +15,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from aischeduler.engine.bindings import SETTLE_SECONDS
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.gangs import holds_enough
 from aischeduler.engine.internal_errors import Doing, error_message, internal_error
 from aischeduler.engine.pod_classes import take_profile
-from aischeduler.engine.pod_events import SETTLE_SECONDS, free_room
+from aischeduler.engine.pod_events import free_room
 from aischeduler.engine.reservations import BindingGroup
 from aischeduler.engine.volume_binding import await_volumes, begin_volumes
 from aischeduler.framework.plugin import Delayed, Vetoed

@@ -16,9 +16,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from aischeduler.engine.constraints import held_by, namespace_refused
-from aischeduler.engine.evictions import may_not_evict
 from aischeduler.engine.freshness import awaits_view, is_fresh
+from aischeduler.engine.holds import held_by, namespace_refused
 from aischeduler.engine.machine_groups import group_refused
 from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.quotas import over_quota
@@ -45,7 +44,8 @@ from aischeduler.model.proposal import (
 )
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.policies.borrowing import may_borrow, place_spanning, wanted_by_home_pods
-from aischeduler.policies.preemption import NoCandidate, claiming
+from aischeduler.policies.eviction_order import Preemptor, standing_of
+from aischeduler.policies.preemption import NoCandidate, claiming, not_eligible
 from aischeduler.policies.unit_placement import (
     NotPlaced,
     UnitPlacement,
@@ -54,7 +54,6 @@ from aischeduler.policies.unit_placement import (
     refusals_beside,
 )
 from aischeduler.policies.unit_preemption import UnitCandidate
-from aischeduler.policies.victims import Preemptor, standing_of
 from aischeduler.state.claims import Claim
 from aischeduler.state.diagnosis import MESSAGE_LENGTH_MAX
 from aischeduler.state.label_index import Rows
@@ -311,7 +310,7 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
         return None  # after the refresh all rows count; until then only free room does
     if record.leads is not None and not look.may_hold(record.leads, record.priority):
         return None
-    refusal = may_not_evict(cluster, record)
+    refusal = may_not_preempt(cluster, record)
     if refusal:
         look.clauses[PREEMPTION] = refusal
         return None
@@ -389,6 +388,14 @@ def _wait(look: _Look) -> Wait:
         look.clauses[f"{plugin.name}: "] = plugin.post_filter(record.pod, look.pool.name)
     waits_for = WaitFor.BACKOFF if isinstance(found, Lender) else WaitFor.ROOM
     return Wait(waits_for, look.message(look.clauses), look.search(), look.clauses.get(PREEMPTION, ""))
+
+
+def may_not_preempt(cluster: View, record: PodRecord) -> str:
+    """Return why the pod, or the unit that it leads, may not preempt; empty where it may."""
+    profile, pods = cluster.profile, [member.pod for member in record.together]
+    unwilling = ("" if profile.plugins_of(pod).preempts else pod.spec.profile or profile.scheduler_name for pod in pods)
+    home = cluster.pools.pools[record.home]
+    return not_eligible(home, zip(pods, unwilling, strict=True), everywhere=profile.preemption)
 
 
 def unhelpful(cluster: View, record: PodRecord, pool: str, found: NoCandidate) -> str:

@@ -23,8 +23,8 @@ import numpy as np
 
 from aischeduler.engine.agenda import BOUNDS_PER_CHECK, Checks
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.constraints import recheck_affected
 from aischeduler.engine.freshness import awaits_view
+from aischeduler.engine.holds import recheck_affected
 from aischeduler.engine.internal_errors import judging_failed
 from aischeduler.engine.lending import (
     NEVER_LOOKED,
@@ -42,7 +42,7 @@ from aischeduler.engine.propose import propose_briefly, propose_on
 from aischeduler.model.node import Node
 from aischeduler.model.proposal import Hold, Place, Proposal, Wait, WaitFor
 from aischeduler.policies.borrowing import wanted_by_home_pods
-from aischeduler.policies.victims import PRIORITY_MIN, Preemptor, gone_for, may_go, standing_of
+from aischeduler.policies.eviction_order import PRIORITY_MIN, Preemptor, gone_for, may_go, standing_of
 from aischeduler.state.label_index import Rows
 from aischeduler.state.pod_records import NOWHERE, AssignedPod, PodRecord, PodState
 from aischeduler.state.requests import Amounts

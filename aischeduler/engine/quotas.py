@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.constraints import recheck_later
+from aischeduler.engine.holds import recheck_later
 from aischeduler.engine.view import View
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.ledger import Account

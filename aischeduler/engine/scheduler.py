@@ -14,6 +14,7 @@ from typing import Final
 
 from aischeduler.engine.agenda import Checks
 from aischeduler.engine.apply import NoProposalError
+from aischeduler.engine.bindings import bind_refused, read_assumed
 from aischeduler.engine.changed_rows import lets_pass
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.count_hints import note_counts
@@ -29,7 +30,6 @@ from aischeduler.engine.message_updates import advance, look_again
 from aischeduler.engine.node_events import node_seen
 from aischeduler.engine.object_events import object_changed
 from aischeduler.engine.permits import ask_again
-from aischeduler.engine.pod_events import bind_refused, read_assumed
 from aischeduler.engine.pool_events import end_windows, pool_seen
 from aischeduler.engine.pool_status import StatusReports, summarize
 from aischeduler.engine.profile import Profile

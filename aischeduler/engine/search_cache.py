@@ -6,10 +6,10 @@ from cachetools import LRUCache
 from msgspec import Struct
 
 from aischeduler.model.proposal import NoLender
+from aischeduler.policies.eviction_order import Loss
 from aischeduler.policies.preemption import EvictionCosts, NoCandidate
 from aischeduler.policies.preemption_bounds import EvictionCostBounds
 from aischeduler.policies.unit_preemption import UnitCandidate
-from aischeduler.policies.victims import Loss
 from aischeduler.state.kept import Kept
 from aischeduler.state.label_index import Rows
 

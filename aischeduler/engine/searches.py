@@ -15,6 +15,7 @@ from aischeduler.engine.search_cache import KnownCosts
 from aischeduler.engine.view import View
 from aischeduler.model.proposal import Lender, NoLender
 from aischeduler.policies.borrowing import choose_lender
+from aischeduler.policies.eviction_order import Preemptor
 from aischeduler.policies.preemption import (
     Candidate,
     EvictionCosts,
@@ -26,7 +27,6 @@ from aischeduler.policies.preemption import (
 )
 from aischeduler.policies.preemption_bounds import BoundedSearch
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
-from aischeduler.policies.victims import Preemptor
 from aischeduler.state.claims import Claim
 from aischeduler.state.kept import Kept
 from aischeduler.state.label_index import Rows

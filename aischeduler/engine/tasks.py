@@ -15,8 +15,8 @@ from msgspec import Struct
 from aischeduler.engine.agenda import Agenda, Checks
 from aischeduler.engine.changed_rows import work_on_rows
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.constraints import recheck_some
 from aischeduler.engine.count_hints import check_counted
+from aischeduler.engine.holds import recheck_some
 from aischeduler.engine.lending import leave_to_others, seek_lenders
 from aischeduler.engine.message_updates import reword
 from aischeduler.engine.pod_classes import take_classes

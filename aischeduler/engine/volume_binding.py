@@ -12,7 +12,7 @@ another node may be chosen.
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.constraints import recheck_later
+from aischeduler.engine.holds import recheck_later
 from aischeduler.engine.reservations import VolumeWork
 from aischeduler.engine.volume_claims import storage_object_gone, storage_object_seen
 from aischeduler.framework.plugin import Delayed, Vetoed

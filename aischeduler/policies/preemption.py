@@ -20,8 +20,9 @@ from msgspec import Struct
 
 from aischeduler.framework.allocating import allocation_on, claims_something
 from aischeduler.framework.runner import Runner
-from aischeduler.model.pod import PodSpec
-from aischeduler.policies.victims import (
+from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pool import Pool
+from aischeduler.policies.eviction_order import (
     NOT_STARTED,
     STANDING_BITS,
     Loss,
@@ -53,6 +54,24 @@ LOSS_RULES: Final = 2
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
+
+
+def not_eligible(pool: Pool, pods: Iterable[tuple[Pod, str]], *, everywhere: bool) -> str:
+    """Return why these pods, which are placed all or none, may not preempt in their home pool; empty where they may.
+
+    With each pod comes the name of its profile if that does not preempt, else nothing; `everywhere` is the scheduler's
+    own switch. Source: PodEligibleToPreemptOthers of kube-scheduler.
+    """
+    if not everywhere:
+        return "switched off for the whole scheduler"
+    if pool.disable_preemption:
+        return f"switched off for the pool {pool.name}"
+    for pod, unwilling in pods:
+        if unwilling:
+            return f"switched off in the profile {unwilling}"
+        if not pod.preempts:
+            return "not eligible due to preemptionPolicy=Never."
+    return ""
 
 
 class VictimRequest(Struct, frozen=True):

@@ -12,8 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from aischeduler.framework.runner import Runner
-from aischeduler.policies.preemption import Candidate, VictimRequest, find_candidates, least
-from aischeduler.policies.victims import (
+from aischeduler.policies.eviction_order import (
     PRIORITY_MASK,
     first_to_go,
     may_go,
@@ -21,6 +20,7 @@ from aischeduler.policies.victims import (
     started,
     started_of,
 )
+from aischeduler.policies.preemption import Candidate, VictimRequest, find_candidates, least
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import Column, NodeTable

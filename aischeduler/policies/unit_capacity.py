@@ -14,7 +14,7 @@ from cachetools import LRUCache
 
 from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import PodSpec
-from aischeduler.policies.victims import Preemptor, gone_for
+from aischeduler.policies.eviction_order import Preemptor, gone_for
 from aischeduler.state.claims import Claims
 from aischeduler.state.label_index import NO_VALUE, Mask, Rows
 from aischeduler.state.node_table import Column, NodeTable

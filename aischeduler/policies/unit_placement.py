@@ -24,10 +24,10 @@ from aischeduler.model.names import PODS
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import PodRequest, ResourceList
 from aischeduler.model.selectors import Operator, Requirement
+from aischeduler.policies.eviction_order import Preemptor
 from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_packing import Kind, Places, pack
 from aischeduler.policies.unit_topology import closeness
-from aischeduler.policies.victims import Preemptor
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import NodeTable

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from aischeduler.framework.runner import Runner
 from aischeduler.model.allocation import allocation_of
+from aischeduler.policies.eviction_order import most_important_first, potential_victims
 from aischeduler.policies.preemption import (
     NO_VICTIMS,
     NoCandidate,
@@ -39,7 +40,6 @@ from aischeduler.policies.unit_placement import (
 )
 from aischeduler.policies.unit_topology import closeness
 from aischeduler.policies.unit_victims import UnitVictims, groups_of, leaving_pods, room_without
-from aischeduler.policies.victims import most_important_first, potential_victims
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Rows
 from aischeduler.state.node_table import Column

@@ -25,6 +25,7 @@ from aischeduler.framework.runner import Runner
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.resources import PodRequest
+from aischeduler.policies.eviction_order import potential_victims, ranks_of, started_of, weights_of
 from aischeduler.policies.preemption import (
     Candidates,
     EvictionCosts,
@@ -34,7 +35,6 @@ from aischeduler.policies.preemption import (
     select_candidate,
 )
 from aischeduler.policies.unit_placement import UnitRequest, assigned, but_for_amounts
-from aischeduler.policies.victims import potential_victims, ranks_of, started_of, weights_of
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import Column

@@ -9,7 +9,7 @@ import pytest
 
 from aischeduler.daemon import configured_profile
 from aischeduler.daemon.process import PARTS
-from aischeduler.engine import permits, pod_events
+from aischeduler.engine import bindings, permits
 from aischeduler.kube import executor
 from aischeduler.kube.report import report_queue, reporter
 from aischeduler.kube.write import binder, evictor
@@ -88,7 +88,7 @@ async def is_going(world: Cluster, name: str) -> bool:
 async def test_bug_costs_no_pod_its_node_and_the_daemon_lives(
     place: str, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    for module in (permits, pod_events):
+    for module in (permits, bindings):
         monkeypatch.setattr(module, "SETTLE_SECONDS", module.SETTLE_SECONDS * TIME_SCALE)
     shorter = lambda first, most: Backoff(first * TIME_SCALE, most * TIME_SCALE)  # noqa: E731
     monkeypatch.setattr(configured_profile, "Backoff", shorter)

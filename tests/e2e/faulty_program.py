@@ -6,7 +6,7 @@ The functions that raise are those of the daemon's tests on the sandbox, and att
 import sys
 
 from aischeduler.cli.app import main
-from aischeduler.engine import permits, pod_events, scheduler
+from aischeduler.engine import bindings, permits, scheduler
 from tests.daemon.test_internal_errors import PLACES, Saboteur
 
 SETTLE_SECONDS = 1.0
@@ -31,7 +31,7 @@ def sabotage() -> None:
     for owner, name in (*places, (scheduler, "attempt")):
         saboteur = Saboteur(f"{owner.__name__}.{name} on the real server", BUGS_MAX)
         setattr(owner, name, saboteur.wrap(getattr(owner, name)))
-    for module in (permits, pod_events):
+    for module in (permits, bindings):
         vars(module)["SETTLE_SECONDS"] = SETTLE_SECONDS
 
 

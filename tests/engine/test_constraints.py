@@ -2,7 +2,7 @@
 
 import pytest
 
-from aischeduler.engine.constraints import FIELDS_MAX
+from aischeduler.engine.holds import FIELDS_MAX
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
 from tests.build import a_node, a_pod, a_pool, replace

@@ -1,6 +1,6 @@
 import pytest
 
-from aischeduler.engine.pod_events import SETTLE_SECONDS
+from aischeduler.engine.bindings import SETTLE_SECONDS
 from aischeduler.model.actions import Bind, CreatePool, Evict, ReadPod
 from aischeduler.model.events import BindRefusal, BindRefused, gone
 from aischeduler.model.node import Node

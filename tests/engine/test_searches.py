@@ -10,9 +10,9 @@ from aischeduler.model.events import EvictRefusal, EvictRefused, Seen, gone
 from aischeduler.model.names import CLUSTER
 from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import label_selector
+from aischeduler.policies.eviction_order import Preemptor
 from aischeduler.policies.preemption import Candidate, VictimRequest, choose_victims
 from aischeduler.policies.unit_preemption import UnitCandidate
-from aischeduler.policies.victims import Preemptor
 from aischeduler.state.pod_records import PodRecord, PodState
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session

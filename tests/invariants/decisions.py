@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.constraints import held_by
+from aischeduler.engine.holds import held_by
 from aischeduler.engine.self_check import Violation
 from aischeduler.model.actions import Action, Bind, Evict, EvictionCause
 from aischeduler.model.names import PODS

@@ -11,8 +11,8 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, Pod
 from aischeduler.model.resources import PodRequest
+from aischeduler.policies.eviction_order import Preemptor
 from aischeduler.policies.preemption import Candidate, NoCandidate, VictimRequest, choose_victims, fits_after_departures
-from aischeduler.policies.victims import Preemptor
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.running_pods import RunningFacts, RunningPods

@@ -15,6 +15,7 @@ from aischeduler.policies.borrowing import (
     place_spanning,
     wanted_by_home_pods,
 )
+from aischeduler.policies.eviction_order import Preemptor
 from aischeduler.policies.preemption import NoCandidate, VictimRequest, choose_victims
 from aischeduler.policies.preemption_bounds import BoundedSearch, EvictionCostBounds
 from aischeduler.policies.unit_placement import (
@@ -29,7 +30,6 @@ from aischeduler.policies.unit_placement import (
 from aischeduler.policies.unit_preemption import choose_unit_victims
 from aischeduler.policies.unit_topology import closeness, row_capacity
 from aischeduler.policies.unit_victims import room_without
-from aischeduler.policies.victims import Preemptor
 from aischeduler.state.label_index import Rows
 from tests.build import a_node, a_pod, a_pool, replace, spread
 from tests.engine.session import Session

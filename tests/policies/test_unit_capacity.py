@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aischeduler.policies.eviction_order import Preemptor
 from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.policies.unit_placement import UnitPlacement, place_unit
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
-from aischeduler.policies.victims import Preemptor
 from aischeduler.state.claims import Claims
 from aischeduler.state.ledger import Ledger
 from aischeduler.state.units import shape_of

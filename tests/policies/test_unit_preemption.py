@@ -8,10 +8,10 @@ from aischeduler.framework.runner import Runner
 from aischeduler.model.allocation import allocation_of
 from aischeduler.model.pod import HostPort, Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
+from aischeduler.policies.eviction_order import Preemptor
 from aischeduler.policies.preemption import NoCandidate, VictimRequest
 from aischeduler.policies.unit_placement import all_fit_after_departures
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
-from aischeduler.policies.victims import Preemptor
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.running_pods import RunningFacts
 from tests import packing_oracle

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aischeduler.policies.victims import (
+from aischeduler.policies.eviction_order import (
     HOME_MIN,
     PRIORITY_MIN,
     Preemptor,

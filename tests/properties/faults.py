@@ -29,6 +29,7 @@ from tests.properties.world import World
 MODULES: Final = (
     *(
         "admission",
+        "bindings",
         "nominator",
         "count_hints",
         "cycle",
