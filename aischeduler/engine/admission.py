@@ -1,10 +1,14 @@
-"""Admission: a waiting pod gets its home pool, and waits there in a queue, behind a gate, or for its unit."""
+"""Admission: a waiting pod gets its home pool, and waits there in a queue, behind a gate, or for its unit.
+
+A pool may take pods of some namespaces only.
+"""
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.internal_errors import Doing, break_off, internal_error
 from aischeduler.engine.nominator import clear_nomination
 from aischeduler.engine.pod_classes import take_profile
 from aischeduler.engine.unknown_pools import is_known, want_pool
+from aischeduler.engine.view import View
 from aischeduler.model.actions import Step
 from aischeduler.state.pod_records import PodRecord
 
@@ -36,3 +40,13 @@ def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
             queue.add(record, now)
         if not is_known(cluster, record, now):
             want_pool(cluster, record)
+
+
+def namespace_refused(cluster: View, record: PodRecord) -> str:
+    """Return why the home pool takes no pods from this namespace; empty where it does."""
+    allowed = cluster.pools.pools[record.home].allowed_namespaces
+    namespace = record.pod.namespace
+    labels = cluster.nodes.pod_counts.namespaces.get(namespace)
+    if allowed is None or (labels is not None and allowed.matches(labels)):
+        return ""
+    return f"The pool {record.home} takes no pods from the namespace {namespace}: its allowedNamespaces do not match."

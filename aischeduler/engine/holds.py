@@ -1,4 +1,4 @@
-"""Hard constraints that hold pods: namespaces that a pool does not allow, what is not supported, unusable claims.
+"""Hard constraints that hold pods: those that are not supported, and claims that allow no node.
 
 Invariants:
 - A pod that kube-scheduler would place may be held; a pod whose placement may break its constraint is never placed.
@@ -47,16 +47,6 @@ def held_by(cluster: View, pod: Pod) -> Held | None:
         if held is not None:
             return held
     return None
-
-
-def namespace_refused(cluster: View, record: PodRecord) -> str:
-    """Return why the home pool takes no pods from this namespace; empty where it does."""
-    allowed = cluster.pools.pools[record.home].allowed_namespaces
-    namespace = record.pod.namespace
-    labels = cluster.nodes.pod_counts.namespaces.get(namespace)
-    if allowed is None or (labels is not None and allowed.matches(labels)):
-        return ""
-    return f"The pool {record.home} takes no pods from the namespace {namespace}: its allowedNamespaces do not match."
 
 
 def recheck_affected(cluster: Cluster, pool: str, affected: Affected) -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from aischeduler.engine.bindings import SETTLE_SECONDS
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.gangs import holds_enough
+from aischeduler.engine.gang_lifecycle import holds_enough
 from aischeduler.engine.internal_errors import Doing, error_message, internal_error
 from aischeduler.engine.pod_classes import take_profile
 from aischeduler.engine.pod_events import free_room

@@ -13,7 +13,7 @@ Invariants:
 from aischeduler.engine.admission import admit
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import left, on_its_way, reconsider, terminates
-from aischeduler.engine.gangs import note_end
+from aischeduler.engine.gang_lifecycle import note_end
 from aischeduler.engine.holds import recheck_later
 from aischeduler.engine.pod_classes import classed, ruled
 from aischeduler.engine.pod_counting import count, refresh, uncount

@@ -16,8 +16,9 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from aischeduler.engine.admission import namespace_refused
 from aischeduler.engine.freshness import awaits_view, is_fresh
-from aischeduler.engine.holds import held_by, namespace_refused
+from aischeduler.engine.holds import held_by
 from aischeduler.engine.machine_groups import group_refused
 from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.quotas import over_quota

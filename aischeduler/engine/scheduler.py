@@ -23,7 +23,7 @@ from aischeduler.engine.cycle import SEARCH_COST, attempt, warn_pod
 from aischeduler.engine.due_pools import Readiness
 from aischeduler.engine.evictions import evict_refused, flush, read_unheard
 from aischeduler.engine.freshness import refresh_failed, refreshed
-from aischeduler.engine.gangs import roll_back_some
+from aischeduler.engine.gang_lifecycle import roll_back_some
 from aischeduler.engine.internal_errors import Doing
 from aischeduler.engine.lending import accounts_shrunk, lend
 from aischeduler.engine.message_updates import advance, look_again

@@ -11,7 +11,7 @@ Invariants:
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.gangs import count_overdue, gang_now, note_deadline, note_start, report
+from aischeduler.engine.gang_lifecycle import count_overdue, gang_now, note_deadline, note_start, report
 from aischeduler.engine.internal_errors import Doing, error_message, internal_error
 from aischeduler.engine.nominator import clear_nomination, end_claim_of
 from aischeduler.engine.pod_counting import count_with_unit

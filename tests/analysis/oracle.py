@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from aischeduler.engine.admission import namespace_refused
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.holds import namespace_refused
 from aischeduler.engine.propose import propose
 from aischeduler.engine.units import form_some
 from aischeduler.model.names import POOL_KEY

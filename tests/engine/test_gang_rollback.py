@@ -3,7 +3,7 @@
 import pytest
 
 from aischeduler.engine.freshness import FRESH_SECONDS
-from aischeduler.engine.gangs import WARNED_AT_MOST
+from aischeduler.engine.gang_lifecycle import WARNED_AT_MOST
 from aischeduler.engine.internal_errors import INTERNAL_ERROR
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.model.actions import Bind, Evict, Refresh, Warn

@@ -35,7 +35,7 @@ MODULES: Final = (
         "cycle",
         "apply",
         "evictions",
-        "gangs",
+        "gang_lifecycle",
         "lending",
         "node_events",
         "pod_classes",
