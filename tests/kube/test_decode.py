@@ -118,7 +118,9 @@ def test_fields_that_preemption_uses_are_read() -> None:
     assert decode_pod(api_objects.pod() | {"status": None}).started_seconds == 0
 
 
-@pytest.mark.parametrize("spec", [{}, {"preemptionPolicy": None}, {"preemptionPolicy": "PreemptLowerPriority"}], ids=str)
+@pytest.mark.parametrize(
+    "spec", [{}, {"preemptionPolicy": None}, {"preemptionPolicy": "PreemptLowerPriority"}], ids=str
+)
 def test_pod_preempts_unless_its_policy_is_never(spec: dict[str, Any]) -> None:
     assert decode_pod(api_objects.pod(spec=spec)).preempts
 
