@@ -24,8 +24,9 @@ CLOSED = {"key": "closed", "effect": "NoSchedule"}
     ids=["taint", "cordon", "label", "size"],
 )
 def test_node_that_begins_to_fit_wakes(node: Json, refusal: str, change: Json, subresource: str) -> None:
-    unschedulable = node.pop("unschedulable", False)
-    document = node_object("n", **{"cpu": "4", "labels": {"disk": "ssd"}} | node)
+    fields: Json = {"labels": {"disk": "ssd"}, **node}
+    unschedulable = fields.pop("unschedulable", False)
+    document = node_object("n", **fields)
     document["spec"]["unschedulable"] = unschedulable
     h = Harness(document, pod_object("p", cpu="2", node_selector={"disk": "ssd"}))
     h.run()
