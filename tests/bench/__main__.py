@@ -17,9 +17,7 @@ from rich.console import Console
 
 from tests.bench.arena import MissingAssetsError, the_binaries
 from tests.bench.cases import (
-    affinity,
     backlog,
-    burst,
     explaining,
     gang_over_full_nodes,
     gangs,
@@ -49,14 +47,12 @@ MODULES = (
     proposing,
     restart,
     backlog,
-    burst,
     tail,
     explaining,
     gangs,
     gang_over_full_nodes,
     shapes,
     volume_shapes,
-    affinity,
 )
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results" / "latest.json"

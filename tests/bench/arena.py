@@ -5,19 +5,15 @@ Invariants:
 - Every run starts with the same cluster: the pods of the last run are deleted and the API server is idle.
 """
 
-import json
-import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import count
 
 from aischeduler.model.gang import GANG_KEY, GANG_MIN_KEY
 from tests.bench.arrivals import FLAT_OUT, arrive
 from tests.bench.documents import compact
-from tests.bench.flood import LISTED
 from tests.bench.processes import compile_ours, cpu_of, wait_quiet, with_all_events
 from tests.bench.spec import OURS, Evidence, VoidRunError
 from tests.controlplane.binaries import Binaries, BinariesUnavailableError, find_binaries, go_problem
@@ -30,10 +26,7 @@ from tests.e2e.history import History
 from tests.objects import Json, node_object, pod_object, pool_object
 
 FLOOD, PEER = "flood of Bindings", "kube-scheduler"
-FLOOD_BY_AIOHTTP = "flood by aiohttp"
-FLOODS = {FLOOD: "wire", FLOOD_BY_AIOHTTP: "aiohttp"}
-"""Flood -> its HTTP client: the connection pool of the scheduler, or aiohttp."""
-SCHEDULER_NAMES = {OURS: "ai-scheduler", PEER: "default-scheduler", **dict.fromkeys(FLOODS, "nobody")}
+SCHEDULER_NAMES = {OURS: "ai-scheduler", PEER: "default-scheduler", FLOOD: "nobody"}
 RUN_SECONDS = 900.0
 REMOVALS_MAX = 20
 """Number of attempts to delete the pods of a run."""
@@ -88,14 +81,10 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """How to run a side: `start` returns its pid, `end` stops it and raises VoidRunError if it failed.
-
-    `ready_at` returns when the side had listed the pods, in unix seconds; kube-scheduler does not say it.
-    """
+    """How to run a side: `start` returns its pid, `end` stops it and raises VoidRunError if it failed."""
 
     start: Callable[[], int]
     end: Callable[[], None]
-    ready_at: Callable[[], float] = lambda: math.nan
 
 
 def node_name(number: int) -> str:
@@ -159,8 +148,8 @@ class Arena:
         plane = self.plane
         if side == PEER:
             return Runner(self._start_peer, lambda: plane.kill("kube-scheduler"))
-        if side in FLOODS:
-            words = (str(plane.kubeconfig), namespace, str(self.scene.nodes), FLOODS[side])
+        if side == FLOOD:
+            words = (str(plane.kubeconfig), namespace, str(self.scene.nodes))
             command = [sys.executable, "-m", "tests.bench.flood", *words]
             part = plane.program("flood", command, lambda: True)
 
@@ -168,7 +157,7 @@ class Arena:
                 part.launch()
                 return part.pid
 
-            return Runner(start, part.kill, lambda: listed_at(part.log.read_text()))
+            return Runner(start, part.kill)
         return our_runner(Daemon(plane, plane.kubeconfig, *with_all_events(plane.directory)))
 
     def server_cpu(self) -> dict[str, float]:
@@ -219,16 +208,7 @@ def our_runner(daemon: Daemon) -> Runner:
         if status or refused:
             raise VoidRunError(f"{OURS} ended with status {status} after {len(refused)} refused Bindings")
 
-    return Runner(start, end, lambda: listed_at(daemon.log))
-
-
-def listed_at(log: str) -> float:
-    """Return the time of the last line that says that everything is listed, in unix seconds."""
-    for line in reversed(log.splitlines()):
-        said = json.loads(line)
-        if said["event"] == LISTED:
-            return datetime.fromisoformat(said["timestamp"]).timestamp()
-    raise VoidRunError("the side did not say that everything is listed")
+    return Runner(start, end)
 
 
 @contextmanager

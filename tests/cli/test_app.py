@@ -22,6 +22,7 @@ COMMANDS = [
     ["pools"],
     ["plan", "--without", "n"],
     ["snapshot", "-o", "nowhere.jsonl"],
+    ["operator"],
     pytest.param(["run", "--no-leader-elect"], marks=pytest.mark.expects_errors("cannot run")),
 ]
 
@@ -72,6 +73,7 @@ def test_wrong_choice_names_the_right_ones(capsys: pytest.CaptureFixture[str]) -
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("logging_as_it_was")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_missing_kubeconfig_is_one_sentence_and_status_1(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -99,16 +101,25 @@ def test_server_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: pytest
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("logging_as_it_was")
+@pytest.mark.parametrize("command", ["pools", "operator"])
 @pytest.mark.parametrize("text", ["a: b: c", "- 1", "", "[", "\udcff"])
 def test_file_that_is_no_kubeconfig_is_one_sentence(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "kubeconfig"
     path.write_bytes(text.encode(errors="surrogateescape"))
-    assert main(["pools", "--kubeconfig", str(path)]) == 1
+    assert main([command, "--kubeconfig", str(path)]) == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"ai-scheduler: {path}: is not a kubeconfig: ")
+    assert said.startswith(f"ai-scheduler: {path}: ")
     assert len(said.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("logging_as_it_was")
+def test_health_address_of_the_operator_without_a_port_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["operator", "--health-address", "here"]) == 1
+    said = "ai-scheduler: --health-address must be HOST:PORT, :PORT or none, not 'here'\n"
+    assert capsys.readouterr().err == said
 
 
 def test_unknown_context_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

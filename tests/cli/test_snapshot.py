@@ -126,6 +126,7 @@ async def test_directory_that_does_not_exist_is_one_sentence(
         (HEADER, "it is cut off after 0 objects"),
         (b"\x1f\x8bno", "it is cut off or damaged: "),
     ],
+    ids=["another version", "half", "nothing", "no gzip"],
 )
 async def test_file_that_is_no_whole_snapshot_is_one_sentence(content: bytes, sentence: str, tmp_path: Path) -> None:
     file = tmp_path / "cluster.jsonl"

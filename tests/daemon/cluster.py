@@ -44,13 +44,14 @@ async def brief(seconds: float) -> None:
 
 @dataclass
 class Cluster:
-    """A sandbox with a client and a daemon; `between` is the proxy between them."""
+    """A sandbox with a client and a daemon, which `stop` ends; `between` is the proxy between them."""
 
     sandbox: HttpSandbox
     client: Client
     connections: ConnectionPool
     daemon: Daemon
     between: Between
+    stop: asyncio.Event
 
     async def create(self, path: str, document: dict[str, Any]) -> None:
         await self.client.post(path, json.dumps(document).encode())
@@ -141,7 +142,7 @@ async def cluster(
             task = asyncio.create_task(daemon.run())
             try:
                 await asyncio.wait([task, asyncio.create_task(daemon.deciding.wait())], return_when="FIRST_COMPLETED")
-                yield Cluster(sandbox, client, connections, daemon, obstacle)
+                yield Cluster(sandbox, client, connections, daemon, obstacle, stop)
             finally:
                 stop.set()
                 await connections.close()

@@ -31,7 +31,6 @@ from tests.daemon.cluster import (
     VOLUMES,
     Cluster,
     cluster,
-    schemaless_crd,
 )
 from tests.kube.scripted_server import Request, Script, hang, reply, serving, settled, status, until
 from tests.objects import pod_object
@@ -61,20 +60,6 @@ async def told(world: Cluster, reason: str, count: int) -> bool:
     return len(await world.notes(reason)) == count
 
 
-async def test_pod_that_fits_nowhere_gets_a_reason_and_is_bound_when_room_appears() -> None:
-    async with cluster() as world:
-        await world.node("small", cpu="1")
-        await until(lambda: sum(summary.nodes for summary in world.daemon.scheduler.summary()) == 1)
-        await world.pod("large", cpu="4")
-        await world.until(lambda: told(world, "FailedScheduling", 1))
-        note = (await world.notes("FailedScheduling"))["large"]
-        assert note.startswith("pool default: 0/1 nodes are available: 1 Insufficient cpu.")
-        await world.until(lambda: has_condition(world))
-        await world.node("big")
-        await world.until(world.all_placed)
-        assert await world.placed() == {"large": "big"}
-
-
 async def test_garbage_collector_that_was_off_during_the_first_lists_is_on_again() -> None:
     gc.unfreeze()
     gc.disable()
@@ -88,12 +73,6 @@ async def test_garbage_collector_that_was_off_during_the_first_lists_is_on_again
         assert gc.get_freeze_count() == 0
     finally:
         gc.enable()
-
-
-async def has_condition(world: Cluster) -> bool:
-    (pod,) = await world.listed(PODS)
-    found = [condition for condition in pod["status"].get("conditions", []) if condition["type"] == "PodScheduled"]
-    return [(condition["status"], condition["reason"]) for condition in found] == [("False", "Unschedulable")]
 
 
 async def test_without_the_pool_resource_everything_is_the_default_pool(
@@ -116,24 +95,6 @@ async def test_without_the_pool_resource_everything_is_the_default_pool(
         found = [line for line in lines() if line["event"] in {"Pool definition missing", "list or watch failed"}]
         assert [(line["event"], line["kind"]) for line in found] == [("Pool definition missing", "Pool")]
         assert "kubectl apply -f manifests/crds" in found[0]["reason"]
-
-
-async def test_pool_with_an_invalid_spec_has_a_condition_and_affects_no_other_pool() -> None:
-    async with cluster(pools=schemaless_crd()) as world:
-        await world.pool("bad", nodeSelector={"matchExpressions": [{"key": "a", "operator": "In"}]})
-        await world.node("n1")
-        await world.pod("a")
-        await world.until(world.all_placed)
-
-        async def refused() -> bool:
-            pools = {pool["metadata"]["name"]: pool for pool in await world.listed(POOLS)}
-            conditions = {
-                condition["type"]: condition for condition in pools["bad"].get("status", {}).get("conditions", [])
-            }
-            accepted = conditions.get("Accepted", {})
-            return accepted.get("status") == "False" and "spec.nodeSelector" in accepted["message"]
-
-        await world.until(refused)
 
 
 async def test_restarted_api_server_loses_nothing() -> None:

@@ -60,7 +60,7 @@ async def test_standby_leads_when_the_leader_is_stopped() -> None:
         assert standby._unready() == ""
         assert not standby.deciding.is_set()
         assert (await marks(world, "first"))["scheduling.resource.aibee.cn/epoch"] == "0"
-        world.daemon._stop.set()
+        world.stop.set()
         await until(standby.deciding.is_set)
         await world.pod("second")
         await world.until(world.all_placed)
@@ -74,7 +74,7 @@ async def test_next_leader_knows_the_changes_that_came_while_it_stood_by() -> No
         for name in ("p", "q"):
             await world.pod(name)
         await world.until(world.all_placed)
-        world.daemon._stop.set()
+        world.stop.set()
         await until(standby.deciding.is_set)
         await world.pod("too-much")
         await world.until(lambda: told_waiting(world, "too-much"))

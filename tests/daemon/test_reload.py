@@ -16,9 +16,8 @@ from aischeduler.config.load import load_config
 from aischeduler.config.schema import Config, EventsConfig
 from aischeduler.daemon import service as module
 from aischeduler.daemon.service import Reload, Source
-from aischeduler.kube.write.binder import bindings_in_flight_max
 from tests.daemon.cluster import cluster
-from tests.kube.scripted_server import until
+from tests.kube.scripted_server import hang, settled, until
 
 INTERVAL_SECONDS = 0.005
 
@@ -157,15 +156,18 @@ async def test_daemon_applies_the_fields_that_the_schema_names() -> None:
         assert daemon.components is not None
         binder, reports = daemon.components.workers.binder, daemon.components.workers.reporter
         daemon.apply(Config(bind_in_flight=3, request_timeout_seconds=7, events=EventsConfig(per_second=5, burst=10)))
-        assert binder.work_queue._slots == 3
         assert {connections.answer_seconds for connections in daemon.components.connection_pools} == {7}
         rate = reports.event_rate
-        assert (rate._interval, rate._burst_seconds) == (0.2, 2.0)
-        await world.node("n", cpu="8")
-        for number in range(8):
+        assert rate.available == 10
+        for _ in range(10):
+            rate.take()
+        assert 0.0 < rate.seconds_until_token <= 0.2
+        world.between.rule = lambda request: hang if request.path.endswith("/binding") else None
+        await world.node("n", cpu="9")
+        for number in range(9):
             await world.pod(f"p{number}")
-        await world.until(world.all_placed)
-        daemon.apply(Config(bind_in_flight=200))
-        assert binder.work_queue._slots == bindings_in_flight_max(200)
-        await world.pod("last", cpu="0")
-        await world.until(world.all_placed)
+        await until(lambda: binder.unanswered == 3)
+        await settled()
+        assert binder.unanswered == 3
+        daemon.apply(Config(bind_in_flight=9))
+        await until(lambda: binder.unanswered == 9)

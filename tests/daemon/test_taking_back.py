@@ -45,16 +45,6 @@ async def finish(world: Cluster, name: str) -> None:
     await world.delete(f"{PODS}/{name}", gracePeriodSeconds=0)
 
 
-async def test_pod_on_loan_has_the_annotation() -> None:
-    async with cluster() as world:
-        await lent(world)
-        for pod in await world.listed(PODS):
-            annotations = pod["metadata"]["annotations"]
-            assert annotations["scheduling.resource.aibee.cn/borrowed"] == "true"
-            assert annotations["scheduling.resource.aibee.cn/pool"] == "gpu"
-            assert annotations["scheduling.resource.aibee.cn/home-pool"] == "cpu"
-
-
 async def test_owner_reclaims_lent_room_from_one_borrower_and_both_get_events(lines: Lines) -> None:
     async with cluster() as world:
         await lent(world)
@@ -84,14 +74,6 @@ async def nominated(world: Cluster, name: str, node: str) -> bool:
     return bool(pods[name]["status"].get("nominatedNodeName") == node)
 
 
-async def test_no_pod_is_evicted_where_the_configuration_forbids_it() -> None:
-    async with cluster(config=Config(leader_election=NO_ELECTION, disable_preemption=True)) as world:
-        await lent(world)
-        await world.pod("owner", pool="gpu")
-        await world.until(lambda: told(world, "FailedScheduling", 1))
-        assert await going(world) == []
-
-
 async def test_budget_is_honoured_with_the_eviction_api(lines: Lines) -> None:
     async with cluster(config=Config(leader_election=NO_ELECTION, eviction=EvictionWay.EVICT)) as world:
         budgets = BUDGETS.replace("/poddis", "/namespaces/default/poddis")
@@ -113,25 +95,8 @@ async def test_budget_is_honoured_with_the_eviction_api(lines: Lines) -> None:
     assert not [line for line in lines() if line["event"].startswith("evict")], "what is known is not asked"
 
 
-async def test_default_pool_is_created_at_the_start() -> None:
-    async with cluster() as world:
-        await world.until(lambda: there(world, "default"))
-
-
 async def there(world: Cluster, name: str) -> bool:
     return name in [pool["metadata"]["name"] for pool in await world.listed(POOLS)]
-
-
-async def test_status_of_pools_follows_the_pods() -> None:
-    async with cluster() as world:
-        await lent(world)
-
-        async def shown() -> bool:
-            pools = {pool["metadata"]["name"]: pool for pool in await world.listed(POOLS)}
-            columns = pools["gpu"].get("status", {}).get("columns", {})
-            return (columns.get("cpu"), columns.get("shared")) == ("2/2", "2 cpu")
-
-        await world.until(shown)
 
 
 async def test_sigterm_finishes_an_eviction_that_has_begun(lines: Lines) -> None:

@@ -195,32 +195,6 @@ async def test_refused_credentials_are_read_again_and_the_binding_is_sent_again(
     assert len(world.waits.seconds) == 1
 
 
-async def test_binds_are_counted_until_they_are_taken_and_until_they_have_their_outcome() -> None:
-    world, release = late_server()
-    async with world.running(in_flight=1) as binder:
-        for _ in range(3):
-            binder.submit(BIND)
-        assert (binder.work_queue.waiting, binder.work_queue.unfinished) == (3, 3)
-        await until(lambda: binder.work_queue.waiting == 2)
-        idle = asyncio.create_task(binder.work_queue.wait_empty())
-        await settled()
-        assert not idle.done()
-        release.set()
-        await idle
-        await binder.work_queue.wait_finished()
-        assert (binder.work_queue.waiting, binder.work_queue.unfinished) == (0, 0)
-
-
-async def test_pool_has_no_room_while_too_many_bindings_wait() -> None:
-    world, release = late_server()
-    async with world.running(in_flight=1) as binder:
-        await binder.work_queue.wait_for_room(BIND.pool)
-        for _ in range(QUEUED_PER_IN_FLIGHT + 2):
-            binder.submit(BIND)
-        await until(lambda: binder.work_queue.waiting == QUEUED_PER_IN_FLIGHT + 1)
-        await finds_no_room(binder, release)
-
-
 async def test_lower_limit_of_bindings_in_flight_lets_fewer_wait() -> None:
     world, release = late_server()
     async with world.running(in_flight=2) as binder:
@@ -240,18 +214,6 @@ async def test_as_many_bindings_as_the_limit_are_in_flight_before_the_first_answ
         for _ in range(10):
             await asyncio.sleep(0)
         assert binder.work_queue.waiting == 100 - 32
-
-
-async def test_single_binding_of_a_pool_waits_for_one_of_each_other_pool() -> None:
-    world, release = late_server()
-    async with world.running(in_flight=1) as binder:
-        for number in range(9):
-            binder.submit(replace(BIND, pod=a_pod("p", uid=f"c{number}"), pool="crowded"))
-        binder.submit(replace(BIND, pod=a_pod("p", uid="single"), pool="quiet"))
-        release.set()
-        await binder.work_queue.wait_finished()
-    bound = [outcome.uid for outcome in world.outcomes]
-    assert bound.index("single") == 1
 
 
 async def test_pool_whose_bindings_get_no_answer_delays_no_other_pool() -> None:

@@ -113,10 +113,16 @@ def test_fields_that_preemption_uses_are_read() -> None:
     assert not found.preempts
     assert found.started_seconds == found.created_seconds + 1
     assert (found.nominated_node, found.grace_seconds, found.terminating) == ("n1", 3600, True)
-    plain = decode_pod(api_objects.pod(spec={"preemptionPolicy": "PreemptLowerPriority"}))
-    assert (plain.preempts, plain.guarded, plain.started_seconds) == (True, False, 0)
-    assert (plain.nominated_node, plain.grace_seconds) == ("", 0)
+    plain = decode_pod(api_objects.pod())
+    assert (plain.guarded, plain.started_seconds, plain.nominated_node, plain.grace_seconds) == (False, 0, "", 0)
     assert decode_pod(api_objects.pod() | {"status": None}).started_seconds == 0
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"preemptionPolicy": None}, {"preemptionPolicy": "PreemptLowerPriority"}], ids=str
+)
+def test_pod_preempts_unless_its_policy_is_never(spec: dict[str, Any]) -> None:
+    assert decode_pod(api_objects.pod(spec=spec)).preempts
 
 
 @pytest.mark.parametrize(

@@ -158,13 +158,6 @@ async def test_eviction_without_an_answer_is_sent_again_though_the_watch_shows_i
     assert world.sent == ["PATCH", "DELETE", "DELETE"]
 
 
-async def test_victim_that_is_gone_at_its_condition_is_not_deleted() -> None:
-    world = World()
-    world.script.on("patch", MARK, status(409, "Conflict", "Precondition failed: UID in precondition: a, b"))
-    assert isinstance(await world.evict(), NotNeeded)
-    assert world.sent == ["PATCH"]
-
-
 @pytest.mark.parametrize("lost", [hang, slam], ids=["timeout", "cut"])
 async def test_delete_without_an_answer_is_sent_again_without_a_second_condition(lost: Answer) -> None:
     world = World()
@@ -300,12 +293,6 @@ async def test_eviction_that_is_asked_to_wait_delays_no_other() -> None:
         await evictor.work_queue.wait_finished()
     assert world.ends == [Evicted(), Evicted()]
     assert world.waits.seconds == [7.0]
-
-
-async def test_eviction_that_is_asked_to_wait_for_long_is_refused() -> None:
-    world = World()
-    world.script.on("patch", MARK, status(429, "TooManyRequests", "not now", headers={"Retry-After": "20"}))
-    assert await world.evict() == EvictRefused("u-v", EvictRefusal.UNAVAILABLE, "not now")
 
 
 async def test_pool_whose_evictions_get_no_answer_delays_no_other_pool() -> None:

@@ -61,11 +61,12 @@ async def test_same_message_is_written_again_after_a_while() -> None:
     assert len(world.script.asked("patch")) == 1
 
 
-async def test_condition_of_a_pod_that_is_being_bound_is_not_written() -> None:
+async def test_condition_and_nomination_of_a_pod_that_is_being_bound_are_not_written() -> None:
     world = World().accept_all()
     world.binds_done.clear()
     async with world.running() as reports:
         reports.report_waiting(waiting("no room"))
+        reports.report_nominated(Nominate(a_pod("p", uid="u-p"), "n1", "cpu", "d"))
         reports.withdraw_waiting(a_pod("p", uid="u-p"))
         world.binds_done.set()
         await written(reports)
@@ -143,19 +144,6 @@ async def test_event_that_cannot_be_delivered_is_dropped_after_three_tries() -> 
     assert len(world.events) == 3
 
 
-async def test_oldest_report_is_dropped_when_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_queue, "WAITING_MAX", 2)
-    world = World().accept_all()
-    world.binds_done.clear()
-    async with world.running() as reports:
-        for name in ("a", "b", "c"):
-            reports.report_scheduled(a_bind(a_pod(name)))
-        world.binds_done.set()
-        await written(reports)
-        assert reports.counts.dropped == 1
-    assert sorted(event["regarding"]["name"] for event in world.events) == ["b", "c"]
-
-
 async def test_warning_is_written_once_per_object() -> None:
     world = World().accept_all()
     why = "status.allocatable.cpu: '1.5.3' is not a quantity"
@@ -179,30 +167,6 @@ async def test_evicted_pod_gets_a_preempted_event() -> None:
     assert (event["type"], event["reason"], event["action"]) == ("Normal", "Preempted", "Preempting")
     assert event["regarding"]["uid"] == "u1"
     assert event["note"] == evict.message
-
-
-async def test_only_the_newest_nomination_of_a_pod_is_written() -> None:
-    world = World().accept_all()
-    world.binds_done.clear()
-    async with world.running() as reports:
-        for node in ("n1", "n2", ""):
-            reports.report_nominated(Nominate(POD, node, "cpu", "d"))
-        world.binds_done.set()
-        await written(reports)
-    (patch,) = world.script.asked("patch")
-    assert patch.headers["content-type"] == "application/merge-patch+json"
-    assert patch.json == {"metadata": {"uid": "u1"}, "status": {"nominatedNodeName": None}}
-
-
-async def test_nomination_is_forgotten_once_its_pod_is_bound() -> None:
-    world = World().accept_all()
-    world.binds_done.clear()
-    async with world.running() as reports:
-        reports.report_nominated(Nominate(POD, "n1", "cpu", "d"))
-        reports.withdraw_waiting(POD)
-        world.binds_done.set()
-        await written(reports)
-    assert world.script.requests == []
 
 
 async def test_warning_on_a_budget_names_its_api() -> None:
@@ -246,21 +210,6 @@ async def test_condition_is_retried_until_it_is_written() -> None:
     assert len(world.script.asked("patch")) == 6
 
 
-async def test_failed_condition_of_a_pod_that_is_being_bound_is_not_retried() -> None:
-    world = World().accept_all()
-    world.script.on("patch", STATUS, slam, slam)
-    async with world.running() as reports:
-        world.waits.hold()
-        reports.report_waiting(waiting("no room"))
-        reports.report_nominated(Nominate(a_pod("p", uid="u-p"), "n1", "cpu", "d"))
-        await until(lambda: len(world.script.asked("patch")) == 2)
-        await settled()
-        reports.withdraw_waiting(a_pod("p", uid="u-p"))
-        world.waits.release()
-        await written(reports)
-    assert len(world.script.asked("patch")) == 2
-
-
 async def test_older_nomination_is_not_written_after_a_newer_one() -> None:
     world = World().accept_all()
     world.script.on("patch", STATUS, slam)
@@ -271,8 +220,11 @@ async def test_older_nomination_is_not_written_after_a_newer_one() -> None:
         reports.report_nominated(Nominate(POD, "", "cpu", "d"))
         world.waits.release()
         await written(reports)
-    nominated = [request.json["status"]["nominatedNodeName"] for request in world.script.asked("patch")]
-    assert nominated == ["n1", None]
+    patches = world.script.asked("patch")
+    assert {patch.headers["content-type"] for patch in patches} == {"application/merge-patch+json"}
+    assert [patch.json for patch in patches] == [
+        {"metadata": {"uid": "u1"}, "status": {"nominatedNodeName": node}} for node in ("n1", None)
+    ]
 
 
 async def test_every_pod_of_a_burst_that_starts_to_wait_gets_its_report() -> None:
@@ -325,20 +277,6 @@ async def test_refused_status_of_a_pod_that_is_gone_is_not_written_later(answer:
         await written(reports)
     assert len(world.script.asked("patch")) == 2
     assert REFUSED_RETRY_SECONDS not in world.waits.seconds
-
-
-async def test_refused_status_of_a_pod_that_is_bound_is_not_written_later() -> None:
-    world = World().accept_all()
-    world.script.on("patch", STATUS, status(422, "Invalid", "no"))
-    world.waits.hold()
-    async with world.running() as reports:
-        reports.report_nominated(Nominate(POD, "n1", "cpu", "d"))
-        await until(lambda: world.waits.held)
-        reports.withdraw_waiting(POD)
-        world.waits.release()
-        await until(lambda: not world.waits.held)
-        await settled()
-    assert len(world.script.asked("patch")) == 1
 
 
 async def test_reason_that_a_pod_is_told_again_after_a_refused_binding_is_written_once() -> None:

@@ -9,9 +9,9 @@ from aischeduler.kube.report.report_queue import LANE_IN_FLIGHT_MAX, LATE_IN_FLI
 from aischeduler.kube.report.reporter import Reporter
 from aischeduler.model.actions import Evict, EvictionCause, Nominate, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
-from tests.build import a_pod
+from tests.build import a_pod, replace
 from tests.kube.pool_reports import a_report
-from tests.kube.reporter_world import EVENTS, POD, POOL, World, a_bind, waiting, written
+from tests.kube.reporter_world import EVENTS, POD, POOL, STATUS, World, a_bind, waiting, written
 from tests.kube.scripted_server import Answer, Request, hang, reply, settled, status, until
 
 BROKEN_NODE = Warn(ObjectRef("Node", "n1", "u-n"), EventReason.INVALID_NODE, "status.allocatable.cpu")
@@ -50,23 +50,6 @@ async def test_event_that_waits_for_its_rate_delays_no_status() -> None:
         reports.report_pool(a_report())
         await until(lambda: len(world.script.asked("patch")) == 3)
     assert len(world.events) == 1
-
-
-async def test_statuses_are_written_before_events_and_warnings_before_scheduled_events(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(report_queue, "REPORTS_IN_FLIGHT_MAX", 1)
-    world = World().accept_all()
-    world.binds_done.clear()
-    async with world.running() as reports:
-        tell_of(reports, 2)
-        reports.report_warning(BROKEN_NODE)
-        reports.report_evicted(PREEMPTED)
-        reports.report_waiting(waiting("no room"))
-        world.binds_done.set()
-        await written(reports)
-    said = [request.json.get("reason", "condition") for request in world.script.requests]
-    assert said == ["condition", "InvalidNode", "Preempted", "FailedScheduling", "Scheduled", "Scheduled"]
 
 
 async def test_late_events_keep_within_their_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,26 +131,18 @@ async def test_time_in_which_the_server_stalls_makes_no_report_late() -> None:
     assert [event["regarding"]["name"] for event in world.events] == ["p"]
 
 
-async def test_namespace_whose_events_get_no_answer_delays_no_other() -> None:
+async def test_events_that_get_no_answer_delay_no_other_namespace_and_no_condition_of_theirs() -> None:
     world = World().accept_all()
     world.script.always["post", events_of("there")] = lambda _: hang
+    world.script.always["patch", STATUS.replace("/default/", "/there/")] = lambda _: reply(200)
     async with world.running() as reports:
         tell_of(reports, 200, "there")
+        await until(lambda: len(world.events) == LANE_IN_FLIGHT_MAX)
         reports.report_scheduled(a_bind(POD))
-        reports.report_waiting(waiting("no room"))
-        await until(lambda: reports.counts.written == 3)
+        reports.report_waiting(replace(waiting("no room"), pod=a_pod("p", namespace="there", uid="u-there")))
+        await until(lambda: reports.counts.written == 2)
         assert len(world.script.asked("post", events_of("there"))) == LANE_IN_FLIGHT_MAX
         assert reports.counts.dropped == 0
-
-
-async def test_namespace_whose_events_get_no_answer_has_its_conditions_written() -> None:
-    world = World().accept_all()
-    world.script.always["post", EVENTS] = lambda _: hang
-    async with world.running() as reports:
-        tell_of(reports, 200)
-        await until(lambda: len(world.events) == LANE_IN_FLIGHT_MAX)
-        reports.report_waiting(waiting("no room"))
-        await until(lambda: reports.counts.written == 1)
 
 
 async def test_event_that_is_asked_to_wait_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from aischeduler.kube.report.pool_writes import pool_status
 from aischeduler.model.actions import CreatePool, Nominate
 from tests.build import a_pod
 from tests.kube.pool_reports import WRITER, a_report
-from tests.kube.reporter_world import POOL, POOLS, World, a_bind, written
-from tests.kube.scripted_server import Answer, reply, settled, slam, status, until
+from tests.kube.reporter_world import POOL, POOLS, World, written
+from tests.kube.scripted_server import Answer, reply, slam, status, until
 
 
 def pool_document(**parts: Any) -> Any:
@@ -32,27 +32,6 @@ async def test_pool_conditions_are_written_at_the_version_that_was_read() -> Non
 
 def nominated(pod: str) -> Nominate:
     return Nominate(a_pod(pod), "n1", "cpu", "d")
-
-
-async def test_late_statuses_of_pools_bring_no_other_report_forward() -> None:
-    world = World().accept_all()
-    for path in (POOL, f"{POOLS}/gpu"):
-        world.script.on("get", path, pool_document())
-        world.script.on("patch", f"{path}/status", reply(200))
-    world.binds_done.clear()
-    async with world.running() as reports:
-        for number in range(4):
-            reports.report_nominated(nominated(f"p{number}"))
-            reports.report_scheduled(a_bind(a_pod(f"p{number}")))
-        for name in ("cpu", "gpu"):
-            reports.report_pool(a_report(name, uid="u-cpu", generation=3))
-        world.waits.now += report_queue.POOL_STATUS_YIELD_SECONDS
-        reports.report_nominated(nominated("younger"))
-        reports.report_scheduled(a_bind(a_pod("youngest")))
-        await until(lambda: len(world.script.asked("patch", POOLS)) == 2)
-        await settled()
-    assert world.events == []
-    assert len(world.script.asked("patch")) == 2
 
 
 async def test_pool_conflict_is_read_again() -> None:
@@ -80,19 +59,6 @@ async def test_pool_with_another_uid_or_the_same_status_is_not_written() -> None
         await written(reports)
         assert (reports.counts.written, reports.counts.refused) == (3, 0)
     assert world.script.asked("patch") == []
-
-
-async def test_only_the_newest_conditions_of_a_pool_are_written() -> None:
-    world = World()
-    world.binds_done.clear()
-    world.script.on("get", POOL, pool_document())
-    world.script.on("patch", f"{POOL}/status", reply(200))
-    async with world.running() as reports:
-        for generation in (1, 2, 3):
-            reports.report_pool(a_report("cpu", uid="u-cpu", generation=generation))
-        world.binds_done.set()
-        await written(reports)
-    assert [request.json["status"]["observedGeneration"] for request in world.script.asked("patch")] == [3]
 
 
 async def test_status_is_retried_until_it_is_written() -> None:

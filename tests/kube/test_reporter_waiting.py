@@ -1,10 +1,7 @@
 """A pending pod whose message changes: its Events, and the transition time of its condition."""
 
-import asyncio
-
 from tests.build import a_pod, replace
 from tests.kube.reporter_world import STATUS, World, waiting, written
-from tests.kube.scripted_server import reply, settled, until
 
 
 async def test_transition_time_of_a_pending_pod_does_not_change_with_the_message() -> None:
@@ -54,24 +51,3 @@ async def test_alternating_reasons_cause_one_event_each() -> None:
     notes = [event["note"] for event in world.events]
     assert [note.rpartition("Insufficient ")[2] for note in notes] == ["cpu.", "memory."]
     assert len(world.script.asked("patch")) == 6
-
-
-async def test_newest_message_is_written_only_after_the_one_that_is_under_way() -> None:
-    world, answered = World().accept_all(), asyncio.Event()
-
-    async def late(writer: asyncio.StreamWriter) -> None:
-        await answered.wait()
-        await reply(200)(writer)
-
-    world.script.always["patch", STATUS] = lambda _: late
-    async with world.running() as reports:
-        reports.report_waiting(waiting("a"))
-        await until(lambda: world.script.asked("patch"))
-        for message in ("b", "c"):
-            reports.report_waiting(waiting(message))
-            await settled()
-        assert len(world.script.asked("patch")) == 1
-        answered.set()
-        await written(reports)
-    told = [patch.json["status"]["conditions"][0]["message"] for patch in world.script.asked("patch")]
-    assert told == ["a", "c"]

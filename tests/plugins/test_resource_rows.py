@@ -68,6 +68,7 @@ def test_cpu_and_memory_fit_as_in_kube_scheduler(
     [
         pytest.param(0, (10,), (), (False, False), id="R6 more than the node has"),
         pytest.param(5, (1,), (), (False, True), id="R6 all in use"),
+        pytest.param(2, (3,), (), (True, True), id="R7 all that is left"),
         pytest.param(2, (3, 3), (), (False, False), id="R7 containers add up"),
         pytest.param(2, (), (3, 3), (True, True), id="R7 inits run one by one"),
         pytest.param(2, (), (6, 3), (False, False), id="R7 the largest init counts"),

@@ -1,4 +1,4 @@
-"""Rows S1-S15 of kube-scheduler's own cases, by the strategies that a profile may set."""
+"""Rows S1-S15 of kube-scheduler's own cases, by the strategies that a profile may set and by those of pools."""
 
 import pytest
 
@@ -19,6 +19,8 @@ FOO, BAR = "example.com/foo", "example.com/bar"
 LEAST, MOST, CURVE = StrategyType
 GROWING = (ShapePoint(0, 0), ShapePoint(100, 1))
 FALLING = (ShapePoint(0, 10), ShapePoint(100, 0))
+PLACED = NodeResourcesFit(("nvidia.com/gpu",))
+"""Without a strategy of the profile, the placement of the pool decides."""
 
 
 def strategy(kind: StrategyType, shape: tuple[ShapePoint, ...] = (), /, **weights: int) -> NodeResourcesFit:
@@ -76,6 +78,9 @@ def test_cpu_and_memory_score_as_in_kube_scheduler(
         rule = strategy(kind, cpu=weights[0], memory=weights[1])
         for placement in PlacementStrategy:
             assert scores(rule, asks, table, placement) == expected
+    if weights == (1, 1):
+        assert scores(PLACED, asks, table, PlacementStrategy.SPREAD) == least
+        assert scores(PLACED, asks, table, PlacementStrategy.PACK) == most
 
 
 def test_s7_device_counts_only_for_pods_that_request_it() -> None:
@@ -102,6 +107,7 @@ def test_s9_container_without_requests_counts_as_a_small_one() -> None:
     table = a_table(*(a_node(name, cpu="250m", memory="1000Mi") for name in "ab"), pods=two)
     assert scores(strategy(LEAST, cpu=1, memory=1), a_pod(cpu="", memory=""), table) == [20, 70]
     assert scores(strategy(MOST, cpu=1, memory=1), a_pod(cpu="", memory=""), table) == [80, 30]
+    assert scores(PLACED, a_pod(cpu="", memory=""), table) == [20, 70]
 
 
 def test_s11_curve_rounds_the_mean() -> None:
@@ -147,3 +153,18 @@ def test_ephemeral_storage_counts_for_every_pod_and_pods_never_do() -> None:
     rule = NodeResourcesFit((), ScoringStrategy(LEAST, (ResourceWeight("ephemeral-storage"), ResourceWeight("pods"))))
     table = a_table(a_node("a", storage="100"), pods=(a_pod("r", extended={"ephemeral-storage": "40"}, node="a"),))
     assert scores(rule, a_pod(), table) == [60]
+
+
+def test_gpu_pods_that_pack_prefer_the_node_with_fewer_free_gpus() -> None:
+    table = a_table(
+        a_node("empty", cpu="64", memory="512Gi", gpu=8),
+        a_node("opened", cpu="64", memory="512Gi", gpu=8),
+        pods=(a_pod("r", cpu="1", memory="1Gi", gpu=4, node="opened"), a_pod("c", cpu="60", gpu=0, node="empty")),
+    )
+    empty, opened = scores(PLACED, a_pod(cpu="1", memory="1Gi", gpu=1), table, PlacementStrategy.PACK)
+    assert opened > empty
+
+
+def test_a_node_without_cpu_is_scored_by_its_other_resources() -> None:
+    table = a_table(a_node("n", cpu="", memory="10000"))
+    assert scores(PLACED, a_pod(cpu="0", memory="5000"), table) == [50]

@@ -131,12 +131,6 @@ class World:
         if budget is not None:
             self._happens(gone(DisruptionBudget, budget.namespace, budget.name))
 
-    def end_namespace(self, name: str) -> None:
-        """Delete a namespace without pods."""
-        if name in self.namespaces and all(pod.namespace != name for pod in self.pods.values()):
-            del self.namespaces[name]
-            self._happens(gone(Namespace, name))
-
     # Events for the engine.
 
     def _happens(self, event: Event) -> None:

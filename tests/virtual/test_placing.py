@@ -1,7 +1,7 @@
-"""Pods get their nodes: the first Job, the order of pods, and the annotations of a bound pod."""
+"""Pods get their nodes: the first Job, pods of several pools, the order of pods, and what is written of them."""
 
 from tests.harness import Harness
-from tests.objects import job_object, node_object, pod_object, pool_object, priority_class_object
+from tests.objects import job_object, node_object, pod_object, pool_object
 
 CPU = {"cpu": "true"}
 GPU = {"gpu": "true"}
@@ -35,30 +35,6 @@ def test_bound_pod_has_annotations_of_its_pool_its_home_pool_and_its_decision() 
     assert h.condition("Pod", "p", "PodScheduled")["status"] == "True"
 
 
-def test_pod_runs_once_it_is_bound() -> None:
-    h = Harness(node_object("n"), pod_object("p"))
-    h.run()
-    assert h.get("Pod", "p")["status"]["phase"] == "Running"
-
-
-def test_pod_of_another_scheduler_is_not_scheduled_and_counts_on_its_node() -> None:
-    h = Harness(node_object("n", cpu="4"), pod_object("theirs", cpu="3", scheduler_name="other", node="n"))
-    h.add(pod_object("waiting", scheduler_name="other"), pod_object("ours", cpu="2"))
-    h.run()
-    assert h.binds == []
-    assert h.refusal("ours") == "0/1 nodes are available: 1 Insufficient cpu."
-
-
-def test_pod_of_higher_priority_is_bound_first_then_the_older_pod() -> None:
-    h = Harness(priority_class_object("high", value=100))
-    for name, priority_class in (("old", ""), ("young", ""), ("high", "high")):
-        h.add(pod_object(name, cpu="1", priority_class=priority_class))
-        h.run(seconds=20)
-    h.add(node_object("n", cpu="4"))
-    h.run(seconds=20)
-    assert h.binds == ["high", "old", "young"]
-
-
 def test_pods_of_one_second_are_bound_in_the_order_of_arrival() -> None:
     h = Harness(node_object("n", cpu="8"))
     h.run()
@@ -66,16 +42,6 @@ def test_pods_of_one_second_are_bound_in_the_order_of_arrival() -> None:
     h.add(*(pod_object(name) for name in names))
     h.run()
     assert h.binds == names
-
-
-def test_room_of_finished_pods_goes_to_the_next() -> None:
-    h = Harness(node_object("n", cpu="1"), job_object("j", completions=3, parallelism=3, cpu="1"))
-    for _ in range(3):
-        h.run(seconds=10)
-        (running,) = [pod for pod in h.all("Pod") if pod["status"]["phase"] == "Running"]
-        h.patch("Pod", running["metadata"]["name"], {"status": {"phase": "Succeeded"}}, "status")
-    h.run(seconds=10)
-    assert h.condition("Job", "j", "Complete")["status"] == "True"
 
 
 def test_gpu_pods_pack_and_others_spread() -> None:
@@ -94,3 +60,19 @@ def test_pool_that_packs_fills_one_node_before_the_next() -> None:
     h.add(*(pod_object(name, cpu="1", memory="1Gi", pool="cpu-pool") for name in ("a", "b", "c")))
     h.run()
     assert len(set(h.nodes_of_pods().values())) == 1
+
+
+def test_condition_has_the_generation_of_the_spec_that_was_read() -> None:
+    h = Harness(pool_object("p", labels=CPU))
+    h.run()
+    h.patch("Pool", "p", {"spec": {"placement": "Pack"}})
+    h.run()
+    assert h.get("Pool", "p")["status"]["observedGeneration"] == h.get("Pool", "p")["metadata"]["generation"] == 2
+
+
+def test_pods_of_one_pool_do_not_wait_for_those_of_another() -> None:
+    h = Harness(node_object("a", cpu="1", labels={"a": "1"}), node_object("b", labels={"b": "1"}))
+    h.add(pool_object("pool-a", labels={"a": "1"}), pool_object("pool-b", labels={"b": "1"}))
+    h.add(*(pod_object(f"a{number}", cpu="2", pool="pool-a") for number in range(50)), pod_object("b0", pool="pool-b"))
+    h.run(seconds=0.1)
+    assert h.node_of("b0") == "b"

@@ -132,13 +132,3 @@ def test_default_pool_is_created_and_created_again_after_its_deletion() -> None:
     cluster.request("DELETE", f"{POOLS}/default")
     cluster.run(60.0)
     assert read(cluster, f"{POOLS}/default")["metadata"]["uid"] != first
-
-
-def test_status_of_pools_follows_the_pods() -> None:
-    cluster, _ = lent(Network())
-    gpu, cpu = (read(cluster, f"{POOLS}/{name}")["status"] for name in ("gpu", "cpu"))
-    assert (gpu["nodes"], gpu["columns"]["cpu"], gpu["columns"]["shared"]) == (1, "1/1", "1 cpu")
-    assert cpu["columns"]["borrowed"] == "1 cpu"
-    cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
-    cluster.run(5.0)
-    assert read(cluster, f"{POOLS}/gpu")["status"]["columns"]["shared"] == "-"

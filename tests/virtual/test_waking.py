@@ -1,51 +1,37 @@
 """The changes that wake a waiting pod; other changes wake none."""
 
-from tests.harness import Harness
+import pytest
+
+from tests.harness import Harness, Json
 from tests.objects import node_object, pod_object
 
 CLOSED = {"key": "closed", "effect": "NoSchedule"}
 
 
-def attempts(h: Harness) -> int:
-    """Return the number of attempts before the last bind, from the number of its decision."""
-    return int(h.marks(h.binds[-1])["scheduling.resource.aibee.cn/decision"].rpartition("-")[2])
-
-
-def test_gated_pod_is_bound_at_once_when_its_gate_is_removed() -> None:
-    h = Harness(node_object("n"), pod_object("p", gates=["example.com/data"]))
-    h.run(seconds=600)
-    assert h.node_of("p") == ""
-    assert h.condition("Pod", "p", "PodScheduled")["reason"] == "SchedulingGated"
-    h.patch("Pod", "p", {"spec": {"schedulingGates": None}})
-    h.run(seconds=1)
-    assert h.node_of("p") == "n"
-
-
-def test_removed_taint_wakes() -> None:
-    h = Harness(node_object("n", taints=[CLOSED]), pod_object("p"))
+@pytest.mark.parametrize(
+    ("node", "refusal", "change", "subresource"),
+    [
+        ({"taints": [CLOSED]}, "node(s) had untolerated taint(s)", {"spec": {"taints": None}}, ""),
+        ({"unschedulable": True}, "node(s) were unschedulable", {"spec": {"unschedulable": None}}, ""),
+        (
+            {"labels": {"disk": "hdd"}},
+            "node(s) didn't match Pod's node affinity/selector",
+            {"metadata": {"labels": {"disk": "ssd"}}},
+            "",
+        ),
+        ({"cpu": "1"}, "Insufficient cpu", {"status": {"allocatable": {"cpu": "2"}}}, "status"),
+    ],
+    ids=["taint", "cordon", "label", "size"],
+)
+def test_node_that_begins_to_fit_wakes(node: Json, refusal: str, change: Json, subresource: str) -> None:
+    fields: Json = {"labels": {"disk": "ssd"}, **node}
+    unschedulable = fields.pop("unschedulable", False)
+    document = node_object("n", **fields)
+    document["spec"]["unschedulable"] = unschedulable
+    h = Harness(document, pod_object("p", cpu="2", node_selector={"disk": "ssd"}))
     h.run()
-    assert h.refusal("p") == "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
-    h.patch("Node", "n", {"spec": {"taints": None}})
-    h.run()
-    assert h.node_of("p") == "n"
-
-
-def test_uncordoned_node_wakes() -> None:
-    h = Harness(node_object("n"))
-    h.patch("Node", "n", {"spec": {"unschedulable": True}})
-    h.add(pod_object("p"))
-    h.run()
-    assert h.refusal("p") == "0/1 nodes are available: 1 node(s) were unschedulable."
-    h.patch("Node", "n", {"spec": {"unschedulable": None}})
-    h.run()
-    assert h.node_of("p") == "n"
-
-
-def test_corrected_label_wakes() -> None:
-    h = Harness(node_object("n", labels={"disk": "hdd"}), pod_object("p", node_selector={"disk": "ssd"}))
-    h.run()
-    assert h.refusal("p") == "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
-    h.patch("Node", "n", {"metadata": {"labels": {"disk": "ssd"}}})
+    assert h.refusal("p") == f"0/1 nodes are available: 1 {refusal}."
+    h.patch("Node", "n", change, subresource)
     h.run()
     assert h.node_of("p") == "n"
 
@@ -59,14 +45,6 @@ def test_new_node_wakes() -> None:
     assert h.node_of("p") == "n"
 
 
-def test_grown_node_wakes() -> None:
-    h = Harness(node_object("n", cpu="1"), pod_object("p", cpu="2"))
-    h.run()
-    h.patch("Node", "n", {"status": {"allocatable": {"cpu": "2"}}}, "status")
-    h.run()
-    assert h.node_of("p") == "n"
-
-
 def test_added_toleration_wakes() -> None:
     h = Harness(node_object("n", taints=[CLOSED]), pod_object("p"))
     h.run()
@@ -74,18 +52,6 @@ def test_added_toleration_wakes() -> None:
     h.patch("Pod", "p", {"spec": {"tolerations": [*given, {"key": "closed", "operator": "Exists"}]}})
     h.run()
     assert h.node_of("p") == "n"
-
-
-def test_freed_room_wakes_exactly_the_pods_that_can_use_it() -> None:
-    h = Harness(node_object("n", cpu="4", gpu=0), pod_object("small", cpu="1"), pod_object("large", cpu="3"))
-    h.run()
-    h.add(pod_object("needs-1", cpu="1"), pod_object("needs-2", cpu="2"), pod_object("needs-gpu", cpu="1", gpu=1))
-    h.run(seconds=20)
-    h.delete("Pod", "small", gracePeriodSeconds=0)
-    h.run(seconds=60)
-    assert h.binds == ["large", "small", "needs-1"]
-    assert attempts(h) == 5 + 1
-    assert h.scheduler.waiting() == {"default": {"parked": 2}}
 
 
 def test_room_of_a_leaving_pod_is_claimed_by_the_pod_that_then_gets_it() -> None:

@@ -1,4 +1,4 @@
-"""Pods bound per second and CPU per pod on one real API server: ai-scheduler, floods of Bindings, and kube-scheduler.
+"""Pods bound per second and CPU per pod on one real API server: ai-scheduler, a flood of Bindings, and kube-scheduler.
 
 The pods wait before the scheduler starts. The rate is from the first Binding to the last, as a watcher sees them.
 """
@@ -8,17 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from tests.bench.arena import (
-    ALL_DIFFERENT,
-    FLOOD,
-    FLOOD_BY_AIOHTTP,
-    PEER,
-    Arena,
-    Runner,
-    Scene,
-    arena,
-    wait_for_bound,
-)
+from tests.bench.arena import ALL_DIFFERENT, FLOOD, PEER, Arena, Runner, Scene, arena, wait_for_bound
 from tests.bench.processes import cpu_of, peak_bytes, wait_quiet
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
 from tests.e2e.history import History
@@ -52,14 +42,13 @@ def backlog(scene: Scene, pods: int, *, short: bool = False) -> Case:
     return Case(
         name=f"backlog-{scene.nodes}n-{scene.pools}p-{pods}{'-different' if different else ''}",
         about=f"{pods:,} waiting pods, {scene.nodes:,} nodes, {scene.pools} pools, pods {shapes}, one API server",
-        sides=(OURS, FLOOD, FLOOD_BY_AIOHTTP, PEER),
+        sides=(OURS, FLOOD, PEER),
         open=partial(opened, scene, pods),
         goals=(
             Goal("pods/s", 0.9, peer=FLOOD),
-            Goal("pods/s", 0.9, peer=FLOOD_BY_AIOHTTP),
             Goal("pods/s", 3.0, peer=PEER),
             Goal(ALL_CPU, 1.0, at_least=False, peer=PEER),
-            Goal(BINDING_CPU, OWN_CPU_OF_SERVER, at_least=False, peer=FLOOD_BY_AIOHTTP, of=SERVER_CPU),
+            Goal(BINDING_CPU, OWN_CPU_OF_SERVER, at_least=False, peer=FLOOD, of=SERVER_CPU),
         ),
         short=short,
         needs_server=True,

@@ -10,7 +10,7 @@ from functools import partial
 from aischeduler.model.actions import Action, Bind, Evict
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.pod import Pod
-from tests.bench.arena import FLOOD_BY_AIOHTTP, Scene, arena
+from tests.bench.arena import FLOOD, Scene, arena
 from tests.bench.cases.backlog import run_backlog
 from tests.bench.cases.pathological import alone
 from tests.bench.core import Crowd, World, cpu_of_all, decide_all, evidence, peak_mib, running, see, world
@@ -50,9 +50,9 @@ def cases(shrink: int) -> tuple[Case, ...]:
         Case(
             name="gang-backlog",
             about=f"{gangs * MEMBERS:,} waiting pods in gangs of {MEMBERS}, {nodes:,} nodes, one API server",
-            sides=(OURS, FLOOD_BY_AIOHTTP),
+            sides=(OURS, FLOOD),
             open=partial(opened, Scene(nodes, gang=MEMBERS), gangs * MEMBERS),
-            goals=(Goal("pods/s", 0.85, peer=FLOOD_BY_AIOHTTP),),
+            goals=(Goal("pods/s", 0.85, peer=FLOOD),),
             needs_server=True,
         ),
     )

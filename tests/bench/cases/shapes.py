@@ -11,7 +11,7 @@ from functools import partial
 from threading import Event
 
 from tests.bench.arena import (
-    FLOOD_BY_AIOHTTP,
+    FLOOD,
     HOST,
     PEER,
     SCHEDULER_NAMES,
@@ -160,11 +160,11 @@ def _case(shape: Shape, size: int, shrink: int) -> Case:
     pods = min(pods, nodes) if shape.apart else pods
     goals = [Goal("pods/s", OF_PEER, peer=PEER)]
     if shape.crosses and size == max(PODS_BY_NODES):
-        goals.append(Goal(BINDING_CPU, OWN_CPU_OF_SERVER, at_least=False, peer=FLOOD_BY_AIOHTTP, of=SERVER_CPU))
+        goals.append(Goal(BINDING_CPU, OWN_CPU_OF_SERVER, at_least=False, peer=FLOOD, of=SERVER_CPU))
     return Case(
         name=f"shape-{shape.name}-{nodes}n",
         about=f"{pods:,} waiting pods, {nodes:,} nodes, one API server: {shape.about}",
-        sides=(OURS, PEER) if shape.low else (OURS, FLOOD_BY_AIOHTTP, PEER),
+        sides=(OURS, PEER) if shape.low else (OURS, FLOOD, PEER),
         open=partial(opened, shape, nodes, pods, shrink),
         rounds=1,
         goals=tuple(goals),
