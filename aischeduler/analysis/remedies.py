@@ -54,7 +54,8 @@ from aischeduler.model.quantity import quantity_text, readable
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.selectors import NAME_FIELD, Operator
 from aischeduler.plugins.node_unschedulable import TAINT_KEY
-from aischeduler.policies.borrowing import PLENTIFUL, lender_refusal, may_borrow, wanted_by_home_pods
+from aischeduler.policies.borrowing import PLENTIFUL, wanted_by_home_pods
+from aischeduler.policies.loan_limits import lender_refusal, may_borrow
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.ledger import BORROWS, LENDS, within
 from aischeduler.state.pod_records import PodRecord

@@ -17,7 +17,8 @@ from aischeduler.config.errors import ConfigError
 from aischeduler.config.load import load_config
 from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, Logging, LogLevel
 from aischeduler.daemon.journal_file import JournalFile
-from aischeduler.daemon.service import Source, serve
+from aischeduler.daemon.reload import Source
+from aischeduler.daemon.service import serve
 from aischeduler.kube.access.server import connect
 from aischeduler.kube.http.errors import AccessError
 from aischeduler.model.user_text import quoted

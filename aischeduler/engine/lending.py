@@ -20,7 +20,8 @@ from aischeduler.engine.propose import propose_briefly, propose_on
 from aischeduler.engine.quotas import try_first
 from aischeduler.model.names import PODS
 from aischeduler.model.proposal import Lender, Place
-from aischeduler.policies.borrowing import choose_lender, may_borrow, wanted_by_home_pods
+from aischeduler.policies.borrowing import choose_lender, wanted_by_home_pods
+from aischeduler.policies.loan_limits import may_borrow
 from aischeduler.state.label_index import Rows
 from aischeduler.state.ledger import BORROWS, LOAN
 from aischeduler.state.node_table import UNOFFERED

@@ -27,7 +27,8 @@ from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Action, Bind, ReportWaiting, Step
 from aischeduler.model.pod import Pod
 from aischeduler.model.proposal import LenderRefusal
-from aischeduler.policies.borrowing import kept_from_borrowers, lender_refusal
+from aischeduler.policies.borrowing import kept_from_borrowers
+from aischeduler.policies.loan_limits import lender_refusal
 from aischeduler.state.pod_records import PodRecord
 
 ASKED_MAX: Final = 16

@@ -44,8 +44,9 @@ from aischeduler.model.proposal import (
     WaitFor,
 )
 from aischeduler.model.unsupported_constraints import ConstraintKind
-from aischeduler.policies.borrowing import may_borrow, place_spanning, wanted_by_home_pods
+from aischeduler.policies.borrowing import place_spanning, wanted_by_home_pods
 from aischeduler.policies.eviction_order import Preemptor, standing_of
+from aischeduler.policies.loan_limits import may_borrow
 from aischeduler.policies.preemption import NoCandidate, claiming, not_eligible
 from aischeduler.policies.unit_placement import (
     NotPlaced,

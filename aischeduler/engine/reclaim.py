@@ -15,6 +15,7 @@ from aischeduler.model.actions import Action
 from aischeduler.model.pool import Pool, ReclaimPolicy
 from aischeduler.model.resources import ResourceList
 from aischeduler.policies.borrowing import kept_from_borrowers
+from aischeduler.policies.gang_losses import kept_by_unit, lost_with
 from aischeduler.state.ledger import LENDS
 from aischeduler.state.pod_records import PodRecord
 
@@ -82,7 +83,7 @@ def _newness(record: PodRecord) -> tuple[int, int, int, str]:
 
 def _kept_by_unit(cluster: Cluster, record: PodRecord) -> bool:
     """Return whether a pod of its unit stays that would be lost with it: the unit goes as a whole or not at all."""
-    return bool(cluster.running.kept_by_unit(cluster.running.slots_of((record.pod.uid,))).any())
+    return bool(kept_by_unit(cluster.running, cluster.running.slots_of((record.pod.uid,))).any())
 
 
 def _with_lost(cluster: Cluster, records: list[PodRecord]) -> list[PodRecord]:
@@ -97,7 +98,7 @@ def _lost_with(cluster: Cluster, record: PodRecord, gone: set[PodRecord]) -> tup
         return (record,)
     running = cluster.running
     leave = running.slots_of(uid for uid, member in record.unit.members.items() if member is record or member in gone)
-    others = running.lost_with(leave.tolist())
+    others = lost_with(running, leave.tolist())
     return (record, *(cluster.records[running.uid_of(slot)] for slot in others))
 
 

@@ -27,6 +27,7 @@ from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Lender, LenderRefusal, NoLender
+from aischeduler.policies.loan_limits import home_refusal, lender_refusal
 from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.policies.unit_placement import (
     UnitPlacement,
@@ -39,7 +40,7 @@ from aischeduler.policies.unit_placement import (
 )
 from aischeduler.state.claims import Claims
 from aischeduler.state.label_index import Mask, Rows
-from aischeduler.state.ledger import BORROWS, LENDS, Ledger, within
+from aischeduler.state.ledger import BORROWS, Ledger, within
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import AssignedPod, Unit
 from aischeduler.state.pool_table import PoolTable
@@ -85,7 +86,7 @@ def choose_lender(
 ) -> Lender | NoLender:
     """Return the best lender for a pod, or a whole unit, of this home pool, apart from those that it has `visited`."""
     spec, first = (ask.total, ask.asks[0]) if isinstance(ask, UnitRequest) else (ask.spec, ask)
-    unable, resource = _home_refusal(context, home, spec)
+    unable, resource = home_refusal(context, home, spec)
     if unable is not None:
         return NoLender((), unable, resource)
     refused: list[tuple[str, LenderRefusal]] = []
@@ -134,23 +135,6 @@ def _unit_refusal(context: BorrowingContext, ask: UnitRequest, lender: str, rows
     if isinstance(place_unit(ask, context.runner, rows[~wanted]), UnitPlacement):
         return None
     return LenderRefusal.HOME_PODS if wanted.any() else LenderRefusal.NO_ROOM
-
-
-def may_borrow(context: BorrowingContext, home: str, lender: str, spec: PodSpec) -> bool:
-    """Return whether both pools allow the loan, room aside."""
-    return _home_refusal(context, home, spec)[0] is None and lender_refusal(context, home, lender, spec) is None
-
-
-def lender_refusal(context: BorrowingContext, home: str, lender: str, spec: PodSpec) -> LenderRefusal | None:
-    """Return why the lender's spec, or the borrowingPools of the home pool, forbids the loan."""
-    pool, borrowing_pools = context.pools.pools[lender], context.pools.pools[home].borrowing_pools
-    if borrowing_pools is not None and lender not in borrowing_pools:
-        return LenderRefusal.NOT_LISTED
-    if pool.disable_sharing or pool.invalid:
-        return LenderRefusal.NOT_SHARING
-    if pool.lending_limit and within(pool.lending_limit, context.ledger.of(LENDS, lender), spec):
-        return LenderRefusal.LENDING_LIMIT
-    return None
 
 
 def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> Mask:
@@ -222,19 +206,9 @@ def _fits_large_enough_nodes(context: BorrowingContext, unit: Unit, specs: Itera
     return all(bool((offered >= nodes.request(spec)[:, None]).all(axis=0).any()) for spec in specs)
 
 
-def _home_refusal(context: BorrowingContext, home: str, spec: PodSpec) -> tuple[LenderRefusal | None, str]:
-    pool = context.pools.pools[home]
-    if pool.invalid:
-        return LenderRefusal.NOT_ACCEPTED, ""
-    if pool.disable_borrowing:
-        return LenderRefusal.NOT_BORROWING, ""
-    resource = within(pool.borrowing_limit, context.ledger.of(BORROWS, home), spec) if pool.borrowing_limit else ""
-    return (LenderRefusal.BORROWING_LIMIT, resource) if resource else (None, "")
-
-
 def lenders_in_order(context: BorrowingContext, home: str, ask: PlacementRequest) -> list[str]:
     """Return the pools that lend to one such pod of this home pool, room for others aside, the best first."""
-    if _home_refusal(context, home, ask.spec)[0] is not None:
+    if home_refusal(context, home, ask.spec)[0] is not None:
         return []
     names = [name for name in context.pools.names() if name != home]
     willing = [name for name in names if lender_refusal(context, home, name, ask.spec) is None]

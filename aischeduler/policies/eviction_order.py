@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec import Struct
 
+from aischeduler.policies.gang_losses import kept_by_unit, lost_with
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import Column
@@ -83,7 +84,7 @@ def may_evict(preemptor: Preemptor, pods: RunningTable) -> Mask:
 def potential_victims(preemptor: Preemptor, running: RunningPods, slots: Slots, budgets: BudgetTable) -> Slots:
     """Return those of these slots whose pods may be evicted for the preemptor, also with what is lost with them."""
     found: Slots = slots[may_evict(preemptor, running.table[slots])]
-    found = found[~running.kept_by_unit(found)]
+    found = found[~kept_by_unit(running, found)]
     return found[~_parted(found, running, budgets)] if budgets.obeyed else found
 
 
@@ -93,7 +94,7 @@ def _parted(slots: Slots, running: RunningPods, budgets: BudgetTable) -> Mask:
     forbidden: dict[int, bool] = {}
     for at in np.flatnonzero(running.table["unit"][slots]).tolist():
         slot = int(slots[at])
-        lost, unit = running.lost_with([slot]), int(running.table["unit"][slot])
+        lost, unit = lost_with(running, [slot]), int(running.table["unit"][slot])
         if not lost:
             continue  # its unit can spare it
         if unit not in forbidden:

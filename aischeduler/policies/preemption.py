@@ -34,6 +34,7 @@ from aischeduler.policies.eviction_order import (
     started_of,
     weights_of,
 )
+from aischeduler.policies.gang_losses import costs_kept, lost_with
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Mask, Rows
@@ -308,7 +309,7 @@ def _with_lost(victims: _Victims, running: RunningPods, budgets: BudgetTable) ->
     on_row: dict[int, list[int]] = {}
     for row, slot in zip(victims.rows[grouped].tolist(), victims.slots[grouped].tolist(), strict=True):
         on_row.setdefault(row, []).append(slot)
-    lost = {row: running.lost_with(there) for row, there in on_row.items()}
+    lost = {row: lost_with(running, there) for row, there in on_row.items()}
     added = [slot for slots in lost.values() for slot in slots]
     rows = np.append(victims.rows, np.repeat(list(lost), [len(slots) for slots in lost.values()]))
     slots = np.append(victims.slots, np.array(added, dtype=np.intp))
@@ -329,7 +330,7 @@ def _whole(victims: _Victims, running: RunningPods, budgets: BudgetTable) -> _Vi
     on_row: dict[int, list[int]] = {}
     for at in grouped.tolist():
         on_row.setdefault(int(victims.rows[at]), []).append(int(victims.slots[at]))
-    parted = {row for row, slots in on_row.items() if running.costs_kept(slots)}
+    parted = {row for row, slots in on_row.items() if costs_kept(running, slots)}
     if budgets.obeyed:
         parted.update(victims.rows[grouped][victims.violates[grouped]].tolist())
     if not parted:

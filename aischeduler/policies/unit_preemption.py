@@ -22,6 +22,7 @@ from msgspec import Struct
 from aischeduler.framework.runner import Runner
 from aischeduler.model.allocation import allocation_of
 from aischeduler.policies.eviction_order import most_important_first, potential_victims
+from aischeduler.policies.gang_losses import lost_with, units_lost
 from aischeduler.policies.preemption import (
     NO_VICTIMS,
     NoCandidate,
@@ -95,7 +96,7 @@ def choose_unit_victims(
         found = UnitCandidate(in_rank_order(unit, runner, found.pods), found.victims, found.violations)
         slots = running.slots_of(found.victims)
         work = int(running.work(slots, unit.preemptor.loss.cards, unit.preemptor.loss.now_seconds).sum())
-        cost = (found.violations, len(running.units_lost(slots.tolist())), work, len(slots), turn)
+        cost = (found.violations, len(units_lost(running, slots.tolist())), work, len(slots), turn)
         if best is None or cost < best[0]:
             best = cost, found
     return best[1] if best is not None else refusal or _refusal(unit, runner, running, rows, budgets)
@@ -164,7 +165,7 @@ def _on_rows_that_hold(
 def _all_that_may_go(unit: UnitRequest, running: RunningPods, rows: Rows, budgets: BudgetTable) -> list[int]:
     """Return the slots of the pods on rows that may be evicted for the unit, and of all that are lost with them."""
     victims = potential_victims(unit.preemptor, running, running.slots_on(rows), budgets).tolist()
-    return [*victims, *running.lost_with(victims)]
+    return [*victims, *lost_with(running, victims)]
 
 
 def _fits(unit: UnitRequest, runner: Runner, running: RunningPods, where: list[int]) -> bool:

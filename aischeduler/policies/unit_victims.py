@@ -26,6 +26,7 @@ from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.resources import PodRequest
 from aischeduler.policies.eviction_order import potential_victims, ranks_of, started_of, weights_of
+from aischeduler.policies.gang_losses import rows_lost_with
 from aischeduler.policies.preemption import (
     Candidates,
     EvictionCosts,
@@ -312,7 +313,7 @@ class UnitVictims:
         pods, spec = self._unit.pods, group.ask.spec
         trial.place_all([assigned(pods[turn], spec, row, self._runner) for turn, row in taken])
         self.placed.update(taken)
-        changed = {row for _, row in taken}.union(running.rows_lost_with(slots))
+        changed = {row for _, row in taken}.union(rows_lost_with(running, slots))
         self._touched |= changed
         for known in self._known.values():
             known.stale |= changed

@@ -202,50 +202,18 @@ class RunningPods:
             for slot in self._units[unit]:
                 self.table["surplus"][slot] = self._uids[slot] in spare.surplus
 
-    def lost_with(self, slots: Iterable[int]) -> list[int]:
-        """Return the slots of the other pods that are lost with these pods.
+    def pods_of_unit(self, unit: int) -> Mapping[int, None]:
+        """Return the slots of the pods of a unit."""
+        return self._units[unit]
 
-        Where more of a unit leaves than it can spare, that is every other pod of it that may be evicted.
-        """
-        table, lost = self.table, list[int]()
-        of_unit: dict[int, list[int]] = {}
-        given = list(slots)
-        for slot, unit in zip(given, table["unit"][given].tolist(), strict=True):
-            of_unit.setdefault(unit, []).append(slot)
-        for unit, leave in of_unit.items():
-            others = np.array(sorted(self._units[unit].keys() - leave), dtype=np.intp) if unit else _NO_SLOTS
-            leaving = table["leaving"][others]
-            if len(others) and not self._can_spare(unit, [*leave, *others[leaving].tolist()]):
-                lost += others[~leaving & table["evictable"][others]].tolist()
-        return lost
-
-    def kept_by_unit(self, slots: Slots) -> npt.NDArray[np.bool_]:
-        """Return a mask of the pods that stay because a pod of their unit is kept that would be lost with them."""
-        kept: npt.NDArray[np.bool_] = np.zeros(len(slots), dtype=np.bool_)
-        if not self._units or not self.table["kept"].any():
-            return kept
-        for at in np.flatnonzero(self.table["unit"][slots]).tolist():
-            kept[at] = self.costs_kept([int(slots[at])])
-        return kept
-
-    def costs_kept(self, slots: Iterable[int]) -> bool:
-        """Return whether a kept pod would be lost with these pods."""
-        of_unit: defaultdict[int, list[int]] = defaultdict(list)
-        for slot in slots:
-            of_unit[int(self.table["unit"][slot])].append(slot)
-        return any(
-            unit and not self._can_spare(unit, leave) and bool(self.table["kept"][list(self._units[unit])].any())
-            for unit, leave in of_unit.items()
-        )
+    @property
+    def has_units(self) -> bool:
+        """Whether a pod on a row belongs to a unit."""
+        return bool(self._units)
 
     def spare_of(self, unit: int) -> Spare:
         """Return how many pods of a unit may leave before the others are of no use."""
         return self.spare.get(unit, NONE_TO_SPARE)
-
-    def rows_lost_with(self, slots: Slots) -> set[int]:
-        """Return the rows of all pods of the units of these pods: what they cost changes with these."""
-        units = {int(unit) for unit in self.table["unit"][slots]}
-        return {int(self.table["row"][slot]) for unit in units if unit for slot in self._units[unit]}
 
     def work(self, slots: Slots, cards: tuple[str, ...], now_seconds: int) -> npt.NDArray[np.int64]:
         """Return the card-seconds of each of these pods until now; `cards` are resources."""
@@ -254,21 +222,6 @@ class RunningPods:
         started = self.table["started_seconds"][slots]
         worked: npt.NDArray[np.int64] = count * np.where(started == 0, 0, np.maximum(now_seconds - started, 0))
         return worked
-
-    def units_lost(self, slots: Iterable[int]) -> list[int]:
-        """Return the units of several pods that are of no use without these pods."""
-        of_unit: dict[int, list[int]] = {}
-        for slot in slots:
-            of_unit.setdefault(int(self.table["unit"][slot]), []).append(slot)
-        return [unit for unit, leave in of_unit.items() if unit and not self._can_spare(unit, leave)]
-
-    def _can_spare(self, unit: int, leave: list[int]) -> bool:
-        """Return whether the other pods of the unit are of use without these."""
-        spare = self.spare_of(unit)
-        if len(leave) > spare.pods or not spare.of_roles:
-            return len(leave) <= spare.pods
-        roles = Counter(spare.roles.get(self._uids[slot]) for slot in leave)
-        return all(roles[role] <= left for role, left in spare.of_roles)
 
     @contextmanager
     def trying(self) -> Iterator[None]:

@@ -14,7 +14,8 @@ from aischeduler.config.schema import Config
 from aischeduler.daemon import process
 from aischeduler.daemon import shutdown as module
 from aischeduler.daemon.process import Daemon
-from aischeduler.daemon.service import Source, serve
+from aischeduler.daemon.reload import Source
+from aischeduler.daemon.service import serve
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.report import reporter

@@ -14,8 +14,8 @@ from structlog.testing import CapturingLogger
 
 from aischeduler.config.load import load_config
 from aischeduler.config.schema import Config, EventsConfig
-from aischeduler.daemon import service as module
-from aischeduler.daemon.service import Reload, Source
+from aischeduler.daemon import reload as module
+from aischeduler.daemon.reload import Reload, Source
 from tests.daemon.cluster import cluster
 from tests.kube.scripted_server import hang, settled, until
 

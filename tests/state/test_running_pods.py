@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.policies.gang_losses import lost_with
 from aischeduler.state.pod_records import NOWHERE
 from aischeduler.state.requests import AMOUNT_MAX
 from aischeduler.state.running_pods import RESOURCES_MIN, ROWS_ONE_BY_ONE, SLOTS_FIRST, RunningFacts, RunningPods, Spare
@@ -140,20 +141,20 @@ def replace_facts(**fields: int) -> RunningFacts:
     return msgspec.structs.replace(HOME, **fields)
 
 
-def lost_with(pods: RunningPods, *uids: str) -> list[str]:
-    return [pods.uid_of(slot) for slot in pods.lost_with(pods.slots_of(uids).tolist())]
+def lost(pods: RunningPods, *uids: str) -> list[str]:
+    return [pods.uid_of(slot) for slot in lost_with(pods, pods.slots_of(uids).tolist())]
 
 
 def test_all_other_pods_of_a_unit_are_lost_with_more_than_it_can_spare() -> None:
     pods = a_unit_of_three()
-    assert sorted(lost_with(pods, "a")) == ["b", "c"]
+    assert sorted(lost(pods, "a")) == ["b", "c"]
     pods.set_spare(7, Spare(1))
-    assert lost_with(pods, "a") == []
-    assert lost_with(pods, "a", "b") == ["c"]
+    assert lost(pods, "a") == []
+    assert lost(pods, "a", "b") == ["c"]
     with pods.trying():
         pods.table["leaving"][pods.slots_of(["b"])] = True
-        assert lost_with(pods, "a") == ["c"]
-    assert lost_with(pods, "a") == []
+        assert lost(pods, "a") == ["c"]
+    assert lost(pods, "a") == []
 
 
 def test_change_of_a_pod_is_noted_for_its_unit_however_many_pods_that_has() -> None:
@@ -178,7 +179,7 @@ def test_change_of_one_pod_of_a_unit_is_a_change_of_the_rows_of_all() -> None:
     pods.remove("c")
     assert pods.changed_since(version) == [0, 1, 2]
     pods.change("b", HOME)
-    assert lost_with(pods, "a") == []
+    assert lost(pods, "a") == []
 
 
 def test_pods_that_count_as_gone_for_a_search_leave_no_trace() -> None:

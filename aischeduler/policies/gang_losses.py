@@ -1,0 +1,77 @@
+"""Which pods are of no use without others of their unit: a unit loses all its pods where more leave than it can spare.
+
+Invariant: nothing here changes state.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+
+from aischeduler.state.label_index import Mask
+from aischeduler.state.running_pods import RunningPods, Slots
+
+_NO_SLOTS = np.zeros(0, dtype=np.intp)
+
+
+def lost_with(running: RunningPods, slots: Iterable[int]) -> list[int]:
+    """Return the slots of the other pods that are lost with these pods.
+
+    Where more of a unit leaves than it can spare, that is every other pod of it that may be evicted.
+    """
+    table, lost = running.table, list[int]()
+    of_unit: dict[int, list[int]] = {}
+    given = list(slots)
+    for slot, unit in zip(given, table["unit"][given].tolist(), strict=True):
+        of_unit.setdefault(unit, []).append(slot)
+    for unit, leave in of_unit.items():
+        others = np.array(sorted(running.pods_of_unit(unit).keys() - leave), dtype=np.intp) if unit else _NO_SLOTS
+        leaving = table["leaving"][others]
+        if len(others) and not _can_spare(running, unit, [*leave, *others[leaving].tolist()]):
+            lost += others[~leaving & table["evictable"][others]].tolist()
+    return lost
+
+
+def units_lost(running: RunningPods, slots: Iterable[int]) -> list[int]:
+    """Return the units of several pods that are of no use without these pods."""
+    of_unit: dict[int, list[int]] = {}
+    for slot in slots:
+        of_unit.setdefault(int(running.table["unit"][slot]), []).append(slot)
+    return [unit for unit, leave in of_unit.items() if unit and not _can_spare(running, unit, leave)]
+
+
+def rows_lost_with(running: RunningPods, slots: Slots) -> set[int]:
+    """Return the rows of all pods of the units of these pods: what they cost changes with these."""
+    units = {int(unit) for unit in running.table["unit"][slots]}
+    return {int(running.table["row"][slot]) for unit in units if unit for slot in running.pods_of_unit(unit)}
+
+
+def kept_by_unit(running: RunningPods, slots: Slots) -> Mask:
+    """Return a mask of the pods that stay because a pod of their unit is kept that would be lost with them."""
+    kept: Mask = np.zeros(len(slots), dtype=np.bool_)
+    if not running.has_units or not running.table["kept"].any():
+        return kept
+    for at in np.flatnonzero(running.table["unit"][slots]).tolist():
+        kept[at] = costs_kept(running, [int(slots[at])])
+    return kept
+
+
+def costs_kept(running: RunningPods, slots: Iterable[int]) -> bool:
+    """Return whether a kept pod would be lost with these pods."""
+    of_unit: defaultdict[int, list[int]] = defaultdict(list)
+    for slot in slots:
+        of_unit[int(running.table["unit"][slot])].append(slot)
+    kept = running.table["kept"]
+    return any(
+        unit and not _can_spare(running, unit, leave) and bool(kept[list(running.pods_of_unit(unit))].any())
+        for unit, leave in of_unit.items()
+    )
+
+
+def _can_spare(running: RunningPods, unit: int, leave: list[int]) -> bool:
+    """Return whether the other pods of the unit are of use without these."""
+    spare = running.spare_of(unit)
+    if len(leave) > spare.pods or not spare.of_roles:
+        return len(leave) <= spare.pods
+    roles = Counter(spare.roles.get(running.uid_of(slot)) for slot in leave)
+    return all(roles[role] <= left for role, left in spare.of_roles)
