@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from aischeduler.cli.pool_numbers import PoolNumbers, pool_numbers
 from aischeduler.kube.decode.api_types import PoolDocument
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import ApiError, RefusedError
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.reflector import Handlers, Reflector
 from aischeduler.kube.watch.watched_resources import UnreadableObject

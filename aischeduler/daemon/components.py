@@ -21,10 +21,10 @@ from aischeduler.kube.decode.api_types import PodDocument
 from aischeduler.kube.decode.gang_owners import GangOwners
 from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.executor import Workers
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError, OnInternalError, RefusedError, ResourceNotServedError
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.report.event_messages import ReportingController
 from aischeduler.kube.report.log_fields import object_fields
 from aischeduler.kube.report.report_queue import REPORTS_IN_FLIGHT_MAX

@@ -26,9 +26,9 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler.config.schema import Config
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.election import LeaderElectionConfig, LeaderElector, LostLeaseError
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.watch.known_objects import version_number
 
 LOST_LEASE: Final = 3

@@ -42,11 +42,10 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.executor import Executor
-from aischeduler.kube.http.backoff import ExponentialBackoff
+from aischeduler.kube.http.backoff import ExponentialBackoff, Timing, unix_clock
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import AccessError
-from aischeduler.kube.http.timing import Timing, unix_clock
 from aischeduler.kube.report.log_sampler import LogSampler, RefusalLog
 from aischeduler.kube.report.pool_writes import RENEW_SECONDS
 from aischeduler.kube.report.reporter import Reporter

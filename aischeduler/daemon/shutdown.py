@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube.executor import Workers
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.errors import ApiError
-from aischeduler.kube.http.timing import Timing
 
 GRACE_SECONDS: Final = 25.0
 """How long requests in flight may take to finish; the kubelet kills the process after 30 seconds."""

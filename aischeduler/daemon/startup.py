@@ -13,10 +13,9 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube.access.server_version import read_version, too_old
-from aischeduler.kube.http.backoff import ExponentialBackoff
+from aischeduler.kube.http.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import ApiError, UnreachableError
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.watch.event_queue import EventQueue
 from aischeduler.kube.watch.reflector import Reflector
 

@@ -25,12 +25,12 @@ from msgspec import Struct, field
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube.decode.meta_types import UNREADABLE
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import refusal
 from aischeduler.kube.http.connection import Answer
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError, MalformedAnswerError, RefusedError
 from aischeduler.kube.http.paths import collection_path, object_path
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.write.pod_writes import MERGE_PATCH
 from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.names import MARK_PREFIX

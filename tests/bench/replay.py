@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.watch.reflector import Handlers, Reflector
 from aischeduler.kube.watch.watched_resources import WatchedResource
 from aischeduler.model.events import Event

@@ -14,9 +14,9 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.kube.access.credentials import CredentialSource
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.http.backoff import Timing, unix_clock
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.connection_pool import ConnectionPool
-from aischeduler.kube.http.timing import Timing, unix_clock
 from aischeduler.kube.write.pod_writes import STRATEGIC_PATCH
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.daemon.between import Between, between

@@ -15,9 +15,9 @@ from aischeduler.daemon.leadership import CATCH_UP_SECONDS_MAX, Leadership
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.election import LeaderElectionConfig, LeaderElector
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import UnreachableError
-from aischeduler.kube.http.timing import Timing
 from aischeduler.observability import health, pool_status_log
 from tests.daemon.cluster import PODS, Cluster, cluster
 from tests.kube.scripted_server import Half, Script, reply, serving, settled, until

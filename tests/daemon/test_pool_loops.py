@@ -10,7 +10,7 @@ import pytest
 from aischeduler.daemon.pool_loops import PoolLoops
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.access.server import Server
-from aischeduler.kube.http.timing import Timing
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.model.actions import Action, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.daemon.cluster import ALONE, brief

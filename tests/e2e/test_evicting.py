@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from aischeduler.kube.access.server import connect
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.write import pod_writes
 from aischeduler.kube.write.eviction_writes import Evicted, EvictionOutcome, NotNeeded
 from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT, Evictor

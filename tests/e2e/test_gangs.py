@@ -13,9 +13,9 @@ from msgspec.structs import astuple
 
 from aischeduler.kube.access.server import from_kubeconfig
 from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import ApiError
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.report.gang_status_writer import GangStatusWriter
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.gang_resources import gang_resources

@@ -10,8 +10,8 @@ import structlog
 
 from aischeduler.kube.access.server import connect
 from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.watch import pre_eviction_reads as module
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.pre_eviction_reads import WATCH_LAG_SECONDS_MAX, Reflectors, Refresher

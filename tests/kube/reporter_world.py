@@ -9,9 +9,9 @@ from typing import Any
 import structlog
 from structlog.testing import CapturingLogger
 
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.connection_pool import ConnectionPool
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.report.event_messages import ReportingController
 from aischeduler.kube.report.report_queue import REPORTS_IN_FLIGHT_MAX
 from aischeduler.kube.report.reporter import Reporter

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from aischeduler.kube.access.server import Server
-from aischeduler.kube.http.timing import Timing
+from aischeduler.kube.http.backoff import Timing
 
 PATIENCE_SECONDS = 60.0
 HANG_SECONDS = 0.25

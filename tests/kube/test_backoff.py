@@ -2,8 +2,7 @@ import asyncio
 
 import pytest
 
-from aischeduler.kube.http.backoff import ExponentialBackoff
-from aischeduler.kube.http.timing import Throttle, Timing, TokenBucket, unix_clock
+from aischeduler.kube.http.backoff import ExponentialBackoff, Throttle, Timing, TokenBucket, unix_clock
 from aischeduler.kube.watch.event_queue import EventQueue
 from aischeduler.model.events import gone
 from aischeduler.model.pod import Pod

@@ -11,8 +11,8 @@ from structlog.testing import CapturingLogger
 
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.election import LeaderElectionConfig, LeaderElector, LostLeaseError
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
-from aischeduler.kube.http.timing import Timing
 from tests.kube.lease_server import LEASE, LEASES, LeaseServer
 from tests.kube.scripted_server import Answer, Half, Request, reply, serving, status, until
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from aischeduler.kube.access.server_version import Discovery
 from aischeduler.kube.decode.gang_owners import GangOwners
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import ApiError
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.reflector import NOT_NEEDED_POLL_SECONDS, Handlers, Reflector
 from aischeduler.kube.watch.watched_resources import WatchedResource, pools

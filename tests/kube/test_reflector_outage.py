@@ -4,8 +4,8 @@ import asyncio
 from contextlib import suppress
 
 from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.http.backoff import RETRY_AFTER_SECONDS_MAX, Timing
 from aischeduler.kube.http.client import Client
-from aischeduler.kube.http.timing import RETRY_AFTER_SECONDS_MAX, Timing
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.reflector import Handlers, Reflector
 from aischeduler.model.events import Event

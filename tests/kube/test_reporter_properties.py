@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import CapturingLogger
 
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client, refusal
 from aischeduler.kube.http.connection import Answer
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import UnreachableError, raise_internal_error
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.report import report_queue
 from aischeduler.kube.report.event_messages import ReportingController
 from aischeduler.kube.report.reporter import Reporter

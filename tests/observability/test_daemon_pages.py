@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from aischeduler.config.schema import Config
 from aischeduler.daemon import process, shutdown
 from aischeduler.daemon.process import Daemon
-from aischeduler.kube.http.timing import Timing, unix_clock
+from aischeduler.kube.http.backoff import Timing, unix_clock
 from aischeduler.observability import metrics_server
 from aischeduler.observability.telemetry import listen
 from tests.daemon.cluster import ALONE, PODS, POOLS, brief

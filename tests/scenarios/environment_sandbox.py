@@ -20,7 +20,7 @@ from aischeduler.config.schema import Config
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.access.server import Server
 from aischeduler.kube.crds import pool_crd
-from aischeduler.kube.http.timing import Timing, unix_clock
+from aischeduler.kube.http.backoff import Timing, unix_clock
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.api_contract.over_http import HttpStream, HttpTransport

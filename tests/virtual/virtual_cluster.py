@@ -12,7 +12,7 @@ import msgspec
 
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.crds import pool_crd
-from aischeduler.kube.http.timing import RandomSource
+from aischeduler.kube.http.backoff import RandomSource
 from aischeduler.sandbox.api_server import ApiServer, Options
 from aischeduler.sandbox.controllers.controller_manager import ControllerManager
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions

@@ -17,7 +17,7 @@ from aischeduler.kube.decode.api_types import PodDocument
 from aischeduler.kube.decode.meta_types import Metadata
 from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.decode.pods import read_pod
-from aischeduler.kube.http.timing import RandomSource
+from aischeduler.kube.http.backoff import RandomSource
 from aischeduler.kube.report import event_messages, gang_writes, pool_writes
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.gang_resources import gang_resources

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct, field
 
 from aischeduler.kube.decode.meta_types import UNREADABLE
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError, UnreachableError
-from aischeduler.kube.http.timing import Timing
 from aischeduler.model.decode_errors import decode_problem
 
 OLDEST_VERSION: Final = (1, 31)

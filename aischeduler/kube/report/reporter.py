@@ -29,11 +29,17 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler.config.schema import EventsConfig
 from aischeduler.engine.propose import without_counts
 from aischeduler.kube.decode.api_types import PoolDocument
-from aischeduler.kube.http.backoff import backoff_seconds
+from aischeduler.kube.http.backoff import (
+    CLOCK_SECONDS,
+    RETRY_AFTER_SECONDS_MAX,
+    Throttle,
+    Timing,
+    TokenBucket,
+    backoff_seconds,
+)
 from aischeduler.kube.http.client import Client, refusal
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError, OnInternalError, RefusedError, raise_internal_error
-from aischeduler.kube.http.timing import CLOCK_SECONDS, RETRY_AFTER_SECONDS_MAX, Throttle, Timing, TokenBucket
 from aischeduler.kube.report import event_messages, gang_writes, pool_writes
 from aischeduler.kube.report.event_messages import EventMessage
 from aischeduler.kube.report.gang_status_writer import GangStatusWriter

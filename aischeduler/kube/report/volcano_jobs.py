@@ -24,10 +24,10 @@ from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube.decode.gang_objects import PodGroupDocument
 from aischeduler.kube.decode.meta_types import UNREADABLE
+from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import ApiError, RefusedError
 from aischeduler.kube.http.paths import object_path
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.report.gang_status_writer import patch_status
 from aischeduler.kube.report.gang_writes import object_paths, status_paths
 from aischeduler.kube.report.log_sampler import RefusalLog

@@ -15,7 +15,7 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube.decode.meta_types import UNREADABLE, read_metadata
-from aischeduler.kube.http.backoff import ExponentialBackoff
+from aischeduler.kube.http.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.http.client import Client, LineSplitter
 from aischeduler.kube.http.errors import (
     ApiError,
@@ -25,7 +25,6 @@ from aischeduler.kube.http.errors import (
     WatchLagError,
     raise_internal_error,
 )
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.watch.known_objects import version_number
 from aischeduler.kube.watch.list_pager import read_raw
 from aischeduler.kube.watch.reflector import Reflector

@@ -19,7 +19,7 @@ from msgspec import Raw, Struct, field
 
 from aischeduler.kube.access.server_version import Discovery
 from aischeduler.kube.decode.meta_types import UNREADABLE, Metadata, Page, read_metadata
-from aischeduler.kube.http.backoff import ExponentialBackoff, RetrySignal
+from aischeduler.kube.http.backoff import ExponentialBackoff, RetrySignal, Timing
 from aischeduler.kube.http.client import Client, LineSplitter
 from aischeduler.kube.http.errors import (
     ApiError,
@@ -28,7 +28,6 @@ from aischeduler.kube.http.errors import (
     ResourceNotServedError,
     UnreachableError,
 )
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.watch.known_objects import KnownObjects, VersionWaiters, object_key, version_number
 from aischeduler.kube.watch.list_pager import pages, read_raw
 from aischeduler.kube.watch.watched_resources import (

@@ -28,8 +28,8 @@ from aischeduler.kube.decode.pods import (
     read_pod,
 )
 from aischeduler.kube.decode.pool import read_pool
+from aischeduler.kube.http.backoff import RandomSource
 from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError
-from aischeduler.kube.http.timing import RandomSource
 from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (

@@ -23,10 +23,9 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, assert_never
 
 from aischeduler.config.schema import BIND_IN_FLIGHT_MAX
-from aischeduler.kube.http.backoff import ExponentialBackoff
+from aischeduler.kube.http.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError, OnInternalError, RefusedError, UnreachableError
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.write.pod_writes import (
     BIND_TRIES_MAX,
     BindAccepted,

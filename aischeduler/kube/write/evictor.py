@@ -17,10 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from aischeduler.kube.decode.meta_types import UNREADABLE, PartialObjectMetadata
-from aischeduler.kube.http.backoff import ExponentialBackoff
+from aischeduler.kube.http.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import OnInternalError, UnreachableError
-from aischeduler.kube.http.timing import Timing
 from aischeduler.kube.watch.known_objects import version_number
 from aischeduler.kube.write.eviction_writes import (
     Evicted,

@@ -13,10 +13,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, assert_never
 
-from aischeduler.kube.http.backoff import ExponentialBackoff
+from aischeduler.kube.http.backoff import RETRY_AFTER_SECONDS_MAX, ExponentialBackoff, Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError, OnInternalError
-from aischeduler.kube.http.timing import RETRY_AFTER_SECONDS_MAX, Timing
 from aischeduler.kube.write.pod_writes import MERGE_PATCH, Throttled, Unauthenticated, Unknown
 from aischeduler.kube.write.volume_writes import (
     Changed,
