@@ -7,7 +7,6 @@ Invariants:
 
 import hashlib
 import re
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -56,11 +55,6 @@ def timestamp(now: float) -> str:
 @lru_cache(maxsize=CACHED_TEXTS)
 def _second(second: int) -> str:
     return time_text(second)
-
-
-def seconds(text: str) -> float:
-    """Return unix seconds of an RFC 3339 text."""
-    return datetime.fromisoformat(text).timestamp()
 
 
 def copy_object(raw: bytes) -> JsonObject:

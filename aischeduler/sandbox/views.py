@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from aischeduler.model.times import unix_seconds
 from aischeduler.sandbox.api_resources import Resource
-from aischeduler.sandbox.objects import JsonObject, condition_of, encode, is_true, seconds
+from aischeduler.sandbox.objects import JsonObject, condition_of, encode, is_true
 from aischeduler.sandbox.request import JSON, Call
 from aischeduler.sandbox.store import Entry
 
@@ -197,7 +198,7 @@ def human_duration(span: float) -> str:
 def age(text: Any, now: float) -> str:
     """Return how long ago a timestamp was."""
     try:
-        return human_duration(now - seconds(str(text)))
+        return human_duration(now - unix_seconds(str(text)))
     except ValueError:
         return UNKNOWN
 

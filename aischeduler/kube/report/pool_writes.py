@@ -79,11 +79,11 @@ def status_holder(status: Any, now: float) -> str:
     """Return the scheduler that wrote this status and renewed it recently; empty if there is none."""
     if not isinstance(status, dict):
         return ""
-    scheduler, age = status.get("scheduler"), now - unix_seconds(status.get("renewTime"))
+    scheduler, age = status.get("scheduler"), now - _renewed_at(status.get("renewTime"))
     return scheduler if isinstance(scheduler, str) and -SKEW_SECONDS < age < STATUS_EXPIRY_SECONDS else ""
 
 
-def unix_seconds(time: Any) -> float:
+def _renewed_at(time: Any) -> float:
     """Return an RFC 3339 time in unix seconds; minus infinity for anything else."""
     try:
         return msgspec.convert(time, datetime).timestamp()
@@ -100,7 +100,7 @@ def status_patch(report: ReportPool, document: Mapping[str, Any], writer: Status
     if metadata.get("uid") != report.uid:
         return None
     patch = _difference(before, pool_status(report, before, writer))
-    age = writer.now - unix_seconds(before.get("renewTime"))
+    age = writer.now - _renewed_at(before.get("renewTime"))
     if not patch.keys() - {"renewTime"} and -SKEW_SECONDS < age < RENEW_SECONDS:
         return None
     return msgspec.json.encode({"metadata": {"resourceVersion": metadata.get("resourceVersion")}, "status": patch})

@@ -10,11 +10,11 @@ from itertools import islice
 import orjson
 from msgspec import Struct, field
 
-from aischeduler.model.times import time_text
+from aischeduler.model.times import time_text, unix_seconds
 from aischeduler.sandbox.api_resources import CollectionName
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.controllers.informer import Informer, delete_pod, earliest, send
-from aischeduler.sandbox.objects import JsonObject, copy_object, encode, is_true, seconds, set_condition, timestamp
+from aischeduler.sandbox.objects import JsonObject, copy_object, encode, is_true, set_condition, timestamp
 from aischeduler.sandbox.store import Entry, is_going
 from aischeduler.sandbox.strategies import JOB_NAME
 
@@ -112,7 +112,7 @@ class JobController:
         spec, ended, active = job["spec"], self._ended[entry.uid], self._active_pods(entry)
         deadline = None
         if spec.get("activeDeadlineSeconds") is not None:
-            deadline = seconds(status["startTime"]) + spec["activeDeadlineSeconds"]
+            deadline = unix_seconds(status["startTime"]) + spec["activeDeadlineSeconds"]
         missing = _completions(spec) - _succeeded(spec, ended)
         if deadline is not None and now >= deadline:
             outcome = DEADLINE_EXCEEDED
