@@ -22,10 +22,12 @@ pytestmark = pytest.mark.usefixtures("cluster")
 MIDDLE = 60
 """The number of bound pods at the time of a failure."""
 ALL = 300
+FEW = 10
+"""Pods that are bound when a scheduler is stopped that must leave some."""
 FEW_IN_FLIGHT = """\
 apiVersion: config.resource.aibee.cn/v1alpha1
 kind: AiSchedulerConfiguration
-bindInFlight: 16
+bindInFlight: 8
 """
 """Few Bindings in flight, so that some pods are not decided yet in the middle."""
 PER_SECOND, BURST = 5, 50
@@ -38,11 +40,11 @@ AT_ONCE = {"gracePeriodSeconds": 0}
 SUCCEEDED = {"status": {"phase": "Succeeded"}}
 
 
-def halfway(plane: ControlPlane, namespace: str, daemon: Daemon, history: History) -> None:
-    """Start the scheduler, and wait until half of the backlog is bound."""
+def halfway(plane: ControlPlane, namespace: str, daemon: Daemon, history: History, bound: int = MIDDLE) -> None:
+    """Start the scheduler, and wait until half of the backlog is bound, or so many pods."""
     create_pods(plane, namespace, backlog(namespace))
     daemon.launch()
-    history.wait_for_bound(namespace, MIDDLE)
+    history.wait_for_bound(namespace, bound)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ def test_terminated_scheduler_finishes_what_is_in_flight_and_exits_with_0(
     config = tmp_path / "config.yaml"
     config.write_text(FEW_IN_FLIGHT)
     with Daemon(control_plane, None, "--config", str(config)) as daemon:
-        halfway(control_plane, namespace, daemon, history)
+        halfway(control_plane, namespace, daemon, history, FEW)  # the record is behind: most pods still wait at SIGTERM
         assert daemon.stop() == 0
         decided = {line["uid"] for line in daemon.said("bind")}
         bound = {one.pod for one in bindings(control_plane, namespace)}
