@@ -119,7 +119,7 @@ async def test_bug_costs_no_pod_its_node_and_the_daemon_lives(
         await world.until(lambda: is_bound(world))
         engine = world.daemon.scheduler
         await world.until(lambda: nothing_assumed(world))
-        assert check(engine._cluster) == ()
+        assert check(engine.cluster) == ()
         counted = sum(world.daemon._telemetry.recorder.internal_errors.values())
         assert all(saboteur.bugs for saboteur in saboteurs)
         assert counted >= 1

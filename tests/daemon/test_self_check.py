@@ -26,7 +26,7 @@ async def test_broken_invariant_is_logged_with_a_digest_of_the_state(
             return scheduler.assumed() == 0
 
         await world.until(settled)  # the digest has the states of pods
-        scheduler._cluster.nodes.used[0, 0] += 1
+        scheduler.cluster.nodes.used[0, 0] += 1
         scheduler._self_check.checked_at = float("-inf")
 
         async def told() -> bool:

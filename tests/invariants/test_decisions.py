@@ -27,12 +27,12 @@ def test_pod_that_lost_its_claim_to_a_pod_ahead_and_was_tried_again_may_claim_an
     session, first, second = displaced()
     assert evictions(first) == {"old-1": "Preempted"}
     assert evictions(second) == {"old-2": "Preempted"}
-    assert judge(session.scheduler._cluster, first + second) == ()
+    assert judge(session.scheduler.cluster, first + second) == ()
 
 
 def test_pod_that_evicts_on_one_row_and_claims_another_by_one_decision_is_a_fault() -> None:
     session, _, second = displaced()
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     claim = cluster.claims.of("uid-low")
     assert claim is not None
     cluster.claims.end(claim)

@@ -33,13 +33,13 @@ def a_busy_cluster() -> Session:
     )
     session.see(a_pod("owner", cpu="4", pool="a"), a_pod("large", cpu="9", pool="a"))
     session.decide()
-    assert check(session.scheduler._cluster) == ()
-    assert stuck(session.scheduler._cluster) == ()
+    assert check(session.scheduler.cluster) == ()
+    assert stuck(session.scheduler.cluster) == ()
     return session
 
 
 def names_of(session: Session) -> set[str]:
-    return {violation.name for violation in check(session.scheduler._cluster)}
+    return {violation.name for violation in check(session.scheduler.cluster)}
 
 
 def a_lost_claim(cluster: Cluster) -> None:
@@ -74,13 +74,13 @@ BREACHES: list[tuple[str, str, Callable[[Cluster], object]]] = [
 @pytest.mark.parametrize(("name", "what", "breach"), BREACHES, ids=[what for _, what, _ in BREACHES])
 def test_violation_is_found(name: str, what: str, breach: Callable[[Cluster], object]) -> None:
     session = a_busy_cluster()
-    breach(session.scheduler._cluster)
+    breach(session.scheduler.cluster)
     assert name in names_of(session)
 
 
 def test_pod_with_a_lost_wake_up_is_found() -> None:
     session = a_busy_cluster()
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     cluster.nodes.allocatable[0, cluster.nodes.rows["n"]] = 20_000  # as if the wake-up had been lost
     assert {(lost.uid, lost.state) for lost in stuck(cluster)} >= {("uid-large", PodState.PARKED)}
 
@@ -93,7 +93,7 @@ def test_gang_that_may_evict_is_stuck_once_no_row_that_it_needs_is_about_to_be_o
     session.see(*members(a_gang("g", 2, GangSource.LABELS), 2, priority=5))
     session.decide()
     session.see(replace(c, invalid="spec: broken"))  # the row falls to the pool of the gang: a pod on each row may go
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     assert stuck(cluster) == ()
     cluster.deferred.agendas.clear()
     assert [(lost.uid, lost.by) for lost in stuck(cluster)] == [("uid-g-0", "a refresh before it preempts")]

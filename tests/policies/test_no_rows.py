@@ -137,7 +137,7 @@ def test_pools_without_nodes_lend_and_borrow(unit: UnitRequest, empty: str) -> N
     session = Session(*pools, *(a_node(name, cpu="1", labels={"pool": name}) for name in with_nodes))
     session.see(a_pod("own", cpu="2", pool="lender"))
     session.decide()
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     context = cluster.borrowing
     rows = cluster.nodes.rows_of_pool(cluster.pools.id("lender"))
     assert kept_from_borrowers(cluster.nodes) is None

@@ -229,7 +229,7 @@ class Cluster(Days):
         assert isinstance(scheduler, CheckedScheduler)
         scheduler.look(closely=True)
         assert scheduler.oracle.in_vain() == []
-        cluster = scheduler._cluster
+        cluster = scheduler.cluster
         for record in cluster.records.values():
             assert record.state in (PodState.PARKED, PodState.HELD, PodState.GATED, PodState.BOUND), record
         assert not len(cluster.claims)

@@ -303,7 +303,7 @@ class Engine(Days):
         world = self.world
         self.note(world.said)
         world.calm_down(SECONDS_OF_CALM)
-        cluster = world.scheduler._cluster
+        cluster = world.scheduler.cluster
         world.scheduler.look()
         assert world.scheduler.oracle.in_vain() == []
         at_rest = (PodState.PARKED, PodState.HELD, PodState.GATED, PodState.GROUPED, PodState.BOUND)
@@ -320,8 +320,8 @@ class Engine(Days):
 
         Another pod of the same unit may lead it in the new engine, which lists the pods in another order.
         """
-        ours, other = self.world.scheduler, fresh._cluster
-        waiting = [uid for uid, one in ours._cluster.records.items() if one.state is PodState.PARKED]
+        ours, other = self.world.scheduler, fresh.cluster
+        waiting = [uid for uid, one in ours.cluster.records.items() if one.state is PodState.PARKED]
         told = [(uid, ours.why(uid)) for uid in waiting]
         both = [(uid, why, reason(other, other.records[uid].waits_as, other.now)) for uid, why in told]
         return [(uid, why, tried) for uid, why, tried in both if clauses(why) != clauses(tried)]

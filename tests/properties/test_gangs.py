@@ -149,7 +149,7 @@ class GangWorld(World):
     def _take(self, action: Action) -> None:
         super()._take(action)
         if isinstance(action, Bind) and action.pod.gang is not None:
-            unit = self.scheduler._cluster.records[action.pod.uid].unit
+            unit = self.scheduler.cluster.records[action.pod.uid].unit
             assert unit is not None
             placed = sum(one.counted is not None and not self._leaves(one.pod) for one in unit.members.values())
             least = unit.gang.min_member if unit.gang is not None else 0
@@ -159,10 +159,10 @@ class GangWorld(World):
             self._check_loss(action)
 
     def _leaves(self, pod: Pod) -> bool:
-        return pod.terminating or pod.uid in self.scheduler._cluster.leaving_pods.asked
+        return pod.terminating or pod.uid in self.scheduler.cluster.leaving_pods.asked
 
     def _check_loss(self, evict: Evict) -> None:
-        cluster = self.scheduler._cluster
+        cluster = self.scheduler.cluster
         unit = cluster.records[evict.victim.uid].unit
         assert unit is not None
         every = [one for one in unit.members.values() if one.counted is not None]
@@ -210,7 +210,7 @@ class GangWorld(World):
         odd = not welcome or any(pod.gates or pod.terminating for pod in waiting)
         if len(homes) != 1 or len(waiting) < gang.min_member or odd:
             return False
-        scheduler, (home,) = self.scheduler._cluster, homes
+        scheduler, (home,) = self.scheduler.cluster, homes
         nodes = [
             node
             for _, node in sorted(self.nodes.items())
@@ -233,7 +233,7 @@ class GangWorld(World):
 
     def _room(self, node: Node) -> dict[str, int]:
         """Return what is free on a node beside its pods and the room that others claim."""
-        room, cluster = dict(node.allocatable), self.scheduler._cluster
+        room, cluster = dict(node.allocatable), self.scheduler.cluster
         for pod in self.pods.values():
             if pod.node_name == node.name:
                 _take_off(room, pod)
@@ -342,7 +342,7 @@ class GangEngine(TakingBack):
 
         A new engine does not know since when a gang waits, and which of its pods came first.
         """
-        records = fresh._cluster.records
+        records = fresh.cluster.records
         return [
             (uid, why, tried)
             for uid, why, tried in super().unconfirmed(fresh)

@@ -57,7 +57,7 @@ class LookedAtWorld(VolumeWorld):
 
     def _start(self) -> CheckedScheduler:
         scheduler = super()._start()
-        self._looks.begin(scheduler._cluster)
+        self._looks.begin(scheduler.cluster)
         for one in (LOCAL, CLOUD):
             scheduler.observe(Seen(one), self.now)
         return scheduler
@@ -134,7 +134,7 @@ class LookingEngine(GangEngine, CardEngine):
 
     @rule(number=NUMBER)
     def somebody_asks(self, number: int) -> None:
-        cluster = self.world.scheduler._cluster
+        cluster = self.world.scheduler.cluster
         records = [one for one in cluster.records.values() if cluster.ours(one.pod)]
         if not records:
             return

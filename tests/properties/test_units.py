@@ -29,7 +29,7 @@ class PairWorld(World):
         super()._take(action)
         record = None
         if isinstance(action, Bind):
-            record = self.scheduler._cluster.records.get(action.pod.uid)
+            record = self.scheduler.cluster.records.get(action.pod.uid)
         if record is not None and record.unit is not None:
             placed = [one for one in record.unit.members.values() if one.counted is not None]
             assert len(placed) > 1, f"{record.pod.uid} is bound without its partner"
@@ -37,7 +37,7 @@ class PairWorld(World):
             self._check_loss(action)
 
     def _check_loss(self, evict: Evict) -> None:
-        cluster = self.scheduler._cluster
+        cluster = self.scheduler.cluster
         record = cluster.records[evict.victim.uid]
         if record.unit is not None:
             staying = [one for one in record.unit.members.values() if one.counted is not None and may_go(cluster, one)]

@@ -57,7 +57,7 @@ def test_claim_has_the_half_of_the_victim_until_the_pod_gets_it() -> None:
     session.see(pod("low", on="n", has="right"), pod("high", on="n", has="left", priority=9), pod("p", priority=5))
     said = session.decide()
     assert (evictions(said), nominations(said)) == ({"low": "Preempted"}, {"p": "n"})
-    cluster = session.scheduler._cluster
+    cluster = session.scheduler.cluster
     claim = cluster.claims.all()[0]
     assert [one.allocation.part(HALF) for one in claim.assigned] == [("right",)]
     session.tell(gone(Pod, "uid-low"))
@@ -67,7 +67,7 @@ def test_claim_has_the_half_of_the_victim_until_the_pod_gets_it() -> None:
 def test_a_search_for_victims_leaves_the_halves_as_they_were() -> None:
     session = Session(node("n"), node("m"), profile=profile())
     session.see(pod("low", 2, on="n", has="left.right"), pod("other", 2, on="m", has="left.right", priority=7))
-    part = part_of(session.scheduler._cluster.nodes)
+    part = part_of(session.scheduler.cluster.nodes)
     before = {row: dict(on) for row, on in part.on.items()}
     session.see(pod("p", 2, priority=1))
     assert evictions(session.decide()) == {"low": "Preempted"}

@@ -42,7 +42,7 @@ def proposing(nodes: int, pods: int) -> Measured:
     scheduler, pool = there.scheduler, pool_name(0)
     waiting = Crowd(pods).pods("p")
     see(scheduler, waiting)
-    cluster = scheduler._cluster
+    cluster = scheduler.cluster
     queue = cluster.queues[pool]
     dropped = applied = 0.0
     said: list[Bind] = []
