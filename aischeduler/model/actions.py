@@ -16,6 +16,7 @@ from aischeduler.model.gang import Gang, GangStatus
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.model.selectors import LabelSelector
+from aischeduler.model.tenant_queue import QueueState, QueueSummary
 from aischeduler.model.volumes import VolumeWrite
 
 
@@ -179,7 +180,7 @@ def pod_warning(pod: Pod, reason: EventReason, message: str) -> Warn:
 
 
 class Condition(Struct, frozen=True):
-    """One condition of a Pool's status."""
+    """One condition of the status of a Pool or a Queue."""
 
     type: str
     status: bool
@@ -195,6 +196,19 @@ class ReportPool(Struct, frozen=True):
     generation: int
     conditions: tuple[Condition, ...]
     summary: PoolSummary
+
+
+class ReportQueue(Struct, frozen=True):
+    """Write this status into our own Queue; `generation` is that of the spec that the status describes."""
+
+    name: str
+    uid: str
+    generation: int
+    conditions: tuple[Condition, ...]
+    summary: QueueSummary
+    state: QueueState
+    parent: str
+    priority: int
 
 
 class ReportGang(Struct, frozen=True):
@@ -287,6 +301,7 @@ Action = (
     | Refresh
     | Warn
     | ReportPool
+    | ReportQueue
     | ReportGang
     | CreatePool
     | LogLoanChange

@@ -16,6 +16,8 @@ from typing import Final
 
 TYPE_LENGTH_MAX: Final = 63
 """The longest name of a type: that of a label value."""
+FORM_LENGTH_MAX: Final = 128
+"""The longest name of a card with its form."""
 TYPES_MAX: Final = 16
 """The most types that one pod may name."""
 NAMES_CACHED_MAX: Final = 4096
@@ -62,6 +64,20 @@ def type_name(text: str) -> str:
     if not names:
         raise TypeNameError("is not the name of a card type such as A100 or A100-80GB")
     return names[0]
+
+
+def card_form(text: str) -> str:
+    """Return the form of a card in which its quota is kept; raises TypeNameError for a text that names none.
+
+    That is the full name of a whole card or a MIG slice; of a share by MPS the full name, `/mps-` and what follows.
+    """
+    if len(text) > FORM_LENGTH_MAX:
+        raise TypeNameError(f"is longer than {FORM_LENGTH_MAX} characters")
+    share = _MPS.search(text)
+    names = card_names(text) if _LAX.fullmatch(text) else ()
+    if not names:
+        raise TypeNameError("is not the name of a card such as NVIDIA-H200 or NVIDIA-H200/mig-1g.18gb-mixed")
+    return names[0] + (share[0].lower() if share is not None else "")
 
 
 @lru_cache(maxsize=NAMES_CACHED_MAX)

@@ -20,9 +20,24 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pod_set import PodSet
 from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.storage_objects import StorageObject
+from aischeduler.model.tenant_queue import TenantQueue
 from aischeduler.model.volumes import Volume, VolumeClaim
+from aischeduler.model.workload import Workload
 
-Object = Pod | Node | Pool | DisruptionBudget | Namespace | VolumeClaim | Volume | StorageObject | Gang | PodSet
+Object = (
+    Pod
+    | Node
+    | Pool
+    | DisruptionBudget
+    | Namespace
+    | VolumeClaim
+    | Volume
+    | StorageObject
+    | Gang
+    | PodSet
+    | TenantQueue
+    | Workload
+)
 """An object of the API server as the engine knows it. A Job or a JobSet that asks for no gang is a gang of one."""
 
 
@@ -39,7 +54,8 @@ class Gone(Struct, frozen=True):
     """No object of this kind and key exists any more.
 
     `kind` is the name of its type here. The key is the uid of a pod; the name of a node, a Pool, a namespace or a
-    volume; for other kinds namespace and name, of a gang with its source before them, of a pod set with its own kind.
+    volume; of a tenant queue its source and name; for other kinds namespace and name, of a gang with its source before
+    them, of a pod set and a workload with its own kind.
     """
 
     kind: str

@@ -12,6 +12,7 @@ from aischeduler.model.selectors import Labels, NodeSelectorTerm, PreferredSched
 from aischeduler.model.topology_spread import DefaultSelector, TopologySpreadConstraint
 from aischeduler.model.unsupported_constraints import Constraint
 from aischeduler.model.volumes import PodVolumes, VolumeClaimUse
+from aischeduler.model.workload import TenantTerms
 
 PENDING: Final = "Pending"
 RUNNING: Final = "Running"
@@ -112,6 +113,9 @@ class Pod(Struct, frozen=True, gc=False):
     `said_to_wait` is True where the pod has no node and its condition PodScheduled is False. `gang` is what it says of
     its gang, None where it says nothing. `controller` is the controller that made it, as `ReplicaSet/web-7d4`, where it
     is of a kind whose pods are spread by default. `unready` is True on a node while its condition Ready is False.
+    `terms` are what it says of its tenant, None where it says nothing. `owner` is the controller that made it, of
+    whatever kind, as `Job/train`; empty where it has none. `placed_seconds` is when its condition PodScheduled became
+    True, in unix seconds, 0 where it is not.
     """
 
     uid: str
@@ -136,6 +140,9 @@ class Pod(Struct, frozen=True, gc=False):
     gang: GangClaim | None = None
     controller: str = ""
     unready: bool = False
+    terms: TenantTerms | None = None
+    owner: str = ""
+    placed_seconds: int = 0
 
     @property
     def volume_claims(self) -> tuple[VolumeClaimUse, ...]:

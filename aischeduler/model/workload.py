@@ -1,0 +1,77 @@
+"""Workloads: what the objects that make pods say of them beside what the pods say themselves.
+
+Invariant: what a pod says counts; what it does not say, its workload says, then the workload of that one.
+
+Source: Volcano's `volcano.sh/` annotations, which its controllers copy from a workload to its PodGroup.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+SERVICE_TYPE_KEY: Final = "volcano.sh/service.type"
+PREEMPTABLE_KEY: Final = "volcano.sh/preemptable"
+"""The annotation, on a pod the label too, that says whether pods may be evicted for others."""
+CARD_NAME_KEY: Final = "volcano.sh/card.name"
+"""The annotation of a pod with the names of the cards that it needs, the preferred first: A100|V100."""
+CARD_REQUEST_KEY: Final = "volcano.sh/card.request"
+"""The annotation of a workload with the number of cards of all its pods by name, as JSON: {"A100|V100": 8}."""
+ON_EVICTION_KEY: Final = "resource.aibee.cn/on-eviction"
+"""The annotation of a Job, a JobSet or a PodGroup: Restart or Abort."""
+
+
+class ServiceType(StrEnum):
+    """What pods are for, where their tenants share cards."""
+
+    INFERENCE = "inference"
+    TRAINING = "training"
+
+
+class CardRequest(Struct, frozen=True):
+    """So many cards of one of these `forms` (`model.card_types.card_form`), the preferred first; `name` as written."""
+
+    name: str
+    forms: tuple[str, ...]
+    cards: int
+
+
+class TenantTerms(Struct, frozen=True):
+    """What a pod or a workload says of its tenant and its service; an empty field says nothing.
+
+    `service_type` is the text as written, which may be no `ServiceType`. `preemptable` is None where nothing is said.
+    With `aborts`, an evicted gang is not started again. `invalid` names a part that cannot be read, with the field.
+    """
+
+    queue: str = ""
+    service_type: str = ""
+    preemptable: bool | None = None
+    card_request: tuple[CardRequest, ...] = ()
+    aborts: bool = False
+    invalid: str = ""
+
+
+NO_TERMS: Final = TenantTerms()
+
+
+class Workload(Struct, frozen=True):
+    """An object that makes pods: a ReplicaSet, StatefulSet, DaemonSet, Job or JobSet, or the PodGroup of a gang.
+
+    `owner` is the controller of the object itself, as `Deployment/web`; empty where it has none. `retries` is
+    how many pods of a Job may fail before it fails itself (`backoffLimit`); -1 where no number of evictions makes it
+    fail. `managed` is True where another program decides whether it is suspended.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    owner: str = ""
+    terms: TenantTerms = NO_TERMS
+    retries: int = -1
+    managed: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What identifies the object."""
+        return self.kind, self.namespace, self.name
