@@ -8,6 +8,7 @@ from aischeduler.model.actions import Action, Bind, Evict, Refresh
 from aischeduler.model.events import BindRefused, Event, EvictRefused, Gone, Refreshed, Seen
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
+from aischeduler.model.tenant_queue import TenantSettings
 from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
 from aischeduler.state.pod_records import PodRecord, PodState, Unit
@@ -38,6 +39,7 @@ class CheckedScheduler(Scheduler):
             unit_of=self._cluster.unit_name,
             rare=profile.rare_types,
             groups=profile.machine_groups,
+            tenants=profile.tenants,
         )
         self.closely = closely
         self.often = often
@@ -50,7 +52,12 @@ class CheckedScheduler(Scheduler):
         self._trips: dict[str, tuple[str, ...]] = {}
         """Pods that wait abroad by uid -> the pools in which they were seen since they last waited at home."""
 
+    def set_tenants(self, settings: TenantSettings) -> None:
+        super().set_tenants(settings)
+        self.oracle.tenants.settings = settings
+
     def observe(self, event: Event, now: float) -> None:
+        self.oracle.tenants.now = now
         try:
             super().observe(event, now)
         finally:  # what the engine fails to take in counts all the same
@@ -79,6 +86,7 @@ class CheckedScheduler(Scheduler):
                 self._held_back.pop(name, None)
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
+        self.oracle.tenants.now = now
         not_in_line = self._not_in_line()
         actions = super().decide(pool, now, limit)
         not_in_line |= self._not_in_line()

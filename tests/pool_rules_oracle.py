@@ -23,10 +23,12 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import GroupRule, Namespace, Pool
 from aischeduler.model.selectors import Labels
+from aischeduler.model.tenant_queue import TenantSettings
 from aischeduler.model.topology_spread import PodSelector
 from tests.affinity_oracle import AFFINITY, Reference
 from tests.gang_oracle import GangOracle
 from tests.placement_oracle import is_rare, matches, may_name, suits, taken, total_of
+from tests.tenant_oracle import TenantOracle
 
 DEFAULT = "default"
 CRITICAL = 2_000_000_000
@@ -46,7 +48,9 @@ class Oracle:
         unit_of: Callable[[Pod], str] = lambda _: "",
         rare: tuple[str, ...] = (),
         groups: tuple[GroupRule, ...] = (),
+        tenants: TenantSettings | None = None,
     ) -> None:
+        self.tenants = TenantOracle(tenants or TenantSettings())
         self._unit_of, self._rare, self._groups = unit_of, rare, groups
         self._rightful: set[tuple[str, str]] = set()
         """Units and decisions that may evict them."""
@@ -93,6 +97,7 @@ class Oracle:
             case _:
                 pass
         self._gangs.observe(event)
+        self.tenants.observe(event)
 
     def _pod_seen(self, pod: Pod) -> None:
         if pod.phase in FINISHED:
@@ -161,6 +166,7 @@ class Oracle:
         if pool != home and self._is_kept(bind.node):
             yield f"{pool} does not lend nodes of this rare type"
         yield from self._refused(pod, bind.node, self._on(bind.node))
+        yield from self.tenants.over(pod, self._nodes[bind.node], self._placed())
         if pool != home:
             yield from self._loan_refused(pod, pool)
         line = [other for other in self._waiting() if other.uid not in not_in_line]
@@ -224,7 +230,8 @@ class Oracle:
         allowed = self._preemption and not self._pool(pool).disable_preemption and pod.preempts
         mine = self._home(pod) == pool
         lower = self._gangs.priority(victim) < self._gangs.priority(pod) or self.is_surplus(victim)
-        return allowed and mine and (self._home(victim) != pool or lower)
+        home = self._pool(pool)
+        return allowed and mine and (self._home(victim) != pool or self.tenants.lets_go(pod, victim, home, lower=lower))
 
     def _loan_has_ended(self, victim: Pod, lender: str) -> bool:
         """Say whether the lender's spec takes lent room back that it allows no more."""
@@ -250,6 +257,8 @@ class Oracle:
             if not self._suits(pod.spec, node):
                 continue
             pool, there = self._pool_of(node), self._on(node)
+            if self.tenants.refuses(pod, self._nodes[node], self._placed()):
+                continue
             if pool == home:
                 stay = [one for one in there if not self._can_be_evicted(one) or not self._may_evict(pod, one, pool)]
                 if not self._refused(pod, node, there):
@@ -281,6 +290,11 @@ class Oracle:
 
     # What there is.
 
+    def _placed(self) -> Iterator[tuple[Pod, Node | None]]:
+        """Yield our pods that are on nodes."""
+        on_nodes = ((pod, self._node_of(pod)) for pod in self._pods.values() if self._is_ours(pod))
+        return ((pod, self._nodes.get(node)) for pod, node in on_nodes if node)
+
     def _waiting(self) -> Iterator[Pod]:
         """Yield our pods that are on no node, and may be tried for themselves."""
         return (pod for pod in self._unplaced() if not self._unit_of(pod))
@@ -296,7 +310,7 @@ class Oracle:
 
         The terms of running pods may keep pods of some labels away, which others may overtake.
         """
-        alike = self._kind(other) == self._kind(pod)
+        alike = self._kind(other) == self._kind(pod) and self.tenants.kind(other) == self.tenants.kind(pod)
         return alike and other.priority > pod.priority and other.uid != pod.uid
 
     def _kind(self, pod: Pod) -> tuple[object, ...]:

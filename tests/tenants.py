@@ -1,14 +1,14 @@
 """Builders of tenant queues, and of pods that say what they are for."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from aischeduler.model.card_types import card_form, type_name
+from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.tenant_queue import CardQuota, QueueState, TenantQueue
 from aischeduler.model.workload import ServiceType, TenantTerms
 from tests.build import NOTHING, a_node, a_pod, amounts, replace
-
-H200 = "nvidia.com/gpu.product"
 
 
 def a_queue(
@@ -54,11 +54,11 @@ def in_queue(
     return replace(pod, terms=terms, spec=spec, owner=owner)
 
 
-def a_card_node(name: str, card: str, gpus: int = 8, *, cpu: str = "64", labels: Mapping[str, str] = NOTHING) -> object:
+def a_card_node(name: str, card: str, gpus: int = 8, *, cpu: str = "64", labels: Mapping[str, str] = NOTHING) -> Node:
     """Return a node with GPUs of this product."""
     return a_node(name, cpu=cpu, memory="512Gi", gpu=gpus, labels={"nvidia.com/gpu.product": card, **labels})
 
 
-def a_card_pod(name: str, gpus: int = 1, *, cpu: str = "1", **fields: object) -> Pod:
+def a_card_pod(name: str, gpus: int = 1, *, cpu: str = "1", **fields: Any) -> Pod:
     """Return a pod that asks for GPUs."""
-    return a_pod(name, gpu=gpus, cpu=cpu, **fields)  # type: ignore[arg-type]
+    return a_pod(name, gpu=gpus, cpu=cpu, **fields)

@@ -22,7 +22,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Borrow, MakeRoom, Place, Proposal
-from aischeduler.policies.eviction_order import Preemptor, gone_for
+from aischeduler.policies.eviction_order import gone_for
 from aischeduler.policies.unit_placement import NotPlaced, place_unit
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.pod_records import PodRecord
@@ -159,7 +159,7 @@ def requesting(record: PodRecord, resource: str, amount: int) -> PodRecord:
 
 def may_leave(question: Question, slots: Slots) -> Mask:
     """Return a mask of the running pods in these slots that are leaving, or may be evicted for the pod."""
-    return gone_for(Preemptor(question.record.priority), question.cluster.running.table[slots])
+    return gone_for(question.cluster.preemptor_of(question.record), question.cluster.running.table[slots])
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.workload import Tenancy
 from aischeduler.policies.borrowing import BorrowingContext
-from aischeduler.policies.eviction_order import Loss, Preemptor
+from aischeduler.policies.eviction_order import Loss, Preemptor, TenantPreemptor
 from aischeduler.policies.placement import placement_strategy
 from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.policies.unit_placement import UnitRequest, labels_of_placed
@@ -158,8 +158,29 @@ class Cluster:
         asks = tuple(ask_of[pod.spec.key] for pod in pods)
         topology = unit.gang.topology if unit.gang is not None else ()
         beside = labels_of_placed(unit, self.nodes) if topology else ()
-        preemptor = Preemptor(unit.priority, Loss(self.profile.gpu_resources, int(self.now)))
-        return UnitRequest(pods, asks, unit.required, preemptor, topology, beside)
+        return UnitRequest(pods, asks, unit.required, self._unit_preemptor(unit), topology, beside)
+
+    def preemptor_of(self, record: PodRecord) -> Preemptor:
+        """Return what decides who goes for a pod, or for the unit that it leads."""
+        if record.leads is not None:
+            return self._unit_preemptor(record.leads)
+        return Preemptor(record.pod.priority, tenant=self._tenant_preemptor(record))
+
+    def _unit_preemptor(self, unit: Unit) -> Preemptor:
+        lead, loss = unit.together[0], Loss(self.profile.gpu_resources, int(self.now))
+        return Preemptor(unit.priority, loss, self._tenant_preemptor(lead))
+
+    def _tenant_preemptor(self, record: PodRecord) -> TenantPreemptor | None:
+        """Return the place of a preemptor among the tenant queues; None where there are none."""
+        tenancy, tenants = record.tenancy, self.tenants
+        if not tenants.queues.in_force:
+            return None
+        if not tenancy.queue:
+            return TenantPreemptor(0, 0, None)
+        queue = tenants.queue_of(record)
+        priority = queue.priority if queue is not None else 0
+        service = tenancy.service if tenancy.known else None
+        return TenantPreemptor(tenants.number(tenancy.queue), priority, service)
 
     def request_of(
         self, record: PodRecord, pool: str, shut: Sequence[Mask | None] = ()

@@ -91,6 +91,7 @@ class Readiness:
             cluster.leaving_pods.terminating.next(),
             cluster.leaving_pods.spared.next(),
             cluster.claims.stalled.next(),
+            cluster.tenants.shields.next(),
             next((asked.read_at for asked in cluster.leaving_pods.asked.values()), None),
             cluster.units.again.next(),
             cluster.units.deadlines.next(),

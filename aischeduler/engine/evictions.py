@@ -71,6 +71,8 @@ def evict(
         cluster.units.touch(victim)  # the pod no longer counts for the start
     if beneficiary is not None:
         cause = EvictionCause.RECLAIMED if victim.home != pool else EvictionCause.PREEMPTED
+        if cause is EvictionCause.PREEMPTED and victim.tenancy.queue != beneficiary.tenancy.queue:
+            cause = EvictionCause.QUEUE_RECLAIMED
     cluster.counters.evictions[pool, cause] += 1
     return Evict(
         victim=pod,

@@ -5,11 +5,13 @@ Invariant: a pod counts in all of them exactly while its record has a row.
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from aischeduler.framework.allocating import bound_allocation
 from aischeduler.model.allocation import NO_ALLOCATION
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.workload import ServiceType
+from aischeduler.policies.eviction_order import QUEUE_PRIORITY_MAX
 from aischeduler.state.counted_pods import NO_INTEREST, Interest
 from aischeduler.state.ledger import Account, accounts_of_loan
 from aischeduler.state.pod_records import NOWHERE, AssignedPod, PodRecord, Unit
@@ -17,6 +19,10 @@ from aischeduler.state.running_pods import RunningFacts
 
 if TYPE_CHECKING:
     from aischeduler.engine.cluster import Cluster
+
+
+SYSTEM_NAMESPACE: Final = "kube-system"
+"""The namespace whose pods no tenant takes."""
 
 
 def count(cluster: "Cluster", record: PodRecord, node: str) -> None:
@@ -110,7 +116,65 @@ def _facts(cluster: "Cluster", record: PodRecord, pool: str) -> RunningFacts:
         ours=ours,
         unit=0 if unit is None else unit.number,
         kept=kept,
+        **(_tenant_facts(cluster, record) if record.tenancy.queue else {}),
     )
+
+
+class _TenantFacts(TypedDict):
+    """The facts of a pod in a tenant queue; see `RunningFacts`."""
+
+    queue: int
+    queue_priority: int
+    training: bool
+    reclaimable: bool
+    shielded: bool
+
+
+def _tenant_facts(cluster: "Cluster", record: PodRecord) -> _TenantFacts:
+    tenancy, queue = record.tenancy, cluster.tenants.queue_of(record)
+    of_system = record.pod.namespace == SYSTEM_NAMESPACE
+    training = tenancy.service is ServiceType.TRAINING and tenancy.known
+    return {
+        "queue": cluster.tenants.number(tenancy.queue),
+        "queue_priority": min(queue.priority, QUEUE_PRIORITY_MAX) if queue is not None else 0,
+        "training": training,
+        "reclaimable": training and queue is not None and queue.reclaimable,
+        "shielded": of_system or _may_stay(cluster, record) or _is_young(cluster, record),
+    }
+
+
+def _may_stay(cluster: "Cluster", record: PodRecord) -> bool:
+    """Return whether a pod says that it is not preemptable, and its namespace may say so."""
+    if record.tenancy.preemptable:
+        return False
+    labels = cluster.nodes.pod_counts.namespaces.get(record.pod.namespace)
+    pool = cluster.pools.pools[record.home]
+    selectors = (pool.non_preemptible_namespaces, cluster.tenants.settings.non_preemptible)
+    return labels is not None and any(selector is not None and selector.matches(labels) for selector in selectors)
+
+
+def _is_young(cluster: "Cluster", record: PodRecord) -> bool:
+    """Return whether a pod has not run as long as its queue lets it; a gang is as old as its oldest pod on a node."""
+    queue = cluster.tenants.queue_of(record)
+    if queue is None or not queue.min_runtime_seconds:
+        return False
+    gang = record.unit.members.values() if record.unit is not None else (record,)
+    since = [member.pod.placed_seconds for member in gang if member.counted is not None and member.pod.placed_seconds]
+    until = min(since, default=int(cluster.now)) + queue.min_runtime_seconds
+    if until <= cluster.now:
+        cluster.tenants.shields.drop(record.pod.uid)
+        return False
+    cluster.tenants.shields.set(record.pod.uid, until)
+    return True
+
+
+def shields_end(cluster: "Cluster", now: float) -> None:
+    """Let pods be evicted that have run as long as their queues let them."""
+    for uid in cluster.tenants.shields.pop_due(now):
+        record = cluster.records.get(uid)
+        if record is not None and record.counted is not None:
+            refresh(cluster, record)
+            cluster.row_changed(record.row)
 
 
 def _unbook(cluster: "Cluster", record: PodRecord) -> None:

@@ -21,9 +21,8 @@ from aischeduler.engine.freshness import awaits_view, is_fresh
 from aischeduler.engine.holds import held_by
 from aischeduler.engine.machine_groups import group_refused
 from aischeduler.engine.nominator import lifted_for, without
-from aischeduler.engine.quotas import UNLIMITED, QuotaAnswer, quota_of, surplus_within
+from aischeduler.engine.quotas import UNLIMITED, QuotaAnswer, queue_refused, quota_of, surplus_within
 from aischeduler.engine.searches import find_lender, find_unit_victims, find_victims
-from aischeduler.engine.tenant_queues import queue_refused
 from aischeduler.engine.unknown_pools import is_known, unknown_pool_message
 from aischeduler.engine.view import View
 from aischeduler.framework.allocating import allocation_on
@@ -46,7 +45,7 @@ from aischeduler.model.proposal import (
 )
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.policies.borrowing import place_spanning, wanted_by_home_pods
-from aischeduler.policies.eviction_order import Preemptor, standing_of
+from aischeduler.policies.eviction_order import is_below
 from aischeduler.policies.loan_limits import may_borrow
 from aischeduler.policies.preemption import NoCandidate, claiming, not_eligible
 from aischeduler.policies.unit_placement import (
@@ -347,7 +346,7 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
     cluster, record, pool = look.cluster, look.record, look.pool
     if not len(look.rows) or (look.only is not None and awaits_view(cluster, record)):
         return None  # after the refresh all rows count; until then only free room does
-    if record.leads is not None and not look.may_hold(record.leads, record.priority):
+    if record.leads is not None and not look.may_hold(record.leads, record.reach):
         return None
     refusal = may_not_preempt(cluster, record)
     if refusal:
@@ -456,7 +455,7 @@ def unhelpful(cluster: View, record: PodRecord, pool: str, found: NoCandidate) -
 def _below(cluster: View, record: PodRecord, victim: PodRecord) -> bool:
     """Return whether the pod stands above this running one of its pool."""
     pods = cluster.running.table[cluster.running.slots_of([victim.pod.uid])]
-    return bool((standing_of(pods) < Preemptor(record.priority).standing).all())
+    return bool(is_below(cluster.preemptor_of(record), pods).all())
 
 
 def _pods(count: int) -> str:

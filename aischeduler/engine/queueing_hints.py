@@ -227,7 +227,7 @@ def may_start_at_home(cluster: Cluster, pool: str, shape: Shape, priority: int |
 
 def _may_start(cluster: Cluster, record: PodRecord, shape: Shape) -> bool:
     """Return whether, by amounts, the unit that the pod leads may start; one that awaits a refresh evicts nobody."""
-    return may_start_at_home(cluster, record.home, shape, None if awaits_view(cluster, record) else record.priority)
+    return may_start_at_home(cluster, record.home, shape, None if awaits_view(cluster, record) else record.reach)
 
 
 def _helped(cluster: Cluster, record: PodRecord, proposal: Proposal) -> bool:
@@ -368,7 +368,7 @@ def offer_at_home(cluster: Cluster, room: RowRoom, after: OrderKey | None, check
 
     def check(alike: QueuedClass) -> Use | bool | None:
         head, request = alike.head, queue.request(alike)
-        if not room.may_hold(request, head.priority) or (alike.shape and not _may_start(cluster, head, alike.shape)):
+        if not room.may_hold(request, head.reach) or (alike.shape and not _may_start(cluster, head, alike.shape)):
             return None
         if not _helps(cluster, alike, node):
             return None

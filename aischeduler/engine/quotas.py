@@ -1,6 +1,8 @@
 """Quotas: a unit that would take more than an account or a tenant queue may hold is held until that shrinks.
 
 Invariants:
+- A pod whose queue does not exist, is not open, or does not take its namespace, is held, and tried again when that
+  changes. Nothing is evicted for it.
 - What a quota forbids is a hold: it takes no room, and blocks no loan.
 - An owner of a claim is checked without its own claim. A unit is checked without the claims of those behind it where
   it is refused only because of them; these claims then end for it.
@@ -20,7 +22,9 @@ from aischeduler.engine.holds import recheck_later
 from aischeduler.engine.view import View
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.resources import ResourceList
+from aischeduler.model.tenant_queue import QueueState
 from aischeduler.model.unsupported_constraints import ConstraintKind
+from aischeduler.model.user_text import nearest
 from aischeduler.policies.quota import QuotaRefusal, QuotaRules, Quotas, Want
 from aischeduler.state.claims import Claim
 from aischeduler.state.label_index import Mask
@@ -50,6 +54,43 @@ class QuotaAnswer(Struct, frozen=True):
 
 
 UNLIMITED: Final = QuotaAnswer()
+
+
+class QueueRefusal(Struct, frozen=True):
+    """Why a queue takes no pod: a word, and a sentence."""
+
+    reason: EventReason
+    message: str
+
+
+def queue_refused(cluster: View, record: PodRecord) -> QueueRefusal | None:
+    """Return why the pod's queue takes it not, quotas aside; None where it does, or the pod has none."""
+    name = record.tenancy.queue
+    if not name:
+        return None
+    queues = cluster.tenants.queues
+    queue = queues.get(name)
+    if queue is None:
+        near = nearest(name, queues.names())
+        meant = f" Did you mean {near}?" if near else ""
+        return QueueRefusal(EventReason.UNKNOWN_QUEUE, f"The queue {name} does not exist; the pod is held.{meant}")
+    if record.tenancy.invalid:
+        return QueueRefusal(EventReason.GET_TASK_REQUEST_RESOURCE_FAILED, f"{record.tenancy.invalid}; the pod is held.")
+    for member in queues.chain(name):
+        if member.invalid:
+            return QueueRefusal(EventReason.QUEUE_NOT_ACCEPTED, f"The queue {member.name} is refused: {member.invalid}")
+    if problem := queues.problem(queue):
+        return QueueRefusal(EventReason.QUEUE_NOT_ACCEPTED, f"The queue {name} takes no pods: {problem}.")
+    state, where = queues.state_of(queues.chain(name))
+    if state is not QueueState.OPEN:
+        of = "" if where == name else f", which is above {name},"
+        return QueueRefusal(EventReason.QUEUE_CLOSED, f"The queue {where}{of} is {state.lower()}; the pod is held.")
+    namespace, allowed = record.pod.namespace, queue.allowed_namespaces
+    labels = cluster.nodes.pod_counts.namespaces.get(namespace)
+    if allowed is not None and (labels is None or not allowed.matches(labels)):
+        text = f"The queue {name} takes no pods from the namespace {namespace}: its allowedNamespaces do not match."
+        return QueueRefusal(EventReason.QUEUE_NAMESPACE_NOT_ALLOWED, text)
+    return None
 
 
 def quota_of(cluster: View, record: PodRecord) -> QuotaAnswer:

@@ -30,6 +30,7 @@ from aischeduler.engine.message_updates import advance, look_again
 from aischeduler.engine.node_events import node_seen
 from aischeduler.engine.object_events import object_changed
 from aischeduler.engine.permits import ask_again
+from aischeduler.engine.pod_counting import shields_end
 from aischeduler.engine.pool_events import end_windows, pool_seen
 from aischeduler.engine.pool_status import StatusReports, summarize
 from aischeduler.engine.profile import Profile
@@ -401,5 +402,6 @@ class Scheduler:
                 node_seen(cluster, node, now)
             except Exception as error:  # noqa: BLE001 - a bug costs one node's wake-ups, not the slice
                 actions += self._event_failed(Seen(node), error)
+        time(partial(shields_end, cluster, now))
         time(partial(look_again, cluster, now))
         time(partial(flush, cluster, now))

@@ -6,7 +6,7 @@ from cachetools import LRUCache
 from msgspec import Struct
 
 from aischeduler.model.proposal import NoLender
-from aischeduler.policies.eviction_order import Loss
+from aischeduler.policies.eviction_order import Loss, Preemptor, TenantPreemptor
 from aischeduler.policies.preemption import EvictionCosts, NoCandidate
 from aischeduler.policies.preemption_bounds import EvictionCostBounds
 from aischeduler.policies.unit_preemption import UnitCandidate
@@ -17,6 +17,10 @@ COSTS_MAX: Final = 64
 """The most searches with victims that are kept; each takes some numbers per node of its pool."""
 SEARCHES_MAX: Final = 1024
 """The most searches without a result that are kept, of victims and of lenders each."""
+
+
+ClassOfTenant = tuple[str, bytes, TenantPreemptor | None]
+"""Pool, class of pods, and their place among the tenant queues."""
 
 
 class KnownCosts(Struct, frozen=True):
@@ -39,10 +43,10 @@ class Searches:
         self.made = 0
         self.bounds = EvictionCostBounds()
         """The lower bounds of eviction costs by row."""
-        self.victims: LRUCache[tuple[str, bytes], tuple[int, Kept[NoCandidate]]] = LRUCache(SEARCHES_MAX)
-        """Pool and class -> the highest priority without a candidate, and why there is none."""
-        self.costs: LRUCache[tuple[str, bytes, int], KnownCosts] = LRUCache(COSTS_MAX)
-        """Pool, class and priority -> the cost of eviction on each row of the pool for such a pod."""
+        self.victims: LRUCache[ClassOfTenant, tuple[int, Kept[NoCandidate]]] = LRUCache(SEARCHES_MAX)
+        """The highest priority without a candidate, and why there is none."""
+        self.costs: LRUCache[tuple[str, bytes, Preemptor], KnownCosts] = LRUCache(COSTS_MAX)
+        """Pool, class and preemptor -> the cost of eviction on each row of the pool for such a pod."""
         self.units: LRUCache[str, tuple[Rows, Loss | None, Kept[UnitCandidate | NoCandidate]]] = LRUCache(COSTS_MAX)
         """Unit of several pods -> the rows that were searched, when, and what was found.
 

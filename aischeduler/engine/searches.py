@@ -16,7 +16,6 @@ from aischeduler.engine.search_cache import KnownCosts
 from aischeduler.engine.view import View
 from aischeduler.model.proposal import Lender, NoLender
 from aischeduler.policies.borrowing import choose_lender
-from aischeduler.policies.eviction_order import Preemptor
 from aischeduler.policies.preemption import (
     Candidate,
     EvictionCosts,
@@ -53,12 +52,14 @@ def find_victims(
     Only results for all rows of the pool are kept.
     """
     spec, priority = record.pod.spec, record.pod.priority
-    ask = VictimRequest(spec, Preemptor(priority))
+    preemptor = cluster.preemptor_of(record)
+    ask = VictimRequest(spec, preemptor)
     if rows is not cluster.nodes.rows_of_pool(cluster.pools.id(record.home)):
         with without(cluster, claims):
             return choose_victims(ask, cluster.runner, cluster.running, rows, cluster.budgets)
     of_budgets = cluster.budgets.version if cluster.budgets.obeyed else 0  # else a budget makes no victim impossible
-    key, versions = (record.home, spec.key), (*cluster.nodes.version_for(spec), cluster.running.version, of_budgets)
+    key = (record.home, spec.key, preemptor.tenant)
+    versions = (*cluster.nodes.version_for(spec), cluster.running.version, of_budgets)
     known, keeps = cluster.searches.victims.get(key), not claims and not cluster.nodes.tentative
     if keeps and known is not None and known[1].made_from == versions and priority <= known[0]:
         return known[1].value
@@ -70,7 +71,7 @@ def find_victims(
         candidates = find_candidates(ask, cluster.runner, cluster.running, rows, cluster.budgets)
         found = select_candidate(candidates, cluster.runner, cluster.running)
         if isinstance(found, Candidate):
-            cluster.searches.costs[record.home, spec.key, priority] = _standing(cluster, candidates.costs)
+            cluster.searches.costs[record.home, spec.key, preemptor] = _standing(cluster, candidates.costs)
     if keeps and not isinstance(found, Candidate):
         cluster.searches.victims[key] = priority, Kept(versions, found)
     return found
@@ -86,7 +87,8 @@ def find_unit_victims(
     unit = record.leads
     assert unit is not None, "the pod leads a unit"
     versions = (*_seen(cluster, record), cluster.running.version, cluster.budgets.version, *_rules(cluster))
-    state = (versions, unit.pods, unit.required, unit.priority, unit.gang)
+    tenant = cluster.preemptor_of(record).tenant
+    state = (versions, unit.pods, unit.required, unit.priority, unit.gang, tenant)
     keeps = not claims and not cluster.nodes.tentative and not any_shut(shut)
     known = cluster.searches.units.get(unit.name)
     request = cluster.unit_request(unit, record.home, (), shut)
@@ -109,7 +111,8 @@ def _found_again(cluster: View, record: PodRecord, rows: Rows) -> Candidate | No
     The best row is a row that changed since, or the best of the others: only these rows are searched again.
     """
     pod = record.pod
-    key = (record.home, pod.spec.key, pod.priority)
+    preemptor = cluster.preemptor_of(record)
+    key = (record.home, pod.spec.key, preemptor)
     known = None if cluster.runner.crosses_rows(pod.spec) else cluster.searches.costs.get(key)
     if known is None or known.costs.rows is not rows or known.rules != _rules(cluster):
         return None
@@ -124,7 +127,7 @@ def _found_again(cluster: View, record: PodRecord, rows: Rows) -> Candidate | No
     costs.forget(anew)
     best = costs.best(cluster.nodes)
     asked = anew if best is None else np.sort(np.append(anew, best))
-    ask = VictimRequest(pod.spec, Preemptor(pod.priority))
+    ask = VictimRequest(pod.spec, preemptor)
     candidates = find_candidates(ask, cluster.runner, cluster.running, asked, cluster.budgets)
     costs.update(candidates.costs)
     cluster.searches.costs[key] = _standing(cluster, costs)
@@ -133,10 +136,13 @@ def _found_again(cluster: View, record: PodRecord, rows: Rows) -> Candidate | No
 
 
 def _found_by_bounds(cluster: View, record: PodRecord, rows: Rows) -> Candidate | None:
-    """Search the few rows of the lowest bounds; None where they do not decide."""
+    """Search the few rows of the lowest bounds; None where they do not decide: with tenant queues they never do."""
+    preemptor = cluster.preemptor_of(record)
+    if preemptor.tenant is not None:
+        return None
     bounds = cluster.searches.bounds
     bounds.catch_up(cluster.running, cluster.nodes)
-    ask = VictimRequest(record.pod.spec, Preemptor(record.pod.priority))
+    ask = VictimRequest(record.pod.spec, preemptor)
     return BoundedSearch(ask, cluster.runner, cluster.running, cluster.budgets, bounds).cheapest(rows)
 
 

@@ -1,69 +1,28 @@
-"""Tenant queues in the engine: whether a queue takes a pod, in which accounts it counts, and what an edit moves.
+"""Tenant queues in the engine: what an edit of a queue, a workload or the configuration moves.
 
 Invariants:
 - A pod of this scheduler counts in its queue and in each ancestor while it is on a row, or owns a claim there: under
   the card of that row. Pods of a queue that does not exist count nowhere, and run on.
-- A pod whose queue does not exist, is not open, or does not take its namespace, is held, and tried again when that
-  changes. Nothing is evicted for it.
 - After an edit, the pods of the queue and of all queues below it are counted anew and tried again.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
-from msgspec import Struct
-
+from aischeduler.engine.admission import admit
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.holds import recheck_later
 from aischeduler.engine.pod_counting import follow_accounts, refresh
-from aischeduler.engine.view import View
+from aischeduler.engine.units import stop_waiting
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.selectors import Labels
-from aischeduler.model.tenant_queue import DEFAULT_QUEUE, QueueSource, QueueState, TenantQueue, TenantSettings
-from aischeduler.model.user_text import nearest
+from aischeduler.model.tenant_queue import DEFAULT_QUEUE, QueueSource, TenantQueue, TenantSettings
 from aischeduler.model.workload import Workload
 from aischeduler.state.pod_records import PodRecord
 
 FIELDS_NAMED_MAX: Final = 8
-
-
-class QueueRefusal(Struct, frozen=True):
-    """Why a queue takes no pod: a word, and a sentence."""
-
-    reason: EventReason
-    message: str
-
-
-def queue_refused(cluster: View, record: PodRecord) -> QueueRefusal | None:
-    """Return why the pod's queue takes it not, quotas aside; None where it does, or the pod has none."""
-    name = record.tenancy.queue
-    if not name:
-        return None
-    queues = cluster.tenants.queues
-    queue = queues.get(name)
-    if queue is None:
-        near = nearest(name, queues.names())
-        meant = f" Did you mean {near}?" if near else ""
-        return QueueRefusal(EventReason.UNKNOWN_QUEUE, f"The queue {name} does not exist; the pod is held.{meant}")
-    if record.tenancy.invalid:
-        return QueueRefusal(EventReason.GET_TASK_REQUEST_RESOURCE_FAILED, f"{record.tenancy.invalid}; the pod is held.")
-    for member in queues.chain(name):
-        if member.invalid:
-            return QueueRefusal(EventReason.QUEUE_NOT_ACCEPTED, f"The queue {member.name} is refused: {member.invalid}")
-    if problem := queues.problem(queue):
-        return QueueRefusal(EventReason.QUEUE_NOT_ACCEPTED, f"The queue {name} takes no pods: {problem}.")
-    state, where = queues.state_of(queues.chain(name))
-    if state is not QueueState.OPEN:
-        of = "" if where == name else f", which is above {name},"
-        return QueueRefusal(EventReason.QUEUE_CLOSED, f"The queue {where}{of} is {state.lower()}; the pod is held.")
-    namespace, allowed = record.pod.namespace, queue.allowed_namespaces
-    labels = cluster.nodes.pod_counts.namespaces.get(namespace)
-    if allowed is not None and (labels is None or not allowed.matches(labels)):
-        text = f"The queue {name} takes no pods from the namespace {namespace}: its allowedNamespaces do not match."
-        return QueueRefusal(EventReason.QUEUE_NAMESPACE_NOT_ALLOWED, text)
-    return None
 
 
 def queue_seen(cluster: Cluster, queue: TenantQueue) -> None:
@@ -127,16 +86,24 @@ def namespace_of_queues(cluster: Cluster, name: str, before: Labels | None, labe
 
 def follow_tenancy(cluster: Cluster, record: PodRecord) -> None:
     """Let a pod be in the queue, and for the service, that count for it now."""
-    before = record.tenancy
-    cluster.tenants.leave(record)
-    cluster.tenants.join(record)
-    if record.tenancy == before:
+    tenancy = cluster.tenants.tenancy(record.pod) if cluster.ours(record.pod) else record.tenancy
+    if tenancy == record.tenancy:
         return
+    if record.queue:  # its place and its class there are those of the tenancy before
+        stop_waiting(cluster, record, cluster.now)
+        _join_again(cluster, record)
+        admit(cluster, record, cluster.now)
+        return
+    _join_again(cluster, record)
     follow_accounts(cluster, record)
     if record.counted is not None:
         refresh(cluster, record)
         cluster.row_changed(record.row)
-    _try_again(cluster, (record,))
+
+
+def _join_again(cluster: Cluster, record: PodRecord) -> None:
+    cluster.tenants.leave(record)
+    cluster.tenants.join(record)
 
 
 def _follow(cluster: Cluster, records: Iterable[PodRecord]) -> None:
@@ -151,6 +118,12 @@ def _changed(cluster: Cluster, name: str, below: tuple[str, ...], *, everybody: 
         _follow(cluster, tuple(cluster.records.values()))
     records = cluster.tenants.in_queues(names)
     for record in records:
+        queue = cluster.tenants.queue_of(record)
+        if record.queue and record.queue_priority != (queue.priority if queue is not None else 0):
+            stop_waiting(cluster, record, cluster.now)
+            _join_again(cluster, record)
+            admit(cluster, record, cluster.now)
+            continue
         follow_accounts(cluster, record)
         if record.counted is not None:
             refresh(cluster, record)

@@ -19,6 +19,7 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.tenant_queue import TenantSettings
 from aischeduler.policies.borrowing import BorrowingContext
+from aischeduler.policies.eviction_order import Preemptor
 from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.policies.unit_placement import UnitRequest
 from aischeduler.state.claims import Claim, ClaimedRoom
@@ -157,4 +158,5 @@ class View(Protocol):
     def request_of(
         self, record: PodRecord, pool: str, shut: Sequence[Mask | None] = ()
     ) -> PlacementRequest | UnitRequest: ...
+    def preemptor_of(self, record: PodRecord) -> Preemptor: ...
     def total(self, record: PodRecord) -> PodSpec: ...

@@ -79,6 +79,8 @@ class EvictionCause(StrEnum):
     """A home pod of higher priority needs the room of another home pod."""
     RECLAIMED = "Reclaimed"
     """A home pod needs lent room."""
+    QUEUE_RECLAIMED = "QueueReclaimed"
+    """Inference of another tenant queue takes the room of training."""
     LOAN_ENDED = "LoanEnded"
     """The lender's spec no longer allows the loan, and its reclaimPolicy is Evict."""
     GANG_NOT_WHOLE = "GangNotWhole"
@@ -113,6 +115,8 @@ class Evict(Struct, frozen=True):
         reclaimed = self.cause is EvictionCause.RECLAIMED
         pool = f"pool {self.pool}"
         why = f"{pool} reclaimed lent room" if reclaimed else f"its priority is higher than this pod's in {pool}"
+        if self.cause is EvictionCause.QUEUE_RECLAIMED:
+            why = f"inference takes back what training uses in {pool}"
         by = self.beneficiary
         return f"Preempted by {by.namespace}/{by.name} ({by.uid}) on node {self.node}: {why}"
 

@@ -4,10 +4,16 @@ Invariants:
 - A pod that is not evictable, or that leaves already, is evicted for nobody.
 - Each pod on a node has one standing: its kind first, then its priority. It may be evicted for a preemptor that stands
   above it: borrowers and surplus of any priority, and other home pods of strictly lower priority.
-- Among the potential victims, the pod of the lowest standing goes first; of one standing, the pod that started last.
+- With tenant queues, home pods and surplus go for a preemptor only as these say: inference takes from the training of
+  reclaimable queues of lower priority, whatever the priorities of pods, and from training of lower priority in its own
+  queue; training from nobody; a pod of unknown service from its own queue; a pod without a queue from such pods.
+- A shielded pod goes for no home pod. A borrower goes for any, whatever its queue says.
+- Among the potential victims, the pod of the lowest standing goes first, where tenant queues have priorities those of
+  the lowest one; of one standing, the pod that started last.
 - As the cost of a row, borrowers count alike, whatever their priority: their owners have no claim on the room.
 
-Source: kube-scheduler's order of importance of pods, and of nodes by victims. The kinds are added.
+Source: kube-scheduler's order of importance of pods, and of nodes by victims. The kinds are added. The rules of tenant
+queues are those of tidal scheduling by Volcano's reclaim, where services of unknown type take nothing from others.
 """
 
 from collections.abc import Sequence
@@ -17,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec import Struct
 
+from aischeduler.model.workload import ServiceType
 from aischeduler.policies.gang_losses import kept_by_unit, lost_with
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Mask
@@ -26,7 +33,8 @@ from aischeduler.state.running_pods import RunningPod, RunningPods, RunningTable
 PRIORITY_MIN: Final = -(2**31)
 PRIORITY_BITS: Final = 32
 PRIORITY_MASK: Final = (1 << PRIORITY_BITS) - 1
-STANDING_BITS: Final = PRIORITY_BITS + 2
+QUEUE_PRIORITY_MAX: Final = 2**30 - 1
+"""Priorities of tenant queues above this count as this."""
 NOT_STARTED: Final = 2**62
 """The start time of a pod that has none: after all others."""
 
@@ -57,11 +65,21 @@ class Loss(Struct, frozen=True):
 NO_LOSS: Final = Loss()
 
 
+class TenantPreemptor(Struct, frozen=True):
+    """A preemptor where there are tenant queues: the number of its own (0 for none), its priority, and its service."""
+
+    queue: int
+    queue_priority: int
+    service: ServiceType | None
+
+
 class Preemptor(Struct, frozen=True):
     """What decides who goes for a home pod, or for a unit of its home pool."""
 
     priority: int = 0
     loss: Loss = NO_LOSS
+    tenant: "TenantPreemptor | None" = None
+    """Its place among the tenant queues; None where there are none."""
 
     @property
     def standing(self) -> int:
@@ -77,8 +95,29 @@ def may_go(pods: RunningTable) -> Mask:
 
 def may_evict(preemptor: Preemptor, pods: RunningTable) -> Mask:
     """Return a mask of the running pods that may be evicted for the preemptor."""
-    may: Mask = may_go(pods) & (standing_of(pods) < preemptor.standing)
+    may: Mask = may_go(pods) & is_below(preemptor, pods)
     return may
+
+
+def is_below(preemptor: Preemptor, pods: RunningTable) -> Mask:
+    """Return a mask of the running pods that stand below the preemptor, whether they may be evicted now or not."""
+    lower: Mask = standing_of(pods) < preemptor.standing
+    if preemptor.tenant is not None:
+        lower = pods["borrower"] | (~pods["shielded"] & _lets_go(preemptor.tenant, pods, lower))
+    return lower
+
+
+def _lets_go(tenant: TenantPreemptor, pods: RunningTable, lower: Mask) -> Mask:
+    """Return a mask of the home pods that tenant queues let go for a preemptor; `lower` are those below it."""
+    same: Mask = pods["queue"] == tenant.queue
+    match tenant.service if tenant.queue else None:
+        case ServiceType.TRAINING:
+            return np.zeros(len(pods), dtype=np.bool_)
+        case ServiceType.INFERENCE:
+            others = ~same & pods["reclaimable"] & (pods["queue_priority"] < tenant.queue_priority)
+            return pods["training"] & ((same & lower) | others)
+        case _:
+            return same & lower
 
 
 def potential_victims(preemptor: Preemptor, running: RunningPods, slots: Slots, budgets: BudgetTable) -> Slots:
@@ -120,9 +159,20 @@ def _standing(borrower: Any, surplus: Any, priority: Any) -> Any:
     return (1 - borrower) * (HOME_MIN - surplus * (HOME_MIN - SURPLUS_MIN)) + (priority - PRIORITY_MIN)
 
 
+def importance_of(pods: RunningTable) -> Column:
+    """Return the standing of each of these pods with the priority of its tenant queue, which decides before its own."""
+    importance: Column = standing_of(pods) + (home_of(pods) * pods["queue_priority"] << PRIORITY_BITS)
+    return importance
+
+
+def home_of(pods: RunningTable) -> Column:
+    """Return 1 for home pods that are no surplus, 0 for others."""
+    return (~(pods["borrower"] | pods["surplus"])).astype(np.int64)
+
+
 def ranks_of(pods: RunningTable) -> Column:
-    """Return what each of these pods counts as the cost of a row: its standing; all borrowers count alike."""
-    return np.where(pods["borrower"], 0, standing_of(pods))
+    """Return what each of these pods counts as the cost of a row: its importance; all borrowers count alike."""
+    return np.where(pods["borrower"], 0, importance_of(pods))
 
 
 def weights_of(ranks: Column) -> Column:
@@ -140,7 +190,7 @@ def most_important_first(running: RunningPods, slots: Sequence[int] | Slots) -> 
     """Return these slots with the most important pod first: by standing, start and uid."""
     found: Slots = np.array(slots, dtype=np.intp)
     pods, uids = running.table[found], np.array(running.uids_of(found), dtype=np.str_)
-    return found[np.lexsort((uids, started_of(pods), -standing_of(pods)))]
+    return found[np.lexsort((uids, started_of(pods), -importance_of(pods)))]
 
 
 def started(pod: RunningPod) -> int:

@@ -16,7 +16,7 @@ from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.gang import UNKNOWN_GANG_SECONDS, Gang, Lack
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.unsupported_constraints import ConstraintKind
-from aischeduler.model.workload import NO_TENANCY, Tenancy
+from aischeduler.model.workload import NO_TENANCY, ServiceType, Tenancy
 from aischeduler.state.ledger import LOAN, Account, Loan
 
 
@@ -35,6 +35,8 @@ class AssignedPod(Struct, frozen=True, gc=False):
 
 
 NOWHERE: Final = -1
+REACH_MAX: Final = 2**31 - 1
+"""The priority below which inference may evict training: any."""
 
 
 class PodState(Enum):
@@ -189,6 +191,8 @@ class PodRecord(Struct, eq=False):
     """The unit to which it belongs, if that has a name."""
     tenancy: Tenancy = NO_TENANCY
     """Its tenant queue, and what it is for."""
+    queue_priority: int = 0
+    """The priority of its tenant queue when it began to wait, which decides before its own."""
     rank: int | None = None
     """Its place by the plugin that sorts the queues; None where its priority says it."""
 
@@ -213,6 +217,11 @@ class PodRecord(Struct, eq=False):
         """The priority with which it waits: that of the unit that it leads, or its own."""
         unit = self.unit
         return unit.priority if unit is not None and unit.lead is self else self.pod.priority
+
+    @property
+    def reach(self) -> int:
+        """The priority that bounds by amounts whom it may evict."""
+        return REACH_MAX if self.tenancy.service is ServiceType.INFERENCE else self.priority
 
     @property
     def waits_as(self) -> "PodRecord":

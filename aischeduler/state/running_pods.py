@@ -48,6 +48,9 @@ class RunningFacts(Struct, frozen=True, gc=False):
     `evictable` pods are pods of this scheduler that are neither guarded nor critical. `leaving` pods are terminating,
     or victims already. A `kept` pod is not evictable because its eviction was, or would be, refused.
     `started_seconds` is in unix seconds, 0 where unknown.
+    `queue` is the number of its tenant queue, 0 for none, and `queue_priority` the priority of that. `training` is its
+    service type; a `reclaimable` pod may be evicted for inference of another queue. A `shielded` one is evicted for no
+    home pod.
     """
 
     priority: int
@@ -59,6 +62,11 @@ class RunningFacts(Struct, frozen=True, gc=False):
     ours: bool = True
     unit: int = 0
     kept: bool = False
+    queue: int = 0
+    queue_priority: int = 0
+    training: bool = False
+    reclaimable: bool = False
+    shielded: bool = False
 
 
 _FIELDS: Final = np.dtype(
@@ -86,6 +94,11 @@ class RunningPod(NamedTuple):
     ours: bool
     unit: int
     kept: bool
+    queue: int
+    queue_priority: int
+    training: bool
+    reclaimable: bool
+    shielded: bool
     surplus: bool
 
 

@@ -38,10 +38,11 @@ from aischeduler.state.units import Shape, shape_of_unit
 DOUBLINGS_MAX: Final = 10
 """The most doublings of a backoff: the longest is reached by then."""
 
+PRIORITY_BITS: Final = 32
 OrderKey = tuple[bool, int, int, int, str]
 """The queue order, smallest first: borrower, rank, creation in unix seconds, arrival number, uid.
 
-The rank is the negated priority, unless a plugin sorts the queues.
+The rank is the negated priority, below that of the tenant queue, unless a plugin sorts the queues.
 """
 
 
@@ -63,9 +64,9 @@ def queue_order(record: PodRecord) -> OrderKey:
     """Return the position of a pod, or of the unit that it leads, in the queue order."""
     pod, unit = record.pod, record.unit
     if unit is not None and unit.lead is record:
-        rank = -unit.priority if record.rank is None else record.rank
+        rank = -unit.priority - (record.queue_priority << PRIORITY_BITS) if record.rank is None else record.rank
         return (record.borrower, rank, unit.created_seconds, unit.arrival, pod.uid)
-    rank = -pod.priority if record.rank is None else record.rank
+    rank = -pod.priority - (record.queue_priority << PRIORITY_BITS) if record.rank is None else record.rank
     return (record.borrower, rank, pod.created_seconds, record.arrival, pod.uid)
 
 
@@ -119,7 +120,14 @@ def class_key(record: PodRecord) -> bytes:
     if unit is not None and unit.lead is record:
         return unit_key(unit)
     key = pod.spec.key if pod.preempts else without_preemption(pod.spec.key)
+    tenancy = record.tenancy
+    if tenancy.queue:  # its quota, its service and the word of its workload decide beside its spec
+        key += b" in %s as %s" % (tenancy.queue.encode(), str(tenancy.service).encode())
     return key if record.rank is None else key + b" %d" % pod.priority
+
+
+def _reach(unit: Unit) -> int:
+    return unit.lead.reach if unit.lead is not None else unit.priority
 
 
 def unit_key(unit: Unit) -> bytes:
@@ -174,6 +182,8 @@ class PoolQueue:
         self._shapes: Groups[Hashable, int, QueuedClass] = Groups()
         """The classes, by their slots, that stand for units of one shape."""
         self._slots: dict[int, QueuedClass] = {}
+        self._of_tenants = 0
+        """The number of pods of tenant queues."""
         self._heads: SortedKeyList[QueuedClass, OrderKey] = SortedKeyList(key=_turn)
         self._usable = 0
         self._demand = DemandTable(nodes)
@@ -309,9 +319,9 @@ class PoolQueue:
     def highest_parked(self) -> int:
         """The highest priority of the parked pods that come first in their classes; there must be one."""
         first, last = self._heads[0].head, self._heads[-1].head
-        if first.rank is None and last.rank is None:
+        if first.rank is None and last.rank is None and not self._of_tenants:
             return first.priority
-        return max(alike.head.priority for alike in self._heads)  # a plugin sorts the queue
+        return max(alike.head.reach for alike in self._heads)  # a plugin, or tenant queues, sort the queue
 
     def parked(self, after: OrderKey | None = None) -> tuple[QueuedClass, ...]:
         """Return the classes with parked pods in queue order; with `after`, only those later in the order."""
@@ -368,7 +378,7 @@ class PoolQueue:
                 first = alike[slots[0]]
                 assert first.shape is not None, "the class stands for a unit"
                 fitting[slots] = holds(
-                    first.shape, max(other.unit.priority for other in alike.values() if other.unit is not None)
+                    first.shape, max(_reach(other.unit) for other in alike.values() if other.unit is not None)
                 )
         return fitting
 
@@ -460,9 +470,11 @@ class PoolQueue:
         self._records[record.pod.uid] = record
         record.queue = self.pool
         self._count(record, 1)
+        self._of_tenants += bool(record.tenancy.queue)
 
     def _leave(self, record: PodRecord) -> None:
         self._count(record, -1)
+        self._of_tenants -= bool(record.tenancy.queue)
         record.queue = ""
 
     def _put_parked(self, record: PodRecord) -> None:

@@ -15,6 +15,7 @@ from aischeduler.model.workload import NO_TENANCY, NO_TERMS, ServiceType, Tenanc
 from aischeduler.state.groups import Groups
 from aischeduler.state.pod_records import PodRecord
 from aischeduler.state.tenant_queues import Chain, TenantQueues
+from aischeduler.state.timers import Timers
 
 WATCHED_KINDS = frozenset(("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "JobSet"))
 """The kinds of workloads that are watched."""
@@ -32,6 +33,9 @@ class Tenants:
         self.settings = settings
         self.queues = TenantQueues()
         self.workloads: dict[WorkloadKey, Workload] = {}
+        self.shields = Timers()
+        """Running pods (uid) that have not run as long as their queue lets them, and until when."""
+        self._numbers: dict[str, int] = {}
         self.cards: tuple[str, ...] = ()
         """The cards of nodes, as they were when held pods were checked last."""
         self._in_queue: Groups[str, str, PodRecord] = Groups()
@@ -40,8 +44,10 @@ class Tenants:
         """Workload -> the workloads that it controls."""
 
     def join(self, record: PodRecord) -> None:
-        """Add a pod, and set its tenancy."""
+        """Add a pod that waits in no queue of a pool, and set its tenancy."""
         record.tenancy = self.tenancy(record.pod)
+        queue = self.queue_of(record)
+        record.queue_priority = queue.priority if queue is not None else 0
         self._in_queue.put(record.tenancy.queue, record.pod.uid, record)
         for key in self._names_of(record.pod):
             self._of_workload.put(key, record.pod.uid, record)
@@ -77,6 +83,10 @@ class Tenants:
         before = self.workloads.pop(key, None)
         self._unlink(before)
         return before is not None
+
+    def number(self, queue: str) -> int:
+        """Return a number for the name of a queue, from 1."""
+        return self._numbers.setdefault(queue, len(self._numbers) + 1)
 
     def chain(self, record: PodRecord) -> Chain:
         """Return the queue of a pod and its ancestors; empty where it is in none that exists."""

@@ -18,6 +18,7 @@ from aischeduler.model.events import (
     EvictRefused,
     Gone,
     Object,
+    QueuesServed,
     Refreshed,
     RefreshFailed,
     Seen,
@@ -33,8 +34,11 @@ from aischeduler.model.pod_set import PodSet
 from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.selectors import NodeSelectorTerm, Operator, label_selector
 from aischeduler.model.storage_objects import StorageCapacity, StorageObject
+from aischeduler.model.tenant_queue import TenantQueue
 from aischeduler.model.volumes import Volume, VolumeClaim
+from aischeduler.model.workload import TenantTerms, Workload
 from tests.build import a_node, a_pod, a_pool, a_taint, expression, group_rule, tolerates
+from tests.tenants import a_queue
 
 GANG = Gang(
     GangKey(GangSource.COSCHEDULING, "default", "g"),

@@ -16,6 +16,7 @@ from aischeduler.engine.self_check import Violation
 from aischeduler.model.actions import Action, Bind, Evict, EvictionCause
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort
+from aischeduler.model.workload import ServiceType
 from aischeduler.plugins.node_ports import conflict
 from aischeduler.state.ledger import BORROWS, LENDS
 from aischeduler.state.pod_records import PodRecord, PodState
@@ -123,9 +124,12 @@ def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
         yield "I7", f"{uid}: may not be evicted"
     borrower = victim.home != pool
     surplus = victim.unit is not None and uid in cluster.running.spare_of(victim.unit.number).surplus
-    if not (borrower or surplus) and _rank(victim) >= (_rank(owner) if owner is not None else asker.priority):
+    lower = surplus or _rank(victim) < (_rank(owner) if owner is not None else asker.priority)
+    across = owner is not None and not borrower and victim.tenancy.queue != owner.tenancy.queue
+    if not borrower and owner is not None and not _tenants_allow(cluster, owner, victim, lower=lower):
         yield "I7", f"{uid}: is evicted for {asker.uid}, which has no higher priority"
-    if evict.cause is not (EvictionCause.RECLAIMED if borrower else EvictionCause.PREEMPTED):
+    home = EvictionCause.QUEUE_RECLAIMED if across else EvictionCause.PREEMPTED
+    if evict.cause is not (EvictionCause.RECLAIMED if borrower else home):
         yield "I7", f"{uid}: is {evict.cause}, borrower {borrower}"
     if not cluster.profile.preemption or spec.disable_preemption or not asker.preempts:
         yield "I7", f"{uid}: is evicted for {asker.uid}, for which no pod may be evicted"
@@ -136,6 +140,22 @@ def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
     tried_again = owner is not None and owner.decision != evict.decision
     if claim is not None and not tried_again and (victim.row not in claim.rows or uid not in claim.victims):
         yield "I7", f"{uid}: is evicted for {asker.uid}, which claims room on another row"
+
+
+def _tenants_allow(cluster: Cluster, owner: PodRecord, victim: PodRecord, *, lower: bool) -> bool:
+    """Return whether a home pod may be evicted for another, by the table of tenant queues; `lower` by standing."""
+    mine, its = owner.tenancy, victim.tenancy
+    if not cluster.tenants.queues.in_force or not (mine.queue or its.queue):
+        return lower
+    if mine.service is ServiceType.TRAINING or victim.pod.namespace == "kube-system":
+        return False
+    if mine.queue == its.queue:
+        return lower and (mine.service is None or its.service is ServiceType.TRAINING)
+    queue, others = cluster.tenants.queue_of(owner), cluster.tenants.queue_of(victim)
+    if queue is None or others is None or not (mine.known and its.known):
+        return False
+    takes = mine.service is ServiceType.INFERENCE and its.service is ServiceType.TRAINING
+    return takes and others.reclaimable and others.priority < queue.priority
 
 
 def _rank(record: PodRecord) -> int:

@@ -49,7 +49,7 @@ def _list_faults(queue: PoolQueue, records: list[PodRecord]) -> Faults:
 
 
 def _class_faults(cluster: Cluster, queue: PoolQueue) -> Faults:
-    alike: dict[tuple[bytes, bool, str, int | None], list[PodRecord]] = {}
+    alike: dict[tuple[object, ...], list[PodRecord]] = {}
     for record in queue._records.values():
         if record.state is not PodState.GATED:
             alike.setdefault(_class(record), []).append(record)
@@ -86,15 +86,17 @@ def _one_class_faults(cluster: Cluster, queue: PoolQueue, kept: QueuedClass, rec
     )
 
 
-def _class(record: PodRecord) -> tuple[bytes, bool, str, int | None]:
+def _class(record: PodRecord) -> tuple[object, ...]:
     """Return the class of a pod: its spec, whether it may preempt, and where a plugin sorts the queue its priority.
 
-    A unit of several is a class of its own.
+    Its tenant queue and its service are parts of it. A unit of several is a class of its own.
     """
     unit = record.unit
     if unit is not None and unit.lead is record:
         return (b"", True, unit.name, None)
-    return (record.pod.spec.key, record.pod.preempts, "", record.pod.priority if record.rank is not None else None)
+    tenancy = (record.tenancy.queue, record.tenancy.service if record.tenancy.queue else None)
+    ranked = record.pod.priority if record.rank is not None else None
+    return (record.pod.spec.key, record.pod.preempts, "", ranked, tenancy)
 
 
 def _asked(record: PodRecord) -> Counter[str]:

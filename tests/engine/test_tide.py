@@ -1,0 +1,200 @@
+"""Service types: inference takes back what training uses, training takes nothing, and whole gangs go."""
+
+from typing import Any
+
+import pytest
+
+from aischeduler.engine.profile import default_profile
+from aischeduler.model.events import Event, Seen, gone
+from aischeduler.model.gang import GangSource
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Namespace
+from aischeduler.model.selectors import label_selector
+from aischeduler.model.tenant_queue import TenantQueue, TenantSettings
+from aischeduler.model.workload import ServiceType, TenantTerms, Workload
+from tests.build import a_pool, replace
+from tests.engine.session import Session, binds, evictions, nominations
+from tests.gangs import a_gang, member
+from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
+
+INFERENCE, TRAINING = ServiceType.INFERENCE, ServiceType.TRAINING
+ONLINE = a_queue("online", priority=80000, reclaimable=False)
+BATCH = a_queue("batch", priority=20000)
+
+
+def a_session(*queues: TenantQueue, settings: TenantSettings | None = None) -> Session:
+    session = Session(profile=replace(default_profile(), tenants=settings or TenantSettings()))
+    session.tell(*(Seen(queue) for queue in queues or (ONLINE, BATCH)))
+    return session
+
+
+def service(name: str, gpus: int = 1, queue: str = "online", **fields: Any) -> Pod:
+    return in_queue(a_card_pod(name, gpus, **fields), queue, service=INFERENCE)
+
+
+def training(name: str, gpus: int = 1, queue: str = "batch", node: str = "", **fields: Any) -> Pod:
+    pod = in_queue(a_card_pod(name, gpus, **fields), queue, service=TRAINING)
+    return on(pod, node) if node else pod
+
+
+def on(pod: Pod, node: str, started: int = 1) -> Pod:
+    return replace(pod, node_name=node, phase="Running", started_seconds=started, placed_seconds=started)
+
+
+def test_day_of_the_article_the_two_least_important_jobs_go_and_training_comes_back() -> None:
+    session = a_session()
+    session.see(a_card_node("n", "NVIDIA-GeForce-RTX-4090", 8))
+    gang = a_gang("middle", 2, GangSource.LABELS)
+    session.see(*(member(training(f"middle-{number}", 1, priority=40000, node="n"), gang) for number in range(2)))
+    session.see(training("low", 2, priority=20000, node="n"), training("high", 2, priority=60000, node="n"))
+    session.see(*(service(f"web-{number}", 1, priority=80000) for number in range(6)))
+    said = session.decide()
+    assert set(evictions(said)) == {"low", "middle-0", "middle-1"}
+    assert set(evictions(said).values()) == {"QueueReclaimed"}
+    for name in evictions(said):
+        session.tell(gone(Pod, f"uid-{name}"))
+    said += session.decide()
+    assert set(binds(said)) == {f"web-{number}" for number in range(6)}
+    session.see(training("again", 2, priority=20000))
+    assert binds(session.decide()) == {}
+    session.tell(*(gone(Pod, f"uid-web-{number}") for number in range(2)))
+    assert binds(session.decide()) == {"again": "n"}
+
+
+VICTIMS = {
+    "training of a lower queue": (training("v", 8, node="n"), True),
+    "training of a lower queue, of higher pod priority": (training("v", 8, node="n", priority=99), True),
+    "inference of a lower queue": (on(service("v", 8, "batch"), "n"), False),
+    "a pod of unknown service of a lower queue": (on(in_queue(a_card_pod("v", 8), "batch"), "n"), False),
+    "training of a queue of equal priority": (training("v", 8, "peer", node="n"), False),
+    "training of a queue that is not reclaimable": (training("v", 8, "closed", node="n"), False),
+    "training of its own queue, of lower priority": (training("v", 8, "online", node="n", priority=-1), True),
+    "training of its own queue, of equal priority": (training("v", 8, "online", node="n"), False),
+    "inference of its own queue, of lower priority": (on(service("v", 8, priority=-1), "n"), False),
+    "a pod without a queue": (on(a_card_pod("v", 8, priority=-1), "n"), False),
+    "training in kube-system": (training("v", 8, node="n", namespace="kube-system"), False),
+}
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_inference_takes_back_from_training_alone(victim: str) -> None:
+    peer, closed = a_queue("peer", priority=80000), a_queue("closed", priority=10, reclaimable=False)
+    session = a_session(ONLINE, BATCH, peer, closed)
+    session.see(a_card_node("n", "NVIDIA-H200"), VICTIMS[victim][0], service("web"))
+    assert evictions(session.decide()) == (
+        {"v": "QueueReclaimed" if "lower queue" in victim else "Preempted"} if VICTIMS[victim][1] else {}
+    )
+
+
+ASKERS = {
+    "training": (training("p", 8, priority=50), set()),
+    "a pod of unknown service": (in_queue(a_card_pod("p", 8, priority=50), "batch"), {"same"}),
+    "a pod without a queue": (a_card_pod("p", 8, priority=50), {"none"}),
+}
+
+
+@pytest.mark.parametrize("asker", ASKERS)
+def test_others_take_no_more_than_their_own(asker: str) -> None:
+    session = a_session(ONLINE, BATCH, a_queue("other", priority=1))
+    for name, pod in (
+        ("same", training("same", 8)),
+        ("other", training("other", 8, "other")),
+        ("none", a_card_pod("none", 8)),
+        ("served", service("served", 8, "other")),
+    ):
+        session.see(a_card_node(name, "NVIDIA-H200"), on(pod, name))
+    session.see(ASKERS[asker][0])
+    assert set(evictions(session.decide())) == ASKERS[asker][1]
+
+
+def test_borrowers_go_for_training_of_the_pool_whatever_they_are() -> None:
+    session = a_session()
+    session.see(a_pool("lender", labels={"pool": "lender"}), a_card_node("n", "NVIDIA-H200", labels={"pool": "lender"}))
+    session.see(on(service("guest", 8), "n"), training("owner", 8, pool="lender"))
+    assert evictions(session.decide()) == {"guest": "Reclaimed"}
+
+
+def test_whole_gang_goes_where_one_pod_would_do() -> None:
+    session = a_session()
+    gang = a_gang("g", 3, GangSource.LABELS)
+    for number in range(3):
+        session.see(a_card_node(f"n{number}", "NVIDIA-H200"))
+        session.see(member(training(f"g-{number}", 8, node=f"n{number}"), gang))
+    session.see(service("web", 8))
+    assert set(evictions(session.decide())) == {"g-0", "g-1", "g-2"}
+
+
+def test_service_that_is_full_evicts_nobody() -> None:
+    session = a_session(a_queue("online", priority=80000, cards={"H200": 0}), BATCH)
+    session.see(a_card_node("n", "NVIDIA-H200"), training("v", 8, node="n"), service("web", 8))
+    assert evictions(session.decide()) == {}
+
+
+def test_pods_younger_than_the_runtime_of_their_queue_stay_until_it_is_over() -> None:
+    session = a_session(ONLINE, a_queue("batch", priority=20000, min_runtime_seconds=60))
+    session.see(a_card_node("n", "NVIDIA-H200"), on(training("v", 8), "n", started=100))
+    session.now = 120.0
+    session.see(service("web", 8))
+    assert evictions(session.decide()) == {}
+    assert evictions(session.decide(41.0)) == {"v": "QueueReclaimed"}
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_word_that_a_pod_is_not_preemptable_counts_where_its_namespace_may_say_it(allowed: bool) -> None:
+    settings = TenantSettings(non_preemptible=label_selector("", {"stays": "yes"}, ()) if allowed else None)
+    session = a_session(settings=settings)
+    session.tell(Seen(Namespace("default", {"stays": "yes"})))
+    kept = in_queue(a_card_pod("v", 8), "batch", service=TRAINING, preemptable=False)
+    session.see(a_card_node("n", "NVIDIA-H200"), on(kept, "n"), service("web", 8))
+    assert set(evictions(session.decide())) == (set() if allowed else {"v"})
+
+
+def a_workload(kind: str, name: str, said: str = "", owner: str = "", queue: str = "") -> Event:
+    return Seen(Workload(kind, "default", name, owner=owner, terms=TenantTerms(queue, said)))
+
+
+def test_service_type_comes_from_the_workload_its_owner_or_the_kind_of_these() -> None:
+    settings = TenantSettings(service_types=(("Deployment", INFERENCE), ("Job", TRAINING)))
+    session = a_session(settings=settings)
+    session.tell(a_workload("ReplicaSet", "web-1", owner="Deployment/web", queue="online"))
+    session.tell(a_workload("Job", "train", queue="batch"))
+    session.see(a_card_node("n", "NVIDIA-H200"))
+    session.see(on(replace(a_card_pod("v", 8), owner="Job/train"), "n"))
+    session.see(replace(a_card_pod("web", 8), owner="ReplicaSet/web-1"))
+    assert evictions(session.decide()) == {"v": "QueueReclaimed"}
+
+
+def test_pods_whose_workload_was_not_seen_take_nothing_and_lose_nothing_across_queues() -> None:
+    session = a_session()
+    session.see(a_card_node("n", "NVIDIA-H200"))
+    session.see(on(replace(training("v", 8), owner="Job/train"), "n"), service("web", 8))
+    assert evictions(session.decide()) == {}
+    session.tell(a_workload("Job", "train"))
+    assert evictions(session.decide()) == {"v": "QueueReclaimed"}
+
+
+def test_pods_of_a_queue_of_higher_priority_are_tried_first() -> None:
+    session = a_session()
+    session.see(training("a", 8, priority=99), service("b", 8))
+    session.see(a_card_node("n", "NVIDIA-H200"))
+    assert binds(session.decide()) == {"b": "n"}
+    session.tell(Seen(replace(BATCH, priority=90000, generation=2)))
+    session.decide(30.0)
+    session.see(service("c", 8, created=0), a_card_node("m", "NVIDIA-H200"))
+    assert binds(session.decide()) == {"a": "m"}
+
+
+def test_the_cheapest_queue_loses_first() -> None:
+    session = a_session(ONLINE, BATCH, a_queue("lower", priority=10))
+    session.see(a_card_node("n", "NVIDIA-H200"))
+    session.see(training("kept", 4, node="n", priority=1), training("v", 4, "lower", node="n", priority=50))
+    session.see(service("web", 4))
+    assert evictions(session.decide()) == {"v": "QueueReclaimed"}
+
+
+def test_waiting_service_is_woken_when_its_queue_may_take_back() -> None:
+    session = a_session(a_queue("online", priority=1), BATCH)
+    session.see(a_card_node("n", "NVIDIA-H200"), training("v", 8, node="n", priority=9), service("web", 8))
+    assert evictions(session.decide()) == {}
+    session.tell(Seen(replace(ONLINE, generation=2)))
+    assert nominations(session.decide()) == {"web": "n"}
