@@ -9,7 +9,7 @@ import pytest
 from aischeduler.kube.crds import pool_crd, pool_schema
 from aischeduler.kube.decode import fields as decoded
 from aischeduler.kube.decode import pool
-from aischeduler.kube.report import pool_writes
+from aischeduler.kube.report import pool_writes, status_writes
 from aischeduler.kube.report.pool_writes import pool_status
 from aischeduler.model.card_types import TYPE_LENGTH_MAX
 from aischeduler.model.names import (
@@ -87,9 +87,9 @@ def test_limits_of_selectors_are_those_of_their_reader(of: str) -> None:
 def test_limits_of_the_status_are_those_of_its_writer() -> None:
     status = dict(fields("status", pool_schema()["properties"]["status"]))
     amounts = [status[f"status.{name}"] for name in pool_writes.AMOUNTS]
-    assert {field["maxProperties"] for field in amounts} == {pool_writes.RESOURCES_MAX}
+    assert {field["maxProperties"] for field in amounts} == {status_writes.RESOURCES_MAX}
     columns = [field for path, field in status.items() if path.startswith("status.columns.")]
-    assert {field["maxLength"] for field in columns} == {pool_writes.COLUMN_LENGTH_MAX}
+    assert {field["maxLength"] for field in columns} == {status_writes.COLUMN_LENGTH_MAX}
     assert status["status.cardsByType"]["maxItems"] == CARD_TYPES_MAX
     assert status["status.cardsByType[].type"]["maxLength"] == TYPE_LENGTH_MAX
 
