@@ -362,28 +362,33 @@ class Executor:
     def _log_pool(self, action: ReportPool) -> None:
         """Log the changed conditions of a Pool; its numbers change all the time."""
         for condition in self._changed(action):
-            self._log.info("pool condition", pool=action.name, **condition)
+            self._log.info(
+                "pool condition",
+                pool=action.name,
+                condition=condition.type,
+                status=condition.status,
+                reason=condition.reason,
+                message=condition.message,
+            )
 
     def _log_queue(self, action: ReportQueue) -> None:
         """Log the changed conditions of a Queue."""
         for condition in self._changed(action):
-            self._log.info("queue condition", queue=action.name, **condition)
+            self._log.info(
+                "queue condition",
+                queue=action.name,
+                condition=condition.type,
+                status=condition.status,
+                reason=condition.reason,
+                message=condition.message,
+            )
 
-    def _changed(self, action: ReportPool | ReportQueue) -> list[dict[str, Any]]:
-        """Return the conditions that the last report of the object did not have, as fields."""
+    def _changed(self, action: ReportPool | ReportQueue) -> list[Condition]:
+        """Return the conditions that the last report of the object did not have."""
         key = type(action).__name__, action.name
         before = self._conditions.get(key, ())
         self._conditions[key] = action.conditions
-        return [
-            {
-                "condition": condition.type,
-                "status": condition.status,
-                "reason": condition.reason,
-                "message": condition.message,
-            }
-            for condition in action.conditions
-            if condition not in before
-        ]
+        return [condition for condition in action.conditions if condition not in before]
 
     def _log_gang(self, action: ReportGang) -> None:
         if self._log.is_enabled_for(logging.INFO):

@@ -33,7 +33,7 @@ def kubectl(plane: ControlPlane, *arguments: str, stdin: str | None = None) -> s
 
 
 def undefine(plane: ControlPlane) -> None:
-    kubectl(plane, "delete", "crd", "pools.resource.aibee.cn", "--ignore-not-found", "--wait")
+    kubectl(plane, "delete", "crd", "pools.resource.aibee.cn", "queues.resource.aibee.cn", "--ignore-not-found", "--wait")
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,7 @@ class RealEnvironment(RealTime):
         return self._scheduler.net_saves() - self._saves_before
 
     def _define(self) -> None:
-        """Define the kinds that declare gangs and queues, and wait until they are served: the scheduler looks for them rarely."""
+        """Define the kinds of gangs and queues, and wait until they are served: the scheduler looks for them rarely."""
         for definition in definitions():
             assert self.api("POST", DEFINITIONS, definition).status in {201, 409}, definition
             spec = definition["spec"]

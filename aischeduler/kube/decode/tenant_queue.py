@@ -48,6 +48,7 @@ VOLCANO_DEFAULTS: Final[Mapping[str, Any]] = {
 """The fields of Volcano's spec that have no meaning here, and the values under which they have none there."""
 
 V = TypeVar("V")
+NO_CARDS: Final[tuple[CardQuota, ...]] = ()
 
 
 class _Spec:
@@ -75,12 +76,12 @@ def read_queue(document: QueueDocument) -> TenantQueue:
     spec, state_since = _Spec(document.spec), _conditions(document.status)
     found = replace(
         _queue(document, spec, QueueSource.OWN),
-        cards=spec.read("cards", _cards, ()),
+        cards=spec.read("cards", _cards, NO_CARDS),
         state=spec.read("state", lambda path, value: choice(path, value, QueueState), None) or QueueState.OPEN,
         allowed_namespaces=spec.read("allowedNamespaces", selector, None),
-        min_runtime_seconds=spec.read("minRuntime", _seconds, DURATION_SECONDS_MAX) or 0,
+        min_runtime_seconds=spec.read("minRuntime", _seconds_or_zero, DURATION_SECONDS_MAX),
         shrink_after_seconds=spec.read("shrinkAfter", _seconds, None),
-        drain_after_seconds=spec.read("drainAfter", _seconds, DURATION_SECONDS_MAX) or 0,
+        drain_after_seconds=spec.read("drainAfter", _seconds_or_zero, DURATION_SECONDS_MAX),
         over_quota_since_seconds=state_since.get(("OverQuota", "True"), (0, ""))[0],
     )
     since, reason = state_since.get(("Ready", "False"), (0, ""))
@@ -95,7 +96,7 @@ def read_volcano_queue(document: QueueDocument) -> TenantQueue:
     status = document.status if isinstance(document.status, dict) else {}
     return replace(
         _queue(document, spec, QueueSource.VOLCANO),
-        cards=spec.checked(lambda: _card_quota(quota), ()),
+        cards=spec.checked(lambda: _card_quota(quota), NO_CARDS),
         state=QueueState.CLOSED if status.get("state") in VOLCANO_CLOSED else QueueState.OPEN,
         ignored=tuple(_ignored(spec.fields)),
         invalid=spec.invalid,
@@ -171,6 +172,10 @@ def _seconds(path: str, value: Any) -> int | None:
         raise FieldError(f"{path}: {quoted(text)} is not a duration such as 90s or 1h30m")
     hours, minutes, seconds = (int(part[:-1]) if part else 0 for part in parts.groups())
     return hours * 3600 + minutes * 60 + seconds
+
+
+def _seconds_or_zero(path: str, value: Any) -> int:
+    return _seconds(path, value) or 0
 
 
 def _ignored(fields: Mapping[str, Any]) -> Iterator[str]:

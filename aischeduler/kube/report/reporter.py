@@ -232,8 +232,10 @@ class Reporter:
 
     def renew_statuses(self) -> None:
         """Queue the last status of every Pool and Queue: to renew it, or to take it over from a stopped scheduler."""
-        for report in (*self._pool_statuses.latest_reports(), *self._queue_statuses.latest_reports()):
-            self._put_unless_queued(report)
+        for pool in self._pool_statuses.latest_reports():
+            self._put_unless_queued(pool)
+        for queue in self._queue_statuses.latest_reports():
+            self._put_unless_queued(queue)
 
     def create_pool(self, action: CreatePool) -> None:
         """Create a Pool unless it exists."""
