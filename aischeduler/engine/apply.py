@@ -23,6 +23,7 @@ from aischeduler.engine.quotas import try_first
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Action, Bind, Evict, ReportWaiting
+from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.proposal import (
     NO_SEARCH,
     Borrow,
@@ -54,14 +55,14 @@ class Attempt(Struct):
     actions: list[Action]
     now: float
 
-    def report(self, message: str) -> None:
+    def report(self, message: str, reason: EventReason = EventReason.FAILED_SCHEDULING) -> None:
         """Report why the pods wait, where the message is new; the object of their gang shows it too."""
         if message != self.record.message:
             self.cluster.units.touch(self.record)
         for record in self.record.with_surplus:
             if message != record.message:
                 record.message = message
-                told = ReportWaiting(record.pod, self.queue.pool, record.home, message, self.record.decision)
+                told = ReportWaiting(record.pod, self.queue.pool, record.home, message, self.record.decision, reason)
                 self.actions.append(told)
 
 
@@ -194,7 +195,11 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     displaced = _end_claims_of(cluster, proposal.displaced)
     rooms = tuple(
         ClaimedRoom(
-            member, placed[member].spec, placed[member].row, placed[member].allocation, cluster.accounts_of(member.pod)
+            member,
+            placed[member].spec,
+            placed[member].row,
+            placed[member].allocation,
+            cluster.accounts_of(member, placed[member].row),
         )
         for member in record.together
     )
@@ -265,6 +270,8 @@ def _wait(tried: Attempt, proposal: Wait) -> Result:
             queue.retry(record, now)
         case _:
             queue.park(record, now)
+            if proposal.by_quota:
+                cluster.held.put(record, cluster.holders(record))
     record.visited = ()
     tried.actions += nominate(tried.record, tried.queue.pool, "")
     if proposal.message:
@@ -277,7 +284,7 @@ def _hold(tried: Attempt, proposal: Hold) -> Result:
     cluster, record = tried.cluster, tried.record
     record.constraint = proposal.constraint
     if proposal.constraint is ConstraintKind.QUOTA:
-        cluster.held.put(record, cluster.accounts_of(record.pod))
+        cluster.held.put(record, cluster.holders(record))
     end_claim_of(cluster, record, tried.now)
     record.visited = ()
     cluster.queues[record.home].hold(record, tried.now)
@@ -289,7 +296,7 @@ def _hold(tried: Attempt, proposal: Hold) -> Result:
                 want_pool(cluster, member)
         record.message = proposal.message  # no event: the answer comes soon
     else:
-        tried.report(proposal.message)
+        tried.report(proposal.message, proposal.reason)
     return Result.HELD
 
 

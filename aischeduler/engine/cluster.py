@@ -6,6 +6,7 @@ Invariants:
 - A loan is counted exactly while a pod of this scheduler counts on a row of a pool that is not its home pool.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -20,8 +21,10 @@ from aischeduler.engine.search_cache import Searches
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import make_runner
 from aischeduler.model.actions import Action
+from aischeduler.model.card_types import is_card
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.workload import Tenancy
 from aischeduler.policies.borrowing import BorrowingContext
 from aischeduler.policies.eviction_order import Loss, Preemptor
 from aischeduler.policies.placement import placement_strategy
@@ -32,13 +35,15 @@ from aischeduler.state.claims import Claims
 from aischeduler.state.counted_pods import NO_INTEREST
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.held_by_account import HeldByAccount
-from aischeduler.state.ledger import Account, Ledger
+from aischeduler.state.label_index import Mask
+from aischeduler.state.ledger import NO_CARD, QUEUE, UNNAMED_CARD, Account, Ledger
 from aischeduler.state.node_table import NO_POOL, NodeTable
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState, Unit
 from aischeduler.state.pod_sets import PodSets
 from aischeduler.state.pool_table import PoolTable
 from aischeduler.state.running_pods import RunningPods
 from aischeduler.state.scheduling_queue import PoolQueue
+from aischeduler.state.tenants import Tenants
 from aischeduler.state.transitions import Transition, change_state
 from aischeduler.state.units import Units
 
@@ -56,7 +61,8 @@ class Cluster:
     def __init__(self, profile: Profile, run: str) -> None:
         self.now, self.decisions, self.start, self._run, self._arrivals = 0.0, 0, 0, run, 0
         self.profile, self.classes, self.counters = profile, PodClasses(profile), Counters()
-        self.has_quotas = any(plugins.quotas for plugins in (profile.plugins, *profile.others.values()))
+        self._quotas_of_plugins = any(plugins.quotas for plugins in (profile.plugins, *profile.others.values()))
+        self.tenants = Tenants(profile.tenants)
         self.leaving_pods, self.edits, self.said = LeavingPods(), Edits(), Said()
         self.reservations, self.unknown_pools, self.freshness = Reservations(profile), UnknownPools(), Freshness()
         self.clear()
@@ -65,6 +71,8 @@ class Cluster:
         """Begin again without objects, queues and deferred work; what was asked, kept and said of objects stays."""
         self.start += 1
         profile, self.deferred = self.profile, DeferredWork()
+        served, self.tenants = self.tenants.queues.served, Tenants(self.tenants.settings)
+        self.tenants.queues.served = served
         self.nodes = NodeTable(Cards(profile.gpu_type_labels, profile.rare_types))
         self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)
         self.pools = PoolTable(self.nodes, profile.default_pool)
@@ -87,6 +95,11 @@ class Cluster:
         capacity = UnitCapacity(self.runner, self.running, self.claims)
         self.borrowing = BorrowingContext(*parts, profile.preemption, self.unit_request, capacity)
         self.searches = Searches()
+
+    @property
+    def has_quotas(self) -> bool:
+        """Whether a pod may count in an account of a quota."""
+        return self._quotas_of_plugins or self.tenants.queues.in_force
 
     @property
     def capacity(self) -> UnitCapacity:
@@ -115,30 +128,46 @@ class Cluster:
         """Return whether this warning is new for the object, and keep it."""
         return self.said.is_new(about, message)
 
-    def ask(self, spec: PodSpec, pool: str, home: str) -> PlacementRequest:
-        """Return the placement request for a pod of this class in this pool; `home` is its home pool."""
+    def ask(self, spec: PodSpec, pool: str, home: str, shut: Mask | None = None) -> PlacementRequest:
+        """Return the placement request for a pod of this class in this pool; `home` is its home pool.
+
+        The rows of `shut` are closed to it too.
+        """
         strategy = placement_strategy(self.pools.pools[pool], spec, self.profile.gpu_resources)
         cards = self.nodes.cards
         closed = cards.closed_to_home(self.nodes, self.pools.id(home)) if cards.rare else None
+        if shut is not None:
+            closed = shut if closed is None else closed | shut
         return PlacementRequest(spec, strategy, closed)
 
-    def unit_request(self, unit: Unit, pool: str, others: tuple[PodRecord, ...] = ()) -> UnitRequest:
-        """Return the placement request of a unit in this pool: its required pods, then these others as room allows."""
+    def unit_request(
+        self, unit: Unit, pool: str, others: tuple[PodRecord, ...] = (), shut: Sequence[Mask | None] = ()
+    ) -> UnitRequest:
+        """Return the placement request of a unit in this pool: its required pods, then these others as room allows.
+
+        The rows of `shut` are closed to the pod of the same number; further pods go where those of their class do.
+        """
         pods = tuple(record.pod for record in (*unit.together, *others))
         home = unit.together[0].home
+        if any(mask is not None for mask in shut):
+            closed = {pod.spec.key: mask for pod, mask in zip(pods, shut, strict=False)}
+        else:
+            closed = {}
         specs = {pod.spec.key: pod.spec for pod in pods}
-        ask_of = {key: self.ask(spec, pool, home) for key, spec in specs.items()}
+        ask_of = {key: self.ask(spec, pool, home, closed.get(key)) for key, spec in specs.items()}
         asks = tuple(ask_of[pod.spec.key] for pod in pods)
         topology = unit.gang.topology if unit.gang is not None else ()
         beside = labels_of_placed(unit, self.nodes) if topology else ()
         preemptor = Preemptor(unit.priority, Loss(self.profile.gpu_resources, int(self.now)))
         return UnitRequest(pods, asks, unit.required, preemptor, topology, beside)
 
-    def request_of(self, record: PodRecord, pool: str) -> PlacementRequest | UnitRequest:
-        """Return the placement request of a pod, or of the unit that it leads, in this pool."""
+    def request_of(
+        self, record: PodRecord, pool: str, shut: Sequence[Mask | None] = ()
+    ) -> PlacementRequest | UnitRequest:
+        """Return the placement request of a pod, or of the unit that it leads, in this pool; `shut` as above."""
         if record.leads is not None:
-            return self.unit_request(record.leads, pool)
-        return self.ask(record.pod.spec, pool, record.home)
+            return self.unit_request(record.leads, pool, (), shut)
+        return self.ask(record.pod.spec, pool, record.home, shut[0] if shut else None)
 
     def total(self, record: PodRecord) -> PodSpec:
         """Return a spec with the requests of a pod, or of the required pods of the unit that it leads."""
@@ -188,6 +217,8 @@ class Cluster:
         unit, interest, ours = self.unit_name(pod), interest_of(self, pod), self.ours(pod)  # first: a plugin may raise
         self.records[pod.uid] = record
         self.units.join(record, unit)
+        if ours:
+            self.tenants.join(record)
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record
         if ours and pod.volume_claims:
@@ -203,6 +234,8 @@ class Cluster:
         self.held.drop(pod.uid)
         change_state(record, Transition.GONE)
         self.units.leave(record)
+        if self.ours(pod):
+            self.tenants.leave(record)
         if self.ours(pod) or interest:
             self.nodes.pod_counts.disuse(pod.spec, interest)
         self._unname(pod)
@@ -219,7 +252,8 @@ class Cluster:
             self._unname(record.pod)
             if pod.pool:
                 self.naming.setdefault(pod.pool, {})[pod.uid] = record
-        before, record.pod = record.pod, pod
+        before = record.pod
+        tenancy = self._retenant(record, pod)
         if unit != (record.unit.name if record.unit is not None else ""):
             self.units.leave(record)
             self.units.join(record, unit)
@@ -230,7 +264,7 @@ class Cluster:
             self.nodes.pod_counts.disuse(before.spec, old)
         if before.labels != pod.labels or before.terminating != pod.terminating:
             count_again(self, before, record)
-        if self.has_quotas and self.accounts_of(before) != self.accounts_of(pod):
+        if self.has_quotas and (tenancy != record.tenancy or self._plain(before) != self._plain(pod)):
             follow_accounts(self, record)
 
     def forget_eviction(self, uid: str) -> bool:
@@ -284,11 +318,51 @@ class Cluster:
         if queue is not None and record.offered == NOWHERE:
             queue.wake_next(record, now)
 
-    def accounts_of(self, pod: Pod) -> tuple[Account, ...]:
-        """Return the accounts in which a pod counts by its quotas."""
+    def accounts_of(self, record: PodRecord, row: int) -> tuple[Account, ...]:
+        """Return the accounts in which a pod counts by its quotas, on this row or as the owner of a claim there."""
         if not self.has_quotas:
             return ()
+        plain, chain = self._plain(record.pod), self.tenants.chain(record)
+        if not chain:
+            return plain
+        card = self._card_of(record, row)
+        return (*plain, *((QUEUE, queue.name, card) for queue in chain))
+
+    def holders(self, record: PodRecord) -> tuple[Account, ...]:
+        """Return what may hold a pod, or the unit that it leads: accounts of plugins, and all accounts of a queue."""
+        found: dict[Account, None] = {}
+        for member in record.together:
+            found |= dict.fromkeys(account[:2] for account in self._plain(member.pod))
+            found |= dict.fromkeys((QUEUE, queue.name) for queue in self.tenants.chain(member))
+        return tuple(found)
+
+    def _plain(self, pod: Pod) -> tuple[Account, ...]:
+        """Return the accounts of a pod by the quotas of plugins."""
+        if not self._quotas_of_plugins:
+            return ()
         return tuple(account for quota in self.profile.plugins_of(pod).quotas for account in quota.accounts_of(pod))
+
+    def _card_of(self, record: PodRecord, row: int) -> str:
+        """Return the card on which a pod counts on a row; that of a node that is gone is the last one known."""
+        amounts = record.pod.spec.request.amounts
+        if not any(is_card(resource, self.profile.gpu_resources) for resource in amounts):
+            return NO_CARD
+        if self.nodes.nodes[row] is None:
+            known = next((account[2] for account in record.accounts if account[0] == QUEUE), UNNAMED_CARD)
+            return known if record.row == row else UNNAMED_CARD
+        return self.nodes.cards.card_on(self.nodes, row) or UNNAMED_CARD
+
+    def _retenant(self, record: PodRecord, pod: Pod) -> Tenancy:
+        """Let a record have this pod, and be in its queue; return its tenancy before."""
+        tenancy, before = record.tenancy, record.pod
+        same = before.terms == pod.terms and before.owner == pod.owner and before.gang == pod.gang
+        if same or not self.ours(pod):
+            record.pod = pod
+            return tenancy
+        self.tenants.leave(record)
+        record.pod = pod
+        self.tenants.join(record)
+        return tenancy
 
     def _unname(self, pod: Pod) -> None:
         named = self.naming.get(pod.pool)

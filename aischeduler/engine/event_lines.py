@@ -13,7 +13,9 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pod_set import PodSet
 from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.storage_objects import StorageObject
+from aischeduler.model.tenant_queue import TenantQueue
 from aischeduler.model.volumes import Volume, VolumeClaim
+from aischeduler.model.workload import Workload
 
 _FIELDS: Final[dict[type, tuple[str, str, tuple[str, ...]]]] = {
     Pod: ("Pod", "pod", ("uid",)),
@@ -25,6 +27,8 @@ _FIELDS: Final[dict[type, tuple[str, str, tuple[str, ...]]]] = {
     Volume: ("Volume", "volume", ("name",)),
     PodSet: ("PodSet", "pod_set", ("kind", "namespace", "name")),
     Gang: ("Gang", "gang", ()),
+    TenantQueue: ("TenantQueue", "queue", ("source", "name")),
+    Workload: ("Workload", "workload", ("kind", "namespace", "name")),
 }
 """Type -> the begin of the names of its events, the field of the object, and those of the key."""
 _STORAGE: Final = frozenset(kind.__name__ for kind in get_args(StorageObject))

@@ -12,6 +12,7 @@ from aischeduler.engine.lending import look_again
 from aischeduler.engine.nominator import end_claims_on
 from aischeduler.engine.pod_counting import book_rows
 from aischeduler.engine.queueing_hints import rows_changed
+from aischeduler.engine.quotas import cards_changed
 from aischeduler.engine.units import place_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
@@ -36,9 +37,13 @@ def node_seen(cluster: Cluster, node: Node, now: float) -> None:
     elif cluster.nodes.version != version:
         if change & Change.LABELS:
             book_rows(cluster, [row])  # the type of its cards may have changed
+            for claim in cluster.claims.on_row(row) if cluster.has_quotas else ():
+                cluster.claims.renew(claim, cluster.accounts_of)
         cluster.row_changed(row)
         if before is None or not only_opens(before, node):
             look_again(cluster, (cluster.pool_of(row),))
+    if change & Change.LABELS or before is None:
+        cards_changed(cluster)
 
 
 def node_gone(cluster: Cluster, name: str, now: float) -> None:

@@ -11,6 +11,7 @@ from aischeduler.engine.evictions import budget_gone, budget_seen
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
 from aischeduler.engine.pool_events import namespace_gone, namespace_seen, pool_gone, pool_seen
+from aischeduler.engine.tenant_queues import queue_gone, queue_seen, workload_gone, workload_seen
 from aischeduler.engine.units import gang_gone, gang_seen
 from aischeduler.engine.unknown_pools import put_off
 from aischeduler.engine.volume_binding import storage_gone, storage_seen
@@ -22,7 +23,9 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pod_set import PodSet
 from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.storage_objects import CsiDriver, CsiNode, StorageCapacity, StorageClass, VolumeAttachment
+from aischeduler.model.tenant_queue import TenantQueue
 from aischeduler.model.volumes import Volume, VolumeClaim
+from aischeduler.model.workload import Workload
 
 Key = tuple[str, ...]
 
@@ -78,6 +81,8 @@ _OTHERS: Final[tuple[tuple[type, Handlers], ...]] = (
     (DisruptionBudget, _timeless(budget_seen, lambda cluster, key: budget_gone(cluster, *key))),
     (Namespace, _timeless(namespace_seen, lambda cluster, key: namespace_gone(cluster, *key))),
     (Gang, _timeless(gang_seen, gang_gone)),
+    (TenantQueue, _timeless(queue_seen, lambda cluster, key: queue_gone(cluster, *key))),
+    (Workload, _timeless(workload_seen, lambda cluster, key: workload_gone(cluster, *key))),
     (PodSet, _timeless(_pod_set_seen, lambda cluster, key: cluster.pod_sets.forget((key[0], key[1], key[2])))),
 )
 HANDLERS: Final[Mapping[str, Handlers]] = {

@@ -80,7 +80,7 @@ def accounts_in(cluster: "Cluster", record: PodRecord, pool: str) -> tuple[Accou
     at_home = not pool or pool == record.home
     if (at_home and not cluster.has_quotas) or not cluster.ours(record.pod):
         return ()
-    accounts = cluster.accounts_of(record.pod)
+    accounts = cluster.accounts_of(record, record.row)
     if at_home:
         return accounts
     node = cluster.nodes.nodes[record.row]

@@ -107,7 +107,7 @@ def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:
     """Update a pod that stays on its row."""
     old, unit = record.pod, record.unit
     cluster.rename(record, pod)
-    facts = ((p.pool, p.priority, p.guarded, p.started_seconds) for p in (old, pod))
+    facts = ((p.pool, p.priority, p.guarded, p.started_seconds, p.terms, p.owner) for p in (old, pod))
     if record.unit is not unit:
         refresh(cluster, record)
         cluster.row_changed(record.row)  # it may be evicted alone now, or only with others
@@ -142,4 +142,5 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
 def _fate(cluster: Cluster, pod: Pod) -> tuple[object, ...]:
     """Return what decides where a pod waits or may run."""
     unit = cluster.unit_name(pod)
-    return (pod.spec.key, pod.pool, pod.priority, pod.preempts, pod.gates, unit, *ruled(cluster, pod))
+    tenant = (pod.terms, pod.owner)
+    return (pod.spec.key, pod.pool, pod.priority, pod.preempts, pod.gates, unit, *tenant, *ruled(cluster, pod))

@@ -17,6 +17,7 @@ from aischeduler.engine.message_updates import reword_all
 from aischeduler.engine.node_events import follow
 from aischeduler.engine.pod_counting import refresh
 from aischeduler.engine.queueing_hints import rows_changed
+from aischeduler.engine.tenant_queues import namespace_of_queues
 from aischeduler.engine.units import break_up, stop_waiting
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Namespace, Pool
@@ -65,6 +66,7 @@ def namespace_seen(cluster: Cluster, namespace: Namespace) -> None:
     if before != labels:
         _count_namespace(cluster, name, labels)
         namespace_relabelled(cluster, name, before, labels)
+        namespace_of_queues(cluster, name, before, labels)
     for pool in cluster.pools.names():
         allowed = cluster.pools.pools[pool].allowed_namespaces
         if allowed is not None and allowed.matches(labels) != (before is not None and allowed.matches(before)):

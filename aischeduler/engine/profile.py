@@ -12,6 +12,7 @@ from aischeduler.framework.plugin import Plugins, QueueSort, UnitPolicy
 from aischeduler.model.names import DEFAULT_POOL, GPU_DEFAULT, GPU_TYPE_LABELS, SCHEDULER_NAME
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import GroupRule, MakeRoomOrder, Pool
+from aischeduler.model.tenant_queue import TenantSettings
 from aischeduler.state.scheduling_queue import Backoff
 
 
@@ -41,6 +42,8 @@ class Profile(Struct, frozen=True):
     obeys_budgets: bool = False
     others: Mapping[str, Plugins] = field(default_factory=dict)
     profiles: tuple[ProfileConfig, ...] = ()
+    tenants: TenantSettings = TenantSettings()
+    """What is said of tenant queues when the engine starts; a running one may be told otherwise."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -21,8 +21,9 @@ from aischeduler.engine.freshness import awaits_view, is_fresh
 from aischeduler.engine.holds import held_by
 from aischeduler.engine.machine_groups import group_refused
 from aischeduler.engine.nominator import lifted_for, without
-from aischeduler.engine.quotas import over_quota
+from aischeduler.engine.quotas import UNLIMITED, QuotaAnswer, quota_of, surplus_within
 from aischeduler.engine.searches import find_lender, find_unit_victims, find_victims
+from aischeduler.engine.tenant_queues import queue_refused
 from aischeduler.engine.unknown_pools import is_known, unknown_pool_message
 from aischeduler.engine.view import View
 from aischeduler.framework.allocating import allocation_on
@@ -51,6 +52,7 @@ from aischeduler.policies.preemption import NoCandidate, claiming, not_eligible
 from aischeduler.policies.unit_placement import (
     NotPlaced,
     UnitPlacement,
+    UnitRequest,
     all_fit_after_departures,
     place_unit,
     refusals_beside,
@@ -64,6 +66,8 @@ from aischeduler.state.units import shape_of_unit
 
 PREEMPTION: Final = "preemption: "
 BORROWING: Final = "borrowing: "
+QUOTA: Final = "quota: "
+CARDS_NAMED_MAX: Final = 8
 
 _COUNT: Final = re.compile(r"(?<!\S)\d+(?:/\d+)? ")
 """A number of nodes or pods; a name of digits alone is never followed by a space."""
@@ -104,11 +108,18 @@ class _Look(Struct):
     """The clauses of the message by kind, in the order tried."""
     lenders: tuple[Lender | NoLender, ...] = ()
     blocked: tuple[str, ...] = ()
+    quota: QuotaAnswer = UNLIMITED
+    """What its quotas say: which rows are closed to it, and whose claims end for it."""
 
     @property
     def ask(self) -> PlacementRequest:
         """The placement request of the pod in this pool."""
-        return self.cluster.ask(self.record.pod.spec, self.pool.name, self.record.home)
+        shut = self.quota.closed[0] if self.quota.closed else None
+        return self.cluster.ask(self.record.pod.spec, self.pool.name, self.record.home, shut)
+
+    def unit_request(self, unit: Unit, others: tuple[PodRecord, ...] = ()) -> UnitRequest:
+        """Return the placement request of the unit that the pod leads, in this pool."""
+        return self.cluster.unit_request(unit, self.pool.name, others, self.quota.closed)
 
     @property
     def rows(self) -> Rows:
@@ -116,6 +127,17 @@ class _Look(Struct):
         return (
             self.cluster.nodes.rows_of_pool(self.cluster.pools.id(self.pool.name)) if self.only is None else self.only
         )
+
+    @property
+    def open_rows(self) -> Rows:
+        """The rows that count and that no quota closes to the pod."""
+        shut = self.quota.closed[0] if self.quota.closed else None
+        return self.rows if shut is None else self.rows[~shut[self.rows]]
+
+    @property
+    def outbid(self) -> tuple[str, ...]:
+        """The other pods whose claims end for the quota of this one."""
+        return tuple(claim.owner.pod.uid for claim in self.quota.outbid)
 
     def search(self) -> Search:
         """Return how this was found."""
@@ -131,7 +153,8 @@ class _Look(Struct):
             return None
         others = unit.pods[unit.required :] if self.pool.name == self.record.home else ()
         free = tuple(other for other in others if _hold_of(self, other, known=False) is None)
-        found = place_unit(self.cluster.unit_request(unit, self.pool.name, free), self.cluster.runner, rows)
+        free = surplus_within(self.cluster, self.record, free)
+        found = place_unit(self.unit_request(unit, free), self.cluster.runner, rows)
         return found if isinstance(found, UnitPlacement) else None
 
     def may_hold(self, unit: Unit, priority: int | None = None) -> bool:
@@ -143,10 +166,11 @@ class _Look(Struct):
         """Return the proposal to place the pod, or its unit, on these rows; claims of others there end for it."""
         if isinstance(found, UnitPlacement):
             own, others = self.split(found.pods)
-            displaced = self.others_on(lifted, {pod.row for pod in found.pods})
+            displaced = (*self.others_on(lifted, {pod.row for pod in found.pods}), *self.outbid)
             return Place(own.node, found.feasible, displaced, self.search(), own.allocation, others)
         row, feasible = found
         displaced = self.others_on(lifted, {row}) if lifted else ()
+        displaced += self.outbid
         allocation = allocation_on(self.cluster.runner, self.record.pod.spec, row)
         return Place(self.cluster.nodes.names[row], feasible, displaced, self.search(), allocation)
 
@@ -177,7 +201,7 @@ class _Look(Struct):
         if self.only is not None or self.brief:
             return ""
         unit, cluster = self.record.leads, self.cluster
-        found = place_unit(cluster.unit_request(unit, self.pool.name), cluster.runner, self.rows) if unit else None
+        found = place_unit(self.unit_request(unit), cluster.runner, self.rows) if unit else None
         if unit is not None and isinstance(found, NotPlaced):
             fits, pod = len(found.pods), unit.pods[found.short].pod
             refusals = refusals_beside(found, pod.spec, cluster.runner, self.rows)
@@ -220,8 +244,12 @@ def _proposal(look: _Look, *, known: bool) -> Proposal:
         held = _hold_of(look, member, known=known)
         if held is not None:
             return held
-    if look.cluster.has_quotas and (refused := over_quota(look.cluster, record)):
-        return Hold(refused, ConstraintKind.QUOTA)
+    if look.cluster.has_quotas:
+        look.quota = quota_of(look.cluster, record)
+        if look.quota.message:
+            return Hold(look.quota.message, ConstraintKind.QUOTA, reason=look.quota.reason)
+        if look.quota.closes:
+            look.clauses[QUOTA] = _closed_cards(look.quota)
     return _at_home(look) if record.home == look.pool.name else _abroad(look)
 
 
@@ -236,11 +264,20 @@ def _hold_of(look: _Look, record: PodRecord, *, known: bool) -> Hold | None:
     constraint = held.kind if held is not None else None
     if not known and not is_known(cluster, record, look.now):
         return Hold(unknown_pool_message(record.pod.pool), constraint, unknown_pool=True)
+    queue = queue_refused(cluster, record) if cluster.has_quotas and not refused and held is None else None
+    of = "" if record is look.record else f"The pod {record.pod.name}, which starts together with this one: "
+    if queue is not None:
+        return Hold(of + queue.message, ConstraintKind.QUEUE, reason=queue.reason)
     if refused or held is not None:
         text = held.message if held is not None else refused
-        of = "" if record is look.record else f"The pod {record.pod.name}, which starts together with this one: "
         return Hold(of + text, constraint)
     return None
+
+
+def _closed_cards(quota: QuotaAnswer) -> str:
+    """Return the clause that names the cards that quotas close to the pod."""
+    cards = dict.fromkeys(f"{refusal.dimension} of queue {refusal.queue}" for refusal in quota.closes)
+    return f"no quota is left for {', '.join(list(cards)[:CARDS_NAMED_MAX])}"
 
 
 def _at_home(look: _Look) -> Proposal:
@@ -318,7 +355,7 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
         return None
     claims = tuple(claim for claim in lifted_for(cluster, record, pool.name) if claim.owner is not record)
     find = find_victims if record.leads is None else find_unit_victims
-    chosen = find(cluster, record, look.rows, claims)
+    chosen = find(cluster, record, look.open_rows, claims, look.quota.closed)
     if isinstance(chosen, NoCandidate):
         look.clauses[PREEMPTION] = unhelpful(cluster, record, pool.name, chosen)
         return None
@@ -326,7 +363,7 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
         return Wait(WaitFor.REFRESH, _not_fresh(look), look.search())
     pods = chosen.pods if isinstance(chosen, UnitCandidate) else (_alone(record, chosen.row),)
     own, others = look.split(claiming(pods, chosen.victims, cluster.runner, cluster.running))
-    displaced = look.others_on(claims, {pod.row for pod in pods})
+    displaced = (*look.others_on(claims, {pod.row for pod in pods}), *look.outbid)
     count, nodes = len(chosen.victims), dict.fromkeys((own.node, *(other.node for other in others)))
     waits = f"{count} evicted pod{'s' * (count > 1)}" if count else "pods that are leaving"
     to = f"node {own.node}" if len(nodes) == 1 else f"the nodes {', '.join(nodes)}"
@@ -357,7 +394,7 @@ def _span(look: _Look) -> Place | None:
         return None
     if look.brief and not cluster.capacity.may_hold(shape_of_unit(unit), None):
         return None
-    found = place_spanning(cluster.borrowing, record.home, cluster.unit_request(unit, record.home))
+    found = place_spanning(cluster.borrowing, record.home, look.unit_request(unit))
     return look.place(found) if found is not None else None
 
 
@@ -366,7 +403,7 @@ def _borrow(look: _Look) -> Borrow | Place | None:
     if look.only is not None or not look.borrows:
         return None
     record = look.record
-    found = find_lender(look.cluster, record, record.visited or (record.home,))
+    found = find_lender(look.cluster, record, record.visited or (record.home,), look.quota.closed)
     look.lenders = (*look.lenders, found)
     look.blocked += found.blocked
     if isinstance(found, NoLender) and (spanned := _span(look)) is not None:
@@ -382,14 +419,15 @@ def _wait(look: _Look) -> Wait:
     if look.only is not None or not look.borrows:
         return Wait(WaitFor.ROOM)
     cluster, record = look.cluster, look.record
-    found = find_lender(cluster, record, (record.home,)) if record.visited else None
+    found = find_lender(cluster, record, (record.home,), look.quota.closed) if record.visited else None
     if isinstance(found, NoLender):
         look.blocked += found.blocked
         look.clauses[BORROWING] = found.message
     for plugin in () if look.brief else cluster.profile.plugins_of(record.pod).post_filters:
         look.clauses[f"{plugin.name}: "] = plugin.post_filter(record.pod, look.pool.name)
     waits_for = WaitFor.BACKOFF if isinstance(found, Lender) else WaitFor.ROOM
-    return Wait(waits_for, look.message(look.clauses), look.search(), look.clauses.get(PREEMPTION, ""))
+    preemption = look.clauses.get(PREEMPTION, "")
+    return Wait(waits_for, look.message(look.clauses), look.search(), preemption, by_quota=bool(look.quota.closes))
 
 
 def may_not_preempt(cluster: View, record: PodRecord) -> str:

@@ -208,6 +208,8 @@ class _Known:
         self.pools = [pool for pool in cluster.pools.pools.values() if pool is not cluster.profile.default_pool]
         self.objects: list[Object] = [
             *(Namespace(name, labels) for name, labels in cluster.nodes.pod_counts.namespaces.items()),
+            *cluster.tenants.queues.objects(),
+            *cluster.tenants.workloads.values(),
             *cluster.pod_sets.by_key.values(),
             *cluster.nodes.storage.objects(),
         ]
@@ -329,10 +331,10 @@ def _claim_again(cluster: Cluster, claim: Claim, nodes: list[str]) -> None:
         return
     if any(name not in table.rows or cluster.pool_of(table.rows[name]) != claim.pool for name in nodes):
         return
-    pods = [room.record.pod for room in claim.rooms]
+    rows = [table.rows[name] for name in nodes]
     rooms = tuple(
-        replace(room, spec=pod.spec, row=table.rows[name], accounts=cluster.accounts_of(pod))
-        for room, name, pod in zip(claim.rooms, nodes, pods, strict=True)
+        replace(room, spec=room.record.pod.spec, row=row, accounts=cluster.accounts_of(room.record, row))
+        for room, row in zip(claim.rooms, rows, strict=True)
     )
     planned = {uid: useless for uid, useless in claim.planned.items() if _is_placed(cluster, uid)}
     again = replace(claim, rooms=rooms, planned=planned)

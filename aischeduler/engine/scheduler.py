@@ -45,6 +45,7 @@ from aischeduler.engine.recovery import (
 )
 from aischeduler.engine.self_check import SelfCheck, Violation, digest
 from aischeduler.engine.tasks import ROWS, TASKS, Part, Task
+from aischeduler.engine.tenant_queues import queues_served, settings_changed
 from aischeduler.engine.units import form_some
 from aischeduler.engine.unknown_pools import (
     begin_reads,
@@ -61,6 +62,7 @@ from aischeduler.model.events import (
     Event,
     EvictRefused,
     Gone,
+    QueuesServed,
     ReadAnswer,
     Refreshed,
     RefreshFailed,
@@ -71,6 +73,7 @@ from aischeduler.model.events import (
 from aischeduler.model.names import CLUSTER, DEFAULT_POOL
 from aischeduler.model.node import Node
 from aischeduler.model.pool_summary import PoolSummary
+from aischeduler.model.tenant_queue import TenantSettings
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.ledger import Loan
 from aischeduler.state.pod_records import PodRecord, PodState
@@ -140,6 +143,8 @@ class Scheduler:
                 bind_refused(cluster, event, now)
             case EvictRefused():
                 evict_refused(cluster, event, now)
+            case QueuesServed(served):
+                queues_served(cluster, served=served)
             case _:
                 self._observe_reads(event, now)
 
@@ -237,6 +242,10 @@ class Scheduler:
         """Return the number of pods that an unsupported constraint holds, by home pool and kind."""
         held = [(name, queue.held()) for name, queue in sorted(self._cluster.queues.items())]
         return {(name, kind): count for name, kinds in held for kind, count in sorted(kinds.items())}
+
+    def set_tenants(self, settings: TenantSettings) -> None:
+        """Let the configuration of tenant queues be as it is now."""
+        settings_changed(self._cluster, settings)
 
     def self_check(self, now: float) -> tuple[Violation, ...]:
         """Check the next part of the state where that is due and no pool is ready; return the violations."""

@@ -6,6 +6,7 @@ Invariants:
 - A full search is repeated only for the rows that changed since, with the result of a search over all rows.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -29,14 +30,24 @@ from aischeduler.policies.preemption_bounds import BoundedSearch
 from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
 from aischeduler.state.claims import Claim
 from aischeduler.state.kept import Kept
-from aischeduler.state.label_index import Rows
+from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.pod_records import PodRecord
+
+Shut = Sequence[Mask | None]
+"""The rows that quotas close to each pod of a unit; none where they close none."""
 
 WHOLE_SHARE: Final = 3
 """Where more than a third of the rows changed, all rows are searched again."""
 
 
-def find_victims(cluster: View, record: PodRecord, rows: Rows, claims: tuple[Claim, ...]) -> Candidate | NoCandidate:
+def any_shut(shut: Shut) -> bool:
+    """Return whether a row is closed to a pod."""
+    return any(mask is not None for mask in shut)
+
+
+def find_victims(
+    cluster: View, record: PodRecord, rows: Rows, claims: tuple[Claim, ...], _: Shut = ()
+) -> Candidate | NoCandidate:
     """Search for victims on rows of the pod's home pool as if these claims did not exist.
 
     Only results for all rows of the pool are kept.
@@ -66,15 +77,19 @@ def find_victims(cluster: View, record: PodRecord, rows: Rows, claims: tuple[Cla
 
 
 def find_unit_victims(
-    cluster: View, record: PodRecord, rows: Rows, claims: tuple[Claim, ...]
+    cluster: View, record: PodRecord, rows: Rows, claims: tuple[Claim, ...], shut: Shut = ()
 ) -> UnitCandidate | NoCandidate:
-    """Search for rows and victims for the unit that the pod leads, as if these claims did not exist."""
+    """Search for rows and victims for the unit that the pod leads, as if these claims did not exist.
+
+    The rows of `shut` are closed to its pods.
+    """
     unit = record.leads
     assert unit is not None, "the pod leads a unit"
     versions = (*_seen(cluster, record), cluster.running.version, cluster.budgets.version, *_rules(cluster))
     state = (versions, unit.pods, unit.required, unit.priority, unit.gang)
-    known, keeps = cluster.searches.units.get(unit.name), not claims and not cluster.nodes.tentative
-    request = cluster.unit_request(unit, record.home)
+    keeps = not claims and not cluster.nodes.tentative and not any_shut(shut)
+    known = cluster.searches.units.get(unit.name)
+    request = cluster.unit_request(unit, record.home, (), shut)
     if keeps and known is not None:
         searched, at, kept = known
         if searched is rows and kept.made_from == state and at in (None, request.preemptor.loss):
@@ -142,15 +157,20 @@ def _standing(cluster: View, costs: EvictionCosts) -> KnownCosts:
     return KnownCosts(costs, _rules(cluster), nodes.version, running.version, tuple(nodes.tentative))
 
 
-def find_lender(cluster: View, record: PodRecord, visited: tuple[str, ...]) -> Lender | NoLender:
-    """Search for a pool that lends to the pod, among those that it has not `visited`; the first visited is its home."""
+def find_lender(cluster: View, record: PodRecord, visited: tuple[str, ...], shut: Shut = ()) -> Lender | NoLender:
+    """Search for a pool that lends to the pod, among those that it has not `visited`; the first visited is its home.
+
+    The rows of `shut` are closed to it, or to the pods of its unit.
+    """
     key = (record.pod.spec.key, visited)
     versions = (*_seen(cluster, record), cluster.pools.version, cluster.ledger.version)
-    known, keeps = cluster.searches.lenders.get(key), not cluster.nodes.tentative and record.leads is None
+    keeps = not cluster.nodes.tentative and record.leads is None and not any_shut(shut)
+    known = cluster.searches.lenders.get(key)
     if keeps and known is not None and known.made_from == versions:
         return known.value
     cluster.searches.made += 1
-    found = choose_lender(cluster.borrowing, record.home, cluster.request_of(record, record.home), visited)
+    request = cluster.request_of(record, record.home, shut)
+    found = choose_lender(cluster.borrowing, record.home, request, visited)
     if keeps and isinstance(found, NoLender) and not found.blocked:
         cluster.searches.lenders[key] = Kept(versions, found)
     return found

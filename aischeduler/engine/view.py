@@ -8,7 +8,7 @@ Invariants:
 
 # ruff: noqa: D102 - the classes that are looked at say what each is
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from aischeduler.engine.profile import Profile
@@ -17,16 +17,19 @@ from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
+from aischeduler.model.tenant_queue import TenantSettings
 from aischeduler.policies.borrowing import BorrowingContext
 from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.policies.unit_placement import UnitRequest
 from aischeduler.state.claims import Claim, ClaimedRoom
 from aischeduler.state.disruption_budgets import BudgetTable
+from aischeduler.state.label_index import Mask
 from aischeduler.state.ledger import Account, Sums
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import PodRecord, Unit
 from aischeduler.state.running_pods import RunningPods
 from aischeduler.state.scheduling_queue import OrderKey
+from aischeduler.state.tenant_queues import Chain, TenantQueues
 
 
 class ClaimsView(Protocol):
@@ -92,6 +95,16 @@ class UnknownPoolsView(Protocol):
     def missing(self) -> Mapping[str, tuple[str, float]]: ...
 
 
+class TenantsView(Protocol):
+    """The tenant queues, and who is in them, to look at; see `state.tenants.Tenants`."""
+
+    @property
+    def queues(self) -> TenantQueues: ...
+    @property
+    def settings(self) -> TenantSettings: ...
+    def chain(self, record: PodRecord) -> Chain: ...
+
+
 class View(Protocol):
     """The state of the engine, to look at; see `engine.cluster.Cluster`."""
 
@@ -116,6 +129,8 @@ class View(Protocol):
     @property
     def ledger(self) -> Sums: ...
     @property
+    def tenants(self) -> TenantsView: ...
+    @property
     def claims(self) -> ClaimsView: ...
     @property
     def budgets(self) -> BudgetTable: ...
@@ -134,8 +149,12 @@ class View(Protocol):
 
     def ours(self, pod: Pod) -> bool: ...
     def pool_of(self, row: int) -> str: ...
-    def accounts_of(self, pod: Pod) -> tuple[Account, ...]: ...
-    def ask(self, spec: PodSpec, pool: str, home: str) -> PlacementRequest: ...
-    def unit_request(self, unit: Unit, pool: str, others: tuple[PodRecord, ...] = ()) -> UnitRequest: ...
-    def request_of(self, record: PodRecord, pool: str) -> PlacementRequest | UnitRequest: ...
+    def accounts_of(self, record: PodRecord, row: int) -> tuple[Account, ...]: ...
+    def ask(self, spec: PodSpec, pool: str, home: str, shut: Mask | None = None) -> PlacementRequest: ...
+    def unit_request(
+        self, unit: Unit, pool: str, others: tuple[PodRecord, ...] = (), shut: Sequence[Mask | None] = ()
+    ) -> UnitRequest: ...
+    def request_of(
+        self, record: PodRecord, pool: str, shut: Sequence[Mask | None] = ()
+    ) -> PlacementRequest | UnitRequest: ...
     def total(self, record: PodRecord) -> PodSpec: ...

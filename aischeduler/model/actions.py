@@ -61,7 +61,7 @@ class BindVolumes(msgspec.Struct, frozen=True, gc=False):
 class ReportWaiting(Struct, frozen=True):
     """Write why a pod waits into a FailedScheduling event and the PodScheduled condition.
 
-    `pool` is the pool in which the pod was tried, `home_pool` the pod's own pool.
+    `pool` is the pool in which the pod was tried, `home_pool` the pod's own pool. `reason` is that of the event.
     """
 
     pod: Pod
@@ -69,6 +69,7 @@ class ReportWaiting(Struct, frozen=True):
     home_pool: str
     message: str
     decision: str
+    reason: EventReason = EventReason.FAILED_SCHEDULING
 
 
 class EvictionCause(StrEnum):

@@ -18,6 +18,10 @@ TYPE_LENGTH_MAX: Final = 63
 """The longest name of a type: that of a label value."""
 FORM_LENGTH_MAX: Final = 128
 """The longest name of a card with its form."""
+MPS_PREFIX: Final = "/mps-"
+MIG_RESOURCE: Final = "/mig-"
+"""What the names of the resources of MIG slices have before the profile: nvidia.com/mig-1g.18gb."""
+SHARED_RESOURCE: Final = "/gpu.shared"
 TYPES_MAX: Final = 16
 """The most types that one pod may name."""
 NAMES_CACHED_MAX: Final = 4096
@@ -78,6 +82,28 @@ def card_form(text: str) -> str:
     if not names:
         raise TypeNameError("is not the name of a card such as NVIDIA-H200 or NVIDIA-H200/mig-1g.18gb-mixed")
     return names[0] + (share[0].lower() if share is not None else "")
+
+
+@lru_cache(maxsize=NAMES_CACHED_MAX)
+def form_names(card: str, resource: str) -> tuple[str, ...]:
+    """Return the forms that units of this resource have on a node with this card, the full name first.
+
+    `card` is a full name, on a node that shares it by MPS with `/mps-` and what follows. A quota for one of these forms
+    covers them. Shares by MPS of a node that does not say how it shares have none.
+    """
+    base, slash, share = card.partition(MPS_PREFIX)
+    names = card_names(base)
+    if MIG_RESOURCE in resource:
+        profile = resource.partition(MIG_RESOURCE)[2]
+        return tuple(f"{name}-{_MIG}-{profile}" for name in names)
+    if resource.endswith(SHARED_RESOURCE):
+        return tuple(f"{name}{slash}{share}" for name in names) if share else ()
+    return names
+
+
+def is_card(resource: str, gpu_resources: tuple[str, ...]) -> bool:
+    """Return whether units of a resource are cards, or parts of cards; `gpu_resources` are whole cards."""
+    return resource in gpu_resources or MIG_RESOURCE in resource or resource.endswith(SHARED_RESOURCE)
 
 
 @lru_cache(maxsize=NAMES_CACHED_MAX)

@@ -159,5 +159,11 @@ class RefreshFailed(Struct, frozen=True):
     message: str
 
 
+class QueuesServed(Struct, frozen=True):
+    """Whether the API server serves a kind of tenant queues: where it serves none, names of queues mean nothing."""
+
+    served: bool
+
+
 ReadAnswer = Refreshed | RefreshFailed
-Event = Seen | Gone | BindRefused | VolumesWritten | VolumesRefused | EvictRefused | ReadAnswer
+Event = QueuesServed | Seen | Gone | BindRefused | VolumesWritten | VolumesRefused | EvictRefused | ReadAnswer

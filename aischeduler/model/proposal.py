@@ -15,6 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
+from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.unsupported_constraints import ConstraintKind
 
 LENDERS_NAMED_MAX: Final = 8
@@ -179,24 +180,29 @@ class WaitFor(StrEnum):
 
 
 class Wait(Struct, frozen=True):
-    """No node for now. `message` is why, where the pod is told; `preemption` why no eviction helps, where one could."""
+    """No node for now. `message` is why, where the pod is told; `preemption` why no eviction helps, where one could.
+
+    With `by_quota` quotas close nodes to it that it could use.
+    """
 
     waits_for: WaitFor
     message: str = ""
     search: Search = NO_SEARCH
     preemption: str = ""
+    by_quota: bool = False
 
 
 class Hold(Struct, frozen=True):
     """Not to be tried until what holds it changes: its spec, a constraint, its namespace.
 
-    With `unknown_pool` it waits for a read of the Pool that it names.
+    With `unknown_pool` it waits for a read of the Pool that it names. `reason` is the word for it in events.
     """
 
     message: str
     constraint: ConstraintKind | None = None
     unknown_pool: bool = False
     search: Search = NO_SEARCH
+    reason: EventReason = EventReason.FAILED_SCHEDULING
 
 
 Proposal = Place | MakeRoom | Borrow | Wait | Hold

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.selectors import LabelSelector
+from aischeduler.model.workload import ServiceType
 
 QUEUE_KEY: Final = "resource.aibee.cn/queue"
 """The annotation that names the tenant queue of a pod, or of the pods of a workload."""
@@ -108,3 +109,17 @@ class QueueSummary(Struct, frozen=True):
     cards: tuple[CardUse, ...] = ()
     pods: int = 0
     pending_pods: int = 0
+
+
+class TenantSettings(Struct, frozen=True):
+    """What the configuration says of queues; `over_commit_milli` multiplies cpu and memory of each capability.
+
+    With `card_unlimited_cpu_memory` pods with cards are neither checked nor counted in cpu and memory. `service_types`
+    are those of pods by the kind of their workload. Pods of the `non_preemptible` namespaces may say that they are not
+    preemptible; None means that no pod may.
+    """
+
+    card_unlimited_cpu_memory: bool = False
+    over_commit_milli: int = 1000
+    service_types: tuple[tuple[str, ServiceType], ...] = ()
+    non_preemptible: LabelSelector | None = None

@@ -14,6 +14,7 @@ class ConstraintKind(StrEnum):
     RESOURCE_CLAIM = "resource_claim"
     VOLUME_CLAIM = "volume_claim"
     QUOTA = "quota"
+    QUEUE = "queue"
 
 
 class Constraint(Struct, frozen=True):

@@ -75,3 +75,23 @@ class Workload(Struct, frozen=True):
     def key(self) -> tuple[str, str, str]:
         """What identifies the object."""
         return self.kind, self.namespace, self.name
+
+
+class Tenancy(Struct, frozen=True):
+    """What counts for a pod of all that is said: by it, by its workload, by the kind of that one.
+
+    `queue` is empty where it is in none. `service` is None where it is unknown. `known` is False while its workload was
+    not seen, whose word is missing. `misspelt` is the text of a service type that is none.
+    """
+
+    queue: str = ""
+    service: ServiceType | None = None
+    preemptable: bool = True
+    known: bool = True
+    aborts: bool = False
+    misspelt: str = ""
+    card_request: tuple[CardRequest, ...] = ()
+    invalid: str = ""
+
+
+NO_TENANCY: Final = Tenancy()

@@ -29,7 +29,7 @@ from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_packing import Kind, Places, pack
 from aischeduler.policies.unit_topology import closeness
 from aischeduler.state.diagnosis import Diagnosis
-from aischeduler.state.label_index import Rows
+from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import AssignedPod, Unit
 from aischeduler.state.running_pods import RunningPods
@@ -256,10 +256,17 @@ def but_for_amounts(spec: PodSpec) -> PodSpec:
 def kinds_of(asks: Sequence[PlacementRequest], runner: Runner, rows: Rows) -> dict[bytes, Kind]:
     """Return the pods of each class as a kind for packing, in the order in which the classes come."""
     count = Counter(ask.spec.key for ask in asks)
-    specs = {ask.spec.key: ask.spec for ask in asks}
+    ask_of = {ask.spec.key: ask for ask in asks}
     return {
-        key: Kind(runner.nodes.request(spec), runner.allowed(spec, rows), count[key]) for key, spec in specs.items()
+        key: Kind(runner.nodes.request(ask.spec), allowed_to(ask, runner, rows), count[key])
+        for key, ask in ask_of.items()
     }
+
+
+def allowed_to(ask: PlacementRequest, runner: Runner, rows: Rows) -> Mask:
+    """Return a mask of the rows that static filters allow to a pod, and that are open to it."""
+    allowed = runner.allowed(ask.spec, rows)
+    return allowed if ask.closed is None else allowed & ~ask.closed[rows]
 
 
 def on_packed_rows(asks: Sequence[PlacementRequest], keys: Iterable[bytes], found: list[list[int]]) -> list[int]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from cachetools import LRUCache
 
-from aischeduler.model.card_types import card_names, covered_names, shortest
+from aischeduler.model.card_types import MPS_PREFIX, card_names, covered_names, shortest
 from aischeduler.model.names import GPU_TYPE_LABELS
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
@@ -25,6 +25,10 @@ from aischeduler.state.label_index import LabelIndex, Mask, Rows
 if TYPE_CHECKING:
     from aischeduler.state.node_table import NodeTable
 
+GPU_MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
+"""The label with the memory of a card in MiB."""
+GPU_REPLICAS_LABEL: Final = "nvidia.com/gpu.replicas"
+MIB_PER_GIB: Final = 1024
 MASKS_MAX: Final = 256
 """The most lists of types whose masks are kept; beyond that all are dropped and built again."""
 READ_FOR_KINDS: Final = reading(StatePart.LABELS)
@@ -39,6 +43,13 @@ class CardKind:
     names: tuple[str, ...] = ()
     label: str = ""
     """The shortest name of the first label, under which its cards are counted."""
+    share: str = ""
+    """How the node shares its cards by MPS, as `/mps-18g*1/8`; empty where it says nothing of that."""
+
+    @property
+    def card(self) -> str:
+        """The full name of its card, with how it is shared; empty where it has none."""
+        return f"{self.names[0]}{self.share}" if self.names else ""
 
     @cached_property
     def covered(self) -> frozenset[str]:
@@ -61,7 +72,18 @@ def kind_of(labels: Labels, keys: tuple[str, ...]) -> CardKind:
     found = [card_names(labels[key]) for key in _present(labels, keys)]
     first = next(filter(None, found), ())
     names = dict.fromkeys(name for names in found for name in names)
-    return CardKind(tuple(names), shortest(first) if first else "")
+    return CardKind(tuple(names), shortest(first) if first else "", _share_of(labels) if names else "")
+
+
+def _share_of(labels: Labels) -> str:
+    """Return how a node says that MPS shares its cards: the memory of a card in GiB, and the number of shares.
+
+    Source: gpu-feature-discovery, and the names of capacity-card.
+    """
+    memory, replicas = labels.get(GPU_MEMORY_LABEL, ""), labels.get(GPU_REPLICAS_LABEL, "")
+    if not (memory.isdecimal() and replicas.isdecimal() and int(replicas) > 1):
+        return ""
+    return f"{MPS_PREFIX}{(int(memory) + MIB_PER_GIB // 2) // MIB_PER_GIB}g*1/{int(replicas)}"
 
 
 def _present(labels: Mapping[str, object], keys: tuple[str, ...]) -> list[str]:
@@ -134,6 +156,11 @@ class Cards:
         if present not in self._labels:
             self._labels[present] = kind_of(labels, self._keys).label
         return self._labels[present]
+
+    def card_on(self, nodes: "NodeTable", row: int) -> str:
+        """Return the card of a row by which quotas count (see `CardKind.card`); empty where it has none."""
+        kinds, numbers = self.kinds(nodes)
+        return kinds[int(numbers[row])].card
 
     def named(self, nodes: "NodeTable", types: tuple[str, ...]) -> Rows:
         """Return per row how far left among `types` the first one is that its cards have: 0 where they have none."""
@@ -219,7 +246,8 @@ class Cards:
         """Read the kinds from labels; rows whose labels of cards are equal have one kind."""
         labels: LabelIndex = nodes.labels
         codes = np.zeros(nodes.width, dtype=np.intp)
-        for key in _present(labels.keys(), self._keys):
+        sharing = [key for key in (GPU_MEMORY_LABEL, GPU_REPLICAS_LABEL) if labels.has_key(key)]
+        for key in (*_present(labels.keys(), self._keys), *sharing):
             numbers = labels.numbers(key)
             codes = np.unique(codes * (int(numbers.max()) + 2) + numbers + 1, return_inverse=True)[1].reshape(-1)
         _, first, numbers = np.unique(codes, return_index=True, return_inverse=True)

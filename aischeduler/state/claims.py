@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from sortedcontainers import SortedKeyList
 
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
-from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pod import PodSpec
 from aischeduler.state.groups import Groups
 from aischeduler.state.ledger import Account, Ledger
 from aischeduler.state.node_table import NodeTable
@@ -163,10 +163,12 @@ class Claims:
             self._nodes.remove(room.assigned)  # first: if this raises, the row is known to have changed
         self.forget(claim)
 
-    def renew(self, claim: Claim, accounts_of: Callable[[Pod], tuple[Account, ...]]) -> None:
+    def renew(self, claim: Claim, accounts_of: Callable[[PodRecord, int], tuple[Account, ...]]) -> None:
         """Let a claim be for the specs, and count in the accounts, that its pods have now."""
-        pods = ((room, room.record.pod) for room in claim.rooms)
-        rooms = tuple(replace(room, spec=pod.spec, accounts=accounts_of(pod)) for room, pod in pods)
+        rooms = tuple(
+            replace(room, spec=room.record.pod.spec, accounts=accounts_of(room.record, room.row))
+            for room in claim.rooms
+        )
         self.end(claim)
         self.make(replace(claim, rooms=rooms))
 

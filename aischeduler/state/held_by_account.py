@@ -1,4 +1,7 @@
-"""Waiting pods that an account of the ledger holds, by account and in the order of their queues."""
+"""Waiting pods that an account of the ledger holds, by account and class, in the order of their queues."""
+
+from heapq import nsmallest
+from operator import itemgetter
 
 from sortedcontainers import SortedDict
 
@@ -6,39 +9,55 @@ from aischeduler.state.ledger import Account
 from aischeduler.state.pod_records import PodRecord
 from aischeduler.state.scheduling_queue import OrderKey, queue_order
 
+Class = tuple[object, ...]
+
 
 class HeldByAccount:
-    """The pods, each under all accounts in which it would count."""
+    """The pods, each under all accounts in which it would count. What holds one pod of a class holds all behind it."""
 
     def __init__(self) -> None:
-        self._by_account: dict[Account, SortedDict[OrderKey, PodRecord]] = {}
-        self._held: dict[str, tuple[OrderKey, tuple[Account, ...]]] = {}
+        self._by_account: dict[Account, dict[Class, SortedDict[OrderKey, PodRecord]]] = {}
+        self._held: dict[str, tuple[OrderKey, Class, tuple[Account, ...]]] = {}
         """Uid -> where the pod stands."""
 
     def put(self, record: PodRecord, accounts: tuple[Account, ...]) -> None:
         """Add a pod that is not here."""
-        self._held[record.pod.uid] = queue_order(record), accounts
+        order, of = queue_order(record), _class_of(record)
+        self._held[record.pod.uid] = order, of, accounts
         for account in accounts:
-            self._by_account.setdefault(account, SortedDict())[queue_order(record)] = record
+            self._by_account.setdefault(account, {}).setdefault(of, SortedDict())[order] = record
 
     def drop(self, uid: str) -> None:
         """Remove a pod, if it is here."""
         held = self._held.pop(uid, None)
         if held is None:
             return
-        order, accounts = held
+        order, of, accounts = held
         for account in accounts:
-            waiting = self._by_account[account]
-            del waiting[order]
-            if not waiting:
+            classes = self._by_account[account]
+            del classes[of][order]
+            if not classes[of]:
+                del classes[of]
+            if not classes:
                 del self._by_account[account]
 
-    def first(self, account: Account) -> PodRecord | None:
-        """Return the first pod that this account holds."""
-        waiting = self._by_account.get(account)
-        found: PodRecord | None = waiting.peekitem(0)[1] if waiting else None
-        return found
+    def heads(self, account: Account, most: int) -> list[PodRecord]:
+        """Return the first pod of each class that this account holds, at most so many, in their order."""
+        first = (waiting.peekitem(0) for waiting in self._by_account.get(account, {}).values())
+        return [record for _, record in nsmallest(most, first, key=itemgetter(0))]
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def accounts(self) -> tuple[Account, ...]:
+        """Return the accounts that hold pods, sorted."""
+        return tuple(sorted(self._by_account))
 
     def uids(self) -> list[str]:
         """Return the uids of all pods, sorted."""
         return sorted(self._held)
+
+
+def _class_of(record: PodRecord) -> Class:
+    unit = record.leads
+    return (unit.name,) if unit is not None else (record.pod.spec.key, record.tenancy.queue)

@@ -9,6 +9,7 @@ Invariants:
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from aischeduler.model.names import PODS
@@ -23,6 +24,12 @@ Loan = tuple[str, str]
 LENDS: Final = "lends"
 BORROWS: Final = "borrows"
 LOAN: Final = "loan"
+QUEUE: Final = "tenant-queue"
+"""The kind of the accounts of tenant queues; their last name is the card on which the pods are."""
+NO_CARD: Final = ""
+"""The last name of the accounts of pods that request no cards."""
+UNNAMED_CARD: Final = "-"
+"""The last name of the accounts of pods with cards on nodes that do not say which."""
 
 
 def accounts_of_loan(loan: Loan, cards: str) -> tuple[Account, ...]:
@@ -41,6 +48,9 @@ class Sums(Protocol):
     def of(self, *account: str) -> ResourceList:
         """Return the sum of an account, by resource; `pods` counts pods."""
 
+    def under(self, kind: str, name: str) -> Mapping[str, ResourceList]:
+        """Return the sums of the accounts of a tenant queue by card; `kind` is `QUEUE`."""
+
 
 class Ledger:
     """The sums by account. `shrunk` has the accounts of which something was taken out since a caller emptied it."""
@@ -49,6 +59,8 @@ class Ledger:
         self.version = 0
         self.shrunk: set[Account] = set()
         self._sums: dict[Account, Counter[str]] = {}
+        self._by_card: dict[Account, dict[str, Counter[str]]] = {}
+        """The accounts of a tenant queue -> their sums by card."""
 
     def book(self, accounts: tuple[Account, ...], spec: PodSpec, pods: int) -> None:
         """Add this number of pods of this spec to these accounts; a negative number takes them out."""
@@ -57,18 +69,31 @@ class Ledger:
         self.version += 1
         if pods < 0:
             self.shrunk.update(accounts)
+        taken = spec.request.taken.items()
         for account in accounts:
-            total = self._sums.setdefault(account, Counter())
-            for resource, amount in spec.request.taken.items():
+            total = self._sums.get(account)
+            if total is None:
+                total = self._sums[account] = Counter()
+                if account[0] == QUEUE:
+                    self._by_card.setdefault(account[:2], {})[account[2]] = total
+            for resource, amount in taken:
                 total[resource] += pods * amount
                 if not total[resource]:
                     del total[resource]
             if not total:
                 del self._sums[account]
+                if account[0] == QUEUE:
+                    del self._by_card[account[:2]][account[2]]
+                    if not self._by_card[account[:2]]:
+                        del self._by_card[account[:2]]
 
     def of(self, *account: str) -> ResourceList:
         """Return the sum of an account, by resource; `pods` counts pods."""
         return self._sums.get(account, {})
+
+    def under(self, kind: str, name: str) -> Mapping[str, ResourceList]:
+        """Return the sums of the accounts of a tenant queue by card; `kind` is `QUEUE`."""
+        return self._by_card.get((kind, name), {})
 
     def sums(self) -> dict[Account, ResourceList]:
         """Return the sums of all accounts that are not empty, sorted."""

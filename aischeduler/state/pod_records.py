@@ -16,6 +16,7 @@ from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.gang import UNKNOWN_GANG_SECONDS, Gang, Lack
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.unsupported_constraints import ConstraintKind
+from aischeduler.model.workload import NO_TENANCY, Tenancy
 from aischeduler.state.ledger import LOAN, Account, Loan
 
 
@@ -186,6 +187,8 @@ class PodRecord(Struct, eq=False):
     """The accounts of the ledger under which it is booked."""
     unit: Unit | None = None
     """The unit to which it belongs, if that has a name."""
+    tenancy: Tenancy = NO_TENANCY
+    """Its tenant queue, and what it is for."""
     rank: int | None = None
     """Its place by the plugin that sorts the queues; None where its priority says it."""
 

@@ -59,7 +59,7 @@ POD = a_pod(
 )
 CLAIM = GangClaim(GANG.key, "worker", 1, GANG, (GangKey(GangSource.JOB, "default", "j"),))
 EVENTS: list[Event] = [
-    Seen(msgspec.structs.replace(POD, gang=CLAIM)),
+    Seen(msgspec.structs.replace(POD, gang=CLAIM, terms=TenantTerms("q", "inference"), owner="Job/j")),
     gone(Pod, "uid-p"),
     Seen(a_node("n", cpu="4", labels={"pool": "a"}, taints=(a_taint("t"),))),
     gone(Node, "n"),
@@ -79,6 +79,11 @@ EVENTS: list[Event] = [
     gone(Gang, *astuple(GANG.key)),
     Seen(PodSet("Service", "default", "web", label_selector("spec.selector", {"app": "x"}, ()))),
     gone(PodSet, "Service", "default", "web"),
+    Seen(a_queue("q", parent="root", cpu="4", cards={"NVIDIA-H200": 8}, allowed_namespaces=label_selector("", {}, ()))),
+    gone(TenantQueue, "Queue", "q"),
+    Seen(Workload("Job", "default", "j", "uid-j", "JobSet/s", TenantTerms("q", "training", preemptable=True))),
+    gone(Workload, "Job", "default", "j"),
+    QueuesServed(served=True),
     BindRefused("uid-p", "n", BindRefusal.TAKEN, "no"),
     VolumesWritten("uid-p", "run-1", ("7",)),
     VolumesRefused("uid-p", "run-1", "no"),

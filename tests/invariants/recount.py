@@ -131,7 +131,7 @@ def ledger(cluster: Cluster) -> dict[Account, Counter[str]]:
     sums: dict[Account, Counter[str]] = {}
     for record in on_nodes(cluster):
         loan, node = loan_of(cluster, record), cluster.nodes.nodes[record.row]
-        accounts = [*cluster.accounts_of(record.pod)] if cluster.ours(record.pod) else []
+        accounts = [*cluster.accounts_of(record, record.row)] if cluster.ours(record.pod) else []
         cards = "" if node is None else kind_of(node.labels, cluster.profile.gpu_type_labels).label
         if loan is not None:
             accounts += [(LOAN, *loan), (LENDS, loan[0]), (BORROWS, loan[1])]
@@ -139,7 +139,7 @@ def ledger(cluster: Cluster) -> dict[Account, Counter[str]]:
         for account in accounts:
             sums.setdefault(account, Counter()).update(record.counted.request.taken if record.counted else {})
     for room in (room for claim in cluster.claims.all() for room in claim.rooms):
-        for account in cluster.accounts_of(room.record.pod):
+        for account in cluster.accounts_of(room.record, room.row):
             sums.setdefault(account, Counter()).update(room.spec.request.taken)
     return sums
 

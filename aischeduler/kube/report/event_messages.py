@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from aischeduler.kube.http.paths import collection_path
 from aischeduler.model.actions import Bind, Evict, ObjectRef, ReportWaiting, Warn
-from aischeduler.model.event_reasons import EventReason
+from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.names import GROUP, VERSION
 from aischeduler.model.pod import Pod
 
@@ -77,7 +77,15 @@ def preempted(action: Evict) -> EventMessage:
 def failed_scheduling(report: ReportWaiting) -> EventMessage:
     """Return the Event of a pending pod."""
     text, sender = waiting_message(report), report.pod.scheduler_name
-    return EventMessage(_ref(report.pod), EventReason.FAILED_SCHEDULING, "Scheduling", text, sender)
+    return EventMessage(_ref(report.pod), report.reason, "Scheduling", text, sender)
+
+
+def condition_reason(report: ReportWaiting) -> str:
+    """Return the reason of the condition of a pending pod.
+
+    Autoscalers buy nodes for pods that are `Unschedulable`, and must not for those that a quota holds.
+    """
+    return ConditionReason.UNSCHEDULABLE if report.reason is EventReason.FAILED_SCHEDULING else report.reason
 
 
 def waiting_message(report: ReportWaiting) -> str:

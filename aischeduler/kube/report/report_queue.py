@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from aischeduler.kube.report.event_messages import EVENT_NAMESPACE, EventMessage
 from aischeduler.model.actions import CreatePool, Nominate, ReportGang, ReportPool, ReportQueue
-from aischeduler.model.event_reasons import EventReason
+from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.pod import Pod
 
 REPORTS_IN_FLIGHT_MAX: Final = 96
@@ -40,10 +40,11 @@ POOL_STATUS_YIELD_SECONDS: Final = 5.0
 
 
 class WaitingCondition(Struct, frozen=True):
-    """The message of a pending pod, for its condition."""
+    """The message of a pending pod, for its condition, and the reason in one word."""
 
     pod: Pod
     message: str
+    reason: str = ConditionReason.UNSCHEDULABLE
 
 
 Report = EventMessage | WaitingCondition | Nominate | ReportPool | ReportQueue | ReportGang | CreatePool

@@ -182,7 +182,7 @@ class Reporter:
             self._put(event_messages.failed_scheduling(report))
         if self._last_conditions.get(pod.uid) != message:
             self._last_conditions[pod.uid] = message
-            self._put(WaitingCondition(pod, message))
+            self._put(WaitingCondition(pod, message, event_messages.condition_reason(report)))
 
     def waiting_since(self, pod: Pod) -> str:
         """Return since when a pod is pending, for its condition: constant until the watch shows the condition."""
@@ -398,8 +398,8 @@ class Reporter:
                     report, self._event_number, self._controller, self._time("microseconds")
                 )
                 await self._request(b"POST", path, body, pod_writes.JSON)
-            case WaitingCondition(pod, message):
-                path, body = pod_writes.waiting_condition(pod, message, self.waiting_since(pod))
+            case WaitingCondition(pod, message, why):
+                path, body = pod_writes.waiting_condition(pod, message, self.waiting_since(pod), why)
                 await self._request(b"PATCH", path, body, pod_writes.STRATEGIC_PATCH)
             case Nominate(pod, node):
                 path, body = pod_writes.nomination(pod, node)

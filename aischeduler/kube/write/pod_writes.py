@@ -171,13 +171,15 @@ def stale(action: Bind, why: str) -> BindRefused:
     return BindRefused(action.pod.uid, action.node, BindRefusal.STALE, f"not sent: {why}")
 
 
-def waiting_condition(pod: Pod, message: str, since: str) -> tuple[bytes, bytes]:
+def waiting_condition(
+    pod: Pod, message: str, since: str, reason: str = ConditionReason.UNSCHEDULABLE
+) -> tuple[bytes, bytes]:
     """Return path and strategic merge patch that set PodScheduled to False with a message, first so at `since`.
 
     `lastTransitionTime` is left out if the condition already has this status.
     """
     condition = {"type": POD_SCHEDULED, "status": "True" if pod.node_name else "False"}
-    condition |= {"reason": ConditionReason.UNSCHEDULABLE, "message": message}
+    condition |= {"reason": reason, "message": message}
     if not (pod.node_name or pod.said_to_wait):
         condition["lastTransitionTime"] = since
     body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}

@@ -1,0 +1,221 @@
+"""Quotas: whether pods may take more of the shares of their tenant queues, and of which cards.
+
+Invariants:
+- A quota is checked at a queue and at each of its ancestors, in the dimensions that the pods request alone.
+- All required pods of a unit are checked at once.
+- The card that a pod is charged for is that of its node, so that cards close rows: a row is open where the pod, or all
+  pods of its unit that may use such cards, fit into what is left of them.
+- Where every card that a pod may use is closed, the pod is refused as a whole.
+
+Source: capacity-card's checks and its words; quotas at every ancestor as in Volcano's `capacity`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from aischeduler.model.card_types import card_names, form_names, is_card
+from aischeduler.model.event_reasons import EventReason
+from aischeduler.model.names import CPU, MEMORY
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.quantity import quantity_text
+from aischeduler.model.resources import ResourceList
+from aischeduler.model.tenant_queue import CardQuota, TenantQueue
+from aischeduler.state.cards import CardKind
+from aischeduler.state.ledger import NO_CARD, QUEUE
+from aischeduler.state.tenant_queues import Chain
+
+UNSCALED_MILLI: Final = 1000
+
+
+class QuotaRules(Struct, frozen=True):
+    """What the configuration says: which resources are whole cards, and how cpu and memory are checked."""
+
+    gpu_resources: tuple[str, ...]
+    unlimited_with_cards: bool = False
+    """Whether pods with cards are neither checked nor counted in cpu and memory."""
+    over_commit_milli: int = UNSCALED_MILLI
+    """By how much the capability in cpu and memory is multiplied, in thousandths."""
+
+    def cards(self, spec: PodSpec) -> dict[str, int]:
+        """Return the cards that a pod requests, by resource."""
+        return {name: n for name, n in spec.request.amounts.items() if is_card(name, self.gpu_resources)}
+
+    def limit(self, queue: TenantQueue, resource: str) -> int:
+        """Return the capability of a queue in a resource that it names, as it is checked."""
+        amount = queue.capability[resource]
+        return amount * self.over_commit_milli // UNSCALED_MILLI if resource in (CPU, MEMORY) else amount
+
+
+class Want(Struct, frozen=True):
+    """Pods of one spec that want room, and their queue with its ancestors."""
+
+    chain: Chain
+    spec: PodSpec
+    pods: int = 1
+
+
+class CardsInUse(Protocol):
+    """What the pods of queues use."""
+
+    def under(self, kind: str, name: str) -> Mapping[str, ResourceList]:
+        """Return the sums of the accounts of this kind and name, by their last name."""
+
+
+class QuotaRefusal(Struct, frozen=True):
+    """The queue that refuses, the dimension as people call it, and the amounts as they read them; what it lacks."""
+
+    queue: str
+    dimension: str
+    resource: str
+    requested: int
+    total: int
+    capability: int
+
+    @property
+    def reason(self) -> EventReason:
+        """The word for it, as capacity-card has it."""
+        if not self.capability:
+            return EventReason.EMPTY_QUEUE_CAPABILITY
+        return _WORDS.get(self.resource, EventReason.INSUFFICIENT_SCALAR_QUOTA)
+
+    @property
+    def message(self) -> str:
+        """The sentence for it."""
+        requested, total, capability = (
+            quantity_text(self.resource, amount) for amount in (self.requested, self.total, self.capability)
+        )
+        return (
+            f"Queue {self.queue} has insufficient {self.dimension} quota: requested {requested}, "
+            f"total would be {total}, but capability is {capability}"
+        )
+
+
+_WORDS: Final = {CPU: EventReason.INSUFFICIENT_CPU_QUOTA, MEMORY: EventReason.INSUFFICIENT_MEMORY_QUOTA}
+_NAMES: Final = {CPU: "CPU", MEMORY: "memory"}
+
+
+class Quotas:
+    """The checks for pods that want room now. `used` are the sums by queue and card, without their own."""
+
+    def __init__(self, rules: QuotaRules, used: CardsInUse, wants: Sequence[Want]) -> None:
+        self._rules, self._used = rules, used
+        self._wants = wants
+        self._cards = [rules.cards(want.spec) for want in wants]
+        self._queues = {queue.name: queue for want in wants for queue in want.chain}
+        self._entries: dict[str, dict[str, int]] = {}
+
+    def refused(self) -> QuotaRefusal | None:
+        """Return what refuses the pods whatever their nodes are: what they request beside cards; None where nothing."""
+        for name, queue in self._queues.items():
+            if not queue.capability:
+                continue
+            asked = self._asked(name)
+            in_use = None
+            for resource in sorted(queue.capability):
+                requested = asked.get(resource, 0)
+                if not requested:
+                    continue
+                in_use = in_use if in_use is not None else self.in_use(name)
+                total, limit = in_use.get(resource, 0) + requested, self._rules.limit(queue, resource)
+                if total > limit:
+                    return QuotaRefusal(name, _NAMES.get(resource, resource), resource, requested, total, limit)
+        return None
+
+    def in_use(self, queue: str) -> Counter[str]:
+        """Return what counts in a queue, by resource."""
+        found: Counter[str] = Counter()
+        for card, sums in self._used.under(QUEUE, queue).items():
+            free = card != NO_CARD and self._rules.unlimited_with_cards
+            for resource, amount in sums.items():
+                if not (free and resource in (CPU, MEMORY)):
+                    found[resource] += amount
+        return found
+
+    @property
+    def limits_cards(self) -> bool:
+        """Whether a quota in cards may close rows for these pods."""
+        return any(self._cards) and any(queue.cards for queue in self._queues.values())
+
+    def refused_on(self, number: int, kind: CardKind) -> QuotaRefusal | None:
+        """Return what refuses the pods of this want on nodes with cards of this kind; None where nothing does."""
+        for resource in sorted(self._cards[number]):
+            forms = form_names(kind.card, resource)
+            for queue in self._wants[number].chain:
+                if not queue.cards:
+                    continue
+                requested = self._asked_on(queue.name, resource, kind)
+                covering = [entry for entry in queue.cards if entry.card in forms]
+                if not covering:
+                    name = forms[0] if forms else resource
+                    return QuotaRefusal(queue.name, name, resource, requested, requested, 0)
+                for entry in covering:
+                    total = self.cards_in_use(queue).get(entry.card, 0) + requested
+                    if total > entry.cards:
+                        return QuotaRefusal(queue.name, entry.name, resource, requested, total, entry.cards)
+        return None
+
+    def cards_in_use(self, queue: TenantQueue) -> Mapping[str, int]:
+        """Return how many cards each entry of a queue covers now."""
+        found = self._entries.get(queue.name)
+        if found is None:
+            sums = self._used.under(QUEUE, queue.name)
+            found = self._entries[queue.name] = cards_by_entry(queue.cards, self._rules, sums)
+        return found
+
+    def closed(self, number: int, kinds: Sequence[CardKind]) -> tuple[list[bool], QuotaRefusal | None]:
+        """Return for each kind whether it is closed to the pods of this want, and what refuses them on every kind.
+
+        A kind that they do not name is not closed: other rules refuse it. Where no node has a card that they name, the
+        card counts as they name it.
+        """
+        spec = self._wants[number].spec
+        named = [bool(kind.names) and names_kind(spec, kind) for kind in kinds]
+        refusals = [self.refused_on(number, kind) if use else None for kind, use in zip(kinds, named, strict=True)]
+        if not any(named):
+            said = [CardKind(card_names(card_type)) for card_type in spec.gpu_types if spec.gpu_type_required]
+            wished = [self.refused_on(number, kind) for kind in said]
+            return [False] * len(kinds), next(iter(wished), None) if all(wished) else None
+        of_named = [refusal for refusal, use in zip(refusals, named, strict=True) if use]
+        return [refusal is not None for refusal in refusals], next(iter(of_named)) if all(of_named) else None
+
+    def _asked(self, queue: str) -> Counter[str]:
+        """Return what all the pods in a queue request, by resource, as far as it is checked."""
+        found: Counter[str] = Counter()
+        for want, cards in zip(self._wants, self._cards, strict=True):
+            if all(member.name != queue for member in want.chain):
+                continue
+            free = bool(cards) and self._rules.unlimited_with_cards
+            for resource, amount in want.spec.request.taken.items():
+                if not (free and resource in (CPU, MEMORY)):
+                    found[resource] += amount * want.pods
+        return found
+
+    def _asked_on(self, queue: str, resource: str, kind: CardKind) -> int:
+        """Return how many units of a resource the pods in a queue may take on nodes with such cards, in all."""
+        return sum(
+            cards[resource] * want.pods
+            for want, cards in zip(self._wants, self._cards, strict=True)
+            if resource in cards and names_kind(want.spec, kind) and any(member.name == queue for member in want.chain)
+        )
+
+
+def names_kind(spec: PodSpec, kind: CardKind) -> bool:
+    """Return whether pods may run on nodes with cards of this kind, by the types that they require."""
+    if not spec.gpu_types or not spec.gpu_type_required:
+        return True
+    return not set(spec.gpu_types).isdisjoint(kind.names)
+
+
+def cards_by_entry(entries: Iterable[CardQuota], rules: QuotaRules, sums: Mapping[str, ResourceList]) -> dict[str, int]:
+    """Return for each of these entries, by its form, how many cards it covers of what is used by card."""
+    found = {entry.card: 0 for entry in entries}
+    for card, amounts in sums.items():
+        for resource, amount in amounts.items():
+            if is_card(resource, rules.gpu_resources):
+                for form in form_names(card, resource):
+                    if form in found:
+                        found[form] += amount
+    return found

@@ -1,0 +1,148 @@
+"""Tenants: the queues, the workloads, and which pods belong to which of them.
+
+Invariants:
+- What a pod says counts; what it does not say, its workload says, then the workload of that one, then its PodGroup,
+  then the configuration by the kinds of these.
+- Without queues, and where the API server serves none, no pod has a queue or a service type.
+- A pod is known by the names of its queue and its workload, whether these exist or not.
+"""
+
+from collections.abc import Iterator
+
+from aischeduler.model.pod import Pod
+from aischeduler.model.tenant_queue import TenantQueue, TenantSettings
+from aischeduler.model.workload import NO_TENANCY, NO_TERMS, ServiceType, Tenancy, Workload
+from aischeduler.state.groups import Groups
+from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.tenant_queues import Chain, TenantQueues
+
+WATCHED_KINDS = frozenset(("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "JobSet"))
+"""The kinds of workloads that are watched."""
+POD_GROUP = "PodGroup"
+OWNERS_MAX = 3
+"""The most workloads above one pod: a Job, its JobSet, and one more."""
+
+WorkloadKey = tuple[str, str, str]
+
+
+class Tenants:
+    """The queues and workloads, with the pods of each by uid."""
+
+    def __init__(self, settings: TenantSettings) -> None:
+        self.settings = settings
+        self.queues = TenantQueues()
+        self.workloads: dict[WorkloadKey, Workload] = {}
+        self.cards: tuple[str, ...] = ()
+        """The cards of nodes, as they were when held pods were checked last."""
+        self._in_queue: Groups[str, str, PodRecord] = Groups()
+        self._of_workload: Groups[WorkloadKey, str, PodRecord] = Groups()
+        self._below: Groups[WorkloadKey, WorkloadKey, None] = Groups()
+        """Workload -> the workloads that it controls."""
+
+    def join(self, record: PodRecord) -> None:
+        """Add a pod, and set its tenancy."""
+        record.tenancy = self.tenancy(record.pod)
+        self._in_queue.put(record.tenancy.queue, record.pod.uid, record)
+        for key in self._names_of(record.pod):
+            self._of_workload.put(key, record.pod.uid, record)
+
+    def leave(self, record: PodRecord) -> None:
+        """Remove a pod."""
+        self._in_queue.drop(record.tenancy.queue, record.pod.uid)
+        for key in self._names_of(record.pod):
+            self._of_workload.drop(key, record.pod.uid)
+
+    def in_queues(self, names: tuple[str, ...]) -> list[PodRecord]:
+        """Return the pods in these queues, by queue and uid."""
+        return [record for name in names for _, record in sorted(self._in_queue.get(name, {}).items())]
+
+    def of_workload(self, key: WorkloadKey) -> list[PodRecord]:
+        """Return the pods of a workload, also those of its Jobs, by uid."""
+        keys = (key, *sorted(self._below.get(key, {})))
+        return [record for name in keys for _, record in sorted(self._of_workload.get(name, {}).items())]
+
+    def see_workload(self, workload: Workload) -> bool:
+        """Store a workload as it is now; return whether that changed something."""
+        before = self.workloads.get(workload.key)
+        if before == workload:
+            return False
+        self._unlink(before)
+        self.workloads[workload.key] = workload
+        if workload.owner:
+            self._below.put(_owner_key(workload), workload.key, None)
+        return True
+
+    def forget_workload(self, key: WorkloadKey) -> bool:
+        """Remove a workload; return whether there was one."""
+        before = self.workloads.pop(key, None)
+        self._unlink(before)
+        return before is not None
+
+    def chain(self, record: PodRecord) -> Chain:
+        """Return the queue of a pod and its ancestors; empty where it is in none that exists."""
+        queue = record.tenancy.queue
+        return self.queues.chain(queue) if queue else ()
+
+    def queue_of(self, record: PodRecord) -> TenantQueue | None:
+        """Return the queue of a pod; None where it is in none that exists."""
+        queue = record.tenancy.queue
+        return self.queues.get(queue) if queue else None
+
+    def tenancy(self, pod: Pod) -> Tenancy:
+        """Return what counts for a pod."""
+        if not self.queues.in_force:
+            return NO_TENANCY
+        workloads, known, kinds = self._workloads_of(pod)
+        said = [pod.terms or NO_TERMS, *(workload.terms for workload in workloads)]
+        queue = next((terms.queue for terms in said if terms.queue), "") or self.queues.default
+        if not queue:
+            return NO_TENANCY
+        text = next((terms.service_type for terms in said if terms.service_type), "")
+        service, misspelt = None, ""
+        if text:
+            service = next((kind for kind in ServiceType if kind == text), None)
+            misspelt = "" if service is not None else text
+        else:
+            by_kind = dict(self.settings.service_types)
+            service = next((by_kind[kind] for kind in reversed(kinds) if kind in by_kind), None)
+        return Tenancy(
+            queue,
+            service,
+            next((terms.preemptable for terms in said if terms.preemptable is not None), True),
+            known,
+            any(terms.aborts for terms in said),
+            misspelt,
+            next((terms.card_request for terms in said if terms.card_request), ()),
+            next((terms.invalid for terms in said if terms.invalid), ""),
+        )
+
+    def _workloads_of(self, pod: Pod) -> tuple[list[Workload], bool, list[str]]:
+        """Return the workloads of a pod, the nearest first; whether they were seen; and the kinds of its owners."""
+        found, kinds, known, owner = list[Workload](), list[str](), True, pod.owner
+        while owner and len(kinds) < OWNERS_MAX:
+            kind, _, name = owner.partition("/")
+            kinds.append(kind)
+            workload = self.workloads.get((kind, pod.namespace, name))
+            if workload is None:
+                known = known and kind not in WATCHED_KINDS
+                break
+            found.append(workload)
+            owner = workload.owner
+        group = self.workloads.get((POD_GROUP, pod.namespace, pod.gang.key.name)) if pod.gang is not None else None
+        return ([*found, group] if group is not None else found), known, kinds
+
+    def _unlink(self, workload: Workload | None) -> None:
+        if workload is not None and workload.owner:
+            self._below.drop(_owner_key(workload), workload.key)
+
+    def _names_of(self, pod: Pod) -> Iterator[WorkloadKey]:
+        if pod.owner:
+            kind, _, name = pod.owner.partition("/")
+            yield kind, pod.namespace, name
+        if pod.gang is not None:
+            yield POD_GROUP, pod.namespace, pod.gang.key.name
+
+
+def _owner_key(workload: Workload) -> WorkloadKey:
+    kind, _, name = workload.owner.partition("/")
+    return kind, workload.namespace, name

@@ -1,0 +1,261 @@
+"""Quotas of tenant queues: who is held, on which cards a pod may run, and who starts as quota frees."""
+
+import pytest
+
+from aischeduler.engine.profile import Profile, default_profile
+from aischeduler.model.actions import ReportWaiting
+from aischeduler.model.events import Seen, gone
+from aischeduler.model.gang import GangSource
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Namespace
+from aischeduler.model.selectors import label_selector
+from aischeduler.model.tenant_queue import QueueState, TenantQueue, TenantSettings
+from tests.build import a_node, a_pod, a_pool, replace
+from tests.engine.session import Session, binds, evictions, nominations, reports
+from tests.gangs import a_gang, member
+from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
+
+
+def a_session(*objects: object, settings: TenantSettings | None = None) -> Session:
+    profile: Profile = replace(default_profile(), tenants=settings or TenantSettings())
+    session = Session(profile=profile)
+    for seen in objects:
+        session.tell(Seen(seen))  # type: ignore[arg-type]
+    return session
+
+
+def reasons(actions: list[object]) -> dict[str, str]:
+    return {action.pod.name: str(action.reason) for action in actions if isinstance(action, ReportWaiting)}
+
+
+def running(pod: Pod, node: str, started: int = 1) -> Pod:
+    return replace(pod, node_name=node, phase="Running", started_seconds=started)
+
+
+@pytest.mark.parametrize(
+    ("queue", "asked", "reason", "said"),
+    [
+        (
+            {"cpu": "1500m"},
+            {"cpu": "1"},
+            "InsufficientCPUQuota",
+            "Queue q has insufficient CPU quota: requested 1, total would be 2, but capability is 1500m",
+        ),
+        (
+            {"memory": "3Gi"},
+            {"memory": "2Gi"},
+            "InsufficientMemoryQuota",
+            "Queue q has insufficient memory quota: requested 2Gi, total would be 4Gi, but capability is 3Gi",
+        ),
+        (
+            {"cards": {"NVIDIA-H200": 3}},
+            {"gpu": 2},
+            "InsufficientScalarQuota",
+            "Queue q has insufficient NVIDIA-H200 quota: requested 2, total would be 4, but capability is 3",
+        ),
+        (
+            {"cards": {"A100": 8}},
+            {"gpu": 1},
+            "EmptyQueueCapability",
+            "Queue q has insufficient H200 quota: requested 1, total would be 1, but capability is 0",
+        ),
+    ],
+)
+def test_pod_beyond_the_quota_is_held_with_the_words_of_the_quota(
+    queue: dict[str, object], asked: dict[str, object], reason: str, said: str
+) -> None:
+    session = a_session(a_queue(**queue), a_card_node("n", "NVIDIA-H200"))  # type: ignore[arg-type]
+    session.see(in_queue(a_pod("p", **asked)))  # type: ignore[arg-type]
+    if reason != "EmptyQueueCapability":
+        assert binds(session.decide()) == {"p": "n"}
+    session.see(in_queue(a_pod("q", **asked)), a_pod("free", **asked))  # type: ignore[arg-type]
+    told = session.decide()
+    held = "p" if reason == "EmptyQueueCapability" else "q"
+    assert (reports(told)[held], reasons(told)[held]) == (said, reason)
+    assert "free" in binds(told)
+
+
+def test_use_counts_at_every_ancestor_and_the_one_that_refuses_is_named() -> None:
+    session = a_session(a_queue("root", cpu="2"), a_queue("a", parent="root"), a_queue("b", parent="root", cpu="8"))
+    session.see(a_node("n", cpu="8"), in_queue(a_pod("p", cpu="2"), "a"))
+    session.decide()
+    session.see(in_queue(a_pod("q"), "b"))
+    assert reports(session.decide()) == {
+        "q": "Queue root has insufficient CPU quota: requested 1, total would be 3, but capability is 2"
+    }
+    session.tell(Seen(a_queue("b", cpu="8")))
+    assert binds(session.decide()) == {"q": "n"}, "it is no longer below the queue that refuses"
+
+
+@pytest.mark.parametrize(
+    ("queues", "reason"),
+    [
+        ((a_queue("other"),), "UnknownQueue"),
+        ((a_queue(state=QueueState.CLOSED),), "QueueClosed"),
+        ((a_queue(state=QueueState.DRAINING),), "QueueClosed"),
+        ((a_queue(parent="up"), a_queue("up", state=QueueState.CLOSED)), "QueueClosed"),
+        ((a_queue(parent="up"),), "QueueNotAccepted"),
+        ((a_queue(parent="up"), a_queue("up", parent="q")), "QueueNotAccepted"),
+        ((a_queue(invalid="spec.cards[x]: must be a whole number"),), "QueueNotAccepted"),
+        ((a_queue(allowed_namespaces=label_selector("", {"team": "red"}, ())),), "QueueNamespaceNotAllowed"),
+    ],
+)
+def test_pod_whose_queue_takes_it_not_is_held_and_starts_once_it_does(
+    queues: tuple[TenantQueue, ...], reason: str
+) -> None:
+    session = a_session(*queues, a_node("n"), in_queue(a_pod("p")))
+    assert reasons(session.decide()) == {"p": reason}
+    if reason == "QueueNamespaceNotAllowed":
+        session.tell(Seen(Namespace("default", {"team": "red"})))
+    else:
+        session.tell(Seen(a_queue()))
+    assert binds(session.decide()) == {"p": "n"}
+
+
+def test_default_queue_takes_pods_that_name_none() -> None:
+    session = a_session(a_queue("default", cpu="1"), a_node("n"), a_pod("p"), a_pod("q"))
+    assert set(binds(session.decide())) == {"p"}
+    session.tell(gone(TenantQueue, "Queue", "default"))
+    assert set(binds(session.decide())) == {"q"}
+
+
+def test_pods_of_a_deleted_queue_run_on_and_count_nowhere() -> None:
+    session = a_session(a_queue("root", cpu="1"), a_queue(parent="root"), a_node("n"), in_queue(a_pod("p")))
+    session.decide()
+    session.tell(gone(TenantQueue, "Queue", "q"))
+    session.see(in_queue(a_pod("q"), "root"))
+    told = session.decide()
+    assert (binds(told), evictions(told)) == ({"q": "n"}, {})
+
+
+def test_alternatives_go_to_the_second_card_where_the_first_is_used_up() -> None:
+    session = a_session(a_queue(cards={"H200": 1, "A100": 1}))
+    session.see(a_card_node("a", "NVIDIA-A100-SXM4-80GB"), a_card_node("h", "NVIDIA-H200"))  # type: ignore[arg-type]
+    session.see(*(in_queue(a_card_pod(f"p{number}", created=number), cards="H200|A100") for number in range(3)))
+    told = session.decide()
+    assert binds(told) == {"p0": "h", "p1": "a"}
+    assert reasons(told) == {"p2": "InsufficientScalarQuota"}
+    session.tell(gone(Pod, "uid-p1"))
+    assert binds(session.decide()) == {"p2": "a"}
+
+
+def test_pod_that_names_no_card_is_charged_for_those_of_its_node() -> None:
+    session = a_session(a_queue(cards={"H200": 2, "A100": 0}))
+    session.see(a_card_node("a", "NVIDIA-A100"), a_card_node("h", "NVIDIA-H200", 2))  # type: ignore[arg-type]
+    session.see(*(in_queue(a_card_pod(f"p{number}", created=number)) for number in range(3)))
+    told = session.decide()
+    assert binds(told) == {"p0": "h", "p1": "h"}
+    assert reasons(told)["p2"] in ("InsufficientScalarQuota", "EmptyQueueCapability")
+
+
+def test_pod_that_may_use_another_card_is_parked_with_the_closed_ones_and_starts_as_their_quota_frees() -> None:
+    session = a_session(a_queue(cards={"H200": 1, "A100": 8}))
+    session.see(a_card_node("a", "NVIDIA-A100", 1), a_card_node("h", "NVIDIA-H200"))  # type: ignore[arg-type]
+    session.see(*(in_queue(a_card_pod(f"p{number}", created=number), cards="H200|A100") for number in range(3)))
+    told = session.decide()
+    assert binds(told) == {"p0": "h", "p1": "a"}
+    assert "quota: no quota is left for H200 of queue q" in reports(told)["p2"]
+    session.tell(gone(Pod, "uid-p0"))
+    assert binds(session.decide()) == {"p2": "h"}
+
+
+def test_an_entry_covers_all_forms_of_its_card_and_no_slice_of_it() -> None:
+    session = a_session(a_queue(cards={"A100": 2}))
+    session.see(a_card_node("s", "NVIDIA-A100-SXM4-80GB"), a_card_node("p", "NVIDIA-A100-PCIE-40GB"))  # type: ignore[arg-type]
+    session.see(*(in_queue(a_card_pod(f"p{number}", created=number)) for number in range(3)))
+    assert set(binds(session.decide())) == {"p0", "p1"}
+    slice_pod = a_pod("slice", extended={"nvidia.com/mig-1g.10gb": "1"})
+    session.see(a_node("m", extended={"nvidia.com/mig-1g.10gb": "7"}, labels={"nvidia.com/gpu.product": "NVIDIA-A100"}))
+    session.see(in_queue(slice_pod))
+    assert reasons(session.decide()) == {"slice": "EmptyQueueCapability"}
+    session.tell(Seen(a_queue(cards={"A100": 2, "NVIDIA-A100/mig-1g.10gb-mixed": 1})))
+    assert binds(session.decide()) == {"slice": "m"}
+
+
+def test_shares_by_mps_have_a_quota_of_their_own() -> None:
+    labels = {
+        "nvidia.com/gpu.product": "NVIDIA-GeForce-RTX-4090",
+        "nvidia.com/gpu.memory": "24564",
+        "nvidia.com/gpu.replicas": "2",
+    }
+    session = a_session(a_queue(cards={"NVIDIA-GeForce-RTX-4090/mps-24g*1/2": 1}))
+    session.see(a_node("n", extended={"nvidia.com/gpu.shared": "4"}, labels=labels))
+    session.see(*(in_queue(a_pod(f"p{n}", created=n, extended={"nvidia.com/gpu.shared": "1"})) for n in range(2)))
+    told = session.decide()
+    assert (binds(told), reasons(told)) == ({"p0": "n"}, {"p1": "InsufficientScalarQuota"})
+
+
+def test_gang_is_checked_whole_and_its_surplus_keeps_to_the_quota() -> None:
+    session = a_session(a_queue(cards={"H200": 3}), a_card_node("h", "NVIDIA-H200"))
+    four = a_gang("g", 4, GangSource.LABELS)
+    session.see(*(member(in_queue(a_card_pod(f"g-{number}")), four) for number in range(4)))
+    told = session.decide()
+    assert (binds(told), reasons(told)["g-0"]) == ({}, "InsufficientScalarQuota")
+    two = a_gang("s", 2, GangSource.LABELS)
+    session.see(*(member(in_queue(a_card_pod(f"s-{number}")), two) for number in range(4)))
+    assert len(binds(session.decide())) == 3
+
+
+def test_smaller_pod_behind_a_held_larger_one_starts_as_quota_frees() -> None:
+    session = a_session(a_queue(cards={"H200": 4}), a_card_node("h", "NVIDIA-H200"), in_queue(a_card_pod("p", 4)))
+    session.decide()
+    session.see(in_queue(a_card_pod("large", 8, priority=5)), in_queue(a_card_pod("small", 2)))
+    session.decide()
+    session.tell(gone(Pod, "uid-p"))
+    assert binds(session.decide()) == {"small": "h"}
+
+
+def test_terminating_pod_counts_until_it_is_gone() -> None:
+    session = a_session(a_queue(cpu="1"), a_node("n"), in_queue(a_pod("p")))
+    session.decide()
+    session.see(replace(running(in_queue(a_pod("p")), "n"), terminating=True), in_queue(a_pod("q")))
+    assert binds(session.decide()) == {}
+    session.tell(gone(Pod, "uid-p"))
+    assert binds(session.decide()) == {"q": "n"}
+
+
+def test_relabelled_node_charges_its_pods_for_the_card_that_it_has_now() -> None:
+    session = a_session(a_queue(cards={"H200": 1, "A100": 1}), a_card_node("n", "NVIDIA-H200"))
+    session.see(in_queue(a_card_pod("p")))
+    session.decide()
+    session.see(a_card_node("n", "NVIDIA-A100"), in_queue(a_card_pod("q")))  # type: ignore[arg-type]
+    assert reasons(session.decide()) == {"q": "InsufficientScalarQuota"}
+    session.see(a_card_node("h", "NVIDIA-H200"))  # type: ignore[arg-type]
+    assert binds(session.decide()) == {"q": "h"}
+
+
+def test_owner_of_a_claim_counts_and_ends_for_the_quota_of_a_pod_ahead_of_it() -> None:
+    session = a_session(a_queue(cpu="2"), a_node("n", cpu="2"), a_node("m", cpu="2"))
+    session.see(running(a_pod("low", cpu="2"), "n"), in_queue(a_pod("p", cpu="2", priority=1)))
+    session.see(running(a_pod("other", cpu="2"), "m"))
+    told = session.decide()
+    assert len(nominations(told)) == 1
+    session.see(in_queue(a_pod("same", cpu="2", priority=1, created=9)))
+    assert reasons(session.decide()) == {"same": "InsufficientCPUQuota"}
+    session.see(a_node("free", cpu="2"), in_queue(a_pod("high", cpu="2", priority=9)))
+    told = session.decide()
+    assert binds(told) == {"high": "free"}
+
+
+def test_cards_take_no_cpu_of_the_quota_where_the_configuration_says_so() -> None:
+    settings = TenantSettings(card_unlimited_cpu_memory=True, over_commit_milli=1500)
+    session = a_session(a_queue(cpu="2", cards={"H200": 8}), a_card_node("h", "NVIDIA-H200"), settings=settings)
+    session.see(in_queue(a_card_pod("card", cpu="16")), in_queue(a_pod("plain", cpu="3")))
+    assert set(binds(session.decide())) == {"card", "plain"}
+    session.scheduler.set_tenants(TenantSettings())
+    session.see(in_queue(a_pod("late", cpu="1")))
+    assert reasons(session.decide()) == {"late": "InsufficientCPUQuota"}
+
+
+def test_held_pod_stops_no_loan() -> None:
+    lender = a_pool("lender", labels={"pool": "lender"})
+    session = a_session(a_queue(cpu="0"), lender, a_node("n", cpu="1", labels={"pool": "lender"}))
+    session.see(in_queue(a_pod("held", pool="lender")))
+    session.decide()
+    session.see(a_pod("guest"))
+    assert binds(session.decide()) == {"guest": "n"}
+
+
+def test_without_any_queue_the_names_of_queues_mean_nothing() -> None:
+    session = a_session(a_node("n"), in_queue(a_pod("p"), "somewhere"))
+    assert binds(session.decide()) == {"p": "n"}
