@@ -4,7 +4,7 @@ from typing import Any
 
 from aischeduler.kube.decode.api_types import QueueDocument
 from aischeduler.kube.watch.queue_resources import queue_resources
-from aischeduler.model.events import Seen, gone
+from aischeduler.model.events import QueuesServed, Seen, gone
 from aischeduler.model.tenant_queue import QueueSource, QueueState, TenantQueue
 from tests.kube.api_objects import line, listing
 from tests.kube.reflector_world import World
@@ -45,9 +45,10 @@ async def test_observer_hears_of_each_status_and_the_engine_only_of_another_queu
     lines = [*(line("MODIFIED", change) for change in changes), line("DELETED", queue(103, priority=2))]
     world.script.on("watch", OWN.path, stream(*lines))
     async with world.running(queue_resources(observer)[0]):
-        await until(lambda: len(world.events) == 3)
+        await until(lambda: len(world.events) == 4)
     assert world.events == [
         Seen(TenantQueue("q", uid="u", priority=1)),
+        QueuesServed(served=True),
         Seen(TenantQueue("q", uid="u", priority=2)),
         gone(TenantQueue, "Queue", "q"),
     ]
@@ -58,8 +59,17 @@ async def test_queue_of_volcano_closes_by_its_status() -> None:
     world = World()
     world.script.on("get", VOLCANO.path, reply(200, listing(queue(1, state="Open"))))
     world.script.on("watch", VOLCANO.path, stream(line("MODIFIED", queue(101, state="Closing"))))
-    async with world.running(VOLCANO):
-        await until(lambda: len(world.events) == 2)
+    async with world.running(queue_resources()[1]):
+        await until(lambda: len(world.events) == 3)
     found = TenantQueue("q", source=QueueSource.VOLCANO, uid="u", priority=1)
     closed = TenantQueue("q", source=QueueSource.VOLCANO, uid="u", priority=1, state=QueueState.CLOSED)
-    assert world.events == [Seen(found), Seen(closed)]
+    assert world.events == [Seen(found), QueuesServed(served=True), Seen(closed)]
+
+
+def test_engine_hears_when_the_first_kind_is_served_and_when_the_last_one_is_not() -> None:
+    own, volcano = queue_resources()
+    told = [
+        resource.listed(served=served)
+        for resource, served in [(own, False), (volcano, True), (own, True), (volcano, False), (own, False)]
+    ]
+    assert told == [(), (QueuesServed(served=True),), (), (), (QueuesServed(served=False),)]

@@ -36,7 +36,7 @@ PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 WITHOUT: Final = {
     "PodDisruptionBudget": "the answer may evict pods that a budget protects",
     "Namespace": "the answer lets no pod into a Pool with allowedNamespaces, or a machine group with rules",
-    "Queue": "the answer knows no such queue: it holds every pod that names one, and limits no other pod",
+    "Queue": "the answer limits no pod by the quota of such a queue",
     "PersistentVolumeClaim": "the answer holds every pod that uses a claim",
     "PersistentVolume": "the answer holds every pod that uses a claim",
     "StorageClass": "the answer holds every pod with a claim that is bound for its first pod",
