@@ -134,20 +134,20 @@ def coscheduling_crd() -> Json:
     """Return the definition of Coscheduling's PodGroup."""
     spec = {
         "minMember": {"type": "integer", "format": "int32"},
-        "minResources": _AMOUNTS,
+        "minResources": AMOUNTS,
         "scheduleTimeoutSeconds": {"type": "integer", "format": "int32"},
     }
     counts = {name: {"type": "integer", "format": "int32"} for name in ("running", "succeeded", "failed")}
     time = {"type": "string", "format": "date-time"}
     status = {"phase": {"type": "string"}, "occupiedBy": {"type": "string"}, "scheduleStartTime": time, **counts}
-    return _definition("scheduling.x-k8s.io", "v1alpha1", ("PodGroup", "podgroups"), spec, status)
+    return definition("scheduling.x-k8s.io", "v1alpha1", ("PodGroup", "podgroups"), spec, status)
 
 
 def volcano_crd(*, subresource: bool = True) -> Json:
     """Return the definition of Volcano's PodGroup; older ones have no subresource `status`."""
     spec = {
         "minMember": {"type": "integer", "format": "int32"},
-        "minResources": _AMOUNTS,
+        "minResources": AMOUNTS,
         "minTaskMember": {"type": "object", "additionalProperties": {"type": "integer", "format": "int32"}},
         "queue": {"type": "string"},
         "priorityClassName": {"type": "string"},
@@ -158,26 +158,29 @@ def volcano_crd(*, subresource: bool = True) -> Json:
     conditions = {"type": "array", "items": {"type": "object", "properties": condition}}
     counts = {name: {"type": "integer", "format": "int32"} for name in ("running", "succeeded", "failed")}
     status = {"phase": text, "conditions": conditions, **counts}
-    definition = _definition("scheduling.volcano.sh", "v1beta1", ("PodGroup", "podgroups"), spec, status)
+    found = definition("scheduling.volcano.sh", "v1beta1", ("PodGroup", "podgroups"), spec, status)
     if not subresource:
-        del definition["spec"]["versions"][0]["subresources"]
-    return definition
+        del found["spec"]["versions"][0]["subresources"]
+    return found
 
 
 def job_set_crd() -> Json:
     """Return the definition of JobSets, with their ReplicatedJobs as they are."""
     kept = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     spec = {"replicatedJobs": {"type": "array", "items": kept}, "startupPolicy": kept}
-    return _definition("jobset.x-k8s.io", "v1alpha2", ("JobSet", "jobsets"), spec, {"restarts": {"type": "integer"}})
+    return definition("jobset.x-k8s.io", "v1alpha2", ("JobSet", "jobsets"), spec, {"restarts": {"type": "integer"}})
 
 
-_AMOUNTS: Json = {
+AMOUNTS: Json = {
     "type": "object",
     "additionalProperties": {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True},
 }
 
 
-def _definition(group: str, version: str, names: tuple[str, str], spec: Json, status: Json) -> Json:
+def definition(
+    group: str, version: str, names: tuple[str, str], spec: Json, status: Json, *, scope: str = "Namespaced"
+) -> Json:
+    """Return the definition of a kind; `names` are kind and plural."""
     kind, plural = names
     schema = {
         "type": "object",
@@ -199,7 +202,7 @@ def _definition(group: str, version: str, names: tuple[str, str], spec: Json, st
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
             "group": group,
-            "scope": "Namespaced",
+            "scope": scope,
             "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
             "versions": [served],
         },

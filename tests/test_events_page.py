@@ -14,6 +14,7 @@ from aischeduler.kube.report import event_messages, gang_writes
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.pod_set_resources import pod_set_resources
+from aischeduler.kube.watch.queue_resources import queue_resources
 from aischeduler.kube.watch.storage_resources import storage_resources
 from aischeduler.kube.write import pod_writes
 from aischeduler.kube.write.eviction_writes import Eviction
@@ -98,7 +99,7 @@ def written_events() -> list[tuple[EventReason, str]]:
     others = (watched_resources.budgets(), watched_resources.namespaces())
     kinds = [one.kind for one in (*watched, *others)] + [one.kind for one in storage_resources()]
     kinds += [one.kind for one in pod_set_resources()]
-    kinds += sorted({one.kind.partition(".")[0] for one in gang_resources(GangOwners())})
+    kinds += sorted({one.kind.partition(".")[0] for one in (*gang_resources(GangOwners()), *queue_resources())})
     of_gangs = [note for report in GANG_REPORTS if (note := gang_writes.phase_event(report, None)) is not None]
     return [
         *((note.reason, note.regarding.kind) for note in of_pods),

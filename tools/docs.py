@@ -91,6 +91,7 @@ def written() -> dict[Path, str]:
     pages = {
         "cli": cli_page(),
         "pool": definition_page("pools", "Pool", "pools.md"),
+        "queue": definition_page("queues", "Queue", "queues.md"),
         "batchprocess": definition_page("batchprocesses", "BatchProcess", "batchprocess.md"),
         "configuration": configuration_page(),
         "metrics": metrics_page(),

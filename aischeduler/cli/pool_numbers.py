@@ -17,7 +17,8 @@ from msgspec import Struct, field
 from aischeduler.kube.decode.api_types import PoolDocument
 from aischeduler.kube.decode.pool import read_pool
 from aischeduler.kube.http.client import Client
-from aischeduler.kube.report.pool_writes import AMOUNTS, STATUS_EXPIRY_SECONDS
+from aischeduler.kube.report.pool_writes import AMOUNTS
+from aischeduler.kube.report.status_writes import STATUS_EXPIRY_SECONDS
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.list_pager import pages
 from aischeduler.model.decode_errors import decode_problem

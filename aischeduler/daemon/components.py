@@ -36,6 +36,7 @@ from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.pod_reader import PodReader
 from aischeduler.kube.watch.pod_set_resources import pod_set_resources
 from aischeduler.kube.watch.pre_eviction_reads import Reflectors, Refresher
+from aischeduler.kube.watch.queue_resources import queue_resources
 from aischeduler.kube.watch.reflector import Handlers, Reflector
 from aischeduler.kube.watch.storage_resources import storage_resources
 from aischeduler.kube.watch.watched_resources import D, UnreadableObject, WatchedResource
@@ -168,7 +169,8 @@ def build(
     volcano = VolcanoJobs(client, config.scheduler_names, timing, log)
     gangs = tuple(map(reflector, gang_resources(specs.owners, volcano.pod_group_seen)))
     specs.owners.listed = _listed(gangs)
-    others = (*map(reflector, storage_resources()), *gangs, *map(reflector, pod_set_resources()))
+    queues, storage = map(reflector, queue_resources(reports)), map(reflector, storage_resources())
+    others = (*queues, *storage, *gangs, *map(reflector, pod_set_resources()))
     return Components(
         reflectors=(namespaces, pools, nodes, budgets, *others, pods),
         pods=pods,

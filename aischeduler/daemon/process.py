@@ -47,8 +47,8 @@ from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import AccessError
 from aischeduler.kube.report.log_sampler import LogSampler, RefusalLog
-from aischeduler.kube.report.pool_writes import RENEW_SECONDS
 from aischeduler.kube.report.reporter import Reporter
+from aischeduler.kube.report.status_writes import RENEW_SECONDS
 from aischeduler.kube.watch.event_queue import EventQueue
 from aischeduler.kube.write.binder import Binder
 from aischeduler.model.actions import Action
@@ -321,7 +321,7 @@ class Daemon:
         await components.volcano_jobs.run()
 
     async def _renew_statuses(self, reports: Reporter) -> None:
-        """Renew the statuses of Pools from time to time."""
+        """Renew the statuses of Pools and Queues from time to time."""
         while True:
             await self._timing.sleep(RENEW_SECONDS)
             reports.renew_statuses()

@@ -50,6 +50,7 @@ from aischeduler.model.actions import (
     ReportGang,
     ReportInternalError,
     ReportPool,
+    ReportQueue,
     ReportWaiting,
     Warn,
 )
@@ -73,6 +74,7 @@ OtherAction = (
     | Refresh
     | Warn
     | ReportPool
+    | ReportQueue
     | ReportGang
     | CreatePool
     | LogLoanChange
@@ -123,7 +125,7 @@ class Executor:
         self._on_outcome = on_outcome
         self._sampler = LogSampler(clock)
         self._settles: asyncio.Queue[ReadPod] = asyncio.Queue(SETTLES_MAX)
-        self._conditions: LRUCache[str, tuple[Condition, ...]] = LRUCache(POOLS_REMEMBERED_MAX)
+        self._conditions: LRUCache[tuple[str, str], tuple[Condition, ...]] = LRUCache(POOLS_REMEMBERED_MAX)
 
     def perform(self, actions: Iterable[Action]) -> None:
         """Queue the actions in order."""
@@ -170,6 +172,9 @@ class Executor:
             case ReportPool():
                 self._workers.reporter.report_pool(action)
                 self._log_pool(action)
+            case ReportQueue():
+                self._workers.reporter.report_queue(action)
+                self._log_queue(action)
             case ReportGang():
                 self._workers.reporter.report_gang(action)
                 self._log_gang(action)
@@ -356,18 +361,34 @@ class Executor:
 
     def _log_pool(self, action: ReportPool) -> None:
         """Log the changed conditions of a Pool; its numbers change all the time."""
-        before = self._conditions.get(action.name, ())
-        self._conditions[action.name] = action.conditions
-        for condition in action.conditions:
-            if condition not in before:
-                self._log.info(
-                    "pool condition",
-                    pool=action.name,
-                    condition=condition.type,
-                    status=condition.status,
-                    reason=condition.reason,
-                    message=condition.message,
-                )
+        for condition in self._changed(action):
+            self._log.info(
+                "pool condition",
+                pool=action.name,
+                condition=condition.type,
+                status=condition.status,
+                reason=condition.reason,
+                message=condition.message,
+            )
+
+    def _log_queue(self, action: ReportQueue) -> None:
+        """Log the changed conditions of a Queue."""
+        for condition in self._changed(action):
+            self._log.info(
+                "queue condition",
+                queue=action.name,
+                condition=condition.type,
+                status=condition.status,
+                reason=condition.reason,
+                message=condition.message,
+            )
+
+    def _changed(self, action: ReportPool | ReportQueue) -> list[Condition]:
+        """Return the conditions that the last report of the object did not have."""
+        key = type(action).__name__, action.name
+        before = self._conditions.get(key, ())
+        self._conditions[key] = action.conditions
+        return [condition for condition in action.conditions if condition not in before]
 
     def _log_gang(self, action: ReportGang) -> None:
         if self._log.is_enabled_for(logging.INFO):

@@ -45,11 +45,23 @@ PLACES: Mapping[str, tuple[str, str]] = {
     "PodGroup.scheduling.x-k8s.io": ("/apis/scheduling.x-k8s.io/v1alpha1", "podgroups"),
     "Pool": ("/apis/resource.aibee.cn/v1alpha1", "pools"),
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
+    "Queue": ("/apis/resource.aibee.cn/v1alpha1", "queues"),
+    "Queue.scheduling.volcano.sh": ("/apis/scheduling.volcano.sh/v1beta1", "queues"),
     "Service": ("/api/v1", "services"),
     "StorageClass": ("/apis/storage.k8s.io/v1", "storageclasses"),
 }
 
-CLUSTER_SCOPED = ("CSINode", "Namespace", "Node", "PersistentVolume", "Pool", "PriorityClass", "StorageClass")
+CLUSTER_SCOPED = (
+    "CSINode",
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "Pool",
+    "PriorityClass",
+    "Queue",
+    "Queue.scheduling.volcano.sh",
+    "StorageClass",
+)
 
 
 def kind_of(document: Json) -> str:

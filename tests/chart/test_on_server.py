@@ -33,7 +33,8 @@ def kubectl(plane: ControlPlane, *arguments: str, stdin: str | None = None) -> s
 
 
 def undefine(plane: ControlPlane) -> None:
-    kubectl(plane, "delete", "crd", "pools.resource.aibee.cn", "--ignore-not-found", "--wait")
+    definitions = ("pools.resource.aibee.cn", "queues.resource.aibee.cn")
+    kubectl(plane, "delete", "crd", *definitions, "--ignore-not-found", "--wait")
 
 
 @pytest.fixture(scope="module")

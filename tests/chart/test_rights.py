@@ -109,7 +109,7 @@ def test_people_see_pools_with_view_and_edit_them_with_admin(defaults: Rendered)
     viewer, editor = (granted(defaults.one("ClusterRole", f"ai-scheduler-pool-{who}")) for who in ("viewer", "editor"))
     assert {verb for _, _, verb in viewer} == {"get", "list", "watch"}
     assert {verb for _, _, verb in editor} == {"get", "list", "watch", "create", "update", "patch", "delete"}
-    assert {resource for _, resource, _ in viewer + editor} == {"pools"}
+    assert {resource for _, resource, _ in viewer + editor} == {"pools", "queues"}
 
 
 def test_role_of_explain_and_plan_lists_what_they_list_and_nothing_else(helm: Helm) -> None:

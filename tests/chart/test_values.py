@@ -280,6 +280,7 @@ def test_defaults_are_the_objects_of_an_installation(defaults: Rendered) -> None
         ("ServiceAccount", "ai-scheduler"),
         ("ConfigMap", "ai-scheduler"),
         ("CustomResourceDefinition", "pools.resource.aibee.cn"),
+        ("CustomResourceDefinition", "queues.resource.aibee.cn"),
         ("ClusterRole", "ai-scheduler"),
         ("ClusterRole", "ai-scheduler-pool-viewer"),
         ("ClusterRole", "ai-scheduler-pool-editor"),

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from aischeduler import __version__
-from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.crds import crd, pool_crd
 from tests.chart.rendering import CHART, Helm, Rendered
 from tests.test_documents import LINK
 from tools import chart
@@ -46,12 +46,14 @@ def test_manifests_are_the_chart_with_its_defaults_and_the_operator_beside_them(
 
 
 def test_every_definition_stays_unless_the_values_say_otherwise(helm: Helm, defaults: Rendered) -> None:
-    (kept,) = defaults.all("CustomResourceDefinition")
-    (lost,) = helm.render({"crds": {"keep": False}}).all("CustomResourceDefinition")
-    assert kept["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
-    assert "annotations" not in lost["metadata"]
-    assert kept["spec"] == lost["spec"] == pool_crd()["spec"]
-    assert kept["metadata"]["name"] == pool_crd()["metadata"]["name"]
+    kept = defaults.all("CustomResourceDefinition")
+    lost = helm.render({"crds": {"keep": False}}).all("CustomResourceDefinition")
+    assert [found["metadata"]["annotations"] for found in kept] == [{"helm.sh/resource-policy": "keep"}] * 2
+    assert [found for found in lost if "annotations" in found["metadata"]] == []
+    installed = [pool_crd(), crd("queues")]
+    for found in (kept, lost):
+        assert [definition["spec"] for definition in found] == [definition["spec"] for definition in installed]
+    assert [found["metadata"]["name"] for found in kept] == [found["metadata"]["name"] for found in installed]
 
 
 def test_chart_is_of_the_version_of_the_package() -> None:

@@ -13,7 +13,8 @@ from aischeduler.cli.pools_watch import watch_pools
 from aischeduler.kube.decode.api_types import PoolDocument
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError
-from aischeduler.kube.report.pool_writes import STATUS_EXPIRY_SECONDS, pool_status
+from aischeduler.kube.report.pool_writes import pool_status
+from aischeduler.kube.report.status_writes import STATUS_EXPIRY_SECONDS
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.pool_summary import GPU, PoolSummary
 from tests.build import replace

@@ -25,6 +25,8 @@ _DEFINED = (
     ("jobset.x-k8s.io/v1alpha2", "jobsets"),
 )
 """Namespaced kinds that a server has only where a test has defined them."""
+_DEFINED_CLUSTER_WIDE = (("resource.aibee.cn/v1alpha1", "queues"), ("scheduling.volcano.sh/v1beta1", "queues"))
+"""The same for kinds without namespaces."""
 _CLUSTER_WIDE = (
     ("v1", "nodes"),
     ("v1", "persistentvolumes"),
@@ -66,6 +68,8 @@ def sweep(plane: Server, *, kept_pool: str = "") -> None:
         items = found.body["items"] if found.status == 200 else ()
         for namespace in sorted({item["metadata"]["namespace"] for item in items}):
             plane.api("DELETE", f"{_root(version)}/namespaces/{namespace}/{plural}", _AT_ONCE)
+    for version, plural in _DEFINED_CLUSTER_WIDE:
+        plane.api("DELETE", f"{_root(version)}/{plural}", _AT_ONCE)
     for version, plural in _CLUSTER_WIDE:
         kept = f"?fieldSelector=metadata.name!={kept_pool}" if kept_pool else ""
         plane.api("DELETE", f"{_root(version)}/{plural}{kept}", _AT_ONCE)

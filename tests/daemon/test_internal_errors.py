@@ -46,7 +46,7 @@ PLACES: dict[str, tuple[tuple[Any, str], ...]] = {
     "turn of a report": ((reporter.Reporter, "_begin_next"),),
     "bound pod told": ((reporter.Reporter, "report_scheduled"),),
     "waiting pod told": ((reporter.Reporter, "report_waiting"),),
-    "queue of reports": ((report_queue.ReportQueue, "next"),),
+    "queue of reports": ((report_queue.PendingReports, "next"),),
     "measure": ((MetricsRecorder, "record_outcome"),),
     "work": ((WorkQueue, "take"),),
 }

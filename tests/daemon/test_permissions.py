@@ -9,13 +9,14 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.kube.decode.gang_owners import GangOwners
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.pod_set_resources import pod_set_resources
+from aischeduler.kube.watch.queue_resources import queue_resources
 from aischeduler.kube.watch.storage_resources import storage_resources
 from tests.daemon.cluster import BUDGETS, CLAIMS, NAMESPACES, NODES, POOLS
 from tests.kube.api_objects import listing
 from tests.kube.scripted_server import Script, hang, reply, serving, status, until
 
 OTHERS = ("/api/v1/pods", NODES, NAMESPACES, BUDGETS)
-OPTIONAL = (*gang_resources(GangOwners()), *storage_resources(), *pod_set_resources())
+OPTIONAL = (*gang_resources(GangOwners()), *queue_resources(), *storage_resources(), *pod_set_resources())
 REFUSED = 'persistentvolumeclaims is forbidden: User "me" cannot list resource "persistentvolumeclaims"'
 
 

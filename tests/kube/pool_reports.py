@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from aischeduler.kube.report.pool_writes import StatusWriter
+from aischeduler.kube.report.status_writes import StatusWriter
 from aischeduler.model.actions import Condition, ReportPool
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS

@@ -20,6 +20,8 @@ PATHS = {
     "Pool": POOLS,
     "Node": NODES,
     "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
+    "Queue": "/apis/resource.aibee.cn/v1alpha1/queues",
+    "Queue of Volcano": "/apis/scheduling.volcano.sh/v1beta1/queues",
     "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
     "CSINode": "/apis/storage.k8s.io/v1/csinodes",
     "CSIDriver": "/apis/storage.k8s.io/v1/csidrivers",

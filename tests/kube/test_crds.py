@@ -1,4 +1,4 @@
-"""Both definitions: their copies, their descriptions and their limits."""
+"""The definitions: their copies, their descriptions and their limits."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from aischeduler.kube.crds import crd
 from tests.crds import fields
 
 ROOT = Path(__file__).resolve().parents[2]
-CRDS = ("batchprocesses", "pools")
+CRDS = ("batchprocesses", "pools", "queues")
 AS_THEY_ARE = "x-kubernetes-preserve-unknown-fields"
 
 

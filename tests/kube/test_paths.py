@@ -14,7 +14,7 @@ from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import UnreachableError
 from aischeduler.kube.http.paths import collection_path, object_path
-from aischeduler.kube.report import event_messages, gang_writes, pool_writes
+from aischeduler.kube.report import event_messages, gang_writes, pool_writes, queue_writes
 from aischeduler.kube.watch.pre_eviction_reads import selector_text
 from aischeduler.kube.write import pod_writes
 from aischeduler.kube.write.eviction_writes import Eviction
@@ -85,6 +85,7 @@ PATHS: Final[dict[str, PathOf]] = {
     "eviction": lambda namespace, name: _eviction(namespace, name, honour_budgets=True),
     "mark of a victim": lambda namespace, name: _eviction(namespace, name, honour_budgets=False),
     "Pool": lambda _, name: pool_writes.pool_path(name, "status"),
+    "Queue": lambda _, name: queue_writes.queue_path(name, "status"),
     "Event": _event,
     "PodGroup": _pod_group,
     "claim": lambda namespace, name: write_path(VolumeChoice((namespace, name), "u", "", "n")),

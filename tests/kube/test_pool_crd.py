@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from aischeduler.kube.crds import pool_crd, pool_schema
+from aischeduler.kube.decode import fields as decoded
 from aischeduler.kube.decode import pool
-from aischeduler.kube.report import pool_writes
+from aischeduler.kube.report import pool_writes, status_writes
 from aischeduler.kube.report.pool_writes import pool_status
 from aischeduler.model.card_types import TYPE_LENGTH_MAX
 from aischeduler.model.names import (
@@ -67,28 +68,28 @@ def test_limits_of_the_spec_are_those_of_its_reader() -> None:
     assert (types["maxItems"], types["items"]["maxLength"]) == (pool.RARE_TYPES_MAX, TYPE_LENGTH_MAX)
     assert groups["maxItems"] == pool.GROUP_RULES_MAX
     for name in (lenders["items"], spec["spec.profile"]):
-        assert (name["maxLength"], name["pattern"]) == (POOL_NAME_LENGTH_MAX, f"^{pool.NAME.pattern}$")
+        assert (name["maxLength"], name["pattern"]) == (POOL_NAME_LENGTH_MAX, f"^{decoded.NAME.pattern}$")
     for limit in (spec["spec.lendingLimit"], spec["spec.borrowingLimit"]):
-        assert limit["maxProperties"] < pool.RESOURCES_MAX
+        assert limit["maxProperties"] < decoded.RESOURCES_MAX
         (names,) = limit["x-kubernetes-validations"]
-        assert f"name.matches('^{pool.RESOURCE.pattern}$')" in names["rule"]
-        assert names["message"].endswith(pool.RESOURCES_TEXT)
+        assert f"name.matches('^{decoded.RESOURCE.pattern}$')" in names["rule"]
+        assert names["message"].endswith(decoded.RESOURCES_TEXT)
 
 
 @pytest.mark.parametrize("of", ["nodeSelector", "allowedNamespaces", "machineGroups[].namespaceSelector"])
 def test_limits_of_selectors_are_those_of_their_reader(of: str) -> None:
     selector = dict(fields("spec", pool_schema()["properties"]["spec"]))[f"spec.{of}"]["properties"]
     expressions = selector["matchExpressions"]
-    assert selector["matchLabels"]["maxProperties"] == expressions["maxItems"] == pool.REQUIREMENTS_MAX
-    assert expressions["items"]["properties"]["values"]["maxItems"] == pool.VALUES_MAX
+    assert selector["matchLabels"]["maxProperties"] == expressions["maxItems"] == decoded.REQUIREMENTS_MAX
+    assert expressions["items"]["properties"]["values"]["maxItems"] == decoded.VALUES_MAX
 
 
 def test_limits_of_the_status_are_those_of_its_writer() -> None:
     status = dict(fields("status", pool_schema()["properties"]["status"]))
     amounts = [status[f"status.{name}"] for name in pool_writes.AMOUNTS]
-    assert {field["maxProperties"] for field in amounts} == {pool_writes.RESOURCES_MAX}
+    assert {field["maxProperties"] for field in amounts} == {status_writes.RESOURCES_MAX}
     columns = [field for path, field in status.items() if path.startswith("status.columns.")]
-    assert {field["maxLength"] for field in columns} == {pool_writes.COLUMN_LENGTH_MAX}
+    assert {field["maxLength"] for field in columns} == {status_writes.COLUMN_LENGTH_MAX}
     assert status["status.cardsByType"]["maxItems"] == CARD_TYPES_MAX
     assert status["status.cardsByType[].type"]["maxLength"] == TYPE_LENGTH_MAX
 

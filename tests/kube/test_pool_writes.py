@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube.report import pool_writes
-from aischeduler.kube.report.pool_writes import COLUMN_LENGTH_MAX
+from aischeduler.kube.report import pool_writes, status_writes
+from aischeduler.kube.report.status_writes import COLUMN_LENGTH_MAX
 from aischeduler.model.actions import Condition
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
@@ -89,7 +89,7 @@ def test_status_holds_counts_and_quantities_under_real_names() -> None:
     ],
 )
 def test_quantity_is_exact_and_short(name: str, amount: int, text: str) -> None:
-    assert pool_writes.quantities({name: amount}, {}) == {name: text}
+    assert status_writes.quantities({name: amount}, {}) == {name: text}
 
 
 def test_columns_are_ready_made_texts() -> None:
@@ -110,7 +110,7 @@ def test_columns_are_ready_made_texts() -> None:
 def test_cards_are_a_list_and_a_text_that_names_as_many_types_as_fit() -> None:
     cards = tuple(CardCount(f"RTX-{number}000-ADA", 8, 7) for number in range(9))
     report = a_report(summary=replace(BUSY, cards=cards))
-    status = pool_writes.pool_status(report, {}, pool_writes.StatusWriter("ai-scheduler", 0.0))
+    status = pool_writes.pool_status(report, {}, status_writes.StatusWriter("ai-scheduler", 0.0))
     assert status["cardsByType"][8] == {"type": "RTX-8000-ADA", "total": 8, "used": 7}
     text = status["columns"]["cards"]
     assert text == ", ".join(f"RTX-{number}000-ADA 7/8" for number in range(6)) + ", ..."
@@ -175,7 +175,7 @@ def test_status_that_is_stored_already_is_not_written_again() -> None:
 def test_unchanged_status_is_renewed_once_a_minute_and_nothing_else_is_written() -> None:
     report = a_report(summary=BUSY)
     stored = pool_writes.pool_status(report, {}, T1)
-    later = replace(T1, now=T1.now + pool_writes.RENEW_SECONDS)
+    later = replace(T1, now=T1.now + status_writes.RENEW_SECONDS)
     patch = pool_writes.status_patch(report, document(stored), later)
     assert patch is not None
     assert json.loads(patch)["status"] == {"renewTime": "2001-09-09T01:47:40Z"}
@@ -196,7 +196,7 @@ def test_unchanged_status_is_renewed_once_a_minute_and_nothing_else_is_written()
     ],
 )
 def test_status_is_held_by_the_scheduler_that_it_names_until_that_stops_renewing_it(status: Any, name: str) -> None:
-    assert pool_writes.status_holder(status, T1.now) == name
+    assert status_writes.status_holder(status, T1.now) == name
 
 
 def test_patch_is_for_the_version_that_was_read_and_has_only_changes() -> None:

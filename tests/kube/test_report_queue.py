@@ -15,8 +15,8 @@ from aischeduler.kube.report.report_queue import (
     YIELD_SECONDS,
     Hold,
     Pending,
+    PendingReports,
     Report,
-    ReportQueue,
     WaitingCondition,
     condition_key,
     place,
@@ -34,7 +34,7 @@ class World:
     def __init__(self) -> None:
         self.now = 100.0
         self.dropped = 0
-        self.queue = ReportQueue(lambda: self.now, self.drop)
+        self.queue = PendingReports(lambda: self.now, self.drop)
 
     def drop(self) -> None:
         self.dropped += 1

@@ -9,8 +9,10 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
+from aischeduler.kube.crds import crd
 from tests.api_contract.world import Answer, Call, Json, Stream
 from tests.gang_objects import coscheduling_crd, job_set_crd, volcano_crd
+from tests.queue_objects import volcano_queue_crd
 
 MOMENT_SECONDS = 0.01
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -18,9 +20,9 @@ BUSY = ("active", "backoff")
 """The parts of a queue in which a pod waits only for its turn or for the end of its backoff."""
 
 
-def definitions_of_gangs() -> list[Json]:
-    """Return the definitions of the kinds that declare gangs: PodGroups of two groups and JobSets."""
-    return [coscheduling_crd(), volcano_crd(), job_set_crd()]
+def definitions() -> list[Json]:
+    """Return the definitions of the kinds that declare gangs and queues: of two groups each, and JobSets."""
+    return [coscheduling_crd(), volcano_crd(), job_set_crd(), crd("queues"), volcano_queue_crd()]
 
 
 class Environment(Protocol):

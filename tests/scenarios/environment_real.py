@@ -12,7 +12,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
 from tests.e2e.cluster import install, wait_until
 from tests.e2e.daemon import LOG_CHARACTERS_SHOWN, Daemon
-from tests.scenarios.environment import BUSY, DEFINITIONS, RealTime, definitions_of_gangs
+from tests.scenarios.environment import BUSY, DEFINITIONS, RealTime, definitions
 from tests.scenarios.kubelets import Kubelets
 
 POOL = f"/apis/{GROUP}/{VERSION}/pools/{DEFAULT_POOL}"
@@ -27,7 +27,7 @@ class RealEnvironment(RealTime):
         install(plane)
         sweep(plane)
         self._transport = HttpTransport(plane.url, lambda: plane.restart("kube-apiserver"), plane.tls)
-        self._define_gangs()
+        self._define()
         self._kubelets = Kubelets(self._transport.watch, HttpTransport(plane.url, lambda: None, plane.tls))
         self._config = plane.directory / "stage.yaml"
         options = ("--config", str(self._config))
@@ -86,9 +86,9 @@ class RealEnvironment(RealTime):
     def net_saves(self) -> int:
         return self._scheduler.net_saves() - self._saves_before
 
-    def _define_gangs(self) -> None:
-        """Define the kinds that declare gangs, and wait until they are served: the scheduler looks for them rarely."""
-        for definition in definitions_of_gangs():
+    def _define(self) -> None:
+        """Define the kinds of gangs and queues, and wait until they are served: the scheduler looks for them rarely."""
+        for definition in definitions():
             assert self.api("POST", DEFINITIONS, definition).status in {201, 409}, definition
             spec = definition["spec"]
             path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"

@@ -25,7 +25,7 @@ from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.api_contract.over_http import HttpStream, HttpTransport
 from tests.api_contract.world import Answer, Call, encode
-from tests.scenarios.environment import BUSY, DEFINITIONS, RealTime, definitions_of_gangs
+from tests.scenarios.environment import BUSY, DEFINITIONS, RealTime, definitions
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class SandboxEnvironment(RealTime):
         self._transport = HttpTransport(self._sandbox.url, _never_restarted)
         self._saves = 0
         try:
-            for definition in (pool_crd(), *definitions_of_gangs()):
+            for definition in (pool_crd(), *definitions()):
                 defined = self.request(Call("POST", DEFINITIONS, encode(definition)))
                 assert defined.status == 201, defined
             self._wait_for(self._start({}))

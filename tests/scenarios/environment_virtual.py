@@ -14,7 +14,7 @@ from aischeduler.sandbox.watches import WatchStream
 from tests import seeds
 from tests.api_contract.world import Answer, Call, Json, encode
 from tests.checked_scheduler import CheckedScheduler
-from tests.scenarios.environment import DEFINITIONS, definitions_of_gangs
+from tests.scenarios.environment import DEFINITIONS, definitions
 from tests.virtual.virtual_cluster import VirtualCluster
 from tests.virtual.virtual_daemon import Network, VirtualDaemon
 
@@ -36,7 +36,7 @@ class VirtualEnvironment:
     def begin(self) -> None:
         self._cluster = VirtualCluster(seeds.number("environment"), KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
         self._runs = self._saves = 0
-        for definition in definitions_of_gangs():
+        for definition in definitions():
             assert self.request(Call("POST", DEFINITIONS, encode(definition))).status == 201
         self._daemon = self._start()
 

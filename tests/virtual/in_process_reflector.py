@@ -36,7 +36,7 @@ class InProcessReflector(Generic[D]):
         if not self.served():
             self._version, self._stream = "", None
             self._known_objects.begin_list()
-            return list(self._known_objects.end_list())
+            return [*self._resource.listed(served=False), *self._known_objects.end_list()]
         while self._stream is None or self._stream.closed:
             if not self._version:
                 events += self._list(now)
@@ -76,7 +76,7 @@ class InProcessReflector(Generic[D]):
         events: list[Event] = []
         for item in page.items or ():
             events += self._read_item(item)
-        events += self._known_objects.end_list()
+        events += (*self._resource.listed(served=True), *self._known_objects.end_list())
         self._set_version(page.metadata.resource_version)
         return events
 

@@ -7,6 +7,8 @@ Invariants:
 - Events, conditions and statuses are written at once; the daemon drops them when the server refuses them.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol, assert_never
 
 import msgspec
@@ -18,10 +20,12 @@ from aischeduler.kube.decode.meta_types import Metadata
 from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.decode.pods import read_pod
 from aischeduler.kube.http.backoff import RandomSource
-from aischeduler.kube.report import event_messages, gang_writes, pool_writes
+from aischeduler.kube.report import event_messages, gang_writes, pool_writes, queue_writes
+from aischeduler.kube.report.status_writes import StatusWriter
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.pod_set_resources import pod_set_resources
+from aischeduler.kube.watch.queue_resources import queue_resources
 from aischeduler.kube.watch.storage_resources import storage_resources
 from aischeduler.kube.watch.watched_resources import WatchedResource
 from aischeduler.kube.write import pod_writes, volume_writes
@@ -49,6 +53,7 @@ from aischeduler.model.actions import (
     ReportGang,
     ReportInternalError,
     ReportPool,
+    ReportQueue,
     ReportWaiting,
     Warn,
 )
@@ -129,6 +134,7 @@ class VirtualDaemon:
         others = (watched_resources.namespaces(), watched_resources.nodes(), watched_resources.budgets())
         resources: tuple[WatchedResource[Any], ...] = (
             *others,
+            *queue_resources(),
             *storage_resources(),
             *gang_resources(self._specs.owners),
             *pod_set_resources(),
@@ -201,12 +207,14 @@ class VirtualDaemon:
             case _:
                 self._report(action)
 
-    def _report(self, action: Warn | ReportPool | ReportGang | CreatePool) -> None:
+    def _report(self, action: Warn | ReportPool | ReportQueue | ReportGang | CreatePool) -> None:
         match action:
             case Warn():
                 self._write_event(event_messages.warning(action))
             case ReportPool():
-                self._write_pool(action)
+                self._write_status(pool_writes.pool_path(action.name), partial(pool_writes.status_patch, action))
+            case ReportQueue():
+                self._write_status(queue_writes.queue_path(action.name), partial(queue_writes.status_patch, action))
             case ReportGang():
                 self._write_gang(action)
             case CreatePool(name, switches):
@@ -375,11 +383,9 @@ class VirtualDaemon:
         path, body = pod_writes.waiting_condition(pod, message, since)
         self._send("PATCH", path.decode(), body, pod_writes.STRATEGIC_PATCH)
 
-    def _write_pool(self, report: ReportPool) -> None:
-        path = pool_writes.pool_path(report.name)
+    def _write_status(self, path: str, patch_of: Callable[[Any, StatusWriter], bytes | None]) -> None:
         document = msgspec.json.decode(self._send("GET", path, b"", JSON).body)
-        writer = pool_writes.StatusWriter(self._reporter.controller, self._environment.now)
-        patch = pool_writes.status_patch(report, document, writer)
+        patch = patch_of(document, StatusWriter(self._reporter.controller, self._environment.now))
         if patch is not None:
             self._send("PATCH", f"{path}/status", patch, pod_writes.MERGE_PATCH)
 

@@ -280,6 +280,26 @@ class PoolDocument(Struct, gc=False):
     status: Any = None
 
 
+class QueueAnnotations(Struct, gc=False):
+    """The annotations of a tenant queue that Ai-Scheduler reads: of one of Volcano its cards, as JSON."""
+
+    card_quota: str | None = field(name="volcano.sh/card.quota", default=None)
+
+
+class QueueMetadata(Metadata, rename="camel", gc=False):
+    """The metadata of a tenant queue."""
+
+    annotations: QueueAnnotations | None = None
+
+
+class QueueDocument(Struct, gc=False):
+    """A tenant queue, our own or Volcano's. Its spec and status are read field by field, like those of a Pool."""
+
+    metadata: QueueMetadata
+    spec: Any = None
+    status: Any = None
+
+
 class BudgetSpecPart(Struct, rename="camel", gc=False):
     """The spec of a PodDisruptionBudget. The selector is unparsed: a budget with an invalid one protects nothing."""
 

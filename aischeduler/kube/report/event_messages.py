@@ -28,6 +28,8 @@ _ABOUT_NODES: Final = ("0/", "no nodes available")
 """How kube-scheduler's messages about nodes begin. There they count all nodes of the cluster, here the pool's nodes."""
 _API_VERSIONS: Final = {
     "Pool": f"{GROUP}/{VERSION}",
+    "Queue": f"{GROUP}/{VERSION}",
+    "Queue.scheduling.volcano.sh": "scheduling.volcano.sh/v1beta1",
     "PodDisruptionBudget": "policy/v1",
     "Job": "batch/v1",
     "JobSet": "jobset.x-k8s.io/v1alpha2",

@@ -4,12 +4,12 @@ Invariants:
 - A key has one pending report, the newest. Of one key one write is under way at a time, so an older status is never
   written after a newer one.
 - A report that must wait for its next try is held, and a newer one of its key waits with it.
-- Statuses go before Events, those of Pools first, and Scheduled Events last: people act on the others. Within a rank
-  the lanes take turns, and each lane is in order of arrival.
+- Statuses go before Events, those of Pools and Queues first, and Scheduled Events last: people act on the others.
+  Within a rank the lanes take turns, and each lane is in order of arrival.
 - A lane has at most `LANE_IN_FLIGHT_MAX` reports in flight: a namespace that gets no answers delays no other.
 - A report yields to Bindings and evictions for a limited time. After that a few are in flight beside them.
 - At most `WAITING_MAX` Events and as many statuses wait; beyond that the oldest of the last rank is dropped. The status
-  of a Pool is never dropped: there is one per Pool.
+  of a Pool or a Queue is never dropped: there is one of each.
 """
 
 from collections import Counter, OrderedDict
@@ -23,7 +23,7 @@ from typing import Final, assert_never
 from msgspec import Struct
 
 from aischeduler.kube.report.event_messages import EVENT_NAMESPACE, EventMessage
-from aischeduler.model.actions import CreatePool, Nominate, ReportGang, ReportPool
+from aischeduler.model.actions import CreatePool, Nominate, ReportGang, ReportPool, ReportQueue
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.pod import Pod
 
@@ -36,7 +36,7 @@ WAITING_MAX: Final = 100_000
 YIELD_SECONDS: Final = 10.0
 """How long a report yields to Bindings and evictions."""
 POOL_STATUS_YIELD_SECONDS: Final = 5.0
-"""The same for the status of a Pool: there are few of them, and people watch them."""
+"""The same for the status of a Pool or a Queue: there are few of them, and people watch them."""
 
 
 class WaitingCondition(Struct, frozen=True):
@@ -47,7 +47,7 @@ class WaitingCondition(Struct, frozen=True):
     reason: str = ConditionReason.UNSCHEDULABLE
 
 
-Report = EventMessage | WaitingCondition | Nominate | ReportPool | ReportGang | CreatePool
+Report = EventMessage | WaitingCondition | Nominate | ReportPool | ReportQueue | ReportGang | CreatePool
 ReportKey = tuple[str, str]
 """The kind of a report, as the log names it, and its object."""
 
@@ -56,6 +56,7 @@ class Rank(IntEnum):
     """Which reports go first."""
 
     POOLS = 0
+    """Statuses of Pools and Queues."""
     STATUSES = 1
     """Conditions and nominations of pods, statuses of gangs, new Pools."""
     WARNINGS = 2
@@ -91,7 +92,7 @@ class Pending:
 Lanes = OrderedDict[str, OrderedDict[ReportKey, Pending]]
 
 
-class ReportQueue:
+class PendingReports:
     """The pending reports. `clock` is in seconds; `on_dropped` is called for each report that is dropped."""
 
     def __init__(self, clock: Callable[[], float], on_dropped: Callable[[], None]) -> None:
@@ -248,7 +249,7 @@ class ReportQueue:
 def place(report: Report) -> tuple[ReportKey, str, Rank]:
     """Return the key, the lane and the rank of a report.
 
-    A lane is the namespace of what is written, empty for a Pool; Events have lanes of their own.
+    A lane is the namespace of what is written, empty for a Pool or a Queue; Events have lanes of their own.
     """
     match report:
         case EventMessage(regarding, reason):
@@ -260,6 +261,8 @@ def place(report: Report) -> tuple[ReportKey, str, Rank]:
             return nomination_key(pod), pod.namespace, Rank.STATUSES
         case ReportPool(name):
             return pool_key(name), "", Rank.POOLS
+        case ReportQueue(name):
+            return queue_key(name), "", Rank.POOLS
         case ReportGang(gang):
             return ("gang status", str(gang.key)), gang.key.namespace, Rank.STATUSES
         case CreatePool(name):
@@ -281,3 +284,8 @@ def nomination_key(pod: Pod) -> ReportKey:
 def pool_key(name: str) -> ReportKey:
     """Return the key of a Pool's status."""
     return "pool status", name
+
+
+def queue_key(name: str) -> ReportKey:
+    """Return the key of a Queue's status."""
+    return "queue status", name

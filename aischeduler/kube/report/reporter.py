@@ -1,4 +1,4 @@
-"""Write reports: Events, pod conditions, nominations and Pool statuses, all after Bindings and evictions.
+"""Write reports: Events, conditions, nominations, and statuses of Pools and Queues; Bindings and evictions go first.
 
 Invariants:
 - A report never fails scheduling. `report_queue` defines what goes next, what waits and what is dropped.
@@ -28,7 +28,7 @@ from structlog.typing import FilteringBoundLogger
 
 from aischeduler.config.schema import EventsConfig
 from aischeduler.engine.propose import without_counts
-from aischeduler.kube.decode.api_types import PoolDocument
+from aischeduler.kube.decode.api_types import PoolDocument, QueueDocument
 from aischeduler.kube.http.backoff import (
     CLOCK_SECONDS,
     RETRY_AFTER_SECONDS_MAX,
@@ -40,28 +40,40 @@ from aischeduler.kube.http.backoff import (
 from aischeduler.kube.http.client import Client, refusal
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError, OnInternalError, RefusedError, raise_internal_error
-from aischeduler.kube.report import event_messages, gang_writes, pool_writes
+from aischeduler.kube.report import event_messages, gang_writes, pool_writes, queue_writes
 from aischeduler.kube.report.event_messages import EventMessage
 from aischeduler.kube.report.gang_status_writer import GangStatusWriter
 from aischeduler.kube.report.log_sampler import RefusalLog
-from aischeduler.kube.report.pool_status_writer import PoolStatusWriter
+from aischeduler.kube.report.object_statuses import ObjectStatuses, StatusKind
 from aischeduler.kube.report.report_queue import (
     EVENTS,
     Hold,
     Pending,
+    PendingReports,
     Report,
     ReportKey,
-    ReportQueue,
     WaitingCondition,
     condition_key,
     nomination_key,
     place,
     pool_key,
+    queue_key,
 )
 from aischeduler.kube.write import pod_writes
 from aischeduler.kube.write.eviction_writes import is_another_uid
-from aischeduler.model.actions import Bind, CreatePool, Evict, Nominate, ReportGang, ReportPool, ReportWaiting, Warn
+from aischeduler.model.actions import (
+    Bind,
+    CreatePool,
+    Evict,
+    Nominate,
+    ReportGang,
+    ReportPool,
+    ReportQueue,
+    ReportWaiting,
+    Warn,
+)
 from aischeduler.model.gang import GangKey, GangPhase
+from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.model.times import time_text
 
@@ -111,9 +123,12 @@ class Reporter:
         self._controller, self._wall = controller, wall
         self._log = log
         self._refusals = RefusalLog(log, timing.clock)
-        self._pool_statuses = PoolStatusWriter(client, controller.controller, wall, log)
+        pools = StatusKind(pool_writes.pool_path, pool_writes.status_patch, self._tell_pools_held, DEFAULT_POOL)
+        queues = StatusKind(queue_writes.queue_path, queue_writes.status_patch, self._tell_queues_held)
+        self._pool_statuses = ObjectStatuses(pools, client, controller.controller, wall)
+        self._queue_statuses = ObjectStatuses(queues, client, controller.controller, wall)
         self._gang_statuses = GangStatusWriter(client, wall)
-        self._queue = ReportQueue(lambda: timing.clock() - connections.stalled_seconds, self._count_dropped)
+        self._queue = PendingReports(lambda: timing.clock() - connections.stalled_seconds, self._count_dropped)
         self._throttle = Throttle(timing)
         self._refused_due_at = float("-inf")
         """When the last refused status is tried again."""
@@ -181,6 +196,10 @@ class Reporter:
         """Report the status of a Pool; only the newest one is written."""
         self._put(report)
 
+    def report_queue(self, report: ReportQueue) -> None:
+        """Report the status of a Queue; only the newest one is written."""
+        self._put(report)
+
     def report_gang(self, report: ReportGang) -> None:
         """Report the status of a gang: into its PodGroup, and by an Event if it was scheduled, failed or is invalid."""
         key = report.gang.key
@@ -193,19 +212,30 @@ class Reporter:
 
     def pool_seen(self, document: PoolDocument) -> None:
         """Observe a Pool: its status may not be the one that was written."""
-        self._pool_statuses.pool_seen(document)
-        self._rewrite_overwritten(document.metadata.name)
+        self._pool_statuses.seen(document)
+        self._rewrite_overwritten(self._pool_statuses, document.metadata.name)
 
     def pool_gone(self, name: str) -> None:
         """Observe that a Pool was deleted."""
-        self._pool_statuses.pool_gone(name)
+        self._pool_statuses.gone(name)
         self._queue.withdraw(pool_key(name))
 
+    def queue_seen(self, document: QueueDocument) -> None:
+        """Observe a Queue: its status may not be the one that was written."""
+        self._queue_statuses.seen(document)
+        self._rewrite_overwritten(self._queue_statuses, document.metadata.name)
+
+    def queue_gone(self, name: str) -> None:
+        """Observe that a Queue was deleted."""
+        self._queue_statuses.gone(name)
+        self._queue.withdraw(queue_key(name))
+
     def renew_statuses(self) -> None:
-        """Queue the last status of every Pool: to renew it, or to take it over from a scheduler that stopped."""
-        for report in self._pool_statuses.latest_reports():
-            if self._queue.get(pool_key(report.name)) is None:
-                self._put(report)
+        """Queue the last status of every Pool and Queue: to renew it, or to take it over from a stopped scheduler."""
+        for pool in self._pool_statuses.latest_reports():
+            self._put_unless_queued(pool)
+        for queue in self._queue_statuses.latest_reports():
+            self._put_unless_queued(queue)
 
     def create_pool(self, action: CreatePool) -> None:
         """Create a Pool unless it exists."""
@@ -246,11 +276,26 @@ class Reporter:
     def _count_dropped(self) -> None:
         self.counts.dropped += 1
 
-    def _rewrite_overwritten(self, name: str) -> None:
+    def _put_unless_queued(self, report: Report, hold: Hold | None = None) -> None:
+        key, _, _ = place(report)
+        if self._queue.get(key) is None:
+            self._put(report, hold)
+
+    def _rewrite_overwritten(
+        self, statuses: ObjectStatuses[ReportPool] | ObjectStatuses[ReportQueue], name: str
+    ) -> None:
         """Write a status again if another client overwrote it, unless a report of it is queued."""
-        report = self._pool_statuses.overwritten(name)
-        if report is not None and self._queue.get(pool_key(name)) is None:
-            self._put(report, Hold(OVERWRITTEN_RETRY_SECONDS, idle=True))
+        report = statuses.overwritten(name)
+        if report is not None:
+            self._put_unless_queued(report, Hold(OVERWRITTEN_RETRY_SECONDS, idle=True))
+
+    def _tell_pools_held(self, pool: str, holder: str) -> None:
+        reason = f"the scheduler {holder} writes the statuses of Pools; their numbers are that scheduler's"
+        self._log.warning("pool statuses not written", pool=pool, scheduler=holder, reason=reason)
+
+    def _tell_queues_held(self, queue: str, holder: str) -> None:
+        reason = f"the scheduler {holder} writes the statuses of Queues; their numbers are that scheduler's"
+        self._log.warning("queue statuses not written", queue=queue, scheduler=holder, reason=reason)
 
     async def _begin_next(self, wait_for_binds: Callable[[], Awaitable[None]], group: asyncio.TaskGroup) -> None:
         """Begin to write the reports that may be written, or wait for a change."""
@@ -302,7 +347,9 @@ class Reporter:
             self._queue.finish(entry, report, hold)
             self._changed.set()
         if isinstance(report, ReportPool):
-            self._rewrite_overwritten(report.name)
+            self._rewrite_overwritten(self._pool_statuses, report.name)
+        elif isinstance(report, ReportQueue):
+            self._rewrite_overwritten(self._queue_statuses, report.name)
 
     async def _try(self, entry: Pending, report: Report) -> Hold | None:
         """Send a report; return how long its next try has to wait, None where it needs none."""
@@ -321,7 +368,7 @@ class Reporter:
             if hold is not None and error.status != 401 and not error.has_status:  # the server is overloaded
                 self._throttle.hold_for(hold.seconds, entry.lane)
             return hold
-        if error.status == 409 and isinstance(report, ReportPool | ReportGang):
+        if error.status == 409 and isinstance(report, ReportPool | ReportQueue | ReportGang):
             return self._failed(entry, report)
         self.counts.refused += 1
         self._refusals.refused(entry.key[0], error)
@@ -359,6 +406,8 @@ class Reporter:
                 await self._request(b"PATCH", path, body, pod_writes.MERGE_PATCH)
             case ReportPool():
                 await self._pool_statuses.write(report, lambda sent: entry.report is sent)
+            case ReportQueue():
+                await self._queue_statuses.write(report, lambda sent: entry.report is sent)
             case ReportGang():
                 await self._gang_statuses.write(report, lambda sent: entry.report is sent)
             case CreatePool(name, switches):

@@ -25,6 +25,7 @@ from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.list_pager import pages, read_raw
 from aischeduler.kube.watch.pod_set_resources import pod_set_resources
+from aischeduler.kube.watch.queue_resources import queue_resources
 from aischeduler.kube.watch.storage_resources import storage_resources
 from aischeduler.kube.watch.watched_resources import WatchedResource
 from aischeduler.model.decode_errors import decode_problem
@@ -35,6 +36,7 @@ PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 WITHOUT: Final = {
     "PodDisruptionBudget": "the answer may evict pods that a budget protects",
     "Namespace": "the answer lets no pod into a Pool with allowedNamespaces, or a machine group with rules",
+    "Queue": "the answer limits no pod by the quota of such a queue",
     "PersistentVolumeClaim": "the answer holds every pod that uses a claim",
     "PersistentVolume": "the answer holds every pod that uses a claim",
     "StorageClass": "the answer holds every pod with a claim that is bound for its first pod",
@@ -96,6 +98,7 @@ def resources() -> Sequence[WatchedResource[Any]]:
         watched_resources.pools(),
         watched_resources.nodes(),
         watched_resources.budgets(),
+        *queue_resources(),
         *storage_resources(),
         *gang_resources(specs.owners),
         *pod_set_resources(),

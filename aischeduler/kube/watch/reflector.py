@@ -261,9 +261,11 @@ class Reflector(Generic[D]):
             if self._is_not_served(error) and not (error.status == HTTPStatus.FORBIDDEN and len(self)):
                 if error.status == HTTPStatus.NOT_FOUND:
                     await self._discovery.confirm_not_served(self.resource.path)
+                self._emit(self.resource.listed(served=False))
                 self._complete_list("")
                 raise ResourceNotServedError(error.status, error.reason, error.message) from error
             raise
+        self._emit(self.resource.listed(served=True))
         self._complete_list(version)
         self.not_served = False
 

@@ -67,7 +67,8 @@ class WatchedResource(Struct, Generic[D], frozen=True):
     `kind` is unique; after a dot follows the group where several have the kind. `seen_event` converts an object to an
     event, `gone_event` gets namespace, name and uid; None tells the engine nothing. `on_seen`, and `on_gone` with
     namespace and name, observe each object right before the engine. All four are called in the order of what happened.
-    `problem` says which part of an object could not be decoded; empty if none. An `optional` resource that is not
+    `problem` says which part of an object could not be decoded; empty if none. `on_served` hears after each list if the
+    resource is served, and may be listed; it may have an event for the engine. An `optional` resource that is not
     served has no objects. Without a resource that is not `needed` the scheduler decides, also if it may not list it.
     A resource that `rarely_changes` may have no event for days; most updates of an `often_unchanged` one change nothing
     for the engine.
@@ -83,6 +84,7 @@ class WatchedResource(Struct, Generic[D], frozen=True):
     on_seen: Callable[[D], None] | None = None
     on_gone: Callable[[str, str], None] | None = None
     problem: Callable[[D], str] | None = None
+    on_served: Callable[[bool], Event | None] | None = None
     field_selector: str = ""
     optional: bool = False
     needed: bool = True
@@ -92,6 +94,11 @@ class WatchedResource(Struct, Generic[D], frozen=True):
     def read(self, body: bytes | msgspec.Raw) -> tuple[Event, ...]:
         """Return what the engine is told of an object that the server sent; raises what is in `UNREADABLE`."""
         event = self.seen_event(self.object_decoder.decode(body))
+        return (event,) if event is not None else ()
+
+    def listed(self, *, served: bool) -> tuple[Event, ...]:
+        """Return what the engine is told after a list that found objects, or that the resource is not served."""
+        event = self.on_served(served) if self.on_served is not None else None
         return (event,) if event is not None else ()
 
     def watch_query(self, version: str, chance: RandomSource) -> dict[str, str]:

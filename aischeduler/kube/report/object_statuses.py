@@ -1,39 +1,72 @@
-"""Write the status of Pools: only if it differs, and again if another client overwrote it.
+"""Write the statuses of Pools, or of Queues: only if it differs, and again if another client overwrote it.
 
 Invariants:
 - A status is written only if it differs from the stored one, and only at the resource version that was read.
 - The answer to a write is the stored status; a newer watch event with another status means another client wrote it.
-- While no other client writes, reports of unchanged Pools cost no request.
-- A status that another scheduler holds is not written and costs no request; the log says so once.
+- While no other client writes, reports of unchanged objects cost no request.
+- A status that another scheduler holds is not written and costs no request; that is told once.
 
 Source: resource versions, which every write increases; Leases, which belong to their holder until they expire.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
-from structlog.typing import FilteringBoundLogger
 
-from aischeduler.kube.decode.api_types import PoolDocument
-from aischeduler.kube.decode.meta_types import UNREADABLE
+from aischeduler.kube.decode.meta_types import UNREADABLE, Metadata
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError
-from aischeduler.kube.report import pool_writes
-from aischeduler.kube.report.pool_writes import StatusWriter, status_holder
+from aischeduler.kube.report.status_writes import StatusWriter, status_holder
 from aischeduler.kube.watch.known_objects import version_number
 from aischeduler.kube.write import pod_writes
-from aischeduler.model.actions import ReportPool
 from aischeduler.model.decode_errors import decode_problem
-from aischeduler.model.names import DEFAULT_POOL
 
-IsNewest = Callable[[ReportPool], bool]
-"""Says whether a report is still the newest of its Pool."""
+
+class Report(Protocol):
+    """A report of a status."""
+
+    @property
+    def name(self) -> str:
+        """The name of the object."""
+
+    @property
+    def uid(self) -> str:
+        """The uid of the object."""
+
+
+class StatusDocument(Protocol):
+    """An object that was observed, with its status."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """The name and the resource version."""
+
+    @property
+    def status(self) -> Any:
+        """The status as it is stored."""
+
+
+R = TypeVar("R", bound=Report)
+
+
+class StatusKind(Struct, Generic[R], frozen=True):
+    """The kind of the objects: paths, patches, and what is told where another scheduler holds a status.
+
+    `path` gets a name and a subresource, `patch` a report, the object as read, and who writes; `tell_held` the name of
+    an object and the other scheduler. The holder of the status of the object `default` holds all of them; where there
+    is none, each status has its own.
+    """
+
+    path: Callable[[str, str], str]
+    patch: Callable[[R, Mapping[str, Any], StatusWriter], bytes | None]
+    tell_held: Callable[[str, str], None]
+    default: str = ""
 
 
 class _Stored(Struct, frozen=True):
-    """The status of a Pool at one resource version."""
+    """The status of an object at one resource version."""
 
     version: str
     status: Any
@@ -45,37 +78,37 @@ class _Stored(Struct, frozen=True):
         return not older and self.status != other.status
 
 
-class PoolStatusWriter:
-    """The statuses of all existing Pools: as written last, and as observed last."""
+class ObjectStatuses(Generic[R]):
+    """The statuses of all existing objects of a kind: as written last, and as observed last."""
 
-    def __init__(self, client: Client, scheduler: str, wall: Callable[[], float], log: FilteringBoundLogger) -> None:
+    def __init__(self, kind: StatusKind[R], client: Client, scheduler: str, wall: Callable[[], float]) -> None:
+        self._kind = kind
         self._client = client
         self._scheduler = scheduler
         self._wall = wall
-        self._log = log
         self._observed: dict[str, _Stored] = {}
-        self._written: dict[str, tuple[ReportPool, _Stored]] = {}
-        self._latest: dict[str, ReportPool] = {}
-        """The last report of each Pool, written or not."""
+        self._written: dict[str, tuple[R, _Stored]] = {}
+        self._latest: dict[str, R] = {}
+        """The last report of each object, written or not."""
         self._others: set[str] = set()
-        """Other schedulers that the log has named."""
+        """Other schedulers that were told of."""
 
-    def pool_seen(self, document: PoolDocument) -> None:
-        """Record an observed Pool."""
+    def seen(self, document: StatusDocument) -> None:
+        """Record an observed object."""
         metadata = document.metadata
         self._observed[metadata.name] = _Stored(metadata.resource_version, document.status)
 
-    def pool_gone(self, name: str) -> None:
-        """Forget a deleted Pool."""
+    def gone(self, name: str) -> None:
+        """Forget a deleted object."""
         self._observed.pop(name, None)
         self._written.pop(name, None)
         self._latest.pop(name, None)
 
-    def latest_reports(self) -> list[ReportPool]:
-        """Return the last report of each Pool, to be renewed, or written once another scheduler's hold expires."""
+    def latest_reports(self) -> list[R]:
+        """Return the last report of each object, to be renewed, or written once another scheduler's hold expires."""
         return list(self._latest.values())
 
-    def overwritten(self, name: str) -> ReportPool | None:
+    def overwritten(self, name: str) -> R | None:
         """Return the report whose status another client overwrote; None if it is intact or was never written."""
         seen, written = self._observed.get(name), self._written.get(name)
         if (
@@ -87,48 +120,45 @@ class PoolStatusWriter:
             return None
         return written[0]
 
-    async def write(self, report: ReportPool, wanted: IsNewest) -> None:
+    async def write(self, report: R, wanted: Callable[[R], bool]) -> None:
         """Write the status unless it is unchanged, another scheduler holds it, or `wanted` rejects the report.
 
-        A Pool that is deleted or recreated is not written. Raises ApiError.
+        `wanted` says whether a report is still the newest of its object. An object that is deleted or recreated is not
+        written. Raises ApiError.
         """
         self._latest[report.name] = report
         seen = self._observed.get(report.name)
         if seen is not None and self._held_by_another(report.name, seen.status):
             return
-        path = pool_writes.pool_path(report.name)
+        path = self._kind.path(report.name, "")
         try:
             document = _decoded(path, await self._client.get(path))
         except RefusedError as error:
             if error.no_such_object and report.name not in self._observed:
-                self._latest.pop(report.name, None)  # the report waited longer than the Pool lived
+                self._latest.pop(report.name, None)  # the report waited longer than the object lived
                 return
             raise
         if not wanted(report) or self._held_by_another(report.name, document.get("status")):
             return
-        patch = pool_writes.status_patch(report, document, StatusWriter(self._scheduler, self._wall()))
+        patch = self._kind.patch(report, document, StatusWriter(self._scheduler, self._wall()))
         if patch is not None:
-            path = pool_writes.pool_path(report.name, "status")
+            path = self._kind.path(report.name, "status")
             document = _decoded(path, await self._client.patch(path, patch, pod_writes.MERGE_PATCH))
         self._remember(report, document)
 
-    def _held_by_another(self, pool: str, status: Any) -> bool:
-        """Say whether another scheduler holds this status; the log names it once.
-
-        The holder of the default pool's status holds all of them; without one, each status has its own holder.
-        """
-        default = self._observed.get(DEFAULT_POOL)
+    def _held_by_another(self, name: str, status: Any) -> bool:
+        """Say whether another scheduler holds this status; each is told of once."""
+        default = self._observed.get(self._kind.default)
         now = self._wall()
         holder_name = (status_holder(default.status, now) if default is not None else "") or status_holder(status, now)
         if holder_name in ("", self._scheduler):
             return False
         if holder_name not in self._others:
             self._others.add(holder_name)
-            reason = f"the scheduler {holder_name} writes the statuses of Pools; their numbers are that scheduler's"
-            self._log.warning("pool statuses not written", pool=pool, scheduler=holder_name, reason=reason)
+            self._kind.tell_held(name, holder_name)
         return True
 
-    def _remember(self, report: ReportPool, document: dict[str, Any]) -> None:
+    def _remember(self, report: R, document: dict[str, Any]) -> None:
         metadata = document.get("metadata") or {}
         if report.name in self._observed and metadata.get("uid") == report.uid:
             stored = _Stored(str(metadata.get("resourceVersion")), document.get("status"))
