@@ -116,7 +116,7 @@ def _facts(cluster: "Cluster", record: PodRecord, pool: str) -> RunningFacts:
         ours=ours,
         unit=0 if unit is None else unit.number,
         kept=kept,
-        **(_tenant_facts(cluster, record) if record.tenancy.queue else {}),
+        **(_tenant_facts(cluster, record) if record.tenancy.queue else _NO_TENANT),
     )
 
 
@@ -128,6 +128,15 @@ class _TenantFacts(TypedDict):
     training: bool
     reclaimable: bool
     shielded: bool
+
+
+_NO_TENANT: Final[_TenantFacts] = {
+    "queue": 0,
+    "queue_priority": 0,
+    "training": False,
+    "reclaimable": False,
+    "shielded": False,
+}
 
 
 def _tenant_facts(cluster: "Cluster", record: PodRecord) -> _TenantFacts:

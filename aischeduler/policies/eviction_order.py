@@ -115,7 +115,8 @@ def _lets_go(tenant: TenantPreemptor, pods: RunningTable, lower: Mask) -> Mask:
             return np.zeros(len(pods), dtype=np.bool_)
         case ServiceType.INFERENCE:
             others = ~same & pods["reclaimable"] & (pods["queue_priority"] < tenant.queue_priority)
-            return pods["training"] & ((same & lower) | others)
+            trained: Mask = pods["training"] & ((same & lower) | others)
+            return trained
         case _:
             return same & lower
 
@@ -167,7 +168,8 @@ def importance_of(pods: RunningTable) -> Column:
 
 def home_of(pods: RunningTable) -> Column:
     """Return 1 for home pods that are no surplus, 0 for others."""
-    return (~(pods["borrower"] | pods["surplus"])).astype(np.int64)
+    home: Column = (~(pods["borrower"] | pods["surplus"])).astype(np.int64)
+    return home
 
 
 def ranks_of(pods: RunningTable) -> Column:
