@@ -54,8 +54,8 @@ from aischeduler.model.actions import (
     ReportInternalError,
     ReportPool,
     ReportQueue,
-    ResumeJob,
     ReportWaiting,
+    ResumeJob,
     Warn,
 )
 from aischeduler.model.events import (
