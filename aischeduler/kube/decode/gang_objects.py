@@ -10,6 +10,7 @@ batch/v1; JobSet of jobset.x-k8s.io/v1alpha2.
 """
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, Final, TypedDict
 
 from msgspec import Struct, field
@@ -61,6 +62,7 @@ _NONE: Final = GangAnnotations()
 class GangMetadata(Metadata, rename="camel", gc=False):
     """The metadata of an object that may declare a gang."""
 
+    creation_timestamp: datetime | None = None
     annotations: GangAnnotations | None = None
     owner_references: list[OwnerReference] | None = None
 
