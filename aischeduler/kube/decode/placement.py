@@ -1,4 +1,4 @@
-"""Convert the annotations that decide where a pod may run: card types, their policy, cards in Volcano's form, and the machine group.
+"""Convert the annotations that decide where a pod may run: card types, their policy, and the machine group.
 
 Invariants:
 - A malformed annotation never raises: the problem names it, and the pod is held.

@@ -77,7 +77,7 @@ LABELS_AND_OWNERS_MAX: Final = 20_000
 
 T = TypeVar("T")
 LabelsAndOwner = tuple[Labels, bool, GangParts | None, str, str, str]
-"""The labels of a pod, whether a DaemonSet controls it, what both say of its gang, its controller and its owner (`Pod`).
+"""The labels of a pod, whether a DaemonSet controls it, what both say of its gang, its controller and owner (`Pod`).
 
 The last one is what its labels say of being preemptable; empty where they say nothing.
 """
