@@ -16,6 +16,7 @@ import yaml
 from aischeduler.config.errors import ConfigError, ProfileError, sentence
 from aischeduler.config.profiles import check_profiles
 from aischeduler.config.schema import Config
+from aischeduler.config.tenants import tenants_of
 from aischeduler.model.user_text import QUOTE_LENGTH_MAX, shown
 
 FILE_BYTES_MAX: Final = 256 * 1024
@@ -65,6 +66,7 @@ def read_config(document: Mapping[str, Any]) -> Config:
         check_profiles(config.profiles)
     except ProfileError as error:
         raise ConfigError(str(error)) from error
+    tenants_of(config)
     return config
 
 

@@ -80,6 +80,7 @@ _SPEC_FIELDS: Final = {
     "lend_rare_types": "lendRareTypes",
     "machine_groups": "machineGroups",
     "profile": "profile",
+    "non_preemptible_namespaces": "nonPreemptibleNamespaces",
 }
 _NO_SPEC: Final = frozenset(("name", "uid", "generation", "invalid"))
 assert {field.name for field in fields(Pool)} == _SPEC_FIELDS.keys() | _NO_SPEC

@@ -12,6 +12,7 @@ from aischeduler.framework.plugin import Plugins, QueueSort, UnitPolicy
 from aischeduler.model.names import DEFAULT_POOL, GPU_DEFAULT, GPU_TYPE_LABELS, SCHEDULER_NAME
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import GroupRule, MakeRoomOrder, Pool
+from aischeduler.model.tenant_queue import TenantSettings
 from aischeduler.state.scheduling_queue import Backoff
 
 
@@ -25,6 +26,7 @@ class Profile(Struct, frozen=True):
     `default_pool` is the default pool while it has no object. `gpu_type_labels` are the labels of nodes that have the
     type of their cards, `rare_types` the full names of types that are rare in every pool, and `machine_groups` say who
     may name a group, beside those of Pools. With `obeys_budgets` pods are evicted by the Eviction API.
+    `tenants` are the settings of tenants at the start.
     """
 
     scheduler_name: str
@@ -41,6 +43,7 @@ class Profile(Struct, frozen=True):
     obeys_budgets: bool = False
     others: Mapping[str, Plugins] = field(default_factory=dict)
     profiles: tuple[ProfileConfig, ...] = ()
+    tenants: TenantSettings = TenantSettings()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -71,6 +71,7 @@ from aischeduler.model.events import (
 from aischeduler.model.names import CLUSTER, DEFAULT_POOL
 from aischeduler.model.node import Node
 from aischeduler.model.pool_summary import PoolSummary
+from aischeduler.model.tenant_queue import TenantSettings
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.ledger import Loan
 from aischeduler.state.pod_records import PodRecord, PodState
@@ -112,6 +113,10 @@ class Scheduler:
     def cluster(self) -> Cluster:
         """The state, for answers about an engine of one's own."""
         return self._cluster
+
+    def set_tenants(self, settings: TenantSettings) -> None:
+        """Take over what the configuration says of all tenants."""
+        self._cluster.tenants = settings
 
     def observe(self, event: Event, now: float) -> None:
         """Handle an event."""

@@ -59,6 +59,7 @@ class Pool(Struct, frozen=True):
     `rare_types` are the full names of card types whose nodes in this pool are closed to pods that do not name them;
     with `lend_rare_types` they are lent to pods that do. `machine_groups` say who may name a group, in any pool.
     `profile` names the profile whose plugins judge the pool's pods; empty leaves that to their scheduler names.
+    `non_preemptible_namespaces` are those whose pods may say that they are not to be evicted; None means none of them.
     `invalid` says why the spec is refused, with the field; such a Pool owns no nodes. `generation` is the version of
     the spec that the conditions describe.
     """
@@ -81,4 +82,5 @@ class Pool(Struct, frozen=True):
     lend_rare_types: bool = False
     machine_groups: tuple[GroupRule, ...] = ()
     profile: str = ""
+    non_preemptible_namespaces: LabelSelector | None = None
     invalid: str = ""

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.selectors import LabelSelector
+from aischeduler.model.workload import ServiceType
 
 QUEUE_KEY: Final = "resource.aibee.cn/queue"
 """The annotation that names the tenant queue of a pod, or of the pods of a workload."""
@@ -28,6 +29,21 @@ LEVELS_MAX: Final = 16
 """The most queues from one to its root, both counted."""
 CARDS_MAX: Final = 64
 """The most card names of one queue."""
+
+
+class TenantSettings(Struct, frozen=True):
+    """What the configuration says of all tenants; a running scheduler takes it over anew.
+
+    With `card_unlimited_cpu_memory`, pods with cards count neither in cpu nor in memory. `over_commit_milli`
+    thousandths of the capability of a queue in cpu and memory are its quota. `service_types` are those of pods of
+    which nothing else says one, by the kind of their owner. `non_preemptible` are the namespaces whose pods may say
+    that they are not to be evicted, None for none of them.
+    """
+
+    card_unlimited_cpu_memory: bool = False
+    over_commit_milli: int = 1000
+    service_types: tuple[tuple[str, ServiceType], ...] = ()
+    non_preemptible: LabelSelector | None = None
 
 
 class QueueState(StrEnum):
