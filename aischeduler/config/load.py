@@ -106,7 +106,7 @@ def _lines(values: Mapping[str, object], defaults: Mapping[str, object], indent:
     lines = []
     for name, value in values.items():
         default = defaults[name]
-        if isinstance(value, dict) and isinstance(default, dict):
+        if isinstance(value, dict) and isinstance(default, dict) and default:
             lines += [f"{indent}{name}:", *_lines(value, default, indent + "  ")]
         else:
             note = f"  # default: {_scalar(default)}" if value != default else ""

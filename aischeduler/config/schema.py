@@ -277,7 +277,7 @@ MachineGroups = Annotated[
 ]
 
 OverCommitFactor = Annotated[
-    int | float,
+    float,
     Meta(
         ge=1,
         le=OVER_COMMIT_MAX,
@@ -366,12 +366,12 @@ class Config(Section, frozen=True):
     the field. `Ignore`: the scheduler places the pod as if the constraint were absent, and the pod gets a Warning."""
     card_unlimited_cpu_memory: Annotated[bool, Meta(description="true or false", extra=RELOADED)] = False
     """`true`: pods that ask for GPUs are neither checked nor counted in the cpu and memory of their tenant's queue."""
-    over_commit_factor: OverCommitFactor = 1
+    over_commit_factor: OverCommitFactor = 1.0
     """The cpu and memory of every queue's `capability` times this number is its quota; cards are never multiplied."""
     pod_owner_reference_to_service_type: ServiceTypes = {}  # noqa: RUF012 - msgspec copies it
-    """The service type of pods whose annotations say none, nor those of their workload, by the kind of their owner. Kinds
-    count without their group, so that `Job` is a Job of Volcano too; `Deployment` counts before `ReplicaSet`, and
-    `JobSet` before `Job`."""
+    """The service type of pods by the kind of their owner, where annotations of pod and workload say none. Kinds count
+    without their group, so that `Job` is a Job of Volcano too; `Deployment` counts before `ReplicaSet`, and `JobSet`
+    before `Job`."""
     non_preemptible_namespaces: NonPreemptible = None
     """The namespaces whose pods `volcano.sh/preemptable: "false"` spares, beside those that their Pool names; empty: no
     namespace."""
