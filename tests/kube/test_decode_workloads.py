@@ -78,6 +78,7 @@ def test_queue_of_a_pod_group_is_that_of_its_annotation_before_that_of_its_spec(
     assert workload(VOLCANO, {QUEUE_KEY: "b"}, spec={"queue": "a"}).terms == TenantTerms("b")
     assert workload(VOLCANO, {QUEUE_KEY: ""}, spec={"queue": "a"}).terms == TenantTerms("a")
     assert workload(VOLCANO, spec={"queue": 5}).terms is NO_TERMS
+    assert workload(VOLCANO, spec={"queue": "default"}).terms is NO_TERMS, "Volcano writes this where nothing is said"
     assert workload("Job", spec={"queue": "a"}).terms is NO_TERMS
 
 
