@@ -9,6 +9,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import looks_again, trips_ended
 from aischeduler.engine.message_updates import note_changes
 from aischeduler.engine.pool_status import StatusReports
+from aischeduler.engine.queue_status import QueueReports
 from aischeduler.engine.unknown_pools import late_until
 from aischeduler.model.names import CLUSTER
 from aischeduler.state.timers import Timers
@@ -17,8 +18,8 @@ from aischeduler.state.timers import Timers
 class Readiness:
     """The state of the queues at their last change."""
 
-    def __init__(self, status: StatusReports) -> None:
-        self._status = status
+    def __init__(self, status: StatusReports, queues: QueueReports) -> None:
+        self._status, self._queues = status, queues
         self._lively: set[str] = set()
         self._wakeups = Timers()
         self._decided: set[str] = set()
@@ -97,5 +98,6 @@ class Readiness:
             cluster.units.deadlines.next(),
             cluster.units.unfinished.next(),
             self._status.due_at(cluster),
+            self._queues.due_at(cluster),
         )
         return min((time for time in times if time is not None), default=None)

@@ -34,6 +34,7 @@ from aischeduler.engine.pod_counting import shields_end
 from aischeduler.engine.pool_events import end_windows, pool_seen
 from aischeduler.engine.pool_status import StatusReports, summarize
 from aischeduler.engine.profile import Profile
+from aischeduler.engine.queue_status import QueueReports
 from aischeduler.engine.queueing_hints import flush_queue
 from aischeduler.engine.recovery import (
     Before,
@@ -104,7 +105,8 @@ class Scheduler:
     def __init__(self, profile: Profile, run: str) -> None:
         self._cluster = Cluster(profile, run)
         self._status = StatusReports()
-        self._readiness = Readiness(self._status)
+        self._queue_reports = QueueReports()
+        self._readiness = Readiness(self._status, self._queue_reports)
         self._self_check = SelfCheck()
 
     @property
@@ -162,6 +164,7 @@ class Scheduler:
             self._step(SETTLING, pool, actions, partial(read_assumed, cluster, actions))
             self._step(PERMITTING, pool, actions, partial(ask_again, cluster, actions))
             self._step(TELLING, pool, actions, partial(self._status.report, cluster, now))
+            self._step(TELLING, pool, actions, partial(self._queue_reports.report, cluster, now))
             self._begin_reads(pool, actions)
         elif pool in cluster.queues:
             self._work(pool, actions, limit)

@@ -31,6 +31,8 @@ class Tenants:
 
     def __init__(self, settings: TenantSettings) -> None:
         self.settings = settings
+        self.version = 0
+        """Grows with each pod that comes or goes."""
         self.queues = TenantQueues()
         self.workloads: dict[WorkloadKey, Workload] = {}
         self.shields = Timers()
@@ -48,15 +50,21 @@ class Tenants:
         record.tenancy = self.tenancy(record.pod)
         queue = self.queue_of(record)
         record.queue_priority = queue.priority if queue is not None else 0
+        self.version += 1
         self._in_queue.put(record.tenancy.queue, record.pod.uid, record)
         for key in self._names_of(record.pod):
             self._of_workload.put(key, record.pod.uid, record)
 
     def leave(self, record: PodRecord) -> None:
         """Remove a pod."""
+        self.version += 1
         self._in_queue.drop(record.tenancy.queue, record.pod.uid)
         for key in self._names_of(record.pod):
             self._of_workload.drop(key, record.pod.uid)
+
+    def named(self) -> tuple[str, ...]:
+        """Return the names of the queues that pods name, sorted."""
+        return tuple(sorted(name for name in self._in_queue if name))
 
     def in_queues(self, names: tuple[str, ...]) -> list[PodRecord]:
         """Return the pods in these queues, by queue and uid."""

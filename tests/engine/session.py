@@ -16,6 +16,7 @@ from aischeduler.model.actions import (
     Refresh,
     ReportInternalError,
     ReportPool,
+    ReportQueue,
     ReportWaiting,
     Warn,
 )
@@ -64,7 +65,7 @@ class Session:
                 said.extend(actions)
                 self.tell(*answers(actions))
         self.said += said
-        unsaid = ReportPool | CreatePool | Refresh
+        unsaid = ReportPool | ReportQueue | CreatePool | Refresh
         return [action for action in said if not isinstance(action, unsaid)]
 
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from aischeduler.engine.profile import Profile, default_profile
-from aischeduler.model.actions import Action, ReportWaiting
+from aischeduler.model.actions import Action, ReportQueue, ReportWaiting
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace
 from aischeduler.model.selectors import label_selector
-from aischeduler.model.tenant_queue import QueueState, TenantQueue, TenantSettings
+from aischeduler.model.tenant_queue import CardUse, QueueState, TenantQueue, TenantSettings
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions, nominations, reports
 from tests.gangs import a_gang, member
@@ -260,3 +260,47 @@ def test_held_pod_stops_no_loan() -> None:
 def test_without_any_queue_the_names_of_queues_mean_nothing() -> None:
     session = a_session(a_node("n"), in_queue(a_pod("p"), "somewhere"))
     assert binds(session.decide()) == {"p": "n"}
+
+
+def status_of(session: Session, queue: str) -> ReportQueue:
+    session.decide()
+    session.decide(2.0)
+    return [action for action in session.said if isinstance(action, ReportQueue) and action.name == queue][-1]
+
+
+def test_status_has_what_is_used_and_what_waits_at_every_level() -> None:
+    session = a_session(a_queue("root", cpu="8"), a_queue(parent="root", cpu="2", cards={"H200": 2}))
+    session.see(
+        a_card_node("h", "NVIDIA-H200"), in_queue(a_card_pod("p", 2, created=1)), in_queue(a_pod("q", created=2))
+    )
+    session.see(in_queue(a_card_pod("held", 1, created=3)))
+    told = status_of(session, "q")
+    assert told.summary.cards == (CardUse("H200", 2, 2),)
+    assert (told.summary.used["cpu"], told.summary.pods, told.summary.pending_pods) == (2000, 2, 1)
+    root = status_of(session, "root")
+    assert (root.summary.used["cpu"], root.summary.pending["nvidia.com/gpu"]) == (2000, 1)
+    assert root.summary.cards == (CardUse("H200", 2, None),)
+
+
+def test_lowered_quota_is_shown_and_evicts_nobody() -> None:
+    session = a_session(a_queue(cpu="2"), a_node("n"), in_queue(a_pod("p")), in_queue(a_pod("q")))
+    session.decide()
+    session.tell(Seen(a_queue(cpu="0", generation=2)))
+    told = status_of(session, "q")
+    conditions = {condition.type: (condition.status, condition.message) for condition in told.conditions}
+    assert conditions["OverQuota"] == (True, "More is used than the quota says: cpu 2 of 0.")
+    assert evictions(session.said) == {}
+
+
+@pytest.mark.parametrize(
+    ("queue", "condition", "reason"),
+    [
+        ({"parent": "none"}, "Accepted", "ParentMissing"),
+        ({"parent": "q"}, "Accepted", "ParentCycle"),
+        ({"invalid": "spec.cards: has 65 names"}, "Accepted", "InvalidSpec"),
+        ({"state": QueueState.DRAINING}, "Ready", "Draining"),
+    ],
+)
+def test_conditions_say_why_a_queue_takes_nothing_new(queue: dict[str, Any], condition: str, reason: str) -> None:
+    told = status_of(a_session(a_queue(**queue)), "q")
+    assert (False, reason) == next((c.status, str(c.reason)) for c in told.conditions if c.type == condition)

@@ -1,0 +1,195 @@
+"""The status of tenant queues: what counts in them, what waits, and whether they are over their quotas.
+
+Invariants:
+- The sums are those of the ledger, so that the status and the checks tell the same.
+- A status is reported on change, and at most once a second. Only objects of our own kind get one.
+- A queue is over a quota if more counts than the quota says; nothing is evicted for that alone.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.quotas import rules_of
+from aischeduler.model.actions import Condition, ReportQueue
+from aischeduler.model.card_types import form_names, is_card
+from aischeduler.model.event_reasons import ConditionReason
+from aischeduler.model.names import CPU, DEFAULT_POOL, MEMORY, PODS
+from aischeduler.model.quantity import quantity_text
+from aischeduler.model.resources import ResourceList
+from aischeduler.model.tenant_queue import CardUse, QueueSource, QueueState, QueueSummary, TenantQueue
+from aischeduler.policies.quota import QuotaRules, cards_by_entry
+from aischeduler.state.ledger import NO_CARD, QUEUE, UNNAMED_CARD
+
+STATUS_SECONDS: Final = 1.0
+OVER_NAMED_MAX: Final = 8
+"""The most dimensions over quota that a condition names."""
+
+State = tuple[int, ...]
+
+
+class QueueReports:
+    """Reports the status of queues."""
+
+    def __init__(self) -> None:
+        self._state: State = ()
+        self._looked_at = float("-inf")
+        self._told: dict[str, ReportQueue] = {}
+
+    def due_at(self, cluster: Cluster) -> float | None:
+        """Return when to call `report`; None when nothing changed."""
+        if not cluster.tenants.queues.names() or self._state == _state(cluster):
+            return None
+        return self._looked_at + STATUS_SECONDS
+
+    def report(self, cluster: Cluster, now: float) -> None:
+        """Put a report into the outbox for each queue whose status changed."""
+        due = self.due_at(cluster)
+        if due is None or due > now:
+            return
+        self._state, self._looked_at = _state(cluster), now
+        queues, waiting = cluster.tenants.queues, _waiting(cluster)
+        reported: dict[str, ReportQueue] = {}
+        for name in queues.names():
+            queue = queues.get(name)
+            if queue is None or queue.source is not QueueSource.OWN or not queue.uid:
+                continue
+            told = reported[name] = report_of(cluster, queue, waiting.get(name, Counter()))
+            if self._told.get(name) != told:
+                cluster.say(DEFAULT_POOL, told)
+        self._told = reported
+
+
+def report_of(cluster: Cluster, queue: TenantQueue, waiting: Counter[str]) -> ReportQueue:
+    """Return the report of a queue in which these requests wait."""
+    state, _ = cluster.tenants.queues.state_of(cluster.tenants.queues.chain(queue.name))
+    summary = summary_of(cluster, queue, waiting)
+    return ReportQueue(
+        queue.name,
+        queue.uid,
+        queue.generation,
+        _conditions(cluster, queue, state, summary),
+        summary,
+        state,
+        queue.parent,
+        queue.priority,
+    )
+
+
+def summary_of(cluster: Cluster, queue: TenantQueue, waiting: Counter[str]) -> QueueSummary:
+    """Return the numbers of a queue."""
+    rules = rules_of(cluster)
+    sums = cluster.ledger.under(QUEUE, queue.name)
+    used: Counter[str] = Counter()
+    for card, amounts in sums.items():
+        free = card != NO_CARD and rules.unlimited_with_cards
+        used.update({name: n for name, n in amounts.items() if not (free and name in (CPU, MEMORY))})
+    return QueueSummary(
+        used={name: used[name] for name in sorted(used) if name != PODS},
+        pending={name: waiting[name] for name in sorted(waiting) if name != PODS and waiting[name]},
+        borrowed=_borrowed(cluster, queue),
+        quota={name: rules.limit(queue, name) for name in sorted(queue.capability)},
+        cards=_cards(queue, rules, sums),
+        pods=used[PODS],
+        pending_pods=waiting[PODS],
+    )
+
+
+def over_quota(summary: QueueSummary) -> list[tuple[str, int, int]]:
+    """Return in what a queue is over its quota, with use and quota: resources, then cards."""
+    uses = [(name, summary.used.get(name, 0), most) for name, most in summary.quota.items()]
+    uses += [(use.card, use.used, use.quota) for use in summary.cards if use.quota is not None]
+    return [(name, used, most) for name, used, most in uses if used > most]
+
+
+def _cards(queue: TenantQueue, rules: QuotaRules, by_card: Mapping[str, ResourceList]) -> tuple[CardUse, ...]:
+    covered = cards_by_entry(queue.cards, rules, by_card)
+    found = {entry.card: CardUse(entry.card, covered[entry.card], entry.cards) for entry in queue.cards}
+    others: Counter[str] = Counter()
+    for card, amounts in by_card.items():
+        for resource, amount in amounts.items():
+            if not is_card(resource, rules.gpu_resources):
+                continue
+            forms = form_names(card, resource) if card != UNNAMED_CARD else ()
+            if not any(form in covered for form in forms):
+                others[forms[0] if forms else "other"] += amount
+    limited = 0 if queue.cards else None
+    found |= {card: CardUse(card, number, limited) for card, number in others.items()}
+    return tuple(found[card] for card in sorted(found))
+
+
+def _borrowed(cluster: Cluster, queue: TenantQueue) -> dict[str, int]:
+    """Return what the pods of a queue and of those below it use on nodes of other pools."""
+    found: Counter[str] = Counter()
+    if cluster.ledger.loans():
+        for record in cluster.tenants.in_queues(cluster.tenants.queues.below((queue.name,))):
+            if record.loan is not None and record.counted is not None:
+                found.update(record.counted.request.amounts)
+    return dict(sorted(found.items()))
+
+
+def _waiting(cluster: Cluster) -> dict[str, Counter[str]]:
+    """Return what waits in each queue and its ancestors, by resource; owners of claims count as use."""
+    found: dict[str, Counter[str]] = {}
+    tenants = cluster.tenants
+    for name in tenants.named():
+        total: Counter[str] = Counter()
+        for record in tenants.in_queues((name,)):
+            if record.counted is None and cluster.claims.room_of(record) is None:
+                total.update(record.pod.spec.request.taken)
+        for queue in tenants.queues.chain(name) if total else ():
+            found.setdefault(queue.name, Counter()).update(total)
+    return found
+
+
+def _state(cluster: Cluster) -> State:
+    tenants = cluster.tenants
+    return (
+        cluster.start,
+        tenants.queues.version,
+        cluster.ledger.version,
+        tenants.version,
+        cluster.nodes.static_version,
+    )
+
+
+def _conditions(
+    cluster: Cluster, queue: TenantQueue, state: QueueState, summary: QueueSummary
+) -> tuple[Condition, ...]:
+    return (_ready(cluster, queue, state), _accepted(cluster, queue), _over(summary))
+
+
+def _ready(cluster: Cluster, queue: TenantQueue, state: QueueState) -> Condition:
+    if queue.invalid or cluster.tenants.queues.problem(queue):
+        text = "The queue takes nothing new; see the condition Accepted."
+        return Condition("Ready", status=False, reason=ConditionReason.NOT_ACCEPTED, message=text)
+    if state is QueueState.OPEN:
+        return Condition("Ready", status=True, reason=ConditionReason.OPEN, message="The queue takes pods.")
+    _, where = cluster.tenants.queues.state_of(cluster.tenants.queues.chain(queue.name))
+    of = "The queue" if where == queue.name else f"The queue {where} above it"
+    reason = ConditionReason.CLOSED if state is QueueState.CLOSED else ConditionReason.DRAINING
+    return Condition("Ready", status=False, reason=reason, message=f"{of} is {state.lower()}; nothing new starts.")
+
+
+def _accepted(cluster: Cluster, queue: TenantQueue) -> Condition:
+    if queue.invalid:
+        return Condition("Accepted", status=False, reason=ConditionReason.INVALID_SPEC, message=queue.invalid)
+    problem = cluster.tenants.queues.problem(queue)
+    if not problem:
+        return Condition("Accepted", status=True, reason=ConditionReason.VALID, message="The spec is in force.")
+    cycle = "cycle" in problem
+    reason = ConditionReason.PARENT_CYCLE if cycle else ConditionReason.PARENT_MISSING
+    return Condition("Accepted", status=False, reason=reason, message=f"The queue takes nothing new: {problem}.")
+
+
+def _over(summary: QueueSummary) -> Condition:
+    over = over_quota(summary)
+    if not over:
+        return Condition("OverQuota", status=False, reason=ConditionReason.WITHIN_QUOTA, message="Within its quotas.")
+    named = ", ".join(
+        f"{name} {quantity_text(name, used)} of {quantity_text(name, most)}"
+        for name, used, most in over[:OVER_NAMED_MAX]
+    )
+    text = f"More is used than the quota says: {named}."
+    return Condition("OverQuota", status=True, reason=ConditionReason.OVER_QUOTA, message=text)
