@@ -28,6 +28,7 @@ from aischeduler.kube.watch.list_pager import pages
 from aischeduler.kube.watch.queue_resources import queue_resources
 from aischeduler.kube.watch.watched_resources import WatchedResource
 from aischeduler.model.decode_errors import decode_problem
+from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.quantity import QuantityError
 from aischeduler.model.resources import ResourceList, parse_resource_list
 from aischeduler.model.tenant_queue import QueueState, TenantQueue
@@ -47,7 +48,10 @@ class Cards(Struct, frozen=True):
 
 
 class QueueUse(Struct, frozen=True):
-    """What the status of our own Queue says that its pods use and wait for."""
+    """What the status of our own Queue says that its pods use and wait for.
+
+    `texts` has the use of the quota that the scheduler checks, by resource: 3/4.
+    """
 
     used: ResourceList
     pending: ResourceList
@@ -56,6 +60,7 @@ class QueueUse(Struct, frozen=True):
     pending_pods: int
     accepted: bool
     over_quota: bool
+    texts: Mapping[str, str] = {}
 
 
 class QueueRow(Struct, frozen=True):
@@ -141,6 +146,7 @@ class _Status(Struct, rename="camel"):
     borrowed: dict[str, str | int] = {}
     cards: list[_Card] = []
     conditions: list[_Condition] = []
+    columns: dict[str, str] = {}
     renew_time: datetime | None = None
 
 
@@ -213,6 +219,7 @@ def _with_status(queue: TenantQueue, document: Any) -> tuple[QueueRow, datetime 
         pending_pods=status.pending_pods,
         accepted="Accepted" in true,
         over_quota="OverQuota" in true,
+        texts={name: status.columns[name] for name in (CPU, MEMORY) if name in status.columns},
     )
     cards = tuple(Cards(card.name, card.used, card.quota) for card in status.cards)
     return QueueRow(queue, 0, status.state, cards, use), status.renew_time

@@ -75,7 +75,7 @@ def _queue_json(row: QueueRow) -> dict[str, Any]:
         "pods": use.pods if use is not None else None,
         "pendingPods": use.pending_pods if use is not None else None,
         "cards": [{"name": card.card, "used": card.used, "quota": card.quota} for card in row.cards],
-        "quota": _amounts_json(queue.capability, absent=None),
+        "capability": _amounts_json(queue.capability, absent=None),
         **{name: _amounts_json(getattr(use, name)) if use else None for name in ("used", "pending", "borrowed")},
     }
 
@@ -98,11 +98,9 @@ def _count(count: int | None) -> str:
     return UNKNOWN if count is None else f"{count:,}"
 
 
-def _of_quota(resource: str, use: QueueUse | None, quota: ResourceList) -> Text:
+def _of_quota(resource: str, use: QueueUse | None, quota: ResourceList) -> str:
     """Return what is used of a quota; without a quota only what is used."""
-    used = use.used.get(resource, 0) if use is not None else None
-    text = UNKNOWN if used is None else amount(resource, used)
-    if resource not in quota:
-        return Text(text)
-    over = used is not None and used > quota[resource]
-    return Text(f"{text}/{amount(resource, quota[resource])}", style="red" if over else "")
+    if use is not None and resource in use.texts:
+        return use.texts[resource]
+    used = amount(resource, use.used.get(resource, 0)) if use is not None else UNKNOWN
+    return f"{used}/{amount(resource, quota[resource])}" if resource in quota else used

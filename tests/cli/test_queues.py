@@ -128,12 +128,12 @@ def test_json_has_every_field_for_every_queue_with_units_in_their_names() -> Non
             {"name": "RTX-4090", "used": 6, "quota": 8},
             {"name": "V100", "used": 1, "quota": None},
         ],
-        "quota": {"cpuMilli": 4000, "memoryBytes": 4 * GIB, "others": {}},
+        "capability": {"cpuMilli": 4000, "memoryBytes": 4 * GIB, "others": {}},
         "used": {"cpuMilli": 3000, "memoryBytes": 3 * GIB, "others": {"nvidia.com/gpu": 6}},
         "pending": {"cpuMilli": 500, "memoryBytes": 0, "others": {}},
         "borrowed": {"cpuMilli": 1500, "memoryBytes": 0, "others": {"nvidia.com/gpu": 2}},
     }
-    assert (training["overQuota"], training["quota"]["memoryBytes"]) == (True, None)
+    assert (training["overQuota"], training["capability"]["memoryBytes"]) == (True, None)
     unsaid = ("accepted", "overQuota", "pods", "pendingPods", "used", "pending", "borrowed")
     assert [nightly[field] for field in unsaid] == [None] * len(unsaid)
     assert (nightly["kind"], nightly["parent"]) == ("Queue.scheduling.volcano.sh", "training")
