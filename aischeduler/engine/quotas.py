@@ -16,10 +16,12 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.holds import recheck_later
 from aischeduler.engine.view import View
+from aischeduler.model.card_types import card_names
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.tenant_queue import QueueState
@@ -100,6 +102,8 @@ def quota_of(cluster: View, record: PodRecord) -> QuotaAnswer:
     wants = _wants(cluster, record)
     if not any(want.chain for want in wants):
         return UNLIMITED
+    if (refused := _workload_refused(cluster, record)) is not None:
+        return refused
     own = cluster.claims.of(record.pod.uid)
     answer = _answer(cluster, wants, (own,) if own is not None else ())
     if not answer.message or own is not None:
@@ -175,20 +179,32 @@ def _over_account(cluster: View, record: PodRecord) -> QuotaAnswer | None:
     return QuotaAnswer(why) if why else None
 
 
+def _workload_refused(cluster: View, record: PodRecord) -> QuotaAnswer | None:
+    """Return what refuses the workload of a pod as a whole, before the first of its pods has started."""
+    requests = record.tenancy.card_request
+    if not requests or cluster.tenants.has_begun(record):
+        return None
+    quotas = Quotas(rules_of(cluster), cluster.ledger, [_want(cluster, record)])
+    refusal = quotas.refused_whole(0, requests)
+    return QuotaAnswer(refusal.message, refusal.reason) if refusal is not None else None
+
+
 def _wants(cluster: View, record: PodRecord) -> list[Want]:
     return [_want(cluster, member) for member in record.together]
 
 
 def _want(cluster: View, record: PodRecord) -> Want:
-    return Want(cluster.tenants.chain(record), record.pod.spec)
+    requests = record.tenancy.card_request
+    said = tuple(dict.fromkeys(card_names(form)[0] for form in requests[0].forms)) if len(requests) == 1 else ()
+    return Want(cluster.tenants.chain(record), record.pod.spec, said=said)
 
 
 def _answer(cluster: View, wants: list[Want], lifted: tuple[Claim, ...]) -> QuotaAnswer:
     """Return what the quotas of queues say, as if these claims did not exist."""
-    classes: dict[tuple[bytes, str], list[int]] = {}
+    classes: dict[tuple[bytes, str, tuple[str, ...]], list[int]] = {}
     for number, want in enumerate(wants):
-        classes.setdefault((want.spec.key, want.chain[0].name if want.chain else ""), []).append(number)
-    several = [Want(wants[numbers[0]].chain, wants[numbers[0]].spec, len(numbers)) for numbers in classes.values()]
+        classes.setdefault((want.spec.key, want.chain[0].name if want.chain else "", want.said), []).append(number)
+    several = [replace(wants[numbers[0]], pods=len(numbers)) for numbers in classes.values()]
     quotas = Quotas(rules_of(cluster), _Without(cluster, lifted) if lifted else cluster.ledger, several)
     refusal = quotas.refused()
     if refusal is not None:
@@ -204,9 +220,8 @@ def _answer(cluster: View, wants: list[Want], lifted: tuple[Claim, ...]) -> Quot
             return QuotaAnswer(refusal.message, refusal.reason)
         if any(of_kinds):
             mask: Mask = np.array(of_kinds, dtype=np.bool_)[numbers_of_rows]
-            closes += [
-                why for kind, shut in zip(kinds, of_kinds, strict=True) if shut and (why := quotas.refused_on(at, kind))
-            ]
+            named = (kind for kind, shut in zip(kinds, of_kinds, strict=True) if shut and quotas.names(at, kind))
+            closes += [why for kind in named if (why := quotas.refused_on(at, kind))]
             for number in members:
                 closed[number] = mask
     return QuotaAnswer(closed=tuple(closed), closes=tuple(closes))

@@ -23,6 +23,7 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.quantity import quantity_text
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.tenant_queue import CardQuota, TenantQueue
+from aischeduler.model.workload import CardRequest
 from aischeduler.state.cards import CardKind
 from aischeduler.state.ledger import NO_CARD, QUEUE
 from aischeduler.state.tenant_queues import Chain
@@ -55,6 +56,13 @@ class Want(Struct, frozen=True):
     chain: Chain
     spec: PodSpec
     pods: int = 1
+    said: tuple[str, ...] = ()
+    """The names of the cards that its workload says, where it names none itself."""
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The names of cards, of which its node must have one; none where any will do."""
+        return self.spec.gpu_types if self.spec.gpu_types and self.spec.gpu_type_required else self.said
 
 
 class CardsInUse(Protocol):
@@ -171,15 +179,33 @@ class Quotas:
         A kind that they do not name is not closed: other rules refuse it. Where no node has a card that they name, the
         card counts as they name it.
         """
-        spec = self._wants[number].spec
-        named = [bool(kind.names) and names_kind(spec, kind) for kind in kinds]
+        want = self._wants[number]
+        named = [self.names(number, kind) for kind in kinds]
         refusals = [self.refused_on(number, kind) if use else None for kind, use in zip(kinds, named, strict=True)]
+        other = bool(want.said) and not want.spec.gpu_types  # no filter knows what the workload says
         if not any(named):
-            said = [CardKind(card_names(card_type)) for card_type in spec.gpu_types if spec.gpu_type_required]
-            wished = [self.refused_on(number, kind) for kind in said]
-            return [False] * len(kinds), next(iter(wished), None) if all(wished) else None
+            wished = [self.refused_on(number, CardKind(card_names(card_type))) for card_type in want.types]
+            return [other] * len(kinds), next(iter(wished), None) if all(wished) else None
         of_named = [refusal for refusal, use in zip(refusals, named, strict=True) if use]
-        return [refusal is not None for refusal in refusals], next(iter(of_named)) if all(of_named) else None
+        closed = [refusal is not None or (other and not use) for refusal, use in zip(refusals, named, strict=True)]
+        return closed, next(iter(of_named)) if all(of_named) else None
+
+    def names(self, number: int, kind: CardKind) -> bool:
+        """Return whether the pods of this want may run on nodes with such cards, quotas aside."""
+        return bool(kind.names) and names_kind(self._wants[number], kind)
+
+    def refused_whole(self, number: int, requests: Sequence[CardRequest]) -> QuotaRefusal | None:
+        """Return what refuses all pods of a workload, which asks for these cards; of A|B both count together."""
+        for request in requests:
+            for queue in self._wants[number].chain:
+                if not queue.cards:
+                    continue
+                entries = [entry for entry in queue.cards if any(_covers(entry, form) for form in request.forms)]
+                used = sum(self.cards_in_use(queue).get(entry.card, 0) for entry in entries)
+                total, quota = used + request.cards, sum(entry.cards for entry in entries)
+                if total > quota:
+                    return QuotaRefusal(queue.name, request.name, request.name, request.cards, total, quota)
+        return None
 
     def _asked(self, queue: str) -> Counter[str]:
         """Return what all the pods in a queue request, by resource, as far as it is checked."""
@@ -198,15 +224,17 @@ class Quotas:
         return sum(
             cards[resource] * want.pods
             for want, cards in zip(self._wants, self._cards, strict=True)
-            if resource in cards and names_kind(want.spec, kind) and any(member.name == queue for member in want.chain)
+            if resource in cards and names_kind(want, kind) and any(member.name == queue for member in want.chain)
         )
 
 
-def names_kind(spec: PodSpec, kind: CardKind) -> bool:
-    """Return whether pods may run on nodes with cards of this kind, by the types that they require."""
-    if not spec.gpu_types or not spec.gpu_type_required:
-        return True
-    return not set(spec.gpu_types).isdisjoint(kind.names)
+def _covers(entry: CardQuota, form: str) -> bool:
+    return entry.card == form or entry.card in card_names(form)
+
+
+def names_kind(want: Want, kind: CardKind) -> bool:
+    """Return whether pods may run on nodes with cards of this kind, by the names that they, or their workload, say."""
+    return not want.types or not set(want.types).isdisjoint(kind.names)
 
 
 def cards_by_entry(entries: Iterable[CardQuota], rules: QuotaRules, sums: Mapping[str, ResourceList]) -> dict[str, int]:
