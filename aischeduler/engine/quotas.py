@@ -27,6 +27,7 @@ from aischeduler.model.resources import ResourceList
 from aischeduler.model.tenant_queue import QueueState
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.model.user_text import nearest
+from aischeduler.model.workload import CARD_REQUEST_KEY
 from aischeduler.policies.quota import QuotaRefusal, QuotaRules, Quotas, Want
 from aischeduler.state.claims import Claim
 from aischeduler.state.label_index import Mask
@@ -76,7 +77,7 @@ def queue_refused(cluster: View, record: PodRecord) -> QueueRefusal | None:
         near = nearest(name, queues.names())
         meant = f" Did you mean {near}?" if near else ""
         return QueueRefusal(EventReason.UNKNOWN_QUEUE, f"The queue {name} does not exist; the pod is held.{meant}")
-    if record.tenancy.invalid:
+    if CARD_REQUEST_KEY in record.tenancy.invalid:
         return QueueRefusal(EventReason.GET_TASK_REQUEST_RESOURCE_FAILED, f"{record.tenancy.invalid}; the pod is held.")
     for member in queues.chain(name):
         if member.invalid:
