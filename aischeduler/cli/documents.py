@@ -28,13 +28,14 @@ from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.model.decode_errors import decode_finding
-from aischeduler.model.events import Event, Seen
+from aischeduler.model.events import Event, Seen, objects_of
 from aischeduler.model.gang import Gang
 from aischeduler.model.names import GROUP, POOL_KEY, VERSION, can_be_pool_name
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.user_text import nearest, quoted, shown
+from aischeduler.model.workload import Workload
 from aischeduler.observability.logging import printable
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -184,22 +185,22 @@ class Objects(Struct):
             self.findings.append(Finding(document, "", f"is already defined at {first}"))
             return
         if document.type in READERS:
-            event, findings = _decoded(document, READERS[document.type], _as_stored(document))
+            events, findings = _decoded(document, READERS[document.type], _as_stored(document))
             if document.type == POOL:  # the reader quotes names, and says less of a field that the schema names
                 of_schema = [*_schema_findings(document)]
                 named = {finding.field for finding in of_schema}
                 findings = of_schema + [other for other in findings if other.field.replace("'", "") not in named]
             self.findings += findings
-            if event is not None and not findings:
-                self.events.append(event)
-                if isinstance(event, Seen) and isinstance(event.object, Pool):
-                    self.pools[event.object.name] = document, event.object
+            if not findings:
+                self.events += events
+                for pool in objects_of(events, Pool):
+                    self.pools[pool.name] = document, pool
         for template in templates(document):
             self.templates.append(template)
-            event, findings = _decoded(document, pods, template.pod(), template.lead)
+            events, findings = _decoded(document, pods, template.pod(), template.lead)
             self.findings += findings
-            if isinstance(event, Seen) and isinstance(event.object, Pod) and not findings:
-                self.pods.append((template, event.object))
+            if not findings:
+                self.pods += [(template, pod) for pod in objects_of(events, Pod)]
 
 
 def read_files(names: Iterable[str]) -> tuple[list[Document], list[Finding]]:
@@ -350,34 +351,41 @@ def _as_stored(document: Document) -> Body:
 
 def _decoded(
     document: Document, resource: watched_resources.WatchedResource[Any], body: Body, lead: str = ""
-) -> tuple[Event | None, list[Finding]]:
-    """Return the event that the scheduler makes of an object, and what its reader refuses.
+) -> tuple[tuple[Event, ...], list[Finding]]:
+    """Return the events that the scheduler makes of an object, and what its reader refuses.
 
     `lead` is the path of the object in the document, with a dot at the end, where the object is a template.
     """
     try:
         decoded = resource.object_decoder.decode(orjson.dumps(body))
     except TypeError as error:
-        return None, [Finding(document, lead.removesuffix("."), f"cannot be written as JSON: {error}")]
+        return (), [Finding(document, lead.removesuffix("."), f"cannot be written as JSON: {error}")]
     except UNREADABLE as error:
         refused, sentence = decode_finding(error)
-        return None, [Finding(document, f"{lead}{refused}", sentence)]
+        return (), [Finding(document, f"{lead}{refused}", sentence)]
     findings = [] if lead or document.name else [Finding(document, "metadata.name", "is missing")]
-    event = resource.seen_event(decoded)
-    if problem := resource.problem(decoded) if resource.problem is not None else _invalid(event):
+    events = resource.events(decoded)
+    if problem := resource.problem(decoded) if resource.problem is not None else _invalid(events):
         refused, _, sentence = problem.partition(": ")
         findings.append(Finding(document, f"{lead}{refused}", sentence))
-    return event, findings
+    return events, findings
 
 
-def _invalid(event: Event | None) -> str:
+def _invalid(events: Iterable[Event]) -> str:
     """Return what is invalid of an object; of a gang without the name of its object."""
+    return next(filter(None, map(_problem, events)), "")
+
+
+def _problem(event: Event) -> str:
     match event:
         case Seen(Pool() | Node() as read):
             return read.invalid
         case Seen(Pod() as pod):
             gang = pod.gang.said if pod.gang is not None else None
-            return pod.spec.invalid or (gang.invalid.partition(": ")[2] if gang is not None else "")
+            of_gang = gang.invalid.partition(": ")[2] if gang is not None else ""
+            return pod.spec.invalid or of_gang or (pod.terms.invalid if pod.terms is not None else "")
+        case Seen(Workload() as workload):
+            return workload.terms.invalid
         case Seen(Gang() as gang):
             return gang.invalid.partition(": ")[2]
         case _:

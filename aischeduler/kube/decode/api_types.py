@@ -5,7 +5,6 @@ Invariants:
 - A `Raw` field holds the bytes that the server sent: caches look them up before anything parses them.
 """
 
-from datetime import datetime
 from typing import Any
 
 from msgspec import Raw, Struct, field
@@ -13,17 +12,30 @@ from msgspec import Raw, Struct, field
 from aischeduler.kube.decode.meta_types import ABSENT, LabelledMetadata, Metadata
 from aischeduler.model.gang import GANG_KEY, GANG_SPAN_KEY, GANG_TIMEOUT_KEY, GANG_TOPOLOGY_KEY
 from aischeduler.model.names import GPU_TYPE_KEY, GPU_TYPE_POLICY_KEY, MACHINE_GROUP_KEY, POOL_KEY
+from aischeduler.model.tenant_queue import QUEUE_KEY, VOLCANO_QUEUE_KEY
+from aischeduler.model.workload import CARD_NAME_KEY, PREEMPTABLE_KEY, SERVICE_TYPE_KEY
 
 
-class PodAnnotations(Struct, gc=False):
-    """The annotations of a pod that Ai-Scheduler reads: its home pool, its wishes, its gang, and its mirror.
+class TenantAnnotations(Struct, gc=False):
+    """The annotations of a pod or a workload that say whose share of the cluster it uses, and what it is for."""
 
-    `volcano_group` and `older_volcano_group` name a PodGroup of Volcano, `volcano_task` the task of the pod in it.
+    queue: str | None = field(name=QUEUE_KEY, default=None)
+    volcano_queue: str | None = field(name=VOLCANO_QUEUE_KEY, default=None)
+    service_type: str | None = field(name=SERVICE_TYPE_KEY, default=None)
+    preemptable: str | None = field(name=PREEMPTABLE_KEY, default=None)
+
+
+class PodAnnotations(TenantAnnotations, gc=False):
+    """The annotations of a pod that Ai-Scheduler reads: its home pool, its wishes, its gang, its tenant, its mirror.
+
+    `card_name` are the cards that it needs, in Volcano's form. `volcano_group` and `older_volcano_group` name a PodGroup
+    of Volcano, `volcano_task` the task of the pod in it.
     """
 
     pool: str | None = field(name=POOL_KEY, default=None)
     gpu_type: str | None = field(name=GPU_TYPE_KEY, default=None)
     gpu_type_policy: str | None = field(name=GPU_TYPE_POLICY_KEY, default=None)
+    card_name: str | None = field(name=CARD_NAME_KEY, default=None)
     machine_group: str | None = field(name=MACHINE_GROUP_KEY, default=None)
     mirror: str | None = field(name="kubernetes.io/config.mirror", default=None)
     volcano_group: str | None = field(name="scheduling.k8s.io/group-name", default=None)
@@ -38,6 +50,7 @@ class PodAnnotations(Struct, gc=False):
 class PodMetadata(Metadata, rename="camel", gc=False):
     """The metadata of a pod. Caches look labels and owners up by their bytes."""
 
+    creation_timestamp: str | None = None
     annotations: PodAnnotations | None = None
     labels: Raw = ABSENT
     owner_references: Raw = ABSENT
@@ -177,7 +190,7 @@ class PodStatus(Struct, rename="camel", gc=False):
     """The status of a pod; the conditions are unparsed."""
 
     phase: str | None = None
-    start_time: datetime | None = None
+    start_time: str | None = None
     nominated_node_name: str | None = None
     conditions: Raw = ABSENT
     container_statuses: list[ContainerStatus] | None = None

@@ -10,6 +10,7 @@ batch/v1; JobSet of jobset.x-k8s.io/v1alpha2.
 """
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, Final, TypedDict
 
 from msgspec import Struct, field
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 from aischeduler.kube.decode.gang import ASKED
 from aischeduler.kube.decode.gang_fields import TIMEOUT_SECONDS_MAX, FieldReader
 from aischeduler.kube.decode.meta_types import Metadata, OwnerReference
+from aischeduler.kube.decode.tenant_terms import WorkloadAnnotations
 from aischeduler.model.gang import (
     GANG_KEY,
     GANG_SIZE_MAX,
@@ -38,8 +40,8 @@ STARTED_PHASES: Final = {
 NATIVE_CONDITION: Final = "PodGroupScheduled"
 
 
-class GangAnnotations(Struct, gc=False):
-    """The annotations of an object that concern its gang."""
+class GangAnnotations(WorkloadAnnotations, gc=False):
+    """The annotations of an object that concern its gang, and its tenant."""
 
     gang: str | None = field(name=GANG_KEY, default=None)
     timeout: str | None = field(name=GANG_TIMEOUT_KEY, default=None)
@@ -61,8 +63,21 @@ _NONE: Final = GangAnnotations()
 class GangMetadata(Metadata, rename="camel", gc=False):
     """The metadata of an object that may declare a gang."""
 
+    creation_timestamp: datetime | None = None
     annotations: GangAnnotations | None = None
     owner_references: list[OwnerReference] | None = None
+
+
+class ManagerLabels(Struct, gc=False):
+    """The label by which Kueue decides when a Job or a JobSet runs."""
+
+    queue: str | None = field(name="kueue.x-k8s.io/queue-name", default=None)
+
+
+class ManagedMetadata(GangMetadata, rename="camel", gc=False):
+    """The metadata of a Job or a JobSet."""
+
+    labels: ManagerLabels | None = None
 
 
 class PodGroupDocument(Struct, gc=False):
@@ -85,12 +100,36 @@ class TemplatePart(Struct, gc=False):
     metadata: TemplateMetadata | None = None
 
 
-class JobSpecPart(Struct, gc=False):
+class PodConditionPattern(Struct, gc=False):
+    """A condition of failed pods."""
+
+    type: str = ""
+    status: str = ""
+
+
+class FailureRule(Struct, rename="camel", gc=False):
+    """What a Job does when a pod fails with one of these conditions; rules about exit codes have none."""
+
+    action: str = ""
+    on_pod_conditions: list[PodConditionPattern] | None = None
+
+
+class FailurePolicy(Struct, gc=False):
+    """The rules of a Job, of which the first that applies counts."""
+
+    rules: list[FailureRule] | None = None
+
+
+class JobSpecPart(Struct, rename="camel", gc=False):
     """The spec of a Job."""
 
     parallelism: int | None = None
     completions: int | None = None
     template: TemplatePart | None = None
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    pod_failure_policy: FailurePolicy | None = None
+    managed_by: str | None = None
 
 
 class JobStatus(Struct, rename="camel", gc=False):
@@ -105,7 +144,7 @@ class JobStatus(Struct, rename="camel", gc=False):
 class JobDocument(Struct, gc=False):
     """A Job."""
 
-    metadata: GangMetadata
+    metadata: ManagedMetadata
     spec: JobSpecPart | None = None
     status: JobStatus | None = None
 
@@ -137,6 +176,7 @@ class JobSetSpecPart(Struct, rename="camel", gc=False):
 
     replicated_jobs: list[ReplicatedJobPart] | None = None
     startup_policy: StartupPolicyPart | None = None
+    managed_by: str | None = None
 
 
 class JobSetStatus(Struct, rename="camel", gc=False):
@@ -148,7 +188,7 @@ class JobSetStatus(Struct, rename="camel", gc=False):
 class JobSetDocument(Struct, gc=False):
     """A JobSet."""
 
-    metadata: GangMetadata
+    metadata: ManagedMetadata
     spec: JobSetSpecPart | None = None
     status: JobSetStatus | None = None
 
@@ -331,7 +371,7 @@ def _started(gang: Gang, *statuses: JobStatus) -> Gang:
     return replace(gang, started=True) if started else gang
 
 
-def _identity(metadata: Metadata) -> _Identity:
+def _identity(metadata: GangMetadata) -> _Identity:
     created = metadata.creation_timestamp
     return {
         "uid": metadata.uid,

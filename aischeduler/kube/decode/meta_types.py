@@ -1,6 +1,6 @@
 """The types of API machinery that all resources share: object and list metadata, Status, pages, watch events."""
 
-from datetime import datetime
+from collections.abc import Iterable
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -20,7 +20,6 @@ class Metadata(Struct, rename="camel", gc=False):
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
-    creation_timestamp: datetime | None = None
     deletion_timestamp: str | None = None
 
 
@@ -32,6 +31,11 @@ class OwnerReference(Struct, rename="camel", gc=False):
     name: str = ""
     uid: str = ""
     controller: bool | None = None
+
+
+def owner_name(references: Iterable[OwnerReference] | None) -> str:
+    """Return the controller of an object as Kind/name, empty where it has none."""
+    return next((f"{owner.kind}/{owner.name}" for owner in references or () if owner.controller), "")
 
 
 class LabelledMetadata(Metadata, rename="camel", gc=False):

@@ -32,7 +32,7 @@ from aischeduler.kube.decode.api_types import (
 from aischeduler.kube.decode.gang import GangParts, gang_parts
 from aischeduler.kube.decode.gang_owners import GangOwners
 from aischeduler.kube.decode.images import image_volumes, pod_images
-from aischeduler.kube.decode.meta_types import ABSENT, UNREADABLE, OwnerReference
+from aischeduler.kube.decode.meta_types import ABSENT, UNREADABLE, OwnerReference, owner_name
 from aischeduler.kube.decode.placement import PlacementWishes, read_wishes, wishes_key
 from aischeduler.kube.decode.pod_affinity import AFFINITY, ANTI_AFFINITY, read_pod_affinity
 from aischeduler.kube.decode.requests import (
@@ -65,6 +65,7 @@ from aischeduler.model.selectors import (
 from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
 from aischeduler.model.user_text import quoted
+from aischeduler.model.workload import PREEMPTABLE_KEY
 
 QUOTED_MAX: Final = 40
 RESTART_ALL: Final = "RestartAllContainersOnContainerExits"
@@ -75,8 +76,11 @@ SPECS_MAX: Final = 20_000
 LABELS_AND_OWNERS_MAX: Final = 20_000
 
 T = TypeVar("T")
-LabelsAndOwner = tuple[Labels, bool, GangParts | None, str]
-"""The labels of a pod, whether a DaemonSet controls it, what both say of its gang, and its controller (`Pod`)."""
+LabelsAndOwner = tuple[Labels, bool, GangParts | None, str, str, str]
+"""The labels of a pod, whether a DaemonSet controls it, what both say of its gang, its controller and owner (`Pod`).
+
+The last one is what its labels say of being preemptable; empty where they say nothing.
+"""
 _SEPARATOR = b"\0"
 _RESOURCE_CLAIMS: Final = (Constraint(ConstraintKind.RESOURCE_CLAIM, "spec.resourceClaims"),)
 """The constraint of kube-scheduler's DynamicResources, which no plugin checks."""
@@ -129,7 +133,7 @@ class SpecCache(Struct):
         return self._requests.get(key) or _keep(self._requests, SPECS_MAX, key, read_request(spec, grant))
 
     def labels_and_owner(self, labels: Raw, owners: Raw) -> LabelsAndOwner:
-        """Return the labels, whether a DaemonSet controls the pod, what both say of its gang, and its controller."""
+        """Return what labels and owners say; see `LabelsAndOwner`."""
         key = _SEPARATOR.join((labels, owners))
         found = self._labels_and_owners.get(key)
         if found is None:
@@ -140,7 +144,9 @@ class SpecCache(Struct):
                 for reference in references
                 if reference.controller
             )
-            value = read, of_daemon_set, gang_parts(read, references), next(controllers, "")
+            said = read.get(PREEMPTABLE_KEY, "")
+            parts = gang_parts(read, references)
+            value = read, of_daemon_set, parts, next(controllers, ""), owner_name(references), said
             found = _keep(self._labels_and_owners, LABELS_AND_OWNERS_MAX, key, value)
         return found
 

@@ -9,6 +9,9 @@ Invariants:
 Source: core/v1, policy/v1.
 """
 
+import re
+from collections.abc import Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Final
 
@@ -30,6 +33,7 @@ from aischeduler.kube.decode.images import node_images
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.decode.pod_affinity import read_selector
 from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.decode.tenant_terms import pod_terms
 from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
 from aischeduler.kube.write.pod_writes import POD_SCHEDULED
 from aischeduler.model.decode_errors import decode_problem
@@ -46,12 +50,21 @@ from aischeduler.model.user_text import quoted
 
 AMOUNTS_MAX: Final = 20_000
 """How many resource lists of nodes are cached by their bytes; an evicted one is parsed again."""
+SECONDS_MAX: Final = 20_000
+"""How many times are cached by their text."""
+TAILS_MAX: Final = 4096
+"""How many ends of conditions are cached by their bytes."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 NEVER: Final = "Never"
 READY: Final = "Ready"
 ALWAYS_ALLOW: Final = "AlwaysAllow"
 """The preemptionPolicy of a pod that does not preempt."""
 SELECTOR = "spec.selector"
+_POD_SCHEDULED: Final = b'"PodScheduled"'
+_PLACED: Final = re.compile(
+    rb'"PodScheduled",(?:"observedGeneration":[0-9]+,)?"status":"True",'
+    rb'(?:"lastProbeTime":null,)?"lastTransitionTime":"([-0-9T:]+Z)"'
+)
 _NO_STATUS: Final = PodStatus()
 
 
@@ -67,7 +80,10 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
     """Return the pod; `Pod.spec.invalid` names a malformed part."""
     metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS
     created, started, annotations = metadata.creation_timestamp, status.start_time, metadata.annotations
-    labels, of_daemon_set, parts, controller = specs.labels_and_owner(metadata.labels, metadata.owner_references)
+    labels, of_daemon_set, parts, controller, owner, spares = specs.labels_and_owner(
+        metadata.labels, metadata.owner_references
+    )
+    conditions = bytes(status.conditions) if status.conditions and spec.node_name else b""
     pool = (annotations is not None and annotations.pool) or labels.get(POOL_KEY)
     scheduling = specs.read(spec, status, metadata)
     return Pod(
@@ -79,20 +95,23 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         node_name=spec.node_name or "",
         pool=_pool_name(pool) if pool else "",
         priority=spec.priority or 0,
-        created_seconds=int(created.timestamp()) if created is not None else 0,
+        created_seconds=_seconds(created) if created else 0,
         phase=status.phase or PENDING,
         terminating=metadata.deletion_timestamp is not None,
         gates=tuple(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
         labels=labels,
         preempts=spec.preemption_policy != NEVER,
         guarded=of_daemon_set or (annotations is not None and annotations.mirror is not None),
-        started_seconds=int(started.timestamp()) if started is not None else 0,
+        started_seconds=_seconds(started) if started else 0,
         nominated_node=status.nominated_node_name or "",
         grace_seconds=metadata.deletion_grace_period_seconds or 0,
         said_to_wait=bool(status.conditions) and not spec.node_name and _has_waiting_condition(status.conditions),
         gang=gang_claim(document, labels, parts, specs.owners),
         controller=controller,
-        unready=bool(status.conditions) and bool(spec.node_name) and _is_unready(status.conditions),
+        unready=conditions.rfind(b'"False"') >= 0 and _is_unready(conditions),
+        terms=pod_terms(annotations, spares),
+        owner=owner,
+        placed_seconds=_placed_seconds(conditions) if conditions else 0,
     )
 
 
@@ -162,19 +181,49 @@ def _has_waiting_condition(conditions: Raw) -> bool:
     )
 
 
-def _is_unready(conditions: Raw) -> bool:
+def _is_unready(conditions: bytes) -> bool:
     """Say whether Ready is False."""
-    return b'"False"' in bytes(conditions) and any(
-        condition.type == READY for condition in _false_conditions(conditions)
-    )
+    return any(condition.type == READY for condition in _false_conditions(conditions))
 
 
-def _false_conditions(conditions: Raw) -> list[_Condition]:
+def _false_conditions(conditions: Raw | bytes) -> list[_Condition]:
+    return [condition for condition in _conditions(conditions) if condition.status == "False"]
+
+
+def _conditions(conditions: Raw | bytes) -> Sequence[_Condition]:
     try:
-        found = msgspec.json.decode(conditions, type=list[_Condition] | None)
+        return msgspec.json.decode(conditions, type=list[_Condition] | None) or ()
     except UNREADABLE:
-        return []
-    return [condition for condition in found or () if condition.status == "False"]
+        return ()
+
+
+def _placed_seconds(conditions: bytes) -> int:
+    """Return since when PodScheduled is True, in unix seconds; 0 where it is not.
+
+    Every bound pod is asked. Its condition is the last one, and the API server writes the fields of a condition in one
+    order, so that pods that were bound in one second share these bytes; only others are decoded.
+    """
+    seconds = _seconds_of_tail(conditions[conditions.rfind(_POD_SCHEDULED) :])
+    if seconds is not None:
+        return seconds
+    placed = (seen for seen in _conditions(conditions) if seen.type == POD_SCHEDULED and seen.status == "True")
+    return next((_seconds(seen.last_transition_time or "") for seen in placed), 0)
+
+
+@lru_cache(maxsize=TAILS_MAX)
+def _seconds_of_tail(tail: bytes) -> int | None:
+    """Return the time of the condition PodScheduled whose value of `type` begins these bytes; None for another form."""
+    found = _PLACED.match(tail)
+    return _seconds(found[1].decode()) if found is not None else None
+
+
+@lru_cache(maxsize=SECONDS_MAX)
+def _seconds(time: str) -> int:
+    """Return a time in unix seconds; 0 for a text that is none. Pods of one Job have few different times."""
+    try:
+        return int(datetime.fromisoformat(time).timestamp())
+    except (ValueError, OverflowError):
+        return 0
 
 
 def _selector(document: BudgetDocument) -> LabelSelector | None:

@@ -47,6 +47,7 @@ WITHOUT: Final = {
     "PodGroup": "the answer holds every pod that names such a PodGroup",
     "JobSet": "the answer takes the pods of a JobSet for no gang",
     "Job": "the answer takes the pods of a Job for no gang",
+    "DaemonSet": "the answer knows only what the pods of a DaemonSet themselves say of their tenant",
     **dict.fromkeys(
         (SERVICE, *CONTROLLERS), "the answer may choose another node for pods that kube-scheduler spreads by default"
     ),

@@ -2,8 +2,8 @@
 
 Invariants:
 - None of them is needed: one that is not served, or that the scheduler may not list, has no objects.
-- The engine hears of an object only if its gang differs from before; of Jobs and JobSets only if they ask for a gang,
-  or if pods wait for them.
+- The engine hears of the gang of an object only if it differs from before; of Jobs and JobSets only if they ask for a
+  gang, or if pods wait for them. Of each object it hears what it says as a workload.
 - PodGroups of the API server itself are read in each version that it serves.
 """
 
@@ -24,6 +24,7 @@ from aischeduler.kube.decode.gang_objects import (
 )
 from aischeduler.kube.decode.gang_owners import GangOwners
 from aischeduler.kube.decode.meta_types import Page, WatchEvent
+from aischeduler.kube.decode.workloads import read_group_workload, read_job_set_workload, read_job_workload
 from aischeduler.kube.watch.watched_resources import WatchedResource
 from aischeduler.model.events import Gone, Seen, gone
 from aischeduler.model.gang import Gang, GangKey, GangSource
@@ -60,6 +61,7 @@ def _pod_groups(
         object_decoder=msgspec.json.Decoder(PodGroupDocument),
         seen_event=lambda document: Seen(gang(document)),
         gone_event=lambda namespace, name, _uid: gone(Gang, *astuple(GangKey(source, namespace, name))),
+        workload=read_group_workload,
         on_seen=on_seen,
         optional=True,
         needed=False,
@@ -77,6 +79,7 @@ def _jobs(owners: GangOwners) -> WatchedResource[JobDocument]:
         object_decoder=msgspec.json.Decoder(JobDocument),
         seen_event=lambda document: _owner_seen(owners, read_job(document)),
         gone_event=_owner_gone(owners, GangSource.JOB),
+        workload=read_job_workload,
         optional=True,
         needed=False,
         rarely_changes=True,
@@ -93,6 +96,7 @@ def _job_sets(owners: GangOwners) -> WatchedResource[JobSetDocument]:
         object_decoder=msgspec.json.Decoder(JobSetDocument),
         seen_event=lambda document: _owner_seen(owners, read_job_set(document)),
         gone_event=_owner_gone(owners, GangSource.JOB_SET),
+        workload=read_job_set_workload,
         optional=True,
         needed=False,
         rarely_changes=True,

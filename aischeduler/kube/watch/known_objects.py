@@ -6,7 +6,8 @@ Invariants:
 - The same name with another uid is another object: the old one is deleted, then the new one is created, and what is
   told of the old one is told before the new one is looked at. Which of two is newer, their versions say.
 - After a full list exactly its objects are known; the others are deleted.
-- An unchanged object of an `often_unchanged` resource emits no event: most updates of nodes are heartbeats.
+- An unchanged object of an `often_unchanged` resource emits no event: most updates of nodes are heartbeats. A workload
+  that says the same as before emits none either.
 
 Source: Kubernetes list and watch; resource versions of one resource are ordered (KEP-5504).
 """
@@ -17,7 +18,8 @@ from typing import Generic, TypeVar
 
 from aischeduler.kube.decode.meta_types import Metadata
 from aischeduler.kube.watch.watched_resources import ApiObject, ReflectorCounts, WatchedResource
-from aischeduler.model.events import Event
+from aischeduler.model.events import Event, Seen, gone
+from aischeduler.model.workload import Workload
 
 D = TypeVar("D", bound=ApiObject)
 
@@ -65,6 +67,8 @@ class KnownObjects(Generic[D]):
         """Objects deleted by a list beside the watch -> the list's version, until the watch reaches it."""
         self._last_events: dict[str, Event] = {}
         """The last event of each object of an `often_unchanged` resource."""
+        self._workloads: dict[str, Workload] = {}
+        """What the engine was told of each object as a workload."""
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -168,17 +172,22 @@ class KnownObjects(Generic[D]):
         resource, metadata = self._resource, document.metadata
         # An error in the next lines leaves the object as it was, so that a retry is not dropped as old.
         event = resource.seen_event(document)
+        workload = resource.workload(document) if resource.workload is not None else None
         if resource.on_seen is not None:
             resource.on_seen(document)
         self._objects[key] = metadata.uid, version_number(metadata.resource_version)
+        told: tuple[Event, ...] = ()
+        if workload is not None and self._workloads.get(key) != workload:
+            self._workloads[key] = workload
+            told = (Seen(workload),)
         if resource.often_unchanged:
             if self._last_events.get(key) == event:
-                return ()
+                return told
             if event is not None:
                 self._last_events[key] = event
             else:
                 self._last_events.pop(key, None)
-        return (event,) if event is not None else ()
+        return (*told, event) if event is not None else told
 
     def _forget(self, *keys: str) -> Iterator[Event]:
         """Forget objects, one after another."""
@@ -191,6 +200,9 @@ class KnownObjects(Generic[D]):
             event = self._resource.gone_event(namespace, name, uid)
             if event is not None:
                 yield event
+            workload = self._workloads.pop(key, None)
+            if workload is not None:
+                yield gone(Workload, *workload.key)
 
 
 def _is_newer(metadata: Metadata, version: int | None) -> bool:

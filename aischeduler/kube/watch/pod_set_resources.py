@@ -1,8 +1,11 @@
-"""The watched resources that say among which pods a pod is spread by default: Services, and controllers of pods.
+"""The watched resources that select pods: Services and controllers of pods, which spread them by default.
+
+ReplicaSets, StatefulSets and DaemonSets also say what their pods do not say of their tenant.
 
 Invariants:
 - None of them is needed: one that is not served, or that the scheduler may not list, has no objects.
-- The engine hears of an object only if its selector changed. A selector that cannot be read selects no pod.
+- The engine hears of an object only if its selector changed, or what it says as a workload. A selector that cannot be
+  read selects no pod.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +15,21 @@ import msgspec
 from msgspec import Raw, Struct
 
 from aischeduler.kube.decode.api_types import SelectorPart
-from aischeduler.kube.decode.meta_types import ABSENT, UNREADABLE, Metadata, Page, WatchEvent
+from aischeduler.kube.decode.meta_types import ABSENT, UNREADABLE, Page, WatchEvent
 from aischeduler.kube.decode.pod_affinity import read_selector
+from aischeduler.kube.decode.tenant_terms import WorkloadMetadata
+from aischeduler.kube.decode.workloads import (
+    DAEMON_SET,
+    REPLICA_SET,
+    STATEFUL_SET,
+    WorkloadDocument,
+    read_workload,
+)
 from aischeduler.kube.watch.watched_resources import WatchedResource
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.pod_set import CONTROLLERS, REPLICATION_CONTROLLER, SERVICE, PodSet
 from aischeduler.model.selectors import LabelSelector, SelectorError, label_selector
+from aischeduler.model.workload import Workload
 
 PATH: Final = "spec.selector"
 
@@ -31,16 +43,36 @@ class PodSetSpecPart(Struct, gc=False):
 class PodSetDocument(Struct, gc=False):
     """An object that selects pods."""
 
-    metadata: Metadata
+    metadata: WorkloadMetadata
     spec: PodSetSpecPart | None = None
 
 
 def pod_set_resources() -> Sequence[WatchedResource[Any]]:
     """Return the resources, of which Services and ReplicationControllers select by labels alone."""
-    return tuple(_resource(kind, version) for kind, version in ({SERVICE: "v1"} | CONTROLLERS).items())
+    return (*(_resource(kind, version) for kind, version in ({SERVICE: "v1"} | CONTROLLERS).items()), daemon_sets())
+
+
+def daemon_sets() -> WatchedResource[WorkloadDocument]:
+    """All DaemonSets, whose pods are never spread."""
+    return WatchedResource(
+        kind=DAEMON_SET,
+        path="/apis/apps/v1/daemonsets",
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[WorkloadDocument]),
+        page_decoder=msgspec.json.Decoder(Page[WorkloadDocument]),
+        object_decoder=msgspec.json.Decoder(WorkloadDocument),
+        seen_event=lambda document: Seen(read_workload(DAEMON_SET, document.metadata)),
+        gone_event=lambda namespace, name, _uid: gone(Workload, DAEMON_SET, namespace, name),
+        optional=True,
+        needed=False,
+        rarely_changes=True,
+        often_unchanged=True,
+    )
 
 
 def _resource(kind: str, version: str) -> WatchedResource[PodSetDocument]:
+    def workload(document: PodSetDocument) -> Workload:
+        return read_workload(kind, document.metadata)
+
     read = _by_labels if kind in (SERVICE, REPLICATION_CONTROLLER) else _by_selector
     return WatchedResource(
         kind=kind,
@@ -50,6 +82,7 @@ def _resource(kind: str, version: str) -> WatchedResource[PodSetDocument]:
         object_decoder=msgspec.json.Decoder(PodSetDocument),
         seen_event=lambda document: Seen(_pod_set(kind, document, read)),
         gone_event=lambda namespace, name, _uid: gone(PodSet, kind, namespace, name),
+        workload=workload if kind in (REPLICA_SET, STATEFUL_SET) else None,
         optional=True,
         needed=False,
         rarely_changes=True,

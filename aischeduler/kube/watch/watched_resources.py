@@ -1,7 +1,7 @@
 """The watched resources: path, decoders and events of pods, nodes, Pools, budgets and namespaces.
 
 Invariants:
-- An observed object gives one event, and so does a deleted one.
+- An observed object gives one event, and so does a deleted one; one that is a workload too gives another one of that.
 - Objects are known by namespace and name; the uid distinguishes two objects of the same name.
 """
 
@@ -41,6 +41,7 @@ from aischeduler.model.names import GROUP, VERSION
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace, Pool
+from aischeduler.model.workload import Workload
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods use no resources; the server leaves them out."""
@@ -65,8 +66,9 @@ class WatchedResource(Struct, Generic[D], frozen=True):
     """A resource to list and watch.
 
     `kind` is unique; after a dot follows the group where several have the kind. `seen_event` converts an object to an
-    event, `gone_event` gets namespace, name and uid; None tells the engine nothing. `on_seen`, and `on_gone` with
-    namespace and name, observe each object right before the engine. All four are called in the order of what happened.
+    event, `gone_event` gets namespace, name and uid; None tells the engine nothing. `workload` is what the object is
+    beside that: the engine hears of it first, and only what differs from before. `on_seen`, and `on_gone` with
+    namespace and name, observe each object right before the engine. All five are called in the order of what happened.
     `problem` says which part of an object could not be decoded; empty if none. `on_served` hears after each list if the
     resource is served, and may be listed; it may have an event for the engine. An `optional` resource that is not
     served has no objects. Without a resource that is not `needed` the scheduler decides, also if it may not list it.
@@ -81,6 +83,7 @@ class WatchedResource(Struct, Generic[D], frozen=True):
     object_decoder: msgspec.json.Decoder[D]
     seen_event: Callable[[D], Event | None]
     gone_event: Callable[[str, str, str], Event | None]
+    workload: Callable[[D], Workload] | None = None
     on_seen: Callable[[D], None] | None = None
     on_gone: Callable[[str, str], None] | None = None
     problem: Callable[[D], str] | None = None
@@ -93,8 +96,13 @@ class WatchedResource(Struct, Generic[D], frozen=True):
 
     def read(self, body: bytes | msgspec.Raw) -> tuple[Event, ...]:
         """Return what the engine is told of an object that the server sent; raises what is in `UNREADABLE`."""
-        event = self.seen_event(self.object_decoder.decode(body))
-        return (event,) if event is not None else ()
+        return self.events(self.object_decoder.decode(body))
+
+    def events(self, document: D) -> tuple[Event, ...]:
+        """Return what the engine is told of an object that is new."""
+        workload = (Seen(self.workload(document)),) if self.workload is not None else ()
+        event = self.seen_event(document)
+        return (*workload, event) if event is not None else workload
 
     def listed(self, *, served: bool) -> tuple[Event, ...]:
         """Return what the engine is told after a list that found objects, or that the resource is not served."""
