@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from aischeduler.analysis.explanation import QuotaLevel, QuotaUse, Refusal, full_name
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.quotas import quota_of, rules_of
+from aischeduler.engine.quotas import quota_of, rules_of, want_of
 from aischeduler.model.card_types import TypeNameError, card_form, card_names, form_names, is_card
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.tenant_queue import CardQuota, TenantQueue
@@ -49,7 +49,7 @@ class QuotaCheck(Struct, frozen=True):
         """Return what refuses one of the pods on nodes with such cards; None where nothing does."""
         if not self.quotas.limits_cards:
             return None
-        numbers = (number for number, want in enumerate(self.wants) if names_kind(want.spec, kind))
+        numbers = (number for number, want in enumerate(self.wants) if names_kind(want, kind))
         return next((why for number in numbers if (why := self.quotas.refused_on(number, kind)) is not None), None)
 
     def refusals(self) -> tuple[QuotaRefusal, ...]:
@@ -62,10 +62,10 @@ class QuotaCheck(Struct, frozen=True):
 
 def check_of(cluster: Cluster, record: PodRecord) -> QuotaCheck:
     """Return the checks for a pod that waits, or the unit that it leads."""
-    wants = tuple(Want(cluster.tenants.chain(member), member.pod.spec) for member in record.together)
+    wants = tuple(want_of(cluster, member) for member in record.together)
     of_nodes, _ = cluster.nodes.cards.kinds(cluster.nodes)
-    named = tuple(kind for kind in of_nodes if kind.names and any(names_kind(want.spec, kind) for want in wants))
-    types = {name for want in wants if want.spec.gpu_type_required for name in want.spec.gpu_types}
+    named = tuple(kind for kind in of_nodes if kind.names and any(names_kind(want, kind) for want in wants))
+    types = {name for want in wants for name in want.types}
     kinds = named or tuple(CardKind(card_names(name)) for name in sorted(types))
     return QuotaCheck(Quotas(rules_of(cluster), cluster.ledger, wants), wants, kinds)
 
@@ -166,7 +166,7 @@ def _cards(
         concerned = check.refused_on(kind) is not None
         asked: Counter[str] = Counter()
         for want in wants:
-            asked.update(rules.cards(want.spec) if names_kind(want.spec, kind) else {})
+            asked.update(rules.cards(want.spec) if names_kind(want, kind) else {})
         for resource, number in sorted(asked.items()):
             forms = form_names(kind.card, resource)
             entries: list[CardQuota] = [entry for entry in queue.cards if entry.card in forms]

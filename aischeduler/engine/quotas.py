@@ -128,7 +128,7 @@ def surplus_within(cluster: View, record: PodRecord, others: tuple[PodRecord, ..
     taken = list(record.together)
     found: list[PodRecord] = []
     for other in others:
-        wants = [_want(cluster, member) for member in (*taken, other)]
+        wants = [want_of(cluster, member) for member in (*taken, other)]
         answer = _answer(cluster, wants, ())
         if not answer.message and not answer.closes:
             taken.append(other)
@@ -185,16 +185,17 @@ def _workload_refused(cluster: View, record: PodRecord) -> QuotaAnswer | None:
     requests = record.tenancy.card_request
     if not requests or cluster.tenants.has_begun(record):
         return None
-    quotas = Quotas(rules_of(cluster), cluster.ledger, [_want(cluster, record)])
+    quotas = Quotas(rules_of(cluster), cluster.ledger, [want_of(cluster, record)])
     refusal = quotas.refused_whole(0, requests)
     return QuotaAnswer(refusal.message, refusal.reason) if refusal is not None else None
 
 
 def _wants(cluster: View, record: PodRecord) -> list[Want]:
-    return [_want(cluster, member) for member in record.together]
+    return [want_of(cluster, member) for member in record.together]
 
 
-def _want(cluster: View, record: PodRecord) -> Want:
+def want_of(cluster: View, record: PodRecord) -> Want:
+    """Return what a pod wants of the quotas of its queue."""
     requests = record.tenancy.card_request
     said = tuple(dict.fromkeys(card_names(form)[0] for form in requests[0].forms)) if len(requests) == 1 else ()
     return Want(cluster.tenants.chain(record), record.pod.spec, said=said)
