@@ -134,11 +134,11 @@ def _waiting(cluster: Cluster) -> dict[str, Counter[str]]:
     """Return what waits in each queue and its ancestors, by resource; owners of claims count as use."""
     found: dict[str, Counter[str]] = {}
     tenants = cluster.tenants
-    for name in tenants.named():
-        total: Counter[str] = Counter()
-        for record in tenants.in_queues((name,)):
-            if record.counted is None and cluster.claims.room_of(record) is None:
-                total.update(record.pod.spec.request.taken)
+    waiting = {name: +total for name, total in tenants.waiting.items()}
+    for room in (room for claim in cluster.claims.all() for room in claim.rooms):
+        if room.record.waits_with is not None:
+            waiting[room.record.tenancy.queue] -= Counter(room.record.waits_with.request.taken)
+    for name, total in waiting.items():
         for queue in tenants.queues.chain(name) if total else ():
             found.setdefault(queue.name, Counter()).update(total)
     return found

@@ -229,6 +229,9 @@ def want_of(cluster: View, record: PodRecord) -> Want:
 def _answer(cluster: View, wants: list[Want], lifted: tuple[Claim, ...]) -> QuotaAnswer:
     """Return what the quotas of queues say, as if these claims did not exist."""
     if len(wants) == 1:
+        kinds, _ = cluster.nodes.cards.kinds(cluster.nodes)
+        if not lifted and coverage_of(cluster).holds(wants[0], kinds, cluster.ledger):
+            return UNLIMITED
         return _checked(cluster, wants, ((0,),), lifted)
     classes: dict[tuple[bytes, str, tuple[str, ...]], list[int]] = {}
     for number, want in enumerate(wants):

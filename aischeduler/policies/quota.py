@@ -11,7 +11,7 @@ Source: capacity-card's checks and its words; quotas at every ancestor as in Vol
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -50,23 +50,6 @@ class QuotaRules(Struct, frozen=True):
         return amount * self.over_commit_milli // UNSCALED_MILLI if resource in (CPU, MEMORY) else amount
 
 
-class Coverage:
-    """Which entries of queues cover which cards. It holds as long as no queue changes."""
-
-    def __init__(self, rules: QuotaRules) -> None:
-        self.rules = rules
-        self._found: dict[tuple[str, str, str], tuple[CardQuota, ...]] = {}
-
-    def entries(self, queue: TenantQueue, card: str, resource: str) -> tuple[CardQuota, ...]:
-        """Return the entries of a queue that cover units of a resource on a node with a card."""
-        key = queue.name, card, resource
-        found = self._found.get(key)
-        if found is None:
-            forms = form_names(card, resource) if is_card(resource, self.rules.gpu_resources) else ()
-            found = self._found[key] = tuple(entry for entry in queue.cards if entry.card in forms)
-        return found
-
-
 class Want(Struct, frozen=True):
     """Pods of one spec that want room, and their queue with its ancestors."""
 
@@ -80,6 +63,92 @@ class Want(Struct, frozen=True):
     def types(self) -> tuple[str, ...]:
         """The names of cards, of which its node must have one; none where any will do."""
         return self.spec.gpu_types if self.spec.gpu_types and self.spec.gpu_type_required else self.said
+
+
+class Bounds(Struct, frozen=True):
+    """What may be in use at most before pods like these take more, so that nothing closes a row to one of them.
+
+    `resources` are by queue and resource, `cards` by queue and the form of an entry. `closes` says that cards of some
+    nodes are closed whatever is in use.
+    """
+
+    resources: tuple[tuple[str, str, int], ...]
+    cards: tuple[tuple[TenantQueue, tuple[tuple[str, int], ...]], ...]
+    closes: bool
+
+
+class Coverage:
+    """Which entries of queues cover which cards. It holds as long as no queue changes."""
+
+    def __init__(self, rules: QuotaRules) -> None:
+        self.rules = rules
+        self._found: dict[tuple[str, str, str], tuple[CardQuota, ...]] = {}
+        self._pairs: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
+        self._bounds: dict[tuple[bytes, str, tuple[str, ...]], Bounds] = {}
+        self._kinds: Sequence[CardKind] = ()
+
+    def entries(self, queue: TenantQueue, card: str, resource: str) -> tuple[CardQuota, ...]:
+        """Return the entries of a queue that cover units of a resource on a node with a card."""
+        key = queue.name, card, resource
+        found = self._found.get(key)
+        if found is None:
+            forms = form_names(card, resource) if is_card(resource, self.rules.gpu_resources) else ()
+            found = self._found[key] = tuple(entry for entry in queue.cards if entry.card in forms)
+        return found
+
+    def pairs(self, queue: TenantQueue, card: str, resources: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """Return which of these resources, used on nodes with a card, count for which entries of a queue."""
+        key = (queue.name, card, *resources)
+        found = self._pairs.get(key)
+        if found is None:
+            pairs = ((name, entry.card) for name in key[2:] for entry in self.entries(queue, card, name))
+            found = self._pairs[key] = tuple(pairs)
+        return found
+
+    def holds(self, want: Want, kinds: Sequence[CardKind], used: "CardsInUse") -> bool:
+        """Return whether a pod is within all quotas on nodes of all these kinds, so that no more needs to be asked."""
+        if kinds is not self._kinds:
+            self._kinds = kinds
+            self._bounds.clear()
+        key = want.spec.key, want.chain[0].name, want.said
+        bounds = self._bounds.get(key)
+        if bounds is None:
+            bounds = self._bounds[key] = self._bounds_of(want, kinds)
+        if bounds.closes:
+            return False
+        free = self.rules.unlimited_with_cards
+        for queue, resource, most in bounds.resources:
+            sums = used.under(QUEUE, queue)
+            if free or sum([amounts.get(resource, 0) for amounts in sums.values()]) > most:
+                return False
+        for entries_of, limits in bounds.cards:
+            in_use = cards_by_entry(entries_of, self, used.under(QUEUE, entries_of.name))
+            for form, most in limits:
+                if in_use[form] > most:
+                    return False
+        return True
+
+    def _bounds_of(self, want: Want, kinds: Sequence[CardKind]) -> Bounds:
+        taken, cards = want.spec.request.taken, self.rules.cards(want.spec)
+        resources = tuple(
+            (queue.name, name, self.rules.limit(queue, name) - taken[name])
+            for queue in want.chain
+            for name in sorted(queue.capability)
+            if taken.get(name)
+        )
+        named = [kind for kind in kinds if kind.names and names_kind(want, kind)]
+        limits: dict[str, dict[str, int]] = {}
+        closes = bool(cards) and (not named or bool(want.said))
+        for queue in want.chain if cards else ():
+            for kind in named if queue.cards else ():
+                for resource, number in cards.items():
+                    covering = self.entries(queue, kind.card, resource)
+                    closes = closes or not covering
+                    found = limits.setdefault(queue.name, {})
+                    for entry in covering:
+                        found[entry.card] = min(found.get(entry.card, entry.cards), entry.cards - number)
+        by_queue = tuple((queue, tuple(limits[queue.name].items())) for queue in want.chain if queue.name in limits)
+        return Bounds(resources, by_queue, closes and any(queue.cards for queue in want.chain))
 
 
 class CardsInUse(Protocol):
@@ -161,17 +230,21 @@ class Quotas:
 
     def refused_on(self, number: int, kind: CardKind) -> QuotaRefusal | None:
         """Return what refuses the pods of this want on nodes with cards of this kind; None where nothing does."""
-        for resource in sorted(self._cards[number]):
+        cards = self._cards[number]
+        for resource in sorted(cards) if len(cards) > 1 else cards:
             for queue in self._wants[number].chain:
                 if not queue.cards:
                     continue
-                requested = self._asked_on(queue.name, resource, kind)
+                alone = self._alone
+                asked = self._cards[0][resource] * alone.pods if alone is not None else None
+                requested = asked if asked is not None else self._asked_on(queue.name, resource, kind)
                 covering = self._coverage.entries(queue, kind.card, resource)
                 if not covering:
                     name = next(iter(form_names(kind.card, resource)), resource)
                     return QuotaRefusal(queue.name, name, resource, requested, requested, 0)
+                in_use = self._entries.get(queue.name) or self.cards_in_use(queue)
                 for entry in covering:
-                    total = self.cards_in_use(queue).get(entry.card, 0) + requested
+                    total = in_use[entry.card] + requested
                     if total > entry.cards:
                         return QuotaRefusal(queue.name, entry.name, resource, requested, total, entry.cards)
         return None
@@ -236,8 +309,6 @@ class Quotas:
 
     def _asked_on(self, queue: str, resource: str, kind: CardKind) -> int:
         """Return how many units of a resource the pods in a queue may take on nodes with such cards, in all."""
-        if self._alone is not None:
-            return self._cards[0][resource] * self._alone.pods
         return sum(
             cards[resource] * want.pods
             for want, cards in zip(self._wants, self._cards, strict=True)
@@ -258,9 +329,8 @@ def cards_by_entry(queue: TenantQueue, coverage: Coverage, sums: Mapping[str, Re
     """Return for each entry of a queue, by its form, how many cards it covers of what is used by card."""
     found = {entry.card: 0 for entry in queue.cards}
     for card, amounts in sums.items():
-        for resource, amount in amounts.items():
-            for entry in coverage.entries(queue, card, resource):
-                found[entry.card] += amount
+        for resource, form in coverage.pairs(queue, card, amounts):
+            found[form] += amounts[resource]
     return found
 
 
