@@ -1,4 +1,4 @@
-"""What an explanation says of tenant queues: numbers per level, who holds them, and what starts a pod that they hold."""
+"""What an explanation says of tenant queues: numbers per level, who holds them, and what starts a held pod."""
 
 from typing import Any
 
