@@ -76,7 +76,8 @@ def quota_use(cluster: Cluster, record: PodRecord) -> QuotaUse | None:
         return None
     check, answer = check_of(cluster, record), quota_of(cluster, record)
     refusals = check.refusals() if answer.message or answer.closes else ()
-    levels = tuple(_levels(cluster, check, refusals))
+    refusing = {found for name in check.queues for found in _of_level(cluster, check, name)} if refusals else set()
+    levels = tuple(_levels(cluster, check, refusing))
     return QuotaUse(
         record.tenancy.queue,
         levels,
@@ -128,10 +129,18 @@ def _holders(cluster: Cluster, refusal: QuotaRefusal) -> list[tuple[str, int]]:
     return [(name, -amount) for amount, name in found[:HOLDERS_MAX]]
 
 
-def _levels(cluster: Cluster, check: QuotaCheck, refusals: tuple[QuotaRefusal, ...]) -> Iterator[QuotaLevel]:
+def _of_level(cluster: Cluster, check: QuotaCheck, name: str) -> Iterator[tuple[str, str]]:
+    """Yield what this queue refuses by itself: an ancestor may refuse too where a queue below it does."""
+    wants = [
+        Want(tuple(queue for queue in want.chain if queue.name == name), want.spec, want.pods) for want in check.wants
+    ]
+    alone = QuotaCheck(Quotas(rules_of(cluster), cluster.ledger, wants), tuple(wants), check.kinds)
+    yield from ((name, _name(why)) for why in alone.refusals())
+
+
+def _levels(cluster: Cluster, check: QuotaCheck, refusing: set[tuple[str, str]]) -> Iterator[QuotaLevel]:
     """Yield each queue with each dimension in which it is asked: resources, then cards."""
     rules = rules_of(cluster)
-    refusing = {(why.queue, _name(why)) for why in refusals}
     names = {name for _, name in refusing}
     for name, queue in check.queues.items():
         wants = [want for want in check.wants if any(member.name == name for member in want.chain)]

@@ -16,7 +16,7 @@ from contextlib import aclosing, suppress
 from http import HTTPStatus
 from itertools import permutations
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -112,7 +112,8 @@ async def _cluster(kubeconfig: Path | None, context: str | None) -> list[Event]:
     try:
         async with connected(ClusterSource(kubeconfig, context)) as (client, _):
             pools = (watched_resources.namespaces(), watched_resources.pools(), watched_resources.nodes())
-            for resource in (*pools, *queue_resources()):
+            resources: tuple[watched_resources.WatchedResource[Any], ...] = (*pools, *queue_resources())
+            for resource in resources:
                 try:
                     async with aclosing(pages(client, resource, read_raw, cached=True)) as found:
                         async for page in found:

@@ -448,7 +448,7 @@ def _kind_findings(document: Document) -> Iterator[Finding]:
 
 
 def _schema_findings(document: Document) -> Iterator[Finding]:
-    """Find the unknown fields of a Pool or a Queue, and fields of a wrong type or value; users do not write the status."""
+    """Find the unknown fields of a Pool or a Queue, and fields of a wrong type or value; users write no status."""
     name = text_at(mapping_at(document.body, "metadata"), "name")
     if name and not can_be_pool_name(name):
         yield Finding(document, "metadata.name", f"{quoted(name)} is not the name of a {document.kind}")

@@ -37,7 +37,7 @@ def schema(plural: str) -> Json:
 
 
 def crd(plural: str) -> Json:
-    """Return the definition of a kind by its plural: `pools`, `queues` or `batchprocesses`; the caller may change it."""
+    """Return the definition of a kind by its plural: `pools`, `queues`, `batchprocesses`; it may be changed."""
     return deepcopy(_read(plural))
 
 

@@ -78,6 +78,13 @@ def test_levels_have_the_numbers_of_each_queue_and_of_all_that_is_asked() -> Non
     assert found.quota.holders == (("default/b", 4), ("default/a", 1), ("default/c", 1))
 
 
+def test_ancestor_that_refuses_too_is_marked() -> None:
+    queues = a_queue("org", cards={"NVIDIA-H200": 6}), a_queue(parent="org", cards={"H200": 6})
+    quota = World(*queues, a_card_node("n", "NVIDIA-H200"), card("a", 6, "n"), card("p", 2)).explain("p").quota
+    assert quota is not None
+    assert [(level.queue, level.name) for level in quota.refusing] == [("q", "H200"), ("org", "NVIDIA-H200")]
+
+
 def test_quota_is_raised_at_every_level_that_refuses_and_no_further() -> None:
     world = World(
         a_queue("org", cards={"NVIDIA-H200": 6}),
