@@ -219,6 +219,9 @@ class Oracle:
         pool = self._pool_of(self._node_of(victim))
         if evict.cause is EvictionCause.GANG_NOT_WHOLE:
             yield from filter(None, (self._gangs.why_whole(victim),))
+        elif evict.cause in (EvictionCause.QUEUE_SHRUNK, EvictionCause.QUEUE_DRAINED):
+            if not self.tenants.orders(victim, drains=evict.cause is EvictionCause.QUEUE_DRAINED):
+                yield "its queue gives no such order"
         elif evict.beneficiary is not None:
             if not self._may_evict(self._pods.get(evict.beneficiary.uid, evict.beneficiary), victim, pool):
                 yield f"{evict.beneficiary.name} has no right to its room"

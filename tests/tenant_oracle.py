@@ -103,6 +103,18 @@ class TenantOracle:
             case _:
                 return mine == its and lower
 
+    def orders(self, pod: Pod, *, drains: bool) -> bool:
+        """Return whether the queue of a pod, or one above it, wants pods to go now."""
+        for queue in self._chain(self.queue_of(pod)):
+            if drains:
+                after: int | None = queue.drain_after_seconds if queue.state is QueueState.DRAINING else None
+                since = queue.draining_since_seconds
+            else:
+                after, since = queue.shrink_after_seconds, queue.over_quota_since_seconds
+            if after is not None and since and since + after <= self.now:
+                return True
+        return False
+
     def refuses(self, pod: Pod, node: Node, placed: Placed) -> bool:
         """Return whether the pod's queue takes it not, or a quota would be exceeded with it on the node."""
         name = self.queue_of(pod)

@@ -233,7 +233,7 @@ def quota_left(question: Question, resource: str) -> int | None:
     rules = rules_of(cluster)
     for name, queue in check.queues.items():
         if resource in queue.capability and resource in record.pod.spec.request.amounts:
-            left.append(rules.limit(queue, resource) - check.quotas.in_use(name)[resource])
+            left.append(rules.limit(queue, resource) - check.quotas.in_use(name, resource))
     if is_card(resource, rules.gpu_resources) and check.kinds and check.quotas.limits_cards:
         left.append(max(left_on(check, kind, resource) for kind in check.kinds))
     return min(left, default=None)

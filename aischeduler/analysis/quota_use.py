@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from aischeduler.analysis.explanation import QuotaLevel, QuotaUse, Refusal, full_name
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.quotas import quota_of, rules_of
+from aischeduler.engine.quotas import coverage_of, quota_of, rules_of, want_of
 from aischeduler.model.card_types import TypeNameError, card_form, card_names, form_names, is_card
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.tenant_queue import CardQuota, TenantQueue
-from aischeduler.policies.quota import QuotaRefusal, QuotaRules, Quotas, Want, cards_by_entry, names_kind
+from aischeduler.policies.quota import QuotaRefusal, QuotaRules, Quotas, Want, cards_of_form, names_kind
 from aischeduler.state.cards import CardKind
 from aischeduler.state.label_index import Rows
 from aischeduler.state.ledger import NO_CARD, QUEUE
@@ -49,7 +49,7 @@ class QuotaCheck(Struct, frozen=True):
         """Return what refuses one of the pods on nodes with such cards; None where nothing does."""
         if not self.quotas.limits_cards:
             return None
-        numbers = (number for number, want in enumerate(self.wants) if names_kind(want.spec, kind))
+        numbers = (number for number, want in enumerate(self.wants) if names_kind(want, kind))
         return next((why for number in numbers if (why := self.quotas.refused_on(number, kind)) is not None), None)
 
     def refusals(self) -> tuple[QuotaRefusal, ...]:
@@ -62,12 +62,12 @@ class QuotaCheck(Struct, frozen=True):
 
 def check_of(cluster: Cluster, record: PodRecord) -> QuotaCheck:
     """Return the checks for a pod that waits, or the unit that it leads."""
-    wants = tuple(Want(cluster.tenants.chain(member), member.pod.spec) for member in record.together)
+    wants = tuple(want_of(cluster, member) for member in record.together)
     of_nodes, _ = cluster.nodes.cards.kinds(cluster.nodes)
-    named = tuple(kind for kind in of_nodes if kind.names and any(names_kind(want.spec, kind) for want in wants))
-    types = {name for want in wants if want.spec.gpu_type_required for name in want.spec.gpu_types}
+    named = tuple(kind for kind in of_nodes if kind.names and any(names_kind(want, kind) for want in wants))
+    types = {name for want in wants for name in want.types}
     kinds = named or tuple(CardKind(card_names(name)) for name in sorted(types))
-    return QuotaCheck(Quotas(rules_of(cluster), cluster.ledger, wants), wants, kinds)
+    return QuotaCheck(Quotas(coverage_of(cluster), cluster.ledger, wants), wants, kinds)
 
 
 def quota_use(cluster: Cluster, record: PodRecord) -> QuotaUse | None:
@@ -117,8 +117,7 @@ def _held(cluster: Cluster, record: PodRecord, refusal: QuotaRefusal) -> int:
         return 0
     rules = rules_of(cluster)
     if is_card(refusal.resource, rules.gpu_resources) and refusal.dimension != refusal.resource:
-        entry = CardQuota(refusal.dimension, _form(refusal.dimension), 0)
-        return sum(cards_by_entry((entry,), rules, {card: spec.request.amounts}).values())
+        return cards_of_form(_form(refusal.dimension), rules, {card: spec.request.amounts})
     free = card != NO_CARD and rules.unlimited_with_cards and refusal.resource in (CPU, MEMORY)
     return 0 if free else spec.request.taken.get(refusal.resource, 0)
 
@@ -144,15 +143,13 @@ def _levels(cluster: Cluster, check: QuotaCheck, refusing: set[tuple[str, str]])
     names = {name for _, name in refusing}
     for name, queue in check.queues.items():
         wants = [want for want in check.wants if any(member.name == name for member in want.chain)]
-        used = check.quotas.in_use(name)
         for resource, asked in sorted(_asked(rules, wants).items()):
             limit = rules.limit(queue, resource) if resource in queue.capability else None
             if limit is None and is_card(resource, rules.gpu_resources):
                 continue  # its cards stand for it
             refuses = (name, resource) in refusing
-            yield QuotaLevel(
-                name, resource, resource, used[resource], asked, limit, refuses=refuses, concerned=resource in names
-            )
+            used, concerned = check.quotas.in_use(name, resource), resource in names
+            yield QuotaLevel(name, resource, resource, used, asked, limit, refuses=refuses, concerned=concerned)
         yield from _cards(cluster, check, queue, wants, refusing)
 
 
@@ -175,14 +172,14 @@ def _cards(
         concerned = check.refused_on(kind) is not None
         asked: Counter[str] = Counter()
         for want in wants:
-            asked.update(rules.cards(want.spec) if names_kind(want.spec, kind) else {})
+            asked.update(rules.cards(want.spec) if names_kind(want, kind) else {})
         for resource, number in sorted(asked.items()):
             forms = form_names(kind.card, resource)
             entries: list[CardQuota] = [entry for entry in queue.cards if entry.card in forms]
             alone = CardQuota(forms[0], forms[0], 0) if forms else CardQuota(resource, "", 0)
             for entry in entries or [alone]:
                 limit = entry.cards if entries else 0 if queue.cards else None
-                used = sum(cards_by_entry((entry,), rules, sums).values())
+                used = cards_of_form(entry.card, rules, sums)
                 before = found.get(entry.name)
                 found[entry.name] = QuotaLevel(
                     queue.name,

@@ -170,12 +170,11 @@ def pools(
     watch: Watch = False,
 ) -> None:
     """Print the amounts of every Pool: capacity, allocatable, used, lent to other Pools, pending."""
-    from aischeduler.cli.pools import PoolsOptions, print_pools  # noqa: PLC0415
+    from aischeduler.cli.pools import print_pools  # noqa: PLC0415
+    from aischeduler.cli.shown_numbers import ShowOptions  # noqa: PLC0415
 
-    options = PoolsOptions(
-        kubeconfig=kubeconfig, context=context, wide=output == "wide", json=output == "json", watch=watch
-    )
-    asyncio.run(print_pools(options))
+    options = ShowOptions(kubeconfig=kubeconfig, context=context, json=output == "json", watch=watch)
+    asyncio.run(print_pools(options, wide=output == "wide"))
 
 
 @pool_app.callback(invoke_without_command=True)
@@ -189,6 +188,26 @@ def pool(
     """Print the amounts of every Pool: capacity, allocatable, used, lent to other Pools, pending."""
     if invoked.invoked_subcommand is None:
         pools(kubeconfig, context, output, watch)
+
+
+@app.command()
+def queues(
+    name: Annotated[str, Argument(metavar="[NAME]", help="A Queue, with all below it. Default: all.")] = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    output: Annotated[
+        Literal["table", "json"], Option("-o", "--output", help="Output format: json is for programs.")
+    ] = "table",
+    watch: Annotated[
+        bool, Option("-w", "--watch", help="Show the queues again on every change, at most once a second.")
+    ] = False,
+) -> None:
+    """Print the quota of every Queue and what its pods use of it, in cards by model, CPU and memory."""
+    from aischeduler.cli.queues import print_queues  # noqa: PLC0415
+    from aischeduler.cli.shown_numbers import ShowOptions  # noqa: PLC0415
+
+    options = ShowOptions(kubeconfig=kubeconfig, context=context, json=output == "json", watch=watch)
+    asyncio.run(print_queues(options, name))
 
 
 @app.command()

@@ -29,7 +29,7 @@ from aischeduler.model.resources import parse_resource_list
 from aischeduler.model.times import time_text
 
 NAMES_MAX: Final = 5
-"""Pools that a note names; it counts the others."""
+"""Pools or queues that a note names; it counts the others."""
 _NOTHING: Final = dict.fromkeys((CPU, MEMORY, EPHEMERAL_STORAGE, PODS, GPU), 0)
 
 
@@ -52,13 +52,13 @@ class PoolNumbers(Struct, frozen=True):
         if not self.pools:
             notes.append("there are no Pools; ai-scheduler creates the pool default when it starts")
         if self.without_status:
-            pools = _named(self.without_status)
+            pools = named(self.without_status)
             notes.append(f"no scheduler has written the status of {pools} yet; is ai-scheduler running?")
         if self.not_renewed:
             since = time_text(min(self.not_renewed.values()).timestamp())
             notes.append(
                 f"the numbers may be old: no scheduler has renewed the status of "
-                f"{_named(tuple(self.not_renewed))} since {since}; is ai-scheduler running?"
+                f"{named(tuple(self.not_renewed))} since {since}; is ai-scheduler running?"
             )
         return [*notes, f"the numbers may be old: {self.watch_failure}"] if self.watch_failure else notes
 
@@ -145,6 +145,7 @@ def _amounts(kind: str, status: Mapping[str, Any], gpus: Mapping[str, int]) -> d
     return {**_NOTHING, **parse_resource_list(f"status.{kind}", texts), GPU: gpus.get(kind, 0)}
 
 
-def _named(pools: Sequence[str]) -> str:
-    more = len(pools) - NAMES_MAX
-    return f"{', '.join(pools[:NAMES_MAX])}{f' and {more} more' if more > 0 else ''}"
+def named(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - NAMES_MAX
+    return f"{', '.join(names[:NAMES_MAX])}{f' and {more} more' if more > 0 else ''}"

@@ -16,6 +16,7 @@ import yaml
 from aischeduler.config.errors import ConfigError, ProfileError, sentence
 from aischeduler.config.profiles import check_profiles
 from aischeduler.config.schema import Config
+from aischeduler.config.tenants import tenants_of
 from aischeduler.model.user_text import QUOTE_LENGTH_MAX, shown
 
 FILE_BYTES_MAX: Final = 256 * 1024
@@ -65,6 +66,7 @@ def read_config(document: Mapping[str, Any]) -> Config:
         check_profiles(config.profiles)
     except ProfileError as error:
         raise ConfigError(str(error)) from error
+    tenants_of(config)
     return config
 
 
@@ -104,7 +106,7 @@ def _lines(values: Mapping[str, object], defaults: Mapping[str, object], indent:
     lines = []
     for name, value in values.items():
         default = defaults[name]
-        if isinstance(value, dict) and isinstance(default, dict):
+        if isinstance(value, dict) and isinstance(default, dict) and default:
             lines += [f"{indent}{name}:", *_lines(value, default, indent + "  ")]
         else:
             note = f"  # default: {_scalar(default)}" if value != default else ""

@@ -8,6 +8,7 @@ Invariants:
 """
 
 from collections.abc import Iterator
+from decimal import Decimal
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Final, Literal
@@ -28,6 +29,7 @@ from aischeduler.config.section import (
 )
 from aischeduler.model.names import GPU_DEFAULT, GPU_TYPE_LABELS, SCHEDULER_NAME
 from aischeduler.model.pool import MakeRoomOrder
+from aischeduler.model.workload import ServiceType
 
 API_VERSION: Final = "config.resource.aibee.cn/v1alpha1"
 KIND: Final = "AiSchedulerConfiguration"
@@ -38,6 +40,8 @@ GPU_RESOURCES_MAX: Final = 16
 GPU_TYPE_LABELS_MAX: Final = 8
 RARE_TYPES_MAX: Final = 32
 GROUP_RULES_MAX: Final = 64
+OVER_COMMIT_MAX: Final = 100
+OWNER_KINDS_MAX: Final = 64
 SELECTOR_PARTS_MAX: Final = 64
 SELECTOR_VALUES_MAX: Final = 256
 REQUEST_SECONDS_MAX: Final = 120
@@ -272,6 +276,36 @@ MachineGroups = Annotated[
     ),
 ]
 
+OverCommitFactor = Annotated[
+    float,
+    Meta(
+        ge=1,
+        le=OVER_COMMIT_MAX,
+        description=f"a number from 1 to {OVER_COMMIT_MAX} with at most three digits after the point, such as 1.5",
+        extra=RELOADED,
+    ),
+]
+OwnerKind = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?\Z",
+        max_length=63,
+        description="a kind such as Deployment",
+    ),
+]
+ServiceTypes = Annotated[
+    dict[OwnerKind, Annotated[ServiceType, Meta(description="inference or training")]],
+    Meta(
+        max_length=OWNER_KINDS_MAX,
+        description=f"a mapping of at most {OWNER_KINDS_MAX} kinds such as {{Deployment: inference, Job: training}}",
+        extra=RELOADED,
+    ),
+]
+NonPreemptible = Annotated[
+    NamespaceSelector | None,
+    Meta(description="a label selector such as matchLabels: {team: vision}", extra=RELOADED),
+]
+
 NO_ELECTION: Final = LeaderElection(enabled=False)
 
 
@@ -330,12 +364,35 @@ class Config(Section, frozen=True):
     unsupported_constraints: Annotated[ConstraintRule, Meta(description="Hold or Ignore")] = ConstraintRule.HOLD
     """What happens to a pod with a hard constraint that is not supported. `Hold`: the pod waits, and its event names
     the field. `Ignore`: the scheduler places the pod as if the constraint were absent, and the pod gets a Warning."""
+    card_unlimited_cpu_memory: Annotated[bool, Meta(description="true or false", extra=RELOADED)] = False
+    """`true`: pods that ask for GPUs are neither checked nor counted in the cpu and memory of their tenant's queue."""
+    over_commit_factor: OverCommitFactor = 1.0
+    """The cpu and memory of every queue's `capability` times this number is its quota; cards are never multiplied."""
+    pod_owner_reference_to_service_type: ServiceTypes = {}  # noqa: RUF012 - msgspec copies it
+    """The service type of pods by the kind of their owner, where annotations of pod and workload say none. Kinds count
+    without their group, so that `Job` is a Job of Volcano too; `Deployment` counts before `ReplicaSet`, and `JobSet`
+    before `Job`."""
+    non_preemptible_namespaces: NonPreemptible = None
+    """The namespaces whose pods `volcano.sh/preemptable: "false"` spares, beside those that their Pool names; empty: no
+    namespace."""
     default_pool: Annotated[DefaultPool, Meta(description="a mapping such as disableSharing: true")] = DefaultPool()
     backoff: Annotated[BackoffConfig, Meta(description="a mapping such as maxSeconds: 30")] = BackoffConfig()
     events: Annotated[EventsConfig, Meta(description="a mapping with the keys perSecond and burst")] = EventsConfig()
     leader_election: Annotated[LeaderElection, Meta(description="a mapping such as enabled: true")] = LeaderElection()
     logging: Annotated[Logging, Meta(description="a mapping such as level: debug")] = Logging()
     http: Annotated[Http, Meta(description="a mapping with the key address")] = Http()
+
+    def __post_init__(self) -> None:
+        """Refuse a factor that thousandths cannot express; raises ValueError."""
+        factor = Decimal(str(self.over_commit_factor))
+        if not factor.is_finite() or factor * 1000 % 1:
+            most = f"a number from 1 to {OVER_COMMIT_MAX} with at most three digits after the point, such as 1.5"
+            raise ValueError(f"overCommitFactor must be {most}, not {self.over_commit_factor}")
+
+    @property
+    def over_commit_milli(self) -> int:
+        """`over_commit_factor` in thousandths."""
+        return int(Decimal(str(self.over_commit_factor)) * 1000)
 
     @property
     def scheduler_names(self) -> tuple[str, ...]:

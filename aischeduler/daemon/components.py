@@ -13,6 +13,7 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.config.schema import Config, EvictionWay
+from aischeduler.config.tenants import tenants_of
 from aischeduler.daemon.leadership import Leadership
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.access.server_version import Discovery
@@ -93,6 +94,7 @@ class Components(Struct, frozen=True):
     connection_pools: tuple[ConnectionPool, ...]
     gang_owners: GangOwners
     volcano_jobs: VolcanoJobs
+    scheduler: Scheduler
 
     def reflector_jobs(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """Return what runs each reflector, by name. Pods come after the objects of gangs: their owners say more."""
@@ -116,6 +118,7 @@ class Components(Struct, frozen=True):
         self.connection_pools[0].raise_limit(writes_max(config))
         self.workers.binder.set_in_flight_max(config.bind_in_flight)
         self.workers.reporter.set_event_rate(config.events.per_second, config.events.burst)
+        self.scheduler.set_tenants(tenants_of(config))
 
 
 def build(
@@ -178,6 +181,7 @@ def build(
         connection_pools=(connections, client.connections),
         gang_owners=specs.owners,
         volcano_jobs=volcano,
+        scheduler=scheduler,
     )
 
 

@@ -5,11 +5,11 @@ from msgspec.structs import replace
 from aischeduler.config.errors import ConfigError, ProfileError
 from aischeduler.config.profiles import with_names
 from aischeduler.config.schema import Config, ConstraintRule, EvictionWay, GroupRuleConfig
+from aischeduler.config.tenants import selector_of, tenants_of
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.model.card_types import TypeNameError, type_name
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import GroupRule, Pool
-from aischeduler.model.selectors import SelectorError, label_requirement, label_selector
 from aischeduler.model.user_text import quoted
 from aischeduler.state.scheduling_queue import Backoff
 
@@ -43,6 +43,7 @@ def _settings(config: Config) -> Profile:
         rare_types=tuple(map(_rare_type, config.rare_types)),
         machine_groups=tuple(_group_rule(rule) for rule in config.machine_groups),
         obeys_budgets=config.eviction is EvictionWay.EVICT,
+        tenants=tenants_of(config),
     )
 
 
@@ -55,13 +56,5 @@ def _rare_type(text: str) -> str:
 
 
 def _group_rule(rule: GroupRuleConfig) -> GroupRule:
-    """Return a rule of the configuration; raises ConfigError for a key that is too long to be a label key."""
-    path, selector = f"machineGroups[{rule.name}].namespaceSelector", rule.namespace_selector
-    try:
-        expressions = tuple(
-            label_requirement(path, expression.key, expression.operator, expression.values)
-            for expression in selector.match_expressions
-        )
-        return GroupRule(rule.name, label_selector(path, selector.match_labels, expressions))
-    except SelectorError as error:
-        raise ConfigError(str(error)) from error
+    """Return a rule of the configuration."""
+    return GroupRule(rule.name, selector_of(f"machineGroups[{rule.name}].namespaceSelector", rule.namespace_selector))

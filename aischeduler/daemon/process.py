@@ -55,7 +55,7 @@ from aischeduler.model.actions import Action
 from aischeduler.model.events import Event
 from aischeduler.observability.metrics import MetricsRecorder, PoolLabels, Sources
 from aischeduler.observability.plugin_watch import PluginWatch
-from aischeduler.observability.telemetry import Telemetry
+from aischeduler.observability.telemetry import Telemetry, tenant_queues
 
 CHECK_SECONDS: Final = 2.0
 """How often the engine checks its invariants; while pools have something to decide, it checks them less often."""
@@ -197,6 +197,7 @@ class Daemon:
             "self-check": self._check,
             "pool status renewal": partial(self._renew_statuses, workers.reporter),
             "pool status log": partial(telemetry.pool_status_log.run, timing.sleep),
+            "queue status log": partial(telemetry.queue_status_log.run, timing.sleep),
             **self.more_jobs,
         }
         if self._journal is not None:
@@ -362,6 +363,7 @@ class Daemon:
             leads=lambda: self._leadership.leads,
             backlogs=backlogs,
             oldest_binding=workers.binder.oldest_seconds,
+            queues=partial(tenant_queues, self.scheduler),
         )
 
     def _unready(self) -> str:

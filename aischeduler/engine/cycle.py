@@ -14,6 +14,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.holds import ignored
 from aischeduler.engine.nominator import clear_nomination, end_claim_of
 from aischeduler.engine.pod_classes import take_class, take_profile
+from aischeduler.engine.pod_counting import may_stay
 from aischeduler.engine.propose import propose
 from aischeduler.engine.queueing_hints import offer_ends
 from aischeduler.engine.units import form
@@ -22,7 +23,8 @@ from aischeduler.model.actions import Action, pod_warning
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import DEFAULT_POOL, GPU_TYPE_KEY, MACHINE_GROUP_KEY, POOL_KEY, can_be_pool_name
 from aischeduler.model.pod import Pod
-from aischeduler.model.user_text import nearest
+from aischeduler.model.user_text import nearest, quoted
+from aischeduler.model.workload import CARD_REQUEST_KEY, PREEMPTABLE_KEY, SERVICE_TYPE_KEY, ServiceType
 from aischeduler.state.pod_records import NOWHERE, PodRecord
 from aischeduler.state.scheduling_queue import PoolQueue
 
@@ -37,8 +39,27 @@ def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None
             message = ignored(pod.spec.unsupported_constraints)
             if cluster.warned(f"{pod.uid}/{EventReason.UNSUPPORTED_CONSTRAINT}", message):
                 actions.append(pod_warning(pod, EventReason.UNSUPPORTED_CONSTRAINT, message))
+        if member.tenancy.misspelt or member.tenancy.invalid or not member.tenancy.preemptable:
+            _warn_of_terms(cluster, member, actions)
         if pod.spec.gpu_types or pod.spec.machine_group:
             _warn_of_spelling(cluster, pod, actions)
+
+
+def _warn_of_terms(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None:
+    """Warn of a service type that is none, and of a wish not to be preempted that does not count."""
+    pod, text = record.pod, record.tenancy.misspelt
+    if text and cluster.warned(f"{pod.uid}/{EventReason.UNKNOWN_SERVICE_TYPE}", text):
+        near = nearest(text, tuple(ServiceType))
+        meant = f" Did you mean {near}?" if near else ""
+        message = f"The service type {quoted(text)} (annotation {SERVICE_TYPE_KEY}) is unknown.{meant}"
+        actions.append(pod_warning(pod, EventReason.UNKNOWN_SERVICE_TYPE, message))
+    invalid = record.tenancy.invalid
+    if invalid and CARD_REQUEST_KEY not in invalid and cluster.warned(f"{pod.uid}/{EventReason.UNREADABLE}", invalid):
+        actions.append(pod_warning(pod, EventReason.UNREADABLE, f"The pod, or its workload: {invalid}; it is ignored."))
+    if not record.tenancy.preemptable and not may_stay(cluster, record):
+        message = f"{PREEMPTABLE_KEY} has no effect: nonPreemptibleNamespaces do not select the pod's namespace."
+        if cluster.warned(f"{pod.uid}/{EventReason.PREEMPTABLE_IGNORED}", message):
+            actions.append(pod_warning(pod, EventReason.PREEMPTABLE_IGNORED, message))
 
 
 def _warn_of_spelling(cluster: Cluster, pod: Pod, actions: list[Action]) -> None:

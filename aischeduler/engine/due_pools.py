@@ -9,6 +9,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import looks_again, trips_ended
 from aischeduler.engine.message_updates import note_changes
 from aischeduler.engine.pool_status import StatusReports
+from aischeduler.engine.queue_orders import QueueOrders
 from aischeduler.engine.queue_status import QueueReports
 from aischeduler.engine.unknown_pools import late_until
 from aischeduler.model.names import CLUSTER
@@ -18,8 +19,8 @@ from aischeduler.state.timers import Timers
 class Readiness:
     """The state of the queues at their last change."""
 
-    def __init__(self, status: StatusReports, queues: QueueReports) -> None:
-        self._status, self._queues = status, queues
+    def __init__(self, status: StatusReports, queues: QueueReports, orders: QueueOrders) -> None:
+        self._status, self._queues, self._orders = status, queues, orders
         self._lively: set[str] = set()
         self._wakeups = Timers()
         self._decided: set[str] = set()
@@ -93,11 +94,13 @@ class Readiness:
             cluster.leaving_pods.spared.next(),
             cluster.claims.stalled.next(),
             cluster.tenants.shields.next(),
+            cluster.tenants.resumes.next(),
             next((asked.read_at for asked in cluster.leaving_pods.asked.values()), None),
             cluster.units.again.next(),
             cluster.units.deadlines.next(),
             cluster.units.unfinished.next(),
             self._status.due_at(cluster),
             self._queues.due_at(cluster),
+            self._orders.due_at(cluster),
         )
         return min((time for time in times if time is not None), default=None)

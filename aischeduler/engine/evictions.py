@@ -27,6 +27,9 @@ from aischeduler.engine.pod_counting import refresh
 from aischeduler.model.actions import Action, Evict, EvictionCause, ReadPod
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import EvictRefusal, EvictRefused
+from aischeduler.model.gang import GangSource
+from aischeduler.model.pod import Pod
+from aischeduler.model.workload import JobRef
 from aischeduler.state.claims import Claim
 from aischeduler.state.disruption_budgets import BudgetKey
 from aischeduler.state.pod_records import PodRecord
@@ -48,6 +51,7 @@ UNHEARD_SECONDS: Final = 60.0
 """A pod whose eviction shows no effect for this long is read, and again after the same time."""
 NOT_REFUSED: Final = (EvictRefusal.LOST, EvictRefusal.CALLED_OFF)
 """Nothing has refused to evict this pod."""
+_JOBS: Final = (GangSource.JOB, GangSource.JOB_SET)
 READS_MAX: Final = 16
 """The most victims that one decision has read."""
 
@@ -82,7 +86,30 @@ def evict(
         cause=cause,
         beneficiary=beneficiary.pod if beneficiary is not None else None,
         decision=decision,
+        queue=victim.tenancy.queue,
     )
+
+
+def suspending(cluster: Cluster, evicted: list[Evict]) -> list[Evict]:
+    """Return these evictions of one decision; those of Jobs and JobSets of which no pod stays are by suspending them.
+
+    A Job whose pods are deleted may count them as failed more often than it may fail, and then fails as a whole.
+    """
+    return [replace(action, suspends=_suspended_for(cluster, action.victim)) for action in evicted]
+
+
+def _suspended_for(cluster: Cluster, victim: Pod) -> JobRef | None:
+    record, gang = cluster.records[victim.uid], victim.gang
+    if record.unit is None or gang is None or gang.key.source not in _JOBS:
+        return None
+    kind, namespace, name = str(gang.key.source), gang.key.namespace, gang.key.name
+    workload = cluster.tenants.workloads.get((kind, namespace, name))
+    if workload is None or not workload.uid or workload.managed:
+        return None
+    stay = (member for member in record.unit.members.values() if member.counted is not None)
+    if any(not cluster.leaving(member.pod.uid) for member in stay):
+        return None
+    return JobRef(kind, namespace, name, workload.uid, workload.terms.aborts)
 
 
 def plan_evictions(cluster: Cluster, victims: tuple[str, ...]) -> dict[str, bool]:

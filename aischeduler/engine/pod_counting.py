@@ -148,11 +148,11 @@ def _tenant_facts(cluster: "Cluster", record: PodRecord) -> _TenantFacts:
         "queue_priority": min(queue.priority, QUEUE_PRIORITY_MAX) if queue is not None else 0,
         "training": training,
         "reclaimable": training and queue is not None and queue.reclaimable,
-        "shielded": of_system or _may_stay(cluster, record) or _is_young(cluster, record),
+        "shielded": of_system or may_stay(cluster, record) or _is_young(cluster, record),
     }
 
 
-def _may_stay(cluster: "Cluster", record: PodRecord) -> bool:
+def may_stay(cluster: "Cluster", record: PodRecord) -> bool:
     """Return whether a pod says that it is not preemptable, and its namespace may say so."""
     if record.tenancy.preemptable:
         return False

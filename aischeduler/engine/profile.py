@@ -26,6 +26,7 @@ class Profile(Struct, frozen=True):
     `default_pool` is the default pool while it has no object. `gpu_type_labels` are the labels of nodes that have the
     type of their cards, `rare_types` the full names of types that are rare in every pool, and `machine_groups` say who
     may name a group, beside those of Pools. With `obeys_budgets` pods are evicted by the Eviction API.
+    `tenants` are the settings of tenants at the start.
     """
 
     scheduler_name: str

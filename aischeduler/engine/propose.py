@@ -11,6 +11,7 @@ Invariants:
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -58,7 +59,7 @@ from aischeduler.policies.unit_placement import (
 )
 from aischeduler.policies.unit_preemption import UnitCandidate
 from aischeduler.state.claims import Claim
-from aischeduler.state.diagnosis import MESSAGE_LENGTH_MAX
+from aischeduler.state.diagnosis import MESSAGE_LENGTH_MAX, Diagnosis
 from aischeduler.state.label_index import Rows
 from aischeduler.state.pod_records import AssignedPod, PodRecord, Unit
 from aischeduler.state.units import shape_of_unit
@@ -67,6 +68,7 @@ PREEMPTION: Final = "preemption: "
 BORROWING: Final = "borrowing: "
 QUOTA: Final = "quota: "
 CARDS_NAMED_MAX: Final = 8
+CLOSED_BY_QUOTA: Final = "node(s) had cards for which the pod has no quota"
 
 _COUNT: Final = re.compile(r"(?<!\S)\d+(?:/\d+)? ")
 """A number of nodes or pods; a name of digits alone is never followed by a space."""
@@ -203,12 +205,19 @@ class _Look(Struct):
         found = place_unit(self.unit_request(unit), cluster.runner, self.rows) if unit else None
         if unit is not None and isinstance(found, NotPlaced):
             fits, pod = len(found.pods), unit.pods[found.short].pod
-            refusals = refusals_beside(found, pod.spec, cluster.runner, self.rows)
+            refusals = self.with_closed(refusals_beside(found, pod.spec, cluster.runner, self.open_rows))
             text = sentence(refusals.message, clauses)
             return (
                 f"{unit.late}{fits} of the {unit.required} pods that start together fit. The next, {pod.name}: {text}"
             )
-        return sentence(self.cluster.runner.diagnose(self.ask, self.rows).message, clauses)
+        return sentence(self.with_closed(cluster.runner.diagnose(self.ask, self.open_rows)).message, clauses)
+
+    def with_closed(self, refusals: Diagnosis) -> Diagnosis:
+        """Return a diagnosis of the open rows with the number of those that quotas close."""
+        closed = len(self.rows) - len(self.open_rows)
+        if not closed:
+            return refusals
+        return Diagnosis(refusals.nodes + closed, refusals.reasons + Counter({CLOSED_BY_QUOTA: closed}))
 
 
 def propose(cluster: View, record: PodRecord, pool: str, now: float, *, known: bool = False) -> Proposal:

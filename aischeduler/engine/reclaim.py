@@ -8,7 +8,7 @@ Invariants:
 from collections import Counter
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.evictions import evict
+from aischeduler.engine.evictions import evict, suspending
 from aischeduler.engine.freshness import await_to_end_loans, is_fresh
 from aischeduler.engine.pod_counting import may_go
 from aischeduler.model.actions import Action
@@ -33,7 +33,8 @@ def end_loans(cluster: Cluster, lender: str, actions: list[Action]) -> None:
             actions += await_to_end_loans(cluster, lender, cluster.now)
             return
         decision = cluster.next_decision() if ended else ""
-        actions += [evict(cluster, record, None, decision) for record in ended if may_go(cluster, record)]
+        evicted = [evict(cluster, record, None, decision) for record in ended if may_go(cluster, record)]
+        actions += suspending(cluster, evicted)
 
 
 def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
@@ -47,14 +48,14 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
     for record in loans:
         if cluster.leaving(record.pod.uid) or record.pod.uid in cluster.leaving_pods.overstayed:
             lent.subtract(record.pod.spec.request.taken)
-    mortal = [record for record in loans if may_go(cluster, record) and not _kept_by_unit(cluster, record)]
-    newest_first = sorted(mortal, key=_newness)
+    mortal = [record for record in loans if may_go(cluster, record) and not kept_by_its_unit(cluster, record)]
+    newest_first = sorted(mortal, key=newness)
     if pool.disable_sharing:
-        return _with_lost(cluster, newest_first)
+        return with_lost(cluster, newest_first)
     kept = kept_from_borrowers(cluster.nodes)
     on_kept = [record for record in newest_first if kept is not None and kept[record.row]]
     if on_kept:  # what these leave lowers the sums of the limit: it is checked again then
-        return _with_lost(cluster, on_kept)
+        return with_lost(cluster, on_kept)
     chosen: dict[PodRecord, tuple[PodRecord, ...]] = {}
     gone: set[PodRecord] = set()
     for record in newest_first:
@@ -69,10 +70,10 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
         if _over(pool.lending_limit, lent, taken):
             ended += reversed(chosen[record])
             lent.subtract(taken)
-    return _with_lost(cluster, ended[::-1])
+    return with_lost(cluster, ended[::-1])
 
 
-def _newness(record: PodRecord) -> tuple[int, int, int, str]:
+def newness(record: PodRecord) -> tuple[int, int, int, str]:
     """Return the order from the newest: a pod that has not started, then by start, creation and arrival.
 
     The arrivals before a restart are not known: the pods come by their names then.
@@ -81,12 +82,12 @@ def _newness(record: PodRecord) -> tuple[int, int, int, str]:
     return (-(pod.started_seconds or 2**62), -pod.created_seconds, -record.arrival, pod.uid)
 
 
-def _kept_by_unit(cluster: Cluster, record: PodRecord) -> bool:
+def kept_by_its_unit(cluster: Cluster, record: PodRecord) -> bool:
     """Return whether a pod of its unit stays that would be lost with it: the unit goes as a whole or not at all."""
     return bool(kept_by_unit(cluster.running, cluster.running.slots_of((record.pod.uid,))).any())
 
 
-def _with_lost(cluster: Cluster, records: list[PodRecord]) -> list[PodRecord]:
+def with_lost(cluster: Cluster, records: list[PodRecord]) -> list[PodRecord]:
     """Return these pods, each followed by the pods of its unit that are of no use without them."""
     gone = set(records)
     return list(dict.fromkeys(lost for record in records for lost in _lost_with(cluster, record, gone)))

@@ -34,6 +34,7 @@ from aischeduler.engine.pod_counting import shields_end
 from aischeduler.engine.pool_events import end_windows, pool_seen
 from aischeduler.engine.pool_status import StatusReports, summarize
 from aischeduler.engine.profile import Profile
+from aischeduler.engine.queue_orders import QueueOrders
 from aischeduler.engine.queue_status import QueueReports
 from aischeduler.engine.queueing_hints import flush_queue
 from aischeduler.engine.recovery import (
@@ -47,7 +48,7 @@ from aischeduler.engine.recovery import (
 )
 from aischeduler.engine.self_check import SelfCheck, Violation, digest
 from aischeduler.engine.tasks import ROWS, TASKS, Part, Task
-from aischeduler.engine.tenant_queues import queues_served, settings_changed
+from aischeduler.engine.tenant_queues import queues_served, resume_jobs, settings_changed
 from aischeduler.engine.units import form_some
 from aischeduler.engine.unknown_pools import (
     begin_reads,
@@ -69,6 +70,7 @@ from aischeduler.model.events import (
     Refreshed,
     RefreshFailed,
     Seen,
+    TenantsConfigured,
     VolumesRefused,
     VolumesWritten,
 )
@@ -83,6 +85,7 @@ from aischeduler.state.scheduling_queue import PoolQueue
 
 FORMING: Final = (Step.WAKING, "forming units")
 ROLLING_BACK: Final = (Step.WAKING, "giving up units that are not whole")
+ORDERING: Final = (Step.LOANS, "evicting pods for the orders of tenant queues")
 SETTLING: Final = (Step.SETTLE, "choosing pods to read")
 PERMITTING: Final = (Step.SETTLE, "asking rules about delayed Bindings")
 TELLING: Final = (Step.STATUS, "computing the statuses of Pools")
@@ -106,7 +109,8 @@ class Scheduler:
         self._cluster = Cluster(profile, run)
         self._status = StatusReports()
         self._queue_reports = QueueReports()
-        self._readiness = Readiness(self._status, self._queue_reports)
+        self._queue_orders = QueueOrders()
+        self._readiness = Readiness(self._status, self._queue_reports, self._queue_orders)
         self._self_check = SelfCheck()
 
     @property
@@ -148,6 +152,8 @@ class Scheduler:
                 evict_refused(cluster, event, now)
             case QueuesServed(served):
                 queues_served(cluster, served=served)
+            case TenantsConfigured(settings):
+                settings_changed(cluster, settings)
             case _:
                 self._observe_reads(event, now)
 
@@ -160,6 +166,7 @@ class Scheduler:
         if pool == CLUSTER:
             self._step(FORMING, pool, actions, partial(form_some, cluster))
             self._step(ROLLING_BACK, pool, actions, partial(roll_back_some, cluster, actions))
+            self._step(ORDERING, pool, actions, partial(self._queue_orders.carry_out, cluster, now, actions))
             self._step(SETTLING, pool, actions, partial(read_unheard, cluster, actions))
             self._step(SETTLING, pool, actions, partial(read_assumed, cluster, actions))
             self._step(PERMITTING, pool, actions, partial(ask_again, cluster, actions))
@@ -249,7 +256,8 @@ class Scheduler:
 
     def set_tenants(self, settings: TenantSettings) -> None:
         """Let the configuration of tenant queues be as it is now."""
-        settings_changed(self._cluster, settings)
+        if settings != self._cluster.tenants.settings:
+            self.observe(TenantsConfigured(settings), self._cluster.now)
 
     def self_check(self, now: float) -> tuple[Violation, ...]:
         """Check the next part of the state where that is due and no pool is ready; return the violations."""
@@ -406,5 +414,6 @@ class Scheduler:
             except Exception as error:  # noqa: BLE001 - a bug costs one node's wake-ups, not the slice
                 actions += self._event_failed(Seen(node), error)
         time(partial(shields_end, cluster, now))
+        time(partial(resume_jobs, cluster, now))
         time(partial(look_again, cluster, now))
         time(partial(flush, cluster, now))

@@ -14,15 +14,19 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.holds import recheck_later
 from aischeduler.engine.pod_counting import follow_accounts, refresh
 from aischeduler.engine.units import stop_waiting
-from aischeduler.model.actions import ObjectRef, Warn
+from aischeduler.model.actions import ObjectRef, ResumeJob, Warn
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.selectors import Labels
 from aischeduler.model.tenant_queue import DEFAULT_QUEUE, QueueSource, TenantQueue, TenantSettings
-from aischeduler.model.workload import Workload
+from aischeduler.model.workload import JobRef, Workload
 from aischeduler.state.pod_records import PodRecord
 
 FIELDS_NAMED_MAX: Final = 8
+LOOK_SECONDS: Final = 0.5
+"""How often it is looked whether pods of a suspended Job are left."""
+RESUME_SECONDS: Final = 30.0
+"""After this time a Job that is still suspended is resumed again: the request may be lost."""
 
 
 def queue_seen(cluster: Cluster, queue: TenantQueue) -> None:
@@ -54,13 +58,31 @@ def workload_seen(cluster: Cluster, workload: Workload) -> None:
     """Handle a workload as it is now."""
     if cluster.tenants.see_workload(workload):
         _follow(cluster, cluster.tenants.of_workload(workload.key))
+        if workload.suspended and not workload.terms.aborts:
+            cluster.tenants.resumes.set("/".join(workload.key), cluster.now)
+        else:
+            cluster.tenants.resumes.drop("/".join(workload.key))
 
 
 def workload_gone(cluster: Cluster, kind: str, namespace: str, name: str) -> None:
     """Remove a workload; the kind that pods name as their owner goes on to count."""
     records = cluster.tenants.of_workload((kind, namespace, name))
+    cluster.tenants.resumes.drop(f"{kind}/{namespace}/{name}")
     if cluster.tenants.forget_workload((kind, namespace, name)):
         _follow(cluster, records)
+
+
+def resume_jobs(cluster: Cluster, now: float) -> None:
+    """Have the Jobs resumed that were suspended to evict their pods, once no pod of them is left on a node."""
+    for named in cluster.tenants.resumes.pop_due(now):
+        kind, namespace, name = named.split("/")
+        workload = cluster.tenants.workloads.get((kind, namespace, name))
+        if workload is None or not workload.suspended:
+            continue
+        left = any(record.counted is not None for record in cluster.tenants.of_workload(workload.key))
+        cluster.tenants.resumes.set(named, now + (LOOK_SECONDS if left else RESUME_SECONDS))
+        if not left:
+            cluster.say(DEFAULT_POOL, ResumeJob(JobRef(kind, namespace, name, workload.uid)))
 
 
 def settings_changed(cluster: Cluster, settings: TenantSettings) -> None:

@@ -16,6 +16,8 @@ Json = dict[str, Any]
 
 NOT_INSTALLED: Final = f"the definition of pools.{GROUP} is not installed: kubectl apply -f manifests/crds"
 """The message for an API server that has no Pool resource."""
+QUEUES_NOT_INSTALLED: Final = NOT_INSTALLED.replace("pools", "queues", 1)
+"""The message for an API server that has no Queue resource of ours."""
 
 
 def pool_crd() -> Json:

@@ -52,6 +52,7 @@ from aischeduler.model.actions import (
     ReportPool,
     ReportQueue,
     ReportWaiting,
+    ResumeJob,
     Warn,
 )
 from aischeduler.model.events import (
@@ -75,6 +76,7 @@ OtherAction = (
     | Warn
     | ReportPool
     | ReportQueue
+    | ResumeJob
     | ReportGang
     | CreatePool
     | LogLoanChange
@@ -172,6 +174,8 @@ class Executor:
             case ReportPool():
                 self._workers.reporter.report_pool(action)
                 self._log_pool(action)
+            case ResumeJob():
+                pass
             case ReportQueue():
                 self._workers.reporter.report_queue(action)
                 self._log_queue(action)

@@ -18,6 +18,7 @@ from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.model.selectors import LabelSelector
 from aischeduler.model.tenant_queue import QueueState, QueueSummary
 from aischeduler.model.volumes import VolumeWrite
+from aischeduler.model.workload import JobRef
 
 
 class Bind(msgspec.Struct, frozen=True, gc=False):
@@ -81,6 +82,10 @@ class EvictionCause(StrEnum):
     """A home pod needs lent room."""
     QUEUE_RECLAIMED = "QueueReclaimed"
     """Inference of another tenant queue takes the room of training."""
+    QUEUE_SHRUNK = "QueueShrunk"
+    """Its tenant queue uses more than its lowered quota, and its shrinkAfter is over."""
+    QUEUE_DRAINED = "QueueDrained"
+    """Its tenant queue drains, and its drainAfter is over."""
     LOAN_ENDED = "LoanEnded"
     """The lender's spec no longer allows the loan, and its reclaimPolicy is Evict."""
     GANG_NOT_WHOLE = "GangNotWhole"
@@ -93,6 +98,9 @@ class Evict(Struct, frozen=True):
     `pool` is the pool of `node`, `home_pool` the victim's own pool. `beneficiary` is the pod that gets the room; None
     where the loan ends by the lender's spec, or where its gang is not whole. So many evictions of the decision go
     `together` for the beneficiary: where something would refuse one of them, none is sent.
+    Where all pods of a Job or a JobSet go, `suspends` is that: it is suspended, so that its controller ends the pods,
+    makes no others, and counts none as failed. Where it cannot be suspended, the pod is evicted as any other.
+    `queue` is the victim's tenant queue.
     """
 
     victim: Pod
@@ -103,12 +111,18 @@ class Evict(Struct, frozen=True):
     beneficiary: Pod | None
     decision: str
     together: int = 1
+    suspends: JobRef | None = None
+    queue: str = ""
 
     @property
     def message(self) -> str:
         """Return the message of the victim's event."""
         if self.cause is EvictionCause.GANG_NOT_WHOLE:
             return f"Evicted from node {self.node}: too few pods of its gang are on nodes, and the others did not start"
+        if self.cause in (EvictionCause.QUEUE_SHRUNK, EvictionCause.QUEUE_DRAINED):
+            drains = self.cause is EvictionCause.QUEUE_DRAINED
+            why = "is draining" if drains else "uses more than its lowered quota"
+            return f"Evicted from node {self.node}: its tenant queue, or one above it, {why}"
         if self.beneficiary is None:
             why = "it stopped sharing, or its lendingLimit was lowered"
             return f"Evicted from node {self.node}: the pool {self.pool} no longer lends this room: {why}"
@@ -216,6 +230,12 @@ class ReportQueue(Struct, frozen=True):
     priority: int
 
 
+class ResumeJob(Struct, frozen=True):
+    """Resume a Job or a JobSet that this scheduler has suspended: its pods are gone."""
+
+    job: JobRef
+
+
 class ReportGang(Struct, frozen=True):
     """Write this status into the object of a gang, as its kind names phases and conditions; pods have no such object.
 
@@ -307,6 +327,7 @@ Action = (
     | Warn
     | ReportPool
     | ReportQueue
+    | ResumeJob
     | ReportGang
     | CreatePool
     | LogLoanChange

@@ -31,6 +31,21 @@ CARDS_MAX: Final = 64
 """The most card names of one queue."""
 
 
+class TenantSettings(Struct, frozen=True):
+    """What the configuration says of all tenants; a running scheduler takes it over anew.
+
+    With `card_unlimited_cpu_memory`, pods with cards count neither in cpu nor in memory. `over_commit_milli`
+    thousandths of the capability of a queue in cpu and memory are its quota. `service_types` are those of pods of
+    which nothing else says one, by the kind of their owner. `non_preemptible` are the namespaces whose pods may say
+    that they are not to be evicted, None for none of them.
+    """
+
+    card_unlimited_cpu_memory: bool = False
+    over_commit_milli: int = 1000
+    service_types: tuple[tuple[str, ServiceType], ...] = ()
+    non_preemptible: LabelSelector | None = None
+
+
 class QueueState(StrEnum):
     """Whether pods of a queue start, and run on."""
 
@@ -109,17 +124,3 @@ class QueueSummary(Struct, frozen=True):
     cards: tuple[CardUse, ...] = ()
     pods: int = 0
     pending_pods: int = 0
-
-
-class TenantSettings(Struct, frozen=True):
-    """What the configuration says of queues; `over_commit_milli` multiplies cpu and memory of each capability.
-
-    With `card_unlimited_cpu_memory` pods with cards are neither checked nor counted in cpu and memory. `service_types`
-    are those of pods by the kind of their workload. Pods of the `non_preemptible` namespaces may say that they are not
-    preemptible; None means that no pod may.
-    """
-
-    card_unlimited_cpu_memory: bool = False
-    over_commit_milli: int = 1000
-    service_types: tuple[tuple[str, ServiceType], ...] = ()
-    non_preemptible: LabelSelector | None = None

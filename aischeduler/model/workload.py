@@ -59,7 +59,8 @@ class Workload(Struct, frozen=True):
 
     `owner` is the controller of the object itself, as `Deployment/web`; empty where it has none. `retries` is
     how many pods of a Job may fail before it fails itself (`backoffLimit`); -1 where no number of evictions makes it
-    fail. `managed` is True where another program decides whether it is suspended.
+    fail. `managed` is True where another program decides whether it is suspended. With `suspended`
+    this scheduler has suspended it to evict its pods, and is to resume it once they are gone.
     """
 
     kind: str
@@ -70,6 +71,7 @@ class Workload(Struct, frozen=True):
     terms: TenantTerms = NO_TERMS
     retries: int = -1
     managed: bool = False
+    suspended: bool = False
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -95,3 +97,13 @@ class Tenancy(Struct, frozen=True):
 
 
 NO_TENANCY: Final = Tenancy()
+
+
+class JobRef(Struct, frozen=True):
+    """A Job or a JobSet that is suspended, or resumed, as a whole. With `aborts` it stays suspended."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    aborts: bool = False

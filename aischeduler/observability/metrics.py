@@ -7,7 +7,8 @@ Invariants:
 - The series of errors exist from the start, with 0: a series that begins with 1 is no increase, and no alert sees it.
 - `make reference` writes docs/reference/metrics.md from the help texts; a test compares.
 - Recording changes no event and no action.
-- Every series is bounded by the labels of pools; a deleted pool has no series from the next scrape on.
+- Every series is bounded by the labels of pools and of tenant queues; a deleted one has none from the next scrape on.
+- The gauges of a tenant queue are those of its newest report, so only a scheduler that decides has them.
 """
 
 from bisect import bisect_left
@@ -26,17 +27,22 @@ from aischeduler import __version__
 from aischeduler.engine.counters import Counters, Result
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.engine.self_check import NAMES
-from aischeduler.model.actions import Bind, Evict, EvictionCause, Step
+from aischeduler.model.actions import Bind, Evict, EvictionCause, ReportQueue, Step
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import CARD_TYPES_MAX, GPU, OTHER_TYPES, PoolSummary
+from aischeduler.model.tenant_queue import CARDS_MAX
 from aischeduler.model.unsupported_constraints import ConstraintKind
 
 PREFIX: Final = "ai_scheduler_"
 ACCEPTED: Final = "Accepted"
+EVICTED: Final = "Evicted"
 """Outcome of a Binding that the API server accepted."""
+OVER_QUOTA: Final = "OverQuota"
+"""The condition of a tenant queue whose pods use more than its quota."""
 POOLS_MAX: Final = 1000
+"""Pools, and tenant queues, that have a label of their own."""
 OTHER: Final = "other"
-"""Label that all further pools share."""
+"""Label that all further ones share."""
 ATTEMPT_SECONDS: Final = (2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1)
 WRITE_SECONDS: Final = (1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 WAIT_SECONDS: Final = (0.01, 0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0, 604_800.0)
@@ -44,9 +50,9 @@ VICTIMS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
 class PoolLabels:
-    """The label of each pool: its name for the first `limit` pools, `other` for the rest.
+    """The label of each pool or tenant queue: its name for the first `limit` of them, `other` for the rest.
 
-    A pool keeps its label as long as it exists.
+    Each keeps its label as long as it exists.
     """
 
     def __init__(self, limit: int = POOLS_MAX) -> None:
@@ -108,6 +114,11 @@ class MetricsRecorder:
     def __init__(self, labels: PoolLabels) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.labels = labels
+        self.queue_labels = PoolLabels()
+        self.queues: dict[str, ReportQueue] = {}
+        """The newest report of each tenant queue."""
+        self.queue_reclaims: Counter[str] = Counter()
+        """Pods of each tenant queue that were evicted for inference of others."""
         self.registry = CollectorRegistry()
         self.internal_errors: Counter[str] = Counter()
         self.plugin_calls: Counter[str] = Counter()
@@ -165,14 +176,29 @@ class MetricsRecorder:
                     self._waits.of(self.labels.of(home)).record(waited)
             case Evict():
                 self._evictions.of(outcome).record(seconds)
+                if action.cause is EvictionCause.QUEUE_RECLAIMED and outcome == EVICTED:
+                    self.record_reclaims(action.queue, 1)
             case _:
                 assert_never(action)
 
-    def keep(self, pools: Iterable[str]) -> None:
-        """Remove the series of all but these pools."""
+    def record_queues(self, reports: Iterable[ReportQueue]) -> None:
+        """Note the newest status of tenant queues."""
+        self.queues.update((report.name, report) for report in reports)
+
+    def record_reclaims(self, queue: str, pods: int) -> None:
+        """Record that so many pods of a tenant queue are evicted for inference of other queues."""
+        self.queue_reclaims[queue] += pods
+
+    def keep(self, pools: Iterable[str], queues: Iterable[str] = ()) -> None:
+        """Remove the series of all but these pools and tenant queues."""
         labels = self.labels.keep(pools)
         for series in (self._attempts, self._waits, self._victims, self._binds):
             series.keep(labels)
+        kept = frozenset(queues)
+        self.queue_labels.keep(sorted(kept))
+        for values in (self.queues, self.queue_reclaims):
+            for name in values.keys() - kept:
+                del values[name]
 
     def _histogram(self, name: str, text: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> _Series:
         return _Series(_Histogram(PREFIX + name, text, labels, buckets=buckets, registry=self.registry))
@@ -229,7 +255,8 @@ class Sources(Struct, frozen=True):
     """The parts of the daemon that have numbers.
 
     `reports` returns counts of events and statuses by outcome; `reflectors` go by kind, `backlogs` by name;
-    `oldest_binding` returns the age in seconds of the oldest Binding without an outcome.
+    `oldest_binding` returns the age in seconds of the oldest Binding without an outcome; `queues` returns the names of
+    the tenant queues.
     """
 
     engine: Scheduler
@@ -238,6 +265,7 @@ class Sources(Struct, frozen=True):
     leads: Callable[[], bool]
     backlogs: Mapping[str, Callable[[], int]]
     oldest_binding: Callable[[], float]
+    queues: Callable[[], Iterable[str]] = tuple
 
 
 class Family(Struct, frozen=True):
@@ -266,14 +294,14 @@ class DaemonCollector(Collector):
         """Copy all numbers as they are now."""
         engine = self._sources.engine
         names = engine.pools()
-        self._recorder.keep(names)
-        pools: dict[str, list[str]] = {}
-        for name in names:
-            pools.setdefault(self._recorder.labels.of(name), []).append(name)
+        tenants = tuple(self._sources.queues())
+        self._recorder.keep(names, tenants)
+        pools = _by_label(self._recorder.labels, names)
         self._taken = [
             *_summed(pools, engine.summary()),
             *_queues(pools, engine),
             *_decisions(pools, engine.counters),
+            *_tenant_queues(_by_label(self._recorder.queue_labels, tenants), self._recorder),
             self._internal_errors(),
             *self._plugins(),
             *self._shell(),
@@ -331,6 +359,13 @@ def _gauge(name: str, text: str, labels: tuple[str, ...], rows: Iterable[Row]) -
 
 def _counter(name: str, text: str, labels: tuple[str, ...], rows: Iterable[Row]) -> Family:
     return Family(CounterMetricFamily, name, text, labels, rows)
+
+
+def _by_label(labels: PoolLabels, names: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(labels.of(name), []).append(name)
+    return found
 
 
 def _summed(pools: Pools, summaries: Iterable[PoolSummary]) -> Iterator[Family]:
@@ -406,6 +441,40 @@ def _decisions(pools: Pools, counters: Counters) -> Iterator[Family]:
     yield _counter("net_saves", text, ("pool",), _each(pools, counters.net_saves))
     violations = dict.fromkeys(NAMES, 0) | dict(counters.violations)
     yield _counter("invariant_violations", "Broken invariants", ("invariant",), _by(violations))
+
+
+def _tenant_queues(queues: Pools, recorder: MetricsRecorder) -> Iterator[Family]:
+    """Yield the metrics of tenant queues; queues that share a label are summed up."""
+    told = recorder.queues
+    groups = [(label, [told[name] for name in names if name in told]) for label, names in queues.items()]
+    groups = [(label, group) for label, group in groups if group]
+    text = "Cards of the queue by name: what its pods use, and its quota"
+    yield _gauge("queue_cards", text, ("queue", "card", "kind"), _queue_cards(groups))
+    waiting = [((label,), sum(report.summary.pending_pods for report in group)) for label, group in groups]
+    yield _gauge("queue_pending_pods", "Pods of the queue that wait", ("queue",), waiting)
+    over = [((label,), float(any(map(_is_over, group)))) for label, group in groups]
+    yield _gauge("queue_over_quota", "1 where pods of the queue use more than its quota", ("queue",), over)
+    text = "Pods of the queue evicted for inference of other queues"
+    yield _counter("queue_reclaims", text, ("queue",), _each(queues, recorder.queue_reclaims))
+
+
+def _is_over(report: ReportQueue) -> bool:
+    return any(condition.type == OVER_QUOTA and condition.status for condition in report.conditions)
+
+
+def _queue_cards(groups: Iterable[tuple[str, list[ReportQueue]]]) -> list[Row]:
+    """Return a row for each label of a queue and each card, and one for its quota; a queue has `CARDS_MAX` cards."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for label, group in groups:
+        cards = [card for report in group for card in report.summary.cards]
+        named = sorted({(card.quota is None, card.card) for card in cards})[:CARDS_MAX]
+        names = {name for _, name in named}
+        for card in cards:
+            name = card.card if card.card in names else OTHER_TYPES
+            found[label, name, "used"] += card.used
+            if card.quota is not None:
+                found[label, name, "quota"] += card.quota
+    return sorted(found.items())
 
 
 def _by(values: Mapping[str, float]) -> list[Row]:

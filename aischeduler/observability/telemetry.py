@@ -1,4 +1,4 @@
-"""Telemetry: the instrumented scheduler, the metrics recorder, health, the log of pool statuses, and their pages.
+"""Telemetry: the instrumented scheduler, the metrics recorder, health, the logs of statuses, and their pages.
 
 Invariants:
 - The daemon runs the same with and without it.
@@ -21,10 +21,10 @@ from aischeduler.config.errors import ConfigError
 from aischeduler.config.schema import HTTP_OFF
 from aischeduler.engine.counters import Result
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.actions import Action, Evict, ReportPool
+from aischeduler.model.actions import Action, Evict, ReportPool, ReportQueue
 from aischeduler.observability.health import LoopHealth, Problem
 from aischeduler.observability.metrics import DaemonCollector, MetricsRecorder, Sources
-from aischeduler.observability.pool_status_log import PoolStatusLog
+from aischeduler.observability.status_log import PoolStatusLog, QueueStatusLog
 
 
 class InstrumentedScheduler:
@@ -38,10 +38,12 @@ class InstrumentedScheduler:
         metrics: MetricsRecorder,
         health: LoopHealth,
         pool_status_log: PoolStatusLog,
+        queue_status_log: QueueStatusLog,
     ) -> None:
         self._engine = engine
         self._clock = clock
-        self._metrics, self._health, self._pool_status_log = metrics, health, pool_status_log
+        self._metrics, self._health = metrics, health
+        self._pool_status_log, self._queue_status_log = pool_status_log, queue_status_log
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
         """Try at most `limit` pods of a pool, or do the work of no pool."""
@@ -52,6 +54,9 @@ class InstrumentedScheduler:
             self._metrics.record_victims(evictions)
         if reports := [action for action in actions if isinstance(action, ReportPool)]:
             self._pool_status_log.record(reports)
+        if queues := [action for action in actions if isinstance(action, ReportQueue)]:
+            self._queue_status_log.record(queues)
+            self._metrics.record_queues(queues)
         self._health.decided(pool)
         return actions
 
@@ -91,8 +96,14 @@ class Telemetry:
         self.recorder = recorder
         self.health = LoopHealth(clock)
         self.pool_status_log = PoolStatusLog(log, engine.pools, clock)
+        self.queue_status_log = QueueStatusLog(log, partial(tenant_queues, engine), clock)
         self.scheduler = InstrumentedScheduler(
-            engine, clock, metrics=recorder, health=self.health, pool_status_log=self.pool_status_log
+            engine,
+            clock,
+            metrics=recorder,
+            health=self.health,
+            pool_status_log=self.pool_status_log,
+            queue_status_log=self.queue_status_log,
         )
         self._clock = clock
         self._unready = unready
@@ -116,6 +127,11 @@ class Telemetry:
         if leads() and not self._unready():
             self.scheduler.ready(self._clock())  # reads the engine again, so that a lost wake-up is reported
         return self.health.problem()
+
+
+def tenant_queues(engine: Scheduler) -> tuple[str, ...]:
+    """Return the names of the tenant queues; the state may be another one than at the last call."""
+    return engine.cluster.tenants.queues.names()
 
 
 def listen(address: str) -> socket.socket | None:

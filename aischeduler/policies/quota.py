@@ -11,7 +11,7 @@ Source: capacity-card's checks and its words; quotas at every ancestor as in Vol
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -23,6 +23,7 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.quantity import quantity_text
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.tenant_queue import CardQuota, TenantQueue
+from aischeduler.model.workload import CardRequest
 from aischeduler.state.cards import CardKind
 from aischeduler.state.ledger import NO_CARD, QUEUE
 from aischeduler.state.tenant_queues import Chain
@@ -49,12 +50,36 @@ class QuotaRules(Struct, frozen=True):
         return amount * self.over_commit_milli // UNSCALED_MILLI if resource in (CPU, MEMORY) else amount
 
 
+class Coverage:
+    """Which entries of queues cover which cards. It holds as long as no queue changes."""
+
+    def __init__(self, rules: QuotaRules) -> None:
+        self.rules = rules
+        self._found: dict[tuple[str, str, str], tuple[CardQuota, ...]] = {}
+
+    def entries(self, queue: TenantQueue, card: str, resource: str) -> tuple[CardQuota, ...]:
+        """Return the entries of a queue that cover units of a resource on a node with a card."""
+        key = queue.name, card, resource
+        found = self._found.get(key)
+        if found is None:
+            forms = form_names(card, resource) if is_card(resource, self.rules.gpu_resources) else ()
+            found = self._found[key] = tuple(entry for entry in queue.cards if entry.card in forms)
+        return found
+
+
 class Want(Struct, frozen=True):
     """Pods of one spec that want room, and their queue with its ancestors."""
 
     chain: Chain
     spec: PodSpec
     pods: int = 1
+    said: tuple[str, ...] = ()
+    """The names of the cards that its workload says, where it names none itself."""
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The names of cards, of which its node must have one; none where any will do."""
+        return self.spec.gpu_types if self.spec.gpu_types and self.spec.gpu_type_required else self.said
 
 
 class CardsInUse(Protocol):
@@ -100,10 +125,11 @@ _NAMES: Final = {CPU: "CPU", MEMORY: "memory"}
 class Quotas:
     """The checks for pods that want room now. `used` are the sums by queue and card, without their own."""
 
-    def __init__(self, rules: QuotaRules, used: CardsInUse, wants: Sequence[Want]) -> None:
-        self._rules, self._used = rules, used
+    def __init__(self, coverage: Coverage, used: CardsInUse, wants: Sequence[Want]) -> None:
+        self._coverage, self._rules, self._used = coverage, coverage.rules, used
         self._wants = wants
-        self._cards = [rules.cards(want.spec) for want in wants]
+        self._alone = wants[0] if len(wants) == 1 else None
+        self._cards = [self._rules.cards(want.spec) for want in wants]
         self._queues = {queue.name: queue for want in wants for queue in want.chain}
         self._entries: dict[str, dict[str, int]] = {}
 
@@ -113,26 +139,20 @@ class Quotas:
             if not queue.capability:
                 continue
             asked = self._asked(name)
-            in_use = None
             for resource in sorted(queue.capability):
                 requested = asked.get(resource, 0)
                 if not requested:
                     continue
-                in_use = in_use if in_use is not None else self.in_use(name)
-                total, limit = in_use.get(resource, 0) + requested, self._rules.limit(queue, resource)
+                total, limit = self.in_use(name, resource) + requested, self._rules.limit(queue, resource)
                 if total > limit:
                     return QuotaRefusal(name, _NAMES.get(resource, resource), resource, requested, total, limit)
         return None
 
-    def in_use(self, queue: str) -> Counter[str]:
-        """Return what counts in a queue, by resource."""
-        found: Counter[str] = Counter()
-        for card, sums in self._used.under(QUEUE, queue).items():
-            free = card != NO_CARD and self._rules.unlimited_with_cards
-            for resource, amount in sums.items():
-                if not (free and resource in (CPU, MEMORY)):
-                    found[resource] += amount
-        return found
+    def in_use(self, queue: str, resource: str) -> int:
+        """Return how much of a resource counts in a queue."""
+        free = self._rules.unlimited_with_cards and resource in (CPU, MEMORY)
+        sums = self._used.under(QUEUE, queue)
+        return sum(amounts.get(resource, 0) for card, amounts in sums.items() if not free or card == NO_CARD)
 
     @property
     def limits_cards(self) -> bool:
@@ -142,14 +162,13 @@ class Quotas:
     def refused_on(self, number: int, kind: CardKind) -> QuotaRefusal | None:
         """Return what refuses the pods of this want on nodes with cards of this kind; None where nothing does."""
         for resource in sorted(self._cards[number]):
-            forms = form_names(kind.card, resource)
             for queue in self._wants[number].chain:
                 if not queue.cards:
                     continue
                 requested = self._asked_on(queue.name, resource, kind)
-                covering = [entry for entry in queue.cards if entry.card in forms]
+                covering = self._coverage.entries(queue, kind.card, resource)
                 if not covering:
-                    name = forms[0] if forms else resource
+                    name = next(iter(form_names(kind.card, resource)), resource)
                     return QuotaRefusal(queue.name, name, resource, requested, requested, 0)
                 for entry in covering:
                     total = self.cards_in_use(queue).get(entry.card, 0) + requested
@@ -161,8 +180,9 @@ class Quotas:
         """Return how many cards each entry of a queue covers now."""
         found = self._entries.get(queue.name)
         if found is None:
-            sums = self._used.under(QUEUE, queue.name)
-            found = self._entries[queue.name] = cards_by_entry(queue.cards, self._rules, sums)
+            found = self._entries[queue.name] = cards_by_entry(
+                queue, self._coverage, self._used.under(QUEUE, queue.name)
+            )
         return found
 
     def closed(self, number: int, kinds: Sequence[CardKind]) -> tuple[list[bool], QuotaRefusal | None]:
@@ -171,18 +191,39 @@ class Quotas:
         A kind that they do not name is not closed: other rules refuse it. Where no node has a card that they name, the
         card counts as they name it.
         """
-        spec = self._wants[number].spec
-        named = [bool(kind.names) and names_kind(spec, kind) for kind in kinds]
+        want = self._wants[number]
+        named = [self.names(number, kind) for kind in kinds]
         refusals = [self.refused_on(number, kind) if use else None for kind, use in zip(kinds, named, strict=True)]
+        other = bool(want.said) and not want.spec.gpu_types  # no filter knows what the workload says
         if not any(named):
-            said = [CardKind(card_names(card_type)) for card_type in spec.gpu_types if spec.gpu_type_required]
-            wished = [self.refused_on(number, kind) for kind in said]
-            return [False] * len(kinds), next(iter(wished), None) if all(wished) else None
+            wished = [self.refused_on(number, CardKind(card_names(card_type))) for card_type in want.types]
+            return [other] * len(kinds), next(iter(wished), None) if all(wished) else None
         of_named = [refusal for refusal, use in zip(refusals, named, strict=True) if use]
-        return [refusal is not None for refusal in refusals], next(iter(of_named)) if all(of_named) else None
+        closed = [refusal is not None or (other and not use) for refusal, use in zip(refusals, named, strict=True)]
+        return closed, next(iter(of_named)) if all(of_named) else None
 
-    def _asked(self, queue: str) -> Counter[str]:
+    def names(self, number: int, kind: CardKind) -> bool:
+        """Return whether the pods of this want may run on nodes with such cards, quotas aside."""
+        return bool(kind.names) and names_kind(self._wants[number], kind)
+
+    def refused_whole(self, number: int, requests: Sequence[CardRequest]) -> QuotaRefusal | None:
+        """Return what refuses all pods of a workload, which asks for these cards; of A|B both count together."""
+        for request in requests:
+            for queue in self._wants[number].chain:
+                if not queue.cards:
+                    continue
+                entries = [entry for entry in queue.cards if any(_covers(entry, form) for form in request.forms)]
+                used = sum(self.cards_in_use(queue).get(entry.card, 0) for entry in entries)
+                total, quota = used + request.cards, sum(entry.cards for entry in entries)
+                if total > quota:
+                    return QuotaRefusal(queue.name, request.name, request.name, request.cards, total, quota)
+        return None
+
+    def _asked(self, queue: str) -> ResourceList:
         """Return what all the pods in a queue request, by resource, as far as it is checked."""
+        if self._alone is not None and not self._rules.unlimited_with_cards:
+            taken, pods = self._alone.spec.request.taken, self._alone.pods
+            return taken if pods == 1 else {name: amount * pods for name, amount in taken.items()}
         found: Counter[str] = Counter()
         for want, cards in zip(self._wants, self._cards, strict=True):
             if all(member.name != queue for member in want.chain):
@@ -195,27 +236,39 @@ class Quotas:
 
     def _asked_on(self, queue: str, resource: str, kind: CardKind) -> int:
         """Return how many units of a resource the pods in a queue may take on nodes with such cards, in all."""
+        if self._alone is not None:
+            return self._cards[0][resource] * self._alone.pods
         return sum(
             cards[resource] * want.pods
             for want, cards in zip(self._wants, self._cards, strict=True)
-            if resource in cards and names_kind(want.spec, kind) and any(member.name == queue for member in want.chain)
+            if resource in cards and names_kind(want, kind) and any(member.name == queue for member in want.chain)
         )
 
 
-def names_kind(spec: PodSpec, kind: CardKind) -> bool:
-    """Return whether pods may run on nodes with cards of this kind, by the types that they require."""
-    if not spec.gpu_types or not spec.gpu_type_required:
-        return True
-    return not set(spec.gpu_types).isdisjoint(kind.names)
+def _covers(entry: CardQuota, form: str) -> bool:
+    return entry.card == form or entry.card in card_names(form)
 
 
-def cards_by_entry(entries: Iterable[CardQuota], rules: QuotaRules, sums: Mapping[str, ResourceList]) -> dict[str, int]:
-    """Return for each of these entries, by its form, how many cards it covers of what is used by card."""
-    found = {entry.card: 0 for entry in entries}
+def names_kind(want: Want, kind: CardKind) -> bool:
+    """Return whether pods may run on nodes with cards of this kind, by the names that they, or their workload, say."""
+    return not want.types or not set(want.types).isdisjoint(kind.names)
+
+
+def cards_by_entry(queue: TenantQueue, coverage: Coverage, sums: Mapping[str, ResourceList]) -> dict[str, int]:
+    """Return for each entry of a queue, by its form, how many cards it covers of what is used by card."""
+    found = {entry.card: 0 for entry in queue.cards}
     for card, amounts in sums.items():
         for resource, amount in amounts.items():
-            if is_card(resource, rules.gpu_resources):
-                for form in form_names(card, resource):
-                    if form in found:
-                        found[form] += amount
+            for entry in coverage.entries(queue, card, resource):
+                found[entry.card] += amount
     return found
+
+
+def cards_of_form(form: str, rules: QuotaRules, sums: Mapping[str, ResourceList]) -> int:
+    """Return how many cards of one form are used, of what is used by card."""
+    return sum(
+        amount
+        for card, amounts in sums.items()
+        for resource, amount in amounts.items()
+        if is_card(resource, rules.gpu_resources) and form in form_names(card, resource)
+    )

@@ -37,6 +37,8 @@ class Tenants:
         self.workloads: dict[WorkloadKey, Workload] = {}
         self.shields = Timers()
         """Running pods (uid) that have not run as long as their queue lets them, and until when."""
+        self.resumes = Timers()
+        """Jobs that are suspended to evict their pods (kind/namespace/name), and when to look at them again."""
         self._numbers: dict[str, int] = {}
         self.cards: tuple[str, ...] = ()
         """The cards of nodes, as they were when held pods were checked last."""
@@ -74,6 +76,15 @@ class Tenants:
         """Return the pods of a workload, also those of its Jobs, by uid."""
         keys = (key, *sorted(self._below.get(key, {})))
         return [record for name in keys for _, record in sorted(self._of_workload.get(name, {}).items())]
+
+    def has_begun(self, record: PodRecord) -> bool:
+        """Return whether a pod of a workload of this pod is on a node."""
+        return any(
+            other.counted is not None
+            for key in self._above(record.pod)
+            for below in (key, *self._below.get(key, {}))
+            for other in self._of_workload.get(below, {}).values()
+        )
 
     def see_workload(self, workload: Workload) -> bool:
         """Store a workload as it is now; return whether that changed something."""
@@ -152,6 +163,10 @@ class Tenants:
     def _unlink(self, workload: Workload | None) -> None:
         if workload is not None and workload.owner:
             self._below.drop(_owner_key(workload), workload.key)
+
+    def _above(self, pod: Pod) -> Iterator[WorkloadKey]:
+        yield from self._names_of(pod)
+        yield from (workload.key for workload in self._workloads_of(pod)[0])
 
     def _names_of(self, pod: Pod) -> Iterator[WorkloadKey]:
         if pod.owner:

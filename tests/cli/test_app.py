@@ -20,6 +20,7 @@ from tests.cli.test_pools import place
 AI_SCHEDULER = (sys.executable, "-m", "aischeduler")
 COMMANDS = [
     ["pools"],
+    ["queues"],
     ["plan", "--without", "n"],
     ["snapshot", "-o", "nowhere.jsonl"],
     ["operator"],

@@ -20,7 +20,7 @@ from aischeduler.cli.app import main
 from aischeduler.cli.demo import running_daemon
 from aischeduler.cli.demo_cluster import Object, cluster, create
 from aischeduler.cli.pool_numbers import read_pool_numbers
-from aischeduler.cli.pools import error_sentence
+from aischeduler.cli.pools import pools_view
 from aischeduler.cli.pools_output import FIELDS, WIDE_COLUMNS
 from aischeduler.kube.access.server import Server, connect
 from aischeduler.kube.crds import NOT_INSTALLED
@@ -261,7 +261,7 @@ def test_server_that_cannot_be_reached_is_told_in_one_sentence(
 )
 def test_every_failure_says_what_it_means_to_a_user(error: ApiError, text: str) -> None:
     server = Server("127.0.0.1", 1, lambda: 0.0)
-    assert error_sentence(server, error) == text.replace("URL", server.url)
+    assert pools_view().error_sentence(server, error) == text.replace("URL", server.url)
 
 
 @pytest.mark.parametrize("output", ["yaml", ""])

@@ -18,7 +18,7 @@ from aischeduler.kube.election import LeaderElectionConfig, LeaderElector
 from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import UnreachableError
-from aischeduler.observability import health, pool_status_log
+from aischeduler.observability import health, status_log
 from tests.daemon.cluster import PODS, Cluster, cluster
 from tests.kube.scripted_server import Half, Script, reply, serving, settled, until
 
@@ -98,7 +98,7 @@ async def test_pods_that_wait_for_the_leader_are_no_sign_of_a_stuck_standby(monk
 async def test_only_the_leader_logs_pool_statuses(
     lines: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool_status_log, "PERIOD_SECONDS", 0.0)
+    monkeypatch.setattr(status_log, "PERIOD_SECONDS", 0.0)
     async with cluster(config=ELECTED) as world, second(world) as (standby, _):
         await until(standby.standing_by.is_set)
         await world.pool("a", nodeSelector={"matchLabels": {"pool": "a"}})

@@ -7,12 +7,14 @@ import pytest
 
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.model.actions import Action, ReportQueue, ReportWaiting
-from aischeduler.model.events import Seen, gone
+from aischeduler.model.card_types import card_form
+from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace
 from aischeduler.model.selectors import label_selector
 from aischeduler.model.tenant_queue import CardUse, QueueState, TenantQueue, TenantSettings
+from aischeduler.model.workload import CardRequest, TenantTerms, Workload
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions, nominations, reports
 from tests.gangs import a_gang, member
@@ -304,3 +306,40 @@ def test_lowered_quota_is_shown_and_evicts_nobody() -> None:
 def test_conditions_say_why_a_queue_takes_nothing_new(queue: dict[str, Any], condition: str, reason: str) -> None:
     told = status_of(a_session(a_queue(**queue)), "q")
     assert (False, reason) == next((c.status, str(c.reason)) for c in told.conditions if c.type == condition)
+
+
+def asking(*requests: tuple[str, int]) -> Event:
+    """Return a Job whose annotation asks for these cards of all its pods."""
+    asked = tuple(
+        CardRequest(name, tuple(card_form(card) for card in name.split("|")), cards) for name, cards in requests
+    )
+    return Seen(Workload("Job", "default", "j", "uid-j", terms=TenantTerms(card_request=asked)))
+
+
+def of_job(name: str, **fields: Any) -> Pod:
+    return replace(in_queue(a_card_pod(name, **fields)), owner="Job/j")
+
+
+def test_cards_of_a_workload_are_checked_whole_before_its_first_pod_starts() -> None:
+    session = a_session(a_queue(cards={"H200": 2, "A100": 1}), a_card_node("h", "NVIDIA-H200"))
+    session.tell(asking(("NVIDIA-H200|NVIDIA-A100", 4)))
+    session.see(of_job("p"))
+    told = session.decide()
+    assert reports(told) == {
+        "p": "Queue q has insufficient NVIDIA-H200|NVIDIA-A100 quota: "
+        "requested 4, total would be 4, but capability is 3"
+    }
+    session.tell(asking(("NVIDIA-H200|NVIDIA-A100", 3)))
+    assert binds(session.decide()) == {"p": "h"}
+    session.tell(asking(("NVIDIA-H200|NVIDIA-A100", 9)))
+    session.see(of_job("q"))
+    assert binds(session.decide()) == {"q": "h"}, "it has begun: its pods are charged one by one"
+
+
+def test_one_card_that_the_workload_names_is_that_of_its_pods() -> None:
+    session = a_session(a_queue(cards={"H200": 8, "A100": 8}), a_card_node("a", "NVIDIA-A100"))
+    session.tell(asking(("NVIDIA-H200", 1)))
+    session.see(of_job("p"))
+    assert binds(session.decide()) == {}
+    session.see(a_card_node("h", "NVIDIA-H200"))
+    assert binds(session.decide()) == {"p": "h"}

@@ -5,15 +5,16 @@ from typing import Any
 import pytest
 
 from aischeduler.engine.profile import default_profile
+from aischeduler.model.actions import Action, Evict, ResumeJob, Warn
 from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace
 from aischeduler.model.selectors import label_selector
-from aischeduler.model.tenant_queue import TenantQueue, TenantSettings
-from aischeduler.model.workload import ServiceType, TenantTerms, Workload
+from aischeduler.model.tenant_queue import QueueState, TenantQueue, TenantSettings
+from aischeduler.model.workload import JobRef, ServiceType, TenantTerms, Workload
 from tests.build import a_pool, replace
-from tests.engine.session import Session, binds, evictions, nominations
+from tests.engine.session import Session, binds, evictions, nominations, warnings
 from tests.gangs import a_gang, member
 from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
 
@@ -198,3 +199,78 @@ def test_waiting_service_is_woken_when_its_queue_may_take_back() -> None:
     assert evictions(session.decide()) == {}
     session.tell(Seen(replace(ONLINE, generation=2)))
     assert nominations(session.decide()) == {"web": "n"}
+
+
+def at(name: str, node: str, started: int, gpus: int = 1, **fields: Any) -> Pod:
+    return on(training(name, gpus, **fields), node, started)
+
+
+def test_pods_above_a_lowered_quota_go_after_its_time_the_fewest_and_least_important() -> None:
+    session = a_session(a_queue("batch", cards={"H200": 8}))
+    session.see(a_card_node("n", "NVIDIA-H200", 8))
+    session.see(at("old", "n", 10, 2), at("new", "n", 90, 2), at("high", "n", 99, 2, priority=9), at("small", "n", 50))
+    session.now = 100.0
+    session.decide()
+    lowered = a_queue("batch", cards={"H200": 5}, shrink_after_seconds=60, generation=2)
+    session.tell(Seen(lowered))
+    assert evictions(session.decide(200.0)) == {}, "no condition says yet since when"
+    session.tell(Seen(replace(lowered, over_quota_since_seconds=int(session.now))))
+    assert evictions(session.decide(59.0)) == {}
+    assert evictions(session.decide(2.0)) == {"new": "QueueShrunk"}
+
+
+def test_gang_above_a_lowered_quota_goes_whole() -> None:
+    session = a_session(a_queue("batch", cards={"H200": 8}))
+    session.see(a_card_node("n", "NVIDIA-H200", 8), at("single", "n", 1, priority=5))
+    gang = a_gang("g", 2, GangSource.LABELS)
+    session.see(*(member(at(f"g-{number}", "n", 1), gang) for number in range(2)))
+    session.decide()
+    session.tell(Seen(a_queue("batch", cards={"H200": 2}, shrink_after_seconds=0, over_quota_since_seconds=1)))
+    assert set(evictions(session.decide(10.0))) == {"g-0", "g-1"}
+
+
+def test_pods_of_a_draining_queue_and_of_those_below_it_go_after_its_time() -> None:
+    session = a_session(a_queue("root"), a_queue("batch", parent="root"))
+    session.see(a_card_node("n", "NVIDIA-H200"), at("v", "n", 1), on(a_card_pod("stays"), "n"))
+    session.decide()
+    session.tell(Seen(a_queue("root", state=QueueState.DRAINING, drain_after_seconds=30, draining_since_seconds=100)))
+    session.now = 120.0
+    assert evictions(session.decide()) == {}
+    assert evictions(session.decide(11.0)) == {"v": "QueueDrained"}
+
+
+def job_of_gang(name: str, pods: int, **fields: Any) -> list[Pod]:
+    gang = a_gang(name, pods, GangSource.JOB)
+    found = [member(training(f"{name}-{number}", 8, node=f"n{number}", **fields), gang) for number in range(pods)]
+    return [replace(pod, owner=f"Job/{name}") for pod in found]
+
+
+@pytest.mark.parametrize(("aborts", "managed"), [(False, False), (True, False), (False, True)])
+def test_gang_of_a_job_goes_by_suspending_it_and_is_resumed_once_its_pods_are_gone(aborts: bool, managed: bool) -> None:
+    session = a_session()
+    job = Workload("Job", "default", "j", "uid-j", terms=TenantTerms(aborts=aborts), retries=6, managed=managed)
+    session.tell(Seen(a_gang("j", 2, GangSource.JOB)), Seen(job))
+    session.see(a_card_node("n0", "NVIDIA-H200"), a_card_node("n1", "NVIDIA-H200"), *job_of_gang("j", 2))
+    session.see(service("web", 8))
+    evicted = [action for action in session.decide() if isinstance(action, Evict)]
+    expected = None if managed else JobRef("Job", "default", "j", "uid-j", aborts=aborts)
+    assert [action.suspends for action in evicted] == [expected, expected]
+    session.tell(Seen(replace(job, suspended=not managed)))
+    session.tell(gone(Pod, "uid-j-0"))
+    assert resumed(session.decide(1.0)) == []
+    session.tell(gone(Pod, "uid-j-1"))
+    assert resumed(session.decide(1.0)) == ([] if aborts or managed else ["j"])
+
+
+def resumed(actions: list[Action]) -> list[str]:
+    return [action.job.name for action in actions if isinstance(action, ResumeJob)]
+
+
+def test_words_that_do_not_count_are_told_once() -> None:
+    session = a_session()
+    session.see(in_queue(a_card_pod("p"), "batch", service="trainning", preemptable=False))
+    told = session.decide()
+    assert warnings(told) == [("p", "UnknownServiceType"), ("p", "PreemptableIgnored")]
+    assert "Did you mean training?" in next(action.message for action in told if isinstance(action, Warn))
+    session.see(a_card_node("n", "NVIDIA-H200"))
+    assert warnings(session.decide()) == []

@@ -12,6 +12,7 @@ from aischeduler.model.gang import GANG_KEY, Gang, GangClaim, GangKey, GangSourc
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
+from aischeduler.model.workload import Workload
 from tests.kube.scripted_server import Answer, Script, reply, serving, slam, status
 
 NODES, PODS, POOLS = "/api/v1/nodes", "/api/v1/pods", "/apis/resource.aibee.cn/v1alpha1/pools"
@@ -39,6 +40,7 @@ PATHS = {
     "ReplicationController": "/api/v1/replicationcontrollers",
     "ReplicaSet": "/apis/apps/v1/replicasets",
     "StatefulSet": "/apis/apps/v1/statefulsets",
+    "DaemonSet": "/apis/apps/v1/daemonsets",
     "Pod": PODS,
     "PriorityClass": PRIORITY_CLASSES,
 }
@@ -111,7 +113,11 @@ async def test_gangs_come_before_the_pods_and_kinds_that_are_not_served_leave_no
     pods = [{"metadata": metadata, "spec": {"containers": []}} for metadata in (member, other)]
     absent = {kind: missing for kind in PATHS if kind == "JobSet" or kind.startswith("PodGroup")}
     snapshot = await listed(a_cluster(Job=items(job, plain), Pod=items(*pods), **absent))
-    *_, gang, first, second = snapshot.events
+    *_, workload, gang, other_workload, first, second = snapshot.events
+    assert [seen.object for seen in (workload, other_workload) if isinstance(seen, Seen)] == [
+        Workload("Job", "team", "j", "u", retries=6),
+        Workload("Job", "team", "plain", "v", retries=6),
+    ]
     assert (gang, snapshot.gaps) == (Seen(Gang(KEY, min_member=1, uid="u")), ())
     claims = [
         event.object.gang for event in (first, second) if isinstance(event, Seen) and isinstance(event.object, Pod)

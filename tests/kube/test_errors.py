@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from aischeduler.kube.decode.api_types import NodeDocument, PodDocument, TolerationPart
+from aischeduler.kube.decode.gang_objects import JobDocument
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.http.errors import RefusedError, is_answer
 from aischeduler.model.decode_errors import decode_problem
@@ -34,7 +35,7 @@ def problem(body: bytes, kind: Any, path: str = "") -> str:
         ),
         (
             b'{"metadata": {"creationTimestamp": "today"}}',
-            NodeDocument,
+            JobDocument,
             "metadata.creationTimestamp: must be a time such as 2026-01-02T03:04:05Z",
         ),
         (b'{"spec": ' + b"[" * 10_000, dict[str, Any], "is nested too deeply"),

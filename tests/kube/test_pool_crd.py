@@ -58,7 +58,7 @@ def test_choices_are_those_of_the_model() -> None:
     assert spec["spec.reclaimPolicy"]["enum"] == list(ReclaimPolicy)
     assert spec["spec.placement"]["enum"] == list(PlacementStrategy)
     operators = [field["enum"] for path, field in spec.items() if path.endswith(".operator")]
-    assert operators == [sorted(LABEL_OPERATORS)] * 3
+    assert operators == [sorted(LABEL_OPERATORS)] * 4
 
 
 def test_limits_of_the_spec_are_those_of_its_reader() -> None:

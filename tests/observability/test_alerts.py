@@ -7,15 +7,18 @@ from pathlib import Path
 import pytest
 
 from aischeduler.model.actions import Evict, EvictionCause
+from aischeduler.model.tenant_queue import CardUse
 from aischeduler.observability.metrics import DaemonCollector
 from aischeduler.observability.metrics_server import Form, encode
 from tests.controlplane.binaries import the_promtool
 from tests.daemon.cluster import cluster
 from tests.observability.alerts import NAMES, Series, firing, scraped
-from tests.observability.world import World, bind, pod, summary
+from tests.observability.world import World, bind, pod, queue_report, summary
 
 MINUTES = 40
 """Longer than the time that any alert looks back and waits, but for the wait of an hour, which looks at amounts."""
+LONG_MINUTES = 130
+"""Longer than the alerts of tenant queues wait."""
 MINUTE_SECONDS = 0.6
 """A minute of the daemon, which sleeps a hundredth of each time here."""
 
@@ -49,6 +52,14 @@ def nothing_is_tried(world: World, _: int) -> None:
 
 def conflicts(world: World, _: int) -> None:
     world.engine.conflicting["gpu"] = 2
+
+
+def queue_is_over_quota(world: World, _: int) -> None:
+    world.recorder.record_queues([queue_report("vision", CardUse("H200", 9, 8), over=True)])
+
+
+def queue_pods_wait(world: World, _: int) -> None:
+    world.recorder.record_queues([queue_report("vision", CardUse("H200", 8, 8), pending_pods=2)])
 
 
 def bindings_fail(world: World, minute: int) -> None:
@@ -98,15 +109,20 @@ CAUSES: tuple[tuple[Cause, str], ...] = (
     (one_exception, "AiSchedulerIsWrong"),
     (one_violation, "AiSchedulerIsWrong"),
     (one_save, "AiSchedulerIsWrong"),
+    (queue_is_over_quota, "QueueIsOverQuota"),
+    (queue_pods_wait, "QueuePodsWaitLong"),
 )
+SLOW = (queue_is_over_quota, queue_pods_wait)
+"""The causes that have to last for `LONG_MINUTES`."""
 
 
 def minutes_with(cause: Cause) -> list[Series | None]:
     """Return the scrapes of a scheduler to which something happens every minute."""
     world = World(summary("gpu", nodes=2))
+    world.queues = ["vision"]
     world.recorder.expect(("binder",), ("Far",))
     found: list[Series | None] = []
-    for minute in range(MINUTES):
+    for minute in range(LONG_MINUTES if cause in SLOW else MINUTES):
         nothing(world, minute)
         cause(world, minute)
         found.append(scraped(world.scrape(Form.TEXT)))

@@ -11,7 +11,7 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind
 from aischeduler.observability.health import FAILURES_MAX, HEALTHY_SECONDS, STUCK_SECONDS, LoopHealth, pool_loop
 from aischeduler.observability.metrics import MetricsRecorder, PoolLabels
-from aischeduler.observability.pool_status_log import PoolStatusLog
+from aischeduler.observability.status_log import PoolStatusLog, QueueStatusLog
 from aischeduler.observability.telemetry import InstrumentedScheduler
 from tests.observability.world import Clock, bind
 
@@ -53,6 +53,7 @@ def instrumented(engine: StillDecider) -> tuple[InstrumentedScheduler, LoopHealt
         metrics=recorder,
         health=health,
         pool_status_log=PoolStatusLog(structlog.get_logger(), engine.pools, clock),
+        queue_status_log=QueueStatusLog(structlog.get_logger(), tuple, clock),
     )
     return scheduler, health, recorder, clock
 

@@ -14,8 +14,9 @@ from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.names import CPU, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, CardCount
 from aischeduler.model.proposal import LenderRefusal
+from aischeduler.model.tenant_queue import CARDS_MAX, CardUse
 from aischeduler.observability.metrics_server import Form, encode
-from tests.observability.world import StillReflector, World, bind, pod, summary
+from tests.observability.world import StillReflector, World, bind, pod, queue_report, summary
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 FPGA = "example.com/fpga"
@@ -75,6 +76,9 @@ def busy_world() -> World:
     world.reflectors["Pod"] = StillReflector(3, ReflectorCounts(lists=2, old_events=9, unreadable_objects=1))
     world.recorder.internal_errors["binder"] += 1
     world.recorder.plugin_errors["Far"] += 1
+    world.queues = ["vision", "speech"]
+    world.recorder.record_queues([queue_report("vision", CardUse("H200", 3, 8), pending_pods=2, over=True)])
+    world.recorder.record_reclaims("vision", 4)
     world.recorder.plugin_calls["Far"], world.recorder.plugin_seconds["Far"] = 4, 0.5
     return world
 
@@ -129,6 +133,30 @@ def test_queues_and_attempts_of_an_idle_pool_are_zero() -> None:
     assert pending == {("idle", queue): 0 for queue in ("active", "backoff", "parked", "nominated", "held", "gated")}
     assert set((values(world, "ai_scheduler_scheduling_attempts_total")).values()) == {0}
     assert (values(world, "ai_scheduler_evictions_total"))["Reclaimed", "idle"] == 0
+
+
+def test_tenant_queue_has_its_newest_numbers_until_it_is_deleted_and_reclaims_from_its_first_scrape() -> None:
+    world = busy_world()
+    world.recorder.record_queues([queue_report("vision", CardUse("H200", 5, 8), CardUse("V100", 1))])
+    cards = {("H200", "quota", "vision"): 8, ("H200", "used", "vision"): 5, ("V100", "used", "vision"): 1}
+    assert values(world, "ai_scheduler_queue_cards") == cards
+    assert values(world, "ai_scheduler_queue_over_quota") == {("vision",): 0}
+    assert values(world, "ai_scheduler_queue_pending_pods") == {("vision",): 0}
+    assert values(world, "ai_scheduler_queue_reclaims_total") == {("vision",): 4, ("speech",): 0}
+    world.queues.remove("vision")
+    assert values(world, "ai_scheduler_queue_cards") == {}
+    assert values(world, "ai_scheduler_queue_reclaims_total") == {("speech",): 0}
+
+
+def test_tenant_queue_with_many_cards_has_few_series_and_those_with_a_quota_first() -> None:
+    world = World(summary("gpu"))
+    world.queues = ["q"]
+    cards = [CardUse(f"A{number:03}", 1) for number in range(CARDS_MAX)]
+    world.recorder.record_queues([queue_report("q", *cards, CardUse("H200", 3, 8))])
+    told = values(world, "ai_scheduler_queue_cards")
+    assert told["H200", "used", "q"] == 3
+    assert told["other", "used", "q"] == 1
+    assert len(told) == CARDS_MAX + 2
 
 
 def test_counts_of_engine_and_shell_are_exposed() -> None:

@@ -9,11 +9,13 @@ from aischeduler.engine.counters import Counters
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.report.reporter import ReportCounts
 from aischeduler.kube.watch.watched_resources import ReflectorCounts
-from aischeduler.model.actions import Bind
+from aischeduler.model.actions import Bind, Condition, ReportQueue
+from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
 from aischeduler.model.resources import PodRequest
+from aischeduler.model.tenant_queue import CardUse, QueueState, QueueSummary
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.observability.metrics import DaemonCollector, MetricsRecorder, PoolLabels, Sources
 from aischeduler.observability.metrics_server import Form, encode
@@ -52,6 +54,14 @@ def pod(uid: str, pool: str = "") -> Pod:
 
 def bind(uid: str, pool: str, *, home: str | None = None, waited_seconds: float = 0.0) -> Bind:
     return Bind(pod(uid), "node", pool, home or pool, f"d-{uid}", 1, waited_seconds)
+
+
+def queue_report(name: str, *cards: CardUse, pending_pods: int = 0, over: bool = False, uid: str = "u") -> ReportQueue:
+    """Return the report of a tenant queue; amounts that are not given are zero."""
+    told = QueueSummary(used={}, pending={}, borrowed={}, quota={}, cards=cards, pending_pods=pending_pods)
+    reason = ConditionReason.OVER_QUOTA if over else ConditionReason.WITHIN_QUOTA
+    condition = Condition("OverQuota", status=over, reason=reason, message="")
+    return ReportQueue(name, uid, 1, (condition,), told, QueueState.OPEN, "", 0)
 
 
 class StillEngine:
@@ -123,7 +133,17 @@ class World:
             "Node": StillReflector(2, ReflectorCounts()),
         }
         engine, backlogs = cast("Scheduler", self.engine), {"inbox": lambda: 5, "binds": lambda: 2}
-        sources = Sources(engine, lambda: asdict(self.reports), self.reflectors, self.leads, backlogs, lambda: 1.5)
+        self.queues: list[str] = []
+        """The tenant queues that exist."""
+        sources = Sources(
+            engine,
+            lambda: asdict(self.reports),
+            self.reflectors,
+            self.leads,
+            backlogs,
+            lambda: 1.5,
+            lambda: self.queues,
+        )
         self.collector = DaemonCollector(sources, self.recorder)
 
     def scrape(self, form: Form) -> bytes:

@@ -55,6 +55,7 @@ from aischeduler.model.actions import (
     ReportPool,
     ReportQueue,
     ReportWaiting,
+    ResumeJob,
     Warn,
 )
 from aischeduler.model.events import (
@@ -207,7 +208,7 @@ class VirtualDaemon:
             case _:
                 self._report(action)
 
-    def _report(self, action: Warn | ReportPool | ReportQueue | ReportGang | CreatePool) -> None:
+    def _report(self, action: Warn | ReportPool | ReportQueue | ResumeJob | ReportGang | CreatePool) -> None:
         match action:
             case Warn():
                 self._write_event(event_messages.warning(action))
@@ -215,6 +216,8 @@ class VirtualDaemon:
                 self._write_status(pool_writes.pool_path(action.name), partial(pool_writes.status_patch, action))
             case ReportQueue():
                 self._write_status(queue_writes.queue_path(action.name), partial(queue_writes.status_patch, action))
+            case ResumeJob():
+                pass
             case ReportGang():
                 self._write_gang(action)
             case CreatePool(name, switches):

@@ -28,8 +28,8 @@ class TenantAnnotations(Struct, gc=False):
 class PodAnnotations(TenantAnnotations, gc=False):
     """The annotations of a pod that Ai-Scheduler reads: its home pool, its wishes, its gang, its tenant, its mirror.
 
-    `card_name` are the cards that it needs, in Volcano's form. `volcano_group` and `older_volcano_group` name a PodGroup
-    of Volcano, `volcano_task` the task of the pod in it.
+    `card_name` are the cards that it needs, as Volcano names them. `volcano_group` and `older_volcano_group` name a
+    PodGroup of Volcano, `volcano_task` the task of the pod in it.
     """
 
     pool: str | None = field(name=POOL_KEY, default=None)

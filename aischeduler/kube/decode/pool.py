@@ -55,6 +55,7 @@ def _pool(metadata: Metadata, spec: Mapping[str, Any]) -> Pool:
         lend_rare_types=typed("spec.lendRareTypes", spec.get("lendRareTypes"), bool),
         machine_groups=_group_rules("spec.machineGroups", spec.get("machineGroups")),
         profile=_profile("spec.profile", spec.get("profile")),
+        non_preemptible_namespaces=selector("spec.nonPreemptibleNamespaces", spec.get("nonPreemptibleNamespaces")),
     )
 
 

@@ -23,6 +23,7 @@ from aischeduler.kube.decode.gang_objects import (
 )
 from aischeduler.kube.decode.meta_types import owner_name
 from aischeduler.kube.decode.tenant_terms import WorkloadMetadata, workload_terms
+from aischeduler.model.tenant_queue import DEFAULT_QUEUE
 from aischeduler.model.workload import Workload
 
 REPLICA_SET: Final = "ReplicaSet"
@@ -61,7 +62,9 @@ def read_workload(kind: str, metadata: WorkloadMetadata) -> Workload:
 def read_group_workload(document: PodGroupDocument) -> Workload:
     """Return the workload of a PodGroup."""
     queue = document.spec.get("queue") if isinstance(document.spec, dict) else ""
-    return _of_gang(POD_GROUP, document.metadata, queue if isinstance(queue, str) else "")
+    if not isinstance(queue, str) or queue == DEFAULT_QUEUE:
+        queue = ""  # what Volcano's definition writes where a user says nothing
+    return _of_gang(POD_GROUP, document.metadata, queue)
 
 
 def read_job_workload(document: JobDocument) -> Workload:

@@ -298,6 +298,8 @@ def _set_condition(action: Evict, controller: str, time_text: str, query: str) -
         purpose = f"to accommodate {by.namespace}/{by.name}"
     elif action.cause is EvictionCause.GANG_NOT_WHOLE:
         purpose = "because too few pods of its gang are on nodes"
+    elif action.cause in (EvictionCause.QUEUE_SHRUNK, EvictionCause.QUEUE_DRAINED):
+        purpose = "because its tenant queue has too little quota, or drains"
     else:
         purpose = f"because pool {action.pool} no longer lends this room"
     condition = {

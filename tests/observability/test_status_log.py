@@ -1,4 +1,4 @@
-"""The log lines with the numbers of each Pool: when they are written, and their content."""
+"""The log lines with the numbers of each Pool and each tenant queue: when they are written, and their content."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,8 @@ from structlog.testing import CapturingLogger
 from aischeduler.model.actions import ReportPool
 from aischeduler.model.names import CPU, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU
-from aischeduler.observability.pool_status_log import LINES_MAX, PERIOD_SECONDS, PoolStatusLog
+from aischeduler.observability.status_log import LINES_MAX, PERIOD_SECONDS, PoolStatusLog, QueueStatusLog
+from tests.kube.queue_reports import BUSY, a_queue_report
 from tests.observability.world import Clock, summary
 
 ALL_FIELDS = {
@@ -73,6 +74,31 @@ def test_line_has_the_numbers_of_the_table_in_cores_gib_and_devices() -> None:
     assert (line["cpu_used"], line["cpu_allocatable"], line["cpu_borrowed"]) == (1.25, 64, 0.5)
     assert (line["memory_gib_used"], line["memory_gib_allocatable"]) == (0.5, 512)
     assert (line["gpu_used"], line["gpu_allocatable"], line["gpu_shared"], line["gpu_pending"]) == (3, 8, 1, 16)
+
+
+def test_line_of_a_tenant_queue_has_its_cards_as_used_and_quota_and_is_written_once() -> None:
+    written, clock = CapturingLogger(), Clock()
+    log = structlog.wrap_logger(written, processors=[], wrapper_class=structlog.BoundLogger).bind()
+    lines = QueueStatusLog(log, lambda: ["vision"], clock)
+    for _ in range(2):
+        lines.record([a_queue_report("vision", summary=BUSY)])
+        lines.write()
+        clock.now += PERIOD_SECONDS
+    (call,) = written.calls
+    assert call.kwargs == {
+        "event": "queue status",
+        "queue": "vision",
+        "state": "Open",
+        "priority": 0,
+        "over_quota": False,
+        "pods": 5,
+        "pending_pods": 2,
+        "cards": "H200 0/4, RTX-4090 6/8, V100 1",
+        "cpu_used": 3,
+        "cpu_quota": 4,
+        "memory_gib_used": 3,
+        "memory_gib_quota": 4,
+    }
 
 
 def test_first_line_is_written_at_once_and_the_next_a_minute_later_with_the_newest_numbers() -> None:
