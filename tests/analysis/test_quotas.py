@@ -13,7 +13,7 @@ from aischeduler.engine.self_check import digest
 from aischeduler.model.events import Object, QueuesServed, Seen
 from aischeduler.model.selectors import label_selector
 from aischeduler.model.tenant_queue import QueueSource, QueueState, TenantQueue, TenantSettings
-from aischeduler.model.workload import ServiceType, Workload
+from aischeduler.model.workload import CardRequest, ServiceType, TenantTerms, Workload
 from tests.build import a_node, a_pod, replace
 from tests.engine.session import Session, binds
 from tests.gangs import a_gang, member
@@ -142,6 +142,15 @@ def test_least_important_pods_of_the_queue_end_and_a_gang_as_a_whole() -> None:
     )
     found = world.explain("p")
     assert texts(found, RemedyKind.PODS_END) == ["end these pods in the Queue q: default/g0, default/g1"]
+
+
+def test_quota_is_raised_for_the_whole_workload_where_that_is_checked() -> None:
+    asked = TenantTerms(card_request=(CardRequest("H200", ("H200",), 8),))
+    job = Workload("Job", "default", "j", "uid-j", terms=asked)
+    pod = in_queue(a_card_pod("p", 2), owner="Job/j")
+    found = World(a_queue(cards={"NVIDIA-H200": 4}), job, a_card_node("n", "NVIDIA-H200"), pod).explain("p")
+    assert found.verdict is Verdict.HELD
+    assert texts(found, RemedyKind.QUOTA) == ["raise cards[NVIDIA-H200] of the Queue q to 8 (by 4)"]
 
 
 @pytest.mark.parametrize(
