@@ -86,7 +86,7 @@ def _raise(question: Question, kind: CardKind | None, changes: ExitStack) -> lis
     raised: dict[tuple[str, str, str], _Raised] = {}
     for _ in range(RAISED_MAX):
         check = check_of(cluster, question.record)
-        refusal = check.quotas.refused() or (check.refused_on(kind) if kind is not None else None)
+        refusal = check.refused or (check.refused_on(kind) if kind is not None else None)
         if refusal is None:
             return list(raised.values())
         rise = _rise(cluster, check.queues[refusal.queue], refusal)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.analysis.explanation import QuotaLevel, QuotaUse, Refusal, full_name
 from aischeduler.engine.cluster import Cluster
@@ -39,11 +40,18 @@ class QuotaCheck(Struct, frozen=True):
     wants: tuple[Want, ...]
     kinds: tuple[CardKind, ...]
     """The cards of the nodes, or those that the pods name where no node has them."""
+    whole: QuotaRefusal | None = None
+    """What refuses the workload of the pods as a whole, as far as one quota is too small for it."""
 
     @property
     def queues(self) -> Mapping[str, TenantQueue]:
         """The queues that the pods count in, in the order of the check."""
         return {queue.name: queue for want in self.wants for queue in want.chain}
+
+    @property
+    def refused(self) -> QuotaRefusal | None:
+        """What refuses the pods whatever their nodes are; None where nothing does."""
+        return self.whole or self.quotas.refused()
 
     def refused_on(self, kind: CardKind) -> QuotaRefusal | None:
         """Return what refuses one of the pods on nodes with such cards; None where nothing does."""
@@ -54,9 +62,8 @@ class QuotaCheck(Struct, frozen=True):
 
     def refusals(self) -> tuple[QuotaRefusal, ...]:
         """Return what refuses the pods on every node, else what does on nodes of each kind, each once."""
-        everywhere = self.quotas.refused()
-        if everywhere is not None:
-            return (everywhere,)
+        if self.refused is not None:
+            return (self.refused,)
         return tuple(dict.fromkeys(why for kind in self.kinds if (why := self.refused_on(kind)) is not None))
 
 
@@ -67,7 +74,26 @@ def check_of(cluster: Cluster, record: PodRecord) -> QuotaCheck:
     named = tuple(kind for kind in of_nodes if kind.names and any(names_kind(want, kind) for want in wants))
     types = {name for want in wants for name in want.types}
     kinds = named or tuple(CardKind(card_names(name)) for name in sorted(types))
-    return QuotaCheck(Quotas(coverage_of(cluster), cluster.ledger, wants), wants, kinds)
+    quotas = Quotas(coverage_of(cluster), cluster.ledger, wants)
+    return QuotaCheck(quotas, wants, kinds, _whole(cluster, record, quotas))
+
+
+def _whole(cluster: Cluster, record: PodRecord, quotas: Quotas) -> QuotaRefusal | None:
+    """Return what refuses the workload of a pod as a whole, as a refusal of the first quota for such cards."""
+    requests = record.tenancy.card_request
+    found = quotas.refused_whole(0, requests) if requests and not cluster.tenants.has_begun(record) else None
+    if found is None:
+        return None
+    queue = cluster.tenants.queues.get(found.queue)
+    names = {name for request in requests if request.name == found.dimension for name in request.forms}
+    names |= {name for form in names for name in card_names(form)}
+    entries = [entry for entry in queue.cards if entry.card in names] if queue is not None else []
+    rules = rules_of(cluster)
+    resource = next(iter(sorted(rules.cards(record.pod.spec))), rules.gpu_resources[0])
+    if not entries:
+        return replace(found, resource=resource, dimension=min(names, key=len))
+    entry, lacking = entries[0], found.total - found.capability
+    return replace(found, resource=resource, dimension=entry.name, total=entry.cards + lacking, capability=entry.cards)
 
 
 def quota_use(cluster: Cluster, record: PodRecord) -> QuotaUse | None:
@@ -76,7 +102,8 @@ def quota_use(cluster: Cluster, record: PodRecord) -> QuotaUse | None:
         return None
     check, answer = check_of(cluster, record), quota_of(cluster, record)
     refusals = check.refusals() if answer.message or answer.closes else ()
-    levels = tuple(_levels(cluster, check, refusals))
+    refusing = {found for name in check.queues for found in _of_level(cluster, check, name)} if refusals else set()
+    levels = tuple(_levels(cluster, check, refusing))
     return QuotaUse(
         record.tenancy.queue,
         levels,
@@ -127,10 +154,16 @@ def _holders(cluster: Cluster, refusal: QuotaRefusal) -> list[tuple[str, int]]:
     return [(name, -amount) for amount, name in found[:HOLDERS_MAX]]
 
 
-def _levels(cluster: Cluster, check: QuotaCheck, refusals: tuple[QuotaRefusal, ...]) -> Iterator[QuotaLevel]:
+def _of_level(cluster: Cluster, check: QuotaCheck, name: str) -> Iterator[tuple[str, str]]:
+    """Yield what this queue refuses by itself: an ancestor may refuse too where a queue below it does."""
+    wants = [replace(want, chain=tuple(queue for queue in want.chain if queue.name == name)) for want in check.wants]
+    alone = QuotaCheck(Quotas(coverage_of(cluster), cluster.ledger, wants), tuple(wants), check.kinds)
+    yield from ((name, _name(why)) for why in alone.refusals())
+
+
+def _levels(cluster: Cluster, check: QuotaCheck, refusing: set[tuple[str, str]]) -> Iterator[QuotaLevel]:
     """Yield each queue with each dimension in which it is asked: resources, then cards."""
     rules = rules_of(cluster)
-    refusing = {(why.queue, _name(why)) for why in refusals}
     names = {name for _, name in refusing}
     for name, queue in check.queues.items():
         wants = [want for want in check.wants if any(member.name == name for member in want.chain)]

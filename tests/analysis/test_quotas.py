@@ -1,4 +1,4 @@
-"""What an explanation says of tenant queues: numbers per level, who holds them, and what starts a pod that they hold."""
+"""What an explanation says of tenant queues: numbers per level, who holds them, and what starts a held pod."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from aischeduler.engine.self_check import digest
 from aischeduler.model.events import Object, QueuesServed, Seen
 from aischeduler.model.selectors import label_selector
 from aischeduler.model.tenant_queue import QueueSource, QueueState, TenantQueue, TenantSettings
-from aischeduler.model.workload import ServiceType, Workload
+from aischeduler.model.workload import CardRequest, ServiceType, TenantTerms, Workload
 from tests.build import a_node, a_pod, replace
 from tests.engine.session import Session, binds
 from tests.gangs import a_gang, member
@@ -78,6 +78,13 @@ def test_levels_have_the_numbers_of_each_queue_and_of_all_that_is_asked() -> Non
     assert found.quota.holders == (("default/b", 4), ("default/a", 1), ("default/c", 1))
 
 
+def test_ancestor_that_refuses_too_is_marked() -> None:
+    queues = a_queue("org", cards={"NVIDIA-H200": 6}), a_queue(parent="org", cards={"H200": 6})
+    quota = World(*queues, a_card_node("n", "NVIDIA-H200"), card("a", 6, "n"), card("p", 2)).explain("p").quota
+    assert quota is not None
+    assert [(level.queue, level.name) for level in quota.refusing] == [("q", "H200"), ("org", "NVIDIA-H200")]
+
+
 def test_quota_is_raised_at_every_level_that_refuses_and_no_further() -> None:
     world = World(
         a_queue("org", cards={"NVIDIA-H200": 6}),
@@ -135,6 +142,15 @@ def test_least_important_pods_of_the_queue_end_and_a_gang_as_a_whole() -> None:
     )
     found = world.explain("p")
     assert texts(found, RemedyKind.PODS_END) == ["end these pods in the Queue q: default/g0, default/g1"]
+
+
+def test_quota_is_raised_for_the_whole_workload_where_that_is_checked() -> None:
+    asked = TenantTerms(card_request=(CardRequest("H200", ("H200",), 8),))
+    job = Workload("Job", "default", "j", "uid-j", terms=asked)
+    pod = in_queue(a_card_pod("p", 2), owner="Job/j")
+    found = World(a_queue(cards={"NVIDIA-H200": 4}), job, a_card_node("n", "NVIDIA-H200"), pod).explain("p")
+    assert found.verdict is Verdict.HELD
+    assert texts(found, RemedyKind.QUOTA) == ["raise cards[NVIDIA-H200] of the Queue q to 8 (by 4)"]
 
 
 @pytest.mark.parametrize(
