@@ -22,6 +22,7 @@ from aischeduler.policies.preemption import (
     NoCandidate,
     VictimRequest,
     choose_victims,
+    fewest,
     find_candidates,
     select_candidate,
 )
@@ -47,10 +48,17 @@ def any_shut(shut: Shut) -> bool:
 def find_victims(
     cluster: View, record: PodRecord, rows: Rows, claims: tuple[Claim, ...], _: Shut = ()
 ) -> Candidate | NoCandidate:
-    """Search for victims on rows of the pod's home pool as if these claims did not exist.
+    """Search for the fewest victims on rows of the pod's home pool as if these claims did not exist."""
+    found = _find_victims(cluster, record, rows, claims)
+    if isinstance(found, NoCandidate) or len(found.victims) < 2:
+        return found
+    ask = VictimRequest(record.pod.spec, cluster.preemptor_of(record))
+    with without(cluster, claims):
+        return fewest(ask, cluster.runner, cluster.running, cluster.budgets, found)
 
-    Only results for all rows of the pool are kept.
-    """
+
+def _find_victims(cluster: View, record: PodRecord, rows: Rows, claims: tuple[Claim, ...]) -> Candidate | NoCandidate:
+    """Search for victims, of which some may stay where gangs go whole. Only results for all rows are kept."""
     spec, priority = record.pod.spec, record.pod.priority
     preemptor = cluster.preemptor_of(record)
     ask = VictimRequest(spec, preemptor)

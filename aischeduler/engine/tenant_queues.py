@@ -141,11 +141,13 @@ def _changed(cluster: Cluster, name: str, below: tuple[str, ...], *, everybody: 
     records = cluster.tenants.in_queues(names)
     for record in records:
         queue = cluster.tenants.queue_of(record)
-        if record.queue and record.queue_priority != (queue.priority if queue is not None else 0):
+        priority = queue.priority if queue is not None else 0
+        if record.queue and record.queue_priority != priority:
             stop_waiting(cluster, record, cluster.now)
             _join_again(cluster, record)
             admit(cluster, record, cluster.now)
             continue
+        record.queue_priority = priority
         follow_accounts(cluster, record)
         if record.counted is not None:
             refresh(cluster, record)

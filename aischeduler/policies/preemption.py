@@ -191,6 +191,42 @@ def select_candidate(candidates: Candidates, runner: Runner, running: RunningPod
     return candidates.refusal
 
 
+def fewest(
+    ask: VictimRequest, runner: Runner, running: RunningPods, budgets: BudgetTable, chosen: Candidate
+) -> Candidate:
+    """Return the candidate without the victims that may stay although the others go, the most important first.
+
+    A pod that takes its unit with it frees more than itself, so that others need not go; pods of a unit stay together.
+    """
+    slots = running.slots_of(chosen.victims)
+    if len(slots) < 2 or not running.table["unit"][slots].any():
+        return chosen
+    groups: dict[tuple[int, int], list[int]] = {}
+    for slot in most_important_first(running, slots).tolist():
+        unit = int(running.table["unit"][slot])
+        groups.setdefault((unit, 0) if unit else (0, slot), []).append(slot)
+    if len(groups) < 2:
+        return chosen
+    rows, stay = np.array([chosen.row], dtype=np.intp), set[int]()
+    with Clearing(ask.spec, runner.nodes, running, rows, runner.counts(ask.spec)) as clearing:
+        here = running.slots_on(rows)
+        clearing.take_off(here[running.table["leaving"][here]])
+        clearing.take_off(slots[running.table["row"][slots] == chosen.row])
+        for group in groups.values():
+            of_row = np.array([slot for slot in group if running.table["row"][slot] == chosen.row], dtype=np.intp)
+            clearing.put_on(of_row)
+            if runner.fits(ask.spec, rows)[0]:
+                stay.update(group)
+            else:
+                clearing.take_off(of_row)
+    if not stay:
+        return chosen
+    staying = set(running.uids_of(np.array(sorted(stay), dtype=np.intp)))
+    left = tuple(uid for uid in chosen.victims if uid not in staying)
+    violations = int(budgets.broken(left, np.zeros(len(left), dtype=np.intp)).sum())
+    return Candidate(chosen.row, left, violations)
+
+
 def find_candidates(
     ask: VictimRequest, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
 ) -> Candidates:

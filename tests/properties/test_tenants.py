@@ -8,17 +8,18 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from aischeduler.model.actions import EvictionCause
 from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.tenant_queue import QueueState, TenantQueue
 from aischeduler.model.workload import TenantTerms, Workload
 from tests import seeds
-from tests.build import replace
+from tests.build import a_pod, replace
 from tests.properties.playing import SHRINKING_SECONDS_MAX, play
 from tests.properties.test_engine import Engine
 from tests.properties.world import World
-from tests.tenants import a_queue
+from tests.tenants import a_queue, in_queue
 
 QUEUES = ("root", "online", "batch", "low")
 PARENTS = ("", "", "", "root", "root", "online", "gone")
@@ -72,11 +73,19 @@ class TenantDays(Engine):
         self._draws = 0
 
     def begin(self, cpu: str) -> None:
-        self.world.declare(a_queue("root", cpu="16"))
+        self.world.declare(a_queue("root", cpu="64"))
         self.world.declare(a_queue("online", priority=80, reclaimable=False, parent="root"))
         self.world.declare(a_queue("batch", priority=20, parent="root", cards={"H200": 2, "A100": 2}))
         for at, node in enumerate([*self.world.nodes.values()]):
             self.world.put(self._with_cards(node, at))
+            name = self.world.next_pod_name()
+            self.world.put(in_queue(a_pod(name, cpu=cpu, memory="1Gi"), "batch", service="training"))
+        self.world.settle()
+        self.world.put(
+            in_queue(a_pod(self.world.next_pod_name(), cpu=cpu, memory="1Gi"), "online", service="inference")
+        )
+        self.world.decide(rounds=10)
+        assert [evict.cause for evict in self.world.evictions] == [EvictionCause.QUEUE_RECLAIMED]
 
     def _with_cards(self, node: Node, at: int) -> Node:
         return replace(node, labels={**node.labels, "nvidia.com/gpu.product": PRODUCTS[at % 2]})
