@@ -32,6 +32,7 @@ OTHERS_ON_REAL: Final[tuple[str, ...]] = (
     "tests/chart",
     "tests/controlplane",
     "tests/kube/test_pool_crd.py",
+    "tests/kube/test_queue_crd.py",
     "tests/e2e",
 )
 """Where all other tests on the real API server are. A part names paths because collecting all tests takes long."""

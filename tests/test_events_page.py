@@ -18,16 +18,29 @@ from aischeduler.kube.watch.queue_resources import queue_resources
 from aischeduler.kube.watch.storage_resources import storage_resources
 from aischeduler.kube.write import pod_writes
 from aischeduler.kube.write.eviction_writes import Eviction
-from aischeduler.model.actions import Bind, Evict, EvictionCause, ReportGang, ReportPool, ReportWaiting, Warn
+from aischeduler.model.actions import (
+    Bind,
+    Evict,
+    EvictionCause,
+    ReportGang,
+    ReportPool,
+    ReportQueue,
+    ReportWaiting,
+    Warn,
+)
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.events import Seen
 from aischeduler.model.gang import Gang, GangKey, GangPhase, GangSource, GangStatus
 from aischeduler.model.names import MACHINE_GROUP_KEY as GROUP
 from aischeduler.model.pod import CRITICAL_PRIORITY
+from aischeduler.model.selectors import label_selector
+from aischeduler.model.tenant_queue import QueueSource, QueueState
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
+from aischeduler.model.workload import CARD_REQUEST_KEY, TenantTerms
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
 from tests.gangs import a_gang, a_key, member
+from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
 
 GANG_REPORTS = [
     ReportGang(
@@ -88,6 +101,35 @@ def played() -> Session:
     return session
 
 
+def played_queues() -> Session:
+    """Return a session with every reason that tenant queues give."""
+    session = Session(profile=default_profile())
+    queues = (
+        a_queue("bad", invalid="spec.cards: has 65 names"),
+        a_queue("ignored", source=QueueSource.VOLCANO, ignored=("spec.weight",)),
+        a_queue("orphan", parent="missing"),
+        a_queue("own-parent", parent="own-parent"),
+        a_queue("closed", state=QueueState.CLOSED),
+        a_queue("draining", state=QueueState.DRAINING),
+        a_queue("fenced", allowed_namespaces=label_selector("", {"team": "a"}, ())),
+        a_queue("cpu", cpu="1m"),
+        a_queue("memory", memory="1"),
+        a_queue("none", cpu="0"),
+        a_queue("open", cards={"H200": 1}),
+    )
+    names = ("bad", "orphan", "closed", "fenced", "cpu", "memory", "none", "nowhere")
+    session.tell(*(Seen(queue) for queue in queues))
+    session.see(*(in_queue(a_pod(f"in-{name}"), name) for name in names), a_card_node("n", "NVIDIA-H200"))
+    terms = TenantTerms("open", invalid=f"metadata.annotations[{CARD_REQUEST_KEY}]: is not JSON")
+    session.see(replace(a_pod("asks"), terms=terms), in_queue(a_card_pod("cards", 2), "open"))
+    session.see(in_queue(a_pod("says"), "open", service="trainning", preemptable=False))
+    session.see(replace(in_queue(a_card_pod("runs"), "open"), node_name="n"))
+    session.decide()
+    session.tell(Seen(a_queue("open", cards={"H200": 0}, generation=2)))
+    session.decide(2)
+    return session
+
+
 def written_events() -> list[tuple[EventReason, str]]:
     """Return reason and kind of object of every Event that there is."""
     of_pods = (
@@ -100,11 +142,13 @@ def written_events() -> list[tuple[EventReason, str]]:
     kinds = [one.kind for one in (*watched, *others)] + [one.kind for one in storage_resources()]
     kinds += [one.kind for one in pod_set_resources()]
     kinds += sorted({one.kind.partition(".")[0] for one in (*gang_resources(GangOwners()), *queue_resources())})
+    said = [*played().said, *played_queues().said]
     of_gangs = [note for report in GANG_REPORTS if (note := gang_writes.phase_event(report, None)) is not None]
     return [
         *((note.reason, note.regarding.kind) for note in of_pods),
         *((note.reason, note.regarding.kind.partition(".")[0]) for note in of_gangs),
-        *((warn.reason, warn.about.kind) for warn in played().said if isinstance(warn, Warn)),
+        *((warn.reason, warn.about.kind) for warn in said if isinstance(warn, Warn)),
+        *((event_messages.failed_scheduling(told).reason, "Pod") for told in said if isinstance(told, ReportWaiting)),
         *((EventReason.UNREADABLE, kind) for kind in kinds),
     ]
 
@@ -120,11 +164,13 @@ def conditions_of_gangs() -> list[Any]:
 def written_conditions() -> list[tuple[str, ...]]:
     """Return reason, kind of object, type and status of every condition that there is."""
     told = [action for action in played().said if isinstance(action, ReportPool)]
+    queues = [action for action in played_queues().said if isinstance(action, ReportQueue)]
     mark = Eviction(EVICT, "ai-scheduler", honour_budgets=False).request("T").body
     patches: list[Any] = [json.loads(body) for body in (pod_writes.waiting_condition(POD, "no room", "T")[1], mark)]
     of_pods = [one for patch in patches for one in patch["status"]["conditions"]]
     return [
         *((one.reason, "Pool", one.type, str(one.status)) for report in told for one in report.conditions),
+        *((one.reason, "Queue", one.type, str(one.status)) for report in queues for one in report.conditions),
         *((one["reason"], "Pod", one["type"], one["status"]) for one in of_pods),
         *((one["reason"], "PodGroup", one["type"], one["status"]) for one in conditions_of_gangs()),
     ]

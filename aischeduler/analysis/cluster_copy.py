@@ -27,6 +27,7 @@ from aischeduler.model.actions import (
     ReadPod,
     Refresh,
     ReportInternalError,
+    ReportQueue,
     Warn,
 )
 from aischeduler.model.disruption_budget import DisruptionBudget
@@ -43,6 +44,7 @@ from aischeduler.model.events import (
 from aischeduler.model.node import Node
 from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.model.pool import Pool
+from aischeduler.model.tenant_queue import QueueSource, QueueState, TenantQueue
 from aischeduler.model.volumes import ClaimRef, Volume, VolumeClaim, VolumeClaimKey
 
 ATTEMPTS_PER_DECISION: Final = 64
@@ -50,6 +52,7 @@ LEAVING_SECONDS: Final = 2.0
 """How long a pod takes to leave its node: a real one takes up to its grace period."""
 QUIET_SECONDS: Final = 60.0
 """How long nothing may happen before the copy is at rest: longer than the backoff of a pod, shorter than the net."""
+OVER_QUOTA: Final = "OverQuota"
 ROUNDS_MAX: Final = 100_000
 """The most rounds until the copy is at rest; more rounds count as endless."""
 
@@ -66,6 +69,8 @@ class ClusterCopy:
         self.pods: dict[str, Pod] = {}
         self.nodes: dict[str, Node] = {}
         self.pools: dict[str, Pool] = {}
+        self.queues: dict[tuple[str, str], TenantQueue] = {}
+        """The tenant queues by source and name."""
         self.happened: list[Bind | Evict | Warn | LogLoanChange | ReportInternalError] = []
         self._obeys_budgets = profile.obeys_budgets
         self._default_pool = profile.default_pool
@@ -97,6 +102,8 @@ class ClusterCopy:
                 self.nodes.pop(name, None)
             case Seen(Pool() as pool):
                 self.pools[pool.name] = pool
+            case Seen(TenantQueue() as queue):
+                self.queues[queue.source, queue.name] = queue
             case Seen(VolumeClaim() as claim):
                 self._claims[claim.key] = claim
             case Seen(Volume() as volume):
@@ -177,6 +184,8 @@ class ClusterCopy:
             case Refresh(pool):
                 self._answers += [] if pool else [Seen(pool) for _, pool in sorted(self.pools.items())]
                 self._answers.append(Refreshed(pool))
+            case ReportQueue():
+                self._report_queue(action)
             case CreatePool(name) if name not in self.pools:
                 created = replace(self._default_pool, name=name, uid=f"new-{name}", generation=1)
                 self._answers.append(Seen(created))
@@ -184,6 +193,21 @@ class ClusterCopy:
                 self.happened.append(action)
             case _:
                 pass  # a report, which changes nothing
+
+    def _report_queue(self, report: ReportQueue) -> None:
+        """Note since when the status of a queue says that it is over its quota, or drains."""
+        queue, now = self.queues.get((QueueSource.OWN, report.name)), int(self.now)
+        if queue is None:
+            return
+        over = any(found.type == OVER_QUOTA and found.status for found in report.conditions)
+        drains = report.state is QueueState.DRAINING
+        changed = replace(
+            queue,
+            over_quota_since_seconds=(queue.over_quota_since_seconds or now) if over else 0,
+            draining_since_seconds=(queue.draining_since_seconds or now) if drains else 0,
+        )
+        if changed != queue:
+            self._answers.append(Seen(changed))
 
     def _bind_volumes(self, action: BindVolumes) -> None:
         """Bind each claim, as the volume controller and a provisioner without delay would."""

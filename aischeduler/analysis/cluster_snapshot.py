@@ -1,6 +1,7 @@
 """A snapshot: the objects of a cluster at one time, as the engine is told them, in memory and as lines of a file.
 
 Invariants:
+- Beside objects a snapshot says whether tenant queues are served: where they are, a pod may name one that is missing.
 - An object is kept as a value of `model`, so a file has nothing that scheduling does not read: no environment, no name
   of an image, no argument, secret or unread annotation.
 - The first line is the header, the last one has the number of objects: a file that is cut off is refused.
@@ -17,14 +18,16 @@ from aischeduler.engine.event_lines import as_line, read_event
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import Event, Object, Seen
+from aischeduler.model.events import Event, Object, QueuesServed, Seen
 from aischeduler.model.gang import Gang
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_set import PodSet
 from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.storage_objects import StorageObject
+from aischeduler.model.tenant_queue import TenantQueue
 from aischeduler.model.volumes import Volume, VolumeClaim
+from aischeduler.model.workload import Workload
 
 FORMAT: Final = 1
 END: Final = "end"
@@ -35,9 +38,11 @@ KINDS: Final[tuple[type[Object], ...]] = (
     Pool,
     Node,
     DisruptionBudget,
+    TenantQueue,
     *get_args(StorageObject),
     Volume,
     VolumeClaim,
+    Workload,
     Gang,
     PodSet,
     Pod,
@@ -117,9 +122,9 @@ def read_lines(lines: Iterable[bytes]) -> ClusterSnapshot:
 
 
 def _read(name: str, line: Raw) -> Event:
-    """Return an event of a snapshot, which has objects that exist alone."""
+    """Return an event of a snapshot, which has objects that exist, and whether queues are served."""
     event = read_event(name, line)
-    if not isinstance(event, Seen):
+    if not isinstance(event, Seen | QueuesServed):
         raise KeyError(name)
     return event
 

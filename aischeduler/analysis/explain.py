@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from aischeduler.analysis.explanation import Explanation, Loan, PodUnit, Start, Verdict, full_name
 from aischeduler.analysis.lenders import no_loans
 from aischeduler.analysis.nearest_miss import refusals
+from aischeduler.analysis.quota_use import closed_rows, quota_use
 from aischeduler.analysis.remedies import remedies
 from aischeduler.analysis.what_if import Question, proposed, question_of
 from aischeduler.engine.cluster import Cluster
@@ -39,6 +40,8 @@ def explain(cluster: Cluster, record: PodRecord, now: float) -> Explanation:
     if record.waits_as.state in (PodState.GATED, PodState.GROUPED):  # grouped without a lead: formed again later
         return replace(found, verdict=Verdict.GATED, message=cluster.gate_of(record.pod) or record.message)
     question = question_of(cluster, record, now)
+    if cluster.has_quotas and cluster.claims.of(question.record.pod.uid) is None:
+        found = replace(found, quota=quota_use(cluster, question.record))
     proposal = proposed(cluster, question.record, now)
     if isinstance(proposal, Hold):
         return replace(found, verdict=Verdict.HELD, message=proposal.message, remedies=remedies(question))
@@ -73,7 +76,8 @@ def _refused(question: Question, found: Explanation, proposal: Proposal) -> Expl
     cluster, record = question.cluster, question.record
     rows = question.rows_of(record.home)
     with question.beside(record.home) as (fit, short):
-        found = replace(found, total=len(rows), refused=refusals(cluster, short.pod.spec, rows))
+        refused = (*refusals(cluster, short.pod.spec, rows), *closed_rows(cluster, record, short, rows))
+        found = replace(found, total=len(rows), refused=refused)
     if (
         found.unit is not None
         and record.leads is not None

@@ -7,6 +7,7 @@ Invariants:
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -14,6 +15,7 @@ from aischeduler.model.gang import Lack
 from aischeduler.model.pod import Pod
 from aischeduler.model.proposal import LenderRefusal
 from aischeduler.model.resources import ResourceList
+from aischeduler.model.tenant_queue import QueueSource
 from aischeduler.plugins.spread_filter import Skew
 
 
@@ -99,6 +101,8 @@ class RemedyKind(StrEnum):
     REQUEST = "request"
     NODE = "node"
     LIMIT = "limit"
+    QUOTA = "quota"
+    """A tenant queue lets more in."""
     FLAG = "flag"
     PODS_END = "podsEnd"
 
@@ -135,6 +139,20 @@ class EditPool(Struct, frozen=True):
     spec: Mapping[str, bool | list[str] | dict[str, str] | None]
 
 
+class EditQueue(Struct, frozen=True):
+    """This merge patch changes a tenant queue, an object of the kind that `source` says."""
+
+    queue: str
+    source: QueueSource
+    patch: Mapping[str, Any]
+
+
+class EditQueues(Struct, frozen=True):
+    """These tenant queues change, the queue of the pod before its ancestors."""
+
+    edits: tuple[EditQueue, ...]
+
+
 class EndPods(Struct, frozen=True):
     """These pods end."""
 
@@ -155,7 +173,7 @@ class AddNode(Struct, frozen=True):
     like: str
 
 
-Edit = LowerRequest | EditPool | EndPods | EditNode | AddNode
+Edit = LowerRequest | EditPool | EditQueues | EndPods | EditNode | AddNode
 
 
 class Remedy(Struct, frozen=True):
@@ -191,6 +209,41 @@ class PodUnit(Struct, frozen=True):
     lacks: tuple[Lack, ...] = ()
 
 
+class QuotaLevel(Struct, frozen=True):
+    """What a tenant queue says of one dimension: a resource, or with `is_card` cards by a name of them.
+
+    `used` is what its pods and those below it hold, `asked` what the pods ask for that start together, in the unit of
+    `resource`. `quota` is None where it is not limited. Some level of a dimension that is `concerned` refuses.
+    """
+
+    queue: str
+    name: str
+    resource: str
+    used: int
+    asked: int
+    quota: int | None
+    is_card: bool = False
+    refuses: bool = False
+    concerned: bool = False
+
+
+class QuotaUse(Struct, frozen=True):
+    """The quotas of a pod in a `queue`, and those pods (namespace/name) that hold the most of what it lacks first.
+
+    With `replaces`, pods of an older version of its Deployment are among those that hold it.
+    """
+
+    queue: str
+    levels: tuple[QuotaLevel, ...]
+    holders: tuple[tuple[str, int], ...] = ()
+    replaces: bool = False
+
+    @property
+    def refusing(self) -> tuple[QuotaLevel, ...]:
+        """The levels that refuse."""
+        return tuple(level for level in self.levels if level.refuses)
+
+
 class Explanation(Struct, frozen=True):
     """Everything about one pod. What is said of a pod that waits together with others holds for all of them.
 
@@ -223,6 +276,8 @@ class Explanation(Struct, frozen=True):
     fitting: int = 0
     ranking: tuple[tuple[str, int], ...] = ()
     unit: PodUnit | None = None
+    quota: QuotaUse | None = None
+    """Of a pod that waits in a tenant queue, where no room is held for it."""
 
 
 def full_name(pod: Pod) -> str:

@@ -17,11 +17,13 @@ from msgspec.structs import replace
 
 from aischeduler.analysis.cluster_copy import ClusterCopy
 from aischeduler.analysis.explanation import full_name
+from aischeduler.engine.queue_status import over_quota, summary_of
 from aischeduler.model.actions import Bind, Evict, LogLoanChange, ReportInternalError, Warn
 from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PENDING, Pod
 from aischeduler.model.pool import Pool
+from aischeduler.model.tenant_queue import QueueSource, TenantQueue
 
 NODE: Final = "Node"
 UNIT: Final = "Unit"
@@ -72,26 +74,41 @@ class PlannedChange(Struct, frozen=True):
     without: tuple[str, ...] = ()
 
 
+class OverQuota(Struct, frozen=True):
+    """A tenant queue uses more of a resource, or of cards, than its quota."""
+
+    queue: str
+    name: str
+    used: int
+    quota: int
+    is_card: bool = False
+
+
 class UnitPlan(Struct, frozen=True):
     """What becomes of one unit.
 
     `nodes` has the node of each pod that starts, `lenders` the pool of each of them that borrows, `waits` the reason
-    of each other pod; `evicts` are pods as `namespace/name`, in the order of their evictions.
+    of each other pod; `evictions` are those for it, in their order.
     """
 
     unit: PlannedUnit
     nodes: Mapping[str, str] = field(default_factory=dict)
     lenders: Mapping[str, str] = field(default_factory=dict)
     waits: Mapping[str, str] = field(default_factory=dict)
-    evicts: tuple[str, ...] = ()
+    evictions: tuple[Evict, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def evicts(self) -> tuple[str, ...]:
+        """The pods that are evicted for it, as `namespace/name`."""
+        return tuple(full_name(eviction.victim) for eviction in self.evictions)
 
     @property
     def verdict(self) -> UnitVerdict:
         """What becomes of the unit as a whole."""
         if self.waits:
             return UnitVerdict.WAITS
-        if self.evicts:
+        if self.evictions:
             return UnitVerdict.EVICTS
         return UnitVerdict.BORROWS if self.lenders else UnitVerdict.STARTS
 
@@ -105,7 +122,9 @@ class Plan(Struct, frozen=True):
     """What would happen. `other_starts` and `other_evictions` are consequences for pods that no unit has.
 
     `loan_changes` are running pods that become loans or home pods, `pool_nodes` the numbers of nodes before and after
-    of each pool where they differ. `at_rest` is False where the copy did not come to rest: then more would happen.
+    of each pool where they differ. `over_quota` are the queues that the change brings above a quota, or further above.
+    `queues` are the tenant queues of the evicted pods by uid. `at_rest` is False where the copy did not come to rest:
+    then more would happen.
     """
 
     units: tuple[UnitPlan, ...]
@@ -113,6 +132,8 @@ class Plan(Struct, frozen=True):
     other_evictions: tuple[Evict, ...] = ()
     loan_changes: tuple[LogLoanChange, ...] = ()
     pool_nodes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    over_quota: tuple[OverQuota, ...] = ()
+    queues: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     at_rest: bool = True
 
@@ -123,7 +144,7 @@ def plan(copy: ClusterCopy, change: PlannedChange) -> Plan:
         if name not in copy.nodes:
             raise PlanError(f"there is no node {name}")
     at_rest = copy.settle()
-    notes, nodes = _meanwhile(copy), _pool_nodes(copy)
+    notes, nodes, over = _meanwhile(copy), _pool_nodes(copy), _over_quota(copy)
     copy.happened.clear()
     units = _as_decided(copy, _apply(copy, change))
     at_rest = copy.settle() and at_rest
@@ -144,6 +165,8 @@ def plan(copy: ClusterCopy, change: PlannedChange) -> Plan:
             for name in sorted(nodes.keys() | after.keys())
             if nodes.get(name, 0) != after.get(name, 0)
         },
+        over_quota=tuple(found for found in _over_quota(copy) if found not in over),
+        queues=_queues_of_victims(copy),
         notes=(*notes, *_errors(copy)),
         at_rest=at_rest,
     )
@@ -185,11 +208,17 @@ def _as_decided(copy: ClusterCopy, units: list[PlannedUnit]) -> list[PlannedUnit
 
 
 def _as_applied(copy: ClusterCopy, event: Event) -> Event:
-    """Return the event of an object of a file; an existing Pool keeps its uid and gets the next generation."""
+    """Return the event of an object of a file; one that exists keeps its uid, and what is in its status."""
     match event:
         case Seen(Pool() as pool) if pool.name in copy.pools:
             before = copy.pools[pool.name]
             return Seen(replace(pool, uid=before.uid, generation=before.generation + 1))
+        case Seen(TenantQueue() as queue) if (queue.source, queue.name) in copy.queues:
+            there = copy.queues[queue.source, queue.name]
+            state = there.state if queue.source is QueueSource.VOLCANO else queue.state
+            known = replace(queue, uid=there.uid, generation=there.generation + 1, state=state)
+            since = {"over_quota_since_seconds": there.over_quota_since_seconds}
+            return Seen(replace(known, **since, draining_since_seconds=there.draining_since_seconds))
         case _:
             return event
 
@@ -253,17 +282,36 @@ def _unit_plan(copy: ClusterCopy, unit: PlannedUnit) -> UnitPlan:
             waits[name] = copy.scheduler.why(pod.uid)
     warned = [action.message for action in copy.happened if isinstance(action, Warn) and action.about.uid in uids]
     askers = uids | {pod.uid for pod in unit.others}
-    evicts = [full_name(eviction.victim) for eviction in evicted.values() if _asker(eviction) in askers]
+    evictions = [eviction for eviction in evicted.values() if _asker(eviction) in askers]
     with_it = [
         f"{full_name(pod)} of its unit, which waits already, starts on {binds[pod.uid].node}"
         for pod in unit.others
         if pod.uid in binds
     ]
-    return UnitPlan(unit, nodes, lenders, waits, tuple(evicts), (*unit.notes, *dict.fromkeys(warned), *with_it))
+    return UnitPlan(unit, nodes, lenders, waits, tuple(evictions), (*unit.notes, *dict.fromkeys(warned), *with_it))
 
 
 def _asker(eviction: Evict) -> str:
     return eviction.beneficiary.uid if eviction.beneficiary is not None else ""
+
+
+def _queues_of_victims(copy: ClusterCopy) -> dict[str, str]:
+    tenants = copy.scheduler.cluster.tenants
+    victims = [action.victim for action in copy.happened if isinstance(action, Evict)]
+    return {victim.uid: queue for victim in victims if (queue := tenants.tenancy(victim).queue)}
+
+
+def _over_quota(copy: ClusterCopy) -> tuple[OverQuota, ...]:
+    """Return what queues use beyond their quotas, as their status would say."""
+    cluster, found = copy.scheduler.cluster, list[OverQuota]()
+    for name in cluster.tenants.queues.names():
+        queue = cluster.tenants.queues.get(name)
+        if queue is None:
+            continue
+        summary = summary_of(cluster, queue, Counter())
+        cards = {use.card for use in summary.cards}
+        found += [OverQuota(name, what, used, most, is_card=what in cards) for what, used, most in over_quota(summary)]
+    return tuple(found)
 
 
 def _pool_nodes(copy: ClusterCopy) -> dict[str, int]:

@@ -1,7 +1,8 @@
 """The single changes with which a waiting pod starts, each verified by a proposal on the changed state.
 
 Invariants:
-- A remedy is one change: of one request, one limit, one flag, one node, or the end of pods on one node.
+- A remedy is one change: of one request, one limit, one flag, one node, the quotas that refuse it, or the end of pods
+  on one node or of one tenant queue.
 - It is named only if the engine proposes a start on the state with the change.
 - No smaller change of one request or limit starts the pod, and no pod can be left out of those that end.
 - A start at once comes before a start after evictions, then the kinds in the order of `ORDER`, then the cost.
@@ -32,8 +33,10 @@ from aischeduler.analysis.explanation import (
     full_name,
 )
 from aischeduler.analysis.nearest_miss import lacks_labels
+from aischeduler.analysis.quota_remedies import ended_in_queue, opened_queues, quota_left, raised_quotas
 from aischeduler.analysis.what_if import (
     Question,
+    importance,
     may_leave,
     node_added,
     node_as,
@@ -81,7 +84,14 @@ NEVER: Final = 2**31
 """The number of pods whose end frees enough on a row, where that of all does not."""
 HOSTNAME: Final = "kubernetes.io/hostname"
 
-ORDER: Final = (RemedyKind.REQUEST, RemedyKind.NODE, RemedyKind.LIMIT, RemedyKind.FLAG, RemedyKind.PODS_END)
+ORDER: Final = (
+    RemedyKind.REQUEST,
+    RemedyKind.NODE,
+    RemedyKind.LIMIT,
+    RemedyKind.QUOTA,
+    RemedyKind.FLAG,
+    RemedyKind.PODS_END,
+)
 """The order of the kinds: first what the owner of the pod can do, last what ends the work of others or needs a machine:
 a node that must be added comes after all others."""
 
@@ -89,7 +99,7 @@ a node that must be added comes after all others."""
 def remedies(question: Question) -> tuple[Remedy, ...]:
     """Return the remedies of a pod that waits, the cheapest first."""
     found: list[Remedy] = []
-    for family in (_request_remedies, _node_remedies, _limit_remedies, _flag_remedies, _pods_end_remedies):
+    for family in FAMILIES if question.cluster.has_quotas else FAMILIES_WITHOUT_QUEUES:
         found += sorted(family(question), key=_rank)[:OF_A_KIND_MAX]
     return tuple(sorted(found, key=_rank)[:REMEDIES_MAX])
 
@@ -107,6 +117,8 @@ def _request_remedies(question: Question) -> list[Remedy]:
         spec = requesting(question.record, resource, 1).pod.spec
         at_once = max(_at_home(question, spec, resource, evicting=False), _abroad(question, spec, resource))
         amounts = {at_once, _at_home(question, spec, resource, evicting=True)}
+        left = quota_left(question, resource)
+        amounts = amounts if left is None else {min(amount, left) for amount in amounts}
         for amount in sorted((enough for enough in amounts if 0 < enough < asked), reverse=True):
             start = question.start(requesting(question.record, resource, amount))
             if start is None:
@@ -486,18 +498,12 @@ def _nodes_with_pods(question: Question, *, evicting: bool) -> list[_NodeToClear
             evicted = set(running.uids_of(slots[may_leave(question, slots)]))
             records = [record for record in records if record.pod.uid not in evicted]
         if len(records) >= least:
-            records.sort(key=_importance)
+            records.sort(key=importance)
             taken = [record.pod.spec.request.taken for record in records]
             amounts = [[asked.get(name, 0) for asked in taken] for name in question.spec.request.taken]
             node = _NodeToClear(least, records, lacks, np.array(amounts, dtype=np.int64))
-            found.append((least, _importance(records[least - 1])[:2], names[row], node))
+            found.append((least, importance(records[least - 1])[:2], names[row], node))
     return [node for *_, node in sorted(found, key=lambda node: node[:3])[:NODES_TRIED_MAX]]
-
-
-def _importance(record: PodRecord) -> tuple[bool, int, int, str]:
-    """Return the order in which pods end: borrowers, then lower priority, then later start, then uid."""
-    pod = record.pod
-    return (record.loan is None, pod.priority, -(pod.started_seconds or 2**62), pod.uid)
 
 
 def _lacking(question: Question, *, evicting: bool) -> dict[int, tuple[int, Amounts]]:
@@ -557,3 +563,13 @@ def _least_that_free(question: Question, rows: Rows, short: Amounts, *, evicting
         total = np.bincount(place, weights=amounts, minlength=len(rows))
         least = np.maximum(least, np.where(total >= lacks, needed, NEVER))
     return least
+
+
+FAMILIES_WITHOUT_QUEUES: Final = (
+    _request_remedies,
+    _node_remedies,
+    _limit_remedies,
+    _flag_remedies,
+    _pods_end_remedies,
+)
+FAMILIES: Final = (*FAMILIES_WITHOUT_QUEUES, raised_quotas, opened_queues, ended_in_queue)

@@ -10,15 +10,26 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final, Literal, TypedDict, assert_never
 
-from aischeduler.analysis.explanation import AddNode, EditNode, EditPool, EndPods, LowerRequest, Remedy
+from aischeduler.analysis.explanation import (
+    AddNode,
+    EditNode,
+    EditPool,
+    EditQueue,
+    EditQueues,
+    EndPods,
+    LowerRequest,
+    Remedy,
+)
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GROUP, MEMORY, VERSION
 from aischeduler.model.quantity import QuantityError, quantity_text
 from aischeduler.model.resources import parse_resource_list
+from aischeduler.model.tenant_queue import QueueSource
 
 Json = Mapping[str, Any]
 
 OVERCOMMITTED: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE))
 """The resources whose limit may exceed the request; of every other resource, both are equal."""
+VOLCANO_VERSION: Final = "scheduling.volcano.sh/v1beta1"
 SIDECAR: Final = "Always"
 """The restartPolicy of an init container that keeps running."""
 
@@ -45,6 +56,8 @@ def steps(remedy: Remedy, pod: Json) -> list[Step]:
             return [_step("recreate", "Pod", meta["name"], {"spec": spec}, meta.get("namespace", ""))] if spec else []
         case EditPool(name, patch):
             return [_step("patch", "Pool", name, {"spec": dict(patch)})]
+        case EditQueues(edits):
+            return [_queue_step(edit) for edit in edits]
         case EditNode(name, True):
             return [_step("patch", "Node", name, {"spec": {"unschedulable": False}})]
         case EditNode(name, _, labels):
@@ -93,8 +106,13 @@ def lowered(pod: Json, resource: str, amount: int) -> dict[str, Any]:
 def _step(
     verb: Literal["patch", "delete", "recreate"], kind: str, name: str, body: dict[str, Any], namespace: str = ""
 ) -> Step:
-    version = f"{GROUP}/{VERSION}" if kind == "Pool" else "v1"
+    version = f"{GROUP}/{VERSION}" if kind in ("Pool", "Queue") else "v1"
     return {"verb": verb, "apiVersion": version, "kind": kind, "namespace": namespace, "name": name, "body": body}
+
+
+def _queue_step(edit: EditQueue) -> Step:
+    step = _step("patch", "Queue", edit.queue, dict(edit.patch))
+    return {**step, "apiVersion": VOLCANO_VERSION} if edit.source is QueueSource.VOLCANO else step
 
 
 def _lower(containers: Sequence[dict[str, Any]], resource: str, most: int) -> None:

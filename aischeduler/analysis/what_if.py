@@ -157,6 +157,12 @@ def requesting(record: PodRecord, resource: str, amount: int) -> PodRecord:
     return replace(record, pod=structs.replace(record.pod, spec=other), queue=record.home, visited=())
 
 
+def importance(record: PodRecord) -> tuple[bool, int, int, str]:
+    """Return the order in which pods end: borrowers, then lower priority, then later start, then uid."""
+    pod = record.pod
+    return (record.loan is None, pod.priority, -(pod.started_seconds or 2**62), pod.uid)
+
+
 def may_leave(question: Question, slots: Slots) -> Mask:
     """Return a mask of the running pods in these slots that are leaving, or may be evicted for the pod."""
     return gone_for(question.cluster.preemptor_of(question.record), question.cluster.running.table[slots])

@@ -16,7 +16,7 @@ from contextlib import aclosing, suppress
 from http import HTTPStatus
 from itertools import permutations
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -38,6 +38,7 @@ from aischeduler.cli.documents import (
     text_at,
     usage_error,
 )
+from aischeduler.cli.workload_documents import SPEAKING
 from aischeduler.config.errors import ConfigError
 from aischeduler.config.load import load_config, parse_config, read_config
 from aischeduler.config.schema import API_VERSION, KIND, Config, ConstraintRule
@@ -48,6 +49,7 @@ from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.http.errors import ApiError, RefusedError
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.list_pager import pages, read_raw
+from aischeduler.kube.watch.queue_resources import queue_resources
 from aischeduler.model import gang, names
 from aischeduler.model.actions import Bind, ReportPool
 from aischeduler.model.events import Event, Seen, gone
@@ -56,18 +58,26 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.selectors import LabelSelector
-from aischeduler.model.user_text import nearest, quoted
+from aischeduler.model.tenant_queue import QUEUE_KEY, VOLCANO_QUEUE_KEY, QueueState, TenantQueue
+from aischeduler.model.user_text import LIKENESS_MIN, nearest, quoted
+from aischeduler.model.workload import CARD_NAME_KEY, PREEMPTABLE_KEY, SERVICE_TYPE_KEY, ServiceType, Tenancy
 
 FOUND: Final = 1
 """Exit status with findings."""
+FOREIGN: Final = frozenset(("volcano.sh", "scheduling.volcano.sh"))
+"""Prefixes of keys of others, of which only some have a meaning here."""
+FOREIGN_LIKENESS: Final = 0.9
+"""How alike a misspelt key with such a prefix is: many keys of others differ in one word."""
 SCHEDULER_LIKENESS: Final = 0.9
 """How alike a misspelt name of a scheduler is: all names of schedulers end in the same word."""
-_CARD_ANNOTATIONS: Final = (names.GPU_TYPE_KEY, names.GPU_TYPE_POLICY_KEY, names.MACHINE_GROUP_KEY)
+_TENANT_ANNOTATIONS: Final = (QUEUE_KEY, VOLCANO_QUEUE_KEY, SERVICE_TYPE_KEY, PREEMPTABLE_KEY)
+"""What pods say of their tenant, or their workload for them."""
+_CARD_ANNOTATIONS: Final = (names.GPU_TYPE_KEY, names.GPU_TYPE_POLICY_KEY, names.MACHINE_GROUP_KEY, CARD_NAME_KEY)
 _GANG_ANNOTATIONS: Final = (gang.GANG_KEY, gang.GANG_TIMEOUT_KEY, gang.GANG_SPAN_KEY, gang.GANG_TOPOLOGY_KEY)
 _GANG_LABELS: Final = (gang.GANG_KEY, gang.GANG_MIN_KEY, gang.GANG_ROLE_KEY, gang.GANG_ROLE_MIN_KEY)
 KEYS: Final = {
-    "annotations": (POOL_KEY, *_CARD_ANNOTATIONS, *_GANG_ANNOTATIONS),
-    "labels": (POOL_KEY, *_GANG_LABELS),
+    "annotations": (POOL_KEY, *_TENANT_ANNOTATIONS, *_CARD_ANNOTATIONS, *_GANG_ANNOTATIONS),
+    "labels": (POOL_KEY, PREEMPTABLE_KEY, *_GANG_LABELS),
 }
 """The keys that the scheduler reads in a pod, by where."""
 
@@ -95,21 +105,25 @@ async def check(files: Sequence[str], *, kubeconfig: Path | None, context: str |
 
 
 async def _cluster(kubeconfig: Path | None, context: str | None) -> list[Event]:
-    """Return the namespaces, Pools and nodes of a cluster; nothing without one."""
+    """Return the namespaces, Pools, nodes and tenant queues of a cluster; nothing without one."""
     events: list[Event] = []
     if kubeconfig is None and context is None:
         return events
     try:
         async with connected(ClusterSource(kubeconfig, context)) as (client, _):
-            for resource in (watched_resources.namespaces(), watched_resources.pools(), watched_resources.nodes()):
+            pools = (watched_resources.namespaces(), watched_resources.pools(), watched_resources.nodes())
+            resources: tuple[watched_resources.WatchedResource[Any], ...] = (*pools, *queue_resources())
+            for resource in resources:
                 try:
                     async with aclosing(pages(client, resource, read_raw, cached=True)) as found:
                         async for page in found:
                             for item in page.items or ():
                                 with suppress(*UNREADABLE):
                                     events += resource.read(item)
+                    events += resource.listed(served=True)
                 except RefusedError as error:
-                    if not (error.status == HTTPStatus.NOT_FOUND and resource.optional):  # not installed yet
+                    absent = error.status == HTTPStatus.NOT_FOUND and resource.optional  # not installed yet
+                    if not absent and not (error.status == HTTPStatus.FORBIDDEN and not resource.needed):
                         raise
     except ApiError as error:
         raise usage_error(f"the cluster cannot be read: {error}") from error
@@ -164,11 +178,15 @@ def _object_findings(
         yield from _misplaced_names(template)
         if named or cluster:
             yield from _unknown_pool(template, pools)
+    for document, queue in objects.queues.values():
+        if problem := empty.problem(queue):
+            yield Finding(document, "spec.parent", problem)
     for template, pod in objects.pods:
         if pod.scheduler_name not in config.scheduler_names:
             continue
         yield from _unsupported(template, pod, config.unsupported_constraints)
         notes += _unknown_claims(template, pod)
+        yield from _unknown_tenant(template, empty.tenancy(pod), empty.queues)
         if why := empty.refuses(pod):
             yield template.finding("spec", f"cannot run even when all nodes are empty: {why}")
 
@@ -179,7 +197,7 @@ def _summary(documents: Sequence[Document], findings: Sequence[Finding]) -> str:
         document.kind or "no kind"
         for document in documents
         if document.type not in READERS
-        and document.kind not in OWN_KINDS.values()
+        and not any(document.kind in kinds for kinds in OWN_KINDS.values())
         and not templates(document)
         and not (document.kind == "ConfigMap" and any(_mounted(document)))
     )
@@ -210,7 +228,8 @@ class EmptyCluster:
                     self._namespaces.add(name)
                 case _:
                     pass
-            self._scheduler.observe(event, 0.0)
+            self._scheduler.observe(_opened(event), 0.0)
+        self._tenants = self._scheduler.cluster.tenants
         self._first_actions = decide_all(self._scheduler, 0.0)
 
     def conflicts(self) -> dict[str, str]:
@@ -223,12 +242,30 @@ class EmptyCluster:
             if condition.type == "Conflict" and condition.status
         }
 
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The names of all tenant queues, sorted."""
+        return self._tenants.queues.names()
+
+    def problem(self, queue: TenantQueue) -> str:
+        """Return why a queue takes no pods because of its ancestors; nothing where it may."""
+        counts = self._tenants.queues.get(queue.name)
+        return self._tenants.queues.problem(counts) if counts is not None and counts.source is queue.source else ""
+
+    def tenancy(self, pod: Pod) -> Tenancy:
+        """Return what counts for a pod: nothing where no tenant queue is known."""
+        return self._tenants.tenancy(pod)
+
     def refuses(self, pod: Pod) -> str:
         """Return why the pod fits no node; nothing where it fits, or where nodes or its namespace are unknown."""
         home = self.pools.get(pod.pool, self.pools[DEFAULT_POOL])
         by_namespace = home.allowed_namespaces is not None or bool(pod.spec.machine_group)
         if not self.nodes or pod.node_name or (by_namespace and pod.namespace not in self._namespaces):
             return ""
+        queue = self._tenants.queues.get(self.tenancy(pod).queue)
+        closed = queue is not None and queue.allowed_namespaces is not None and pod.namespace not in self._namespaces
+        if queue is None or closed:
+            pod = replace(pod, terms=None, owner="")
         spec = replace(pod.spec, volumes=None)  # the files do not show its volumes
         said = pod.gang.said if pod.gang is not None else None
         gang = pod.gang if said is not None and said.invalid else None  # the other pods of its gang are not here
@@ -237,6 +274,38 @@ class EmptyCluster:
         why = "" if bound else self._scheduler.why(pod.uid)
         self._scheduler.observe(gone(Pod, pod.uid), 0.0)
         return why
+
+
+def _opened(event: Event) -> Event:
+    """Return the event of a queue as if it were open: that it is closed for some time is nobody's mistake."""
+    match event:
+        case Seen(TenantQueue() as queue):
+            return Seen(replace(queue, state=QueueState.OPEN))
+        case _:
+            return event
+
+
+def _unknown_tenant(template: Template, tenancy: Tenancy, queues: tuple[str, ...]) -> Iterator[Finding]:
+    """Find the name of a tenant queue that does not exist, and a service type that is none; `queues` are sorted."""
+    if tenancy.queue and tenancy.queue not in queues:
+        hint = meant(tenancy.queue, queues) or ", so the pods are held"
+        yield _said(template, (QUEUE_KEY, VOLCANO_QUEUE_KEY), f"there is no Queue {quoted(tenancy.queue)}{hint}")
+    if tenancy.misspelt:
+        hint = meant(tenancy.misspelt, tuple(ServiceType)) or f"; the types are {' and '.join(ServiceType)}"
+        yield _said(template, (SERVICE_TYPE_KEY,), f"{quoted(tenancy.misspelt)} is no service type{hint}")
+
+
+def _said(template: Template, keys: tuple[str, ...], sentence: str) -> Finding:
+    """Return a finding about the first of these annotations, of the pods or else of their workload."""
+    for metadata, lead in ((mapping_at(template.body, "metadata"), template.lead), (_workload(template), "")):
+        for key in keys:
+            if text_at(mapping_at(metadata, "annotations"), key):
+                return Finding(template.document, f"{lead}metadata.annotations[{key}]", sentence)
+    return template.finding("", sentence)
+
+
+def _workload(template: Template) -> Mapping[str, object]:
+    return mapping_at(template.document.body, "metadata")
 
 
 def _unknown_lenders(document: Document, pools: Sequence[str]) -> Iterator[Finding]:
@@ -304,7 +373,8 @@ def _misplaced_names(template: Template) -> Iterator[Finding]:
     for part, read in KEYS.items():
         mine = mapping_at(template.body, "metadata", part)
         for key in read:
-            aside = template.lead and key in mapping_at(metadata, part) and key not in mine
+            said = part == "annotations" and key in _TENANT_ANNOTATIONS and template.document.kind in SPEAKING
+            aside = template.lead and not said and key in mapping_at(metadata, part) and key not in mine
             elsewhere = key == POOL_KEY and bool(template.pool)
             if aside and not key.startswith(gang.GANG_KEY) and not elsewhere:
                 sentence = f"does not reach the pods; move it to {template.lead}metadata.{part}"
@@ -313,7 +383,7 @@ def _misplaced_names(template: Template) -> Iterator[Finding]:
             if key in read:
                 continue
             other = next((place for place, keys in KEYS.items() if key in keys), "")
-            near = nearest(str(key), read)
+            near = nearest(str(key), read, FOREIGN_LIKENESS if str(key).partition("/")[0] in FOREIGN else LIKENESS_MIN)
             if other or near:
                 remedy = f"move it to metadata.{other}" if other else f"did you mean {near}?"
                 yield template.finding(f"metadata.{part}[{key}]", f"has no effect; {remedy}")

@@ -23,7 +23,7 @@ from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, SnapshotError
 from aischeduler.kube.access.server import Server, connect
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.watch.cluster_lister import list_cluster
-from aischeduler.model.events import objects_of
+from aischeduler.model.events import Seen, objects_of
 from aischeduler.model.pod import Pod
 from aischeduler.observability.logging import printable
 
@@ -59,7 +59,7 @@ async def write_snapshot(source: ClusterSource, path: Path) -> None:
         _write_file(snapshot, path)
     except OSError as error:
         raise TyperException(f"{path}: cannot be written: {error.strerror or error}") from error
-    print(printable(f"{path}: {len(snapshot.events)} objects"), file=sys.stderr)
+    print(printable(f"{path}: {sum(isinstance(event, Seen) for event in snapshot.events)} objects"), file=sys.stderr)
 
 
 @asynccontextmanager

@@ -17,16 +17,19 @@ from typing import Any, Final
 import orjson
 import yaml
 from msgspec import Struct, field
+from msgspec.structs import replace
 from typer import TyperException
 
+from aischeduler.cli.workload_documents import owner_of
 from aischeduler.config.load import JsonLoader, yaml_problem
 from aischeduler.config.schema import API_VERSION, KIND
-from aischeduler.kube.crds import Json, pool_schema
+from aischeduler.kube.crds import Json, schema
 from aischeduler.kube.decode.gang_owners import GangOwners
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.gang_resources import gang_resources
+from aischeduler.kube.watch.queue_resources import queue_resources
 from aischeduler.model.decode_errors import decode_finding
 from aischeduler.model.events import Event, Seen, objects_of
 from aischeduler.model.gang import Gang
@@ -34,6 +37,7 @@ from aischeduler.model.names import GROUP, POOL_KEY, VERSION, can_be_pool_name
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
+from aischeduler.model.tenant_queue import TenantQueue
 from aischeduler.model.user_text import nearest, quoted, shown
 from aischeduler.model.workload import Workload
 from aischeduler.observability.logging import printable
@@ -47,12 +51,15 @@ DEPTH_MAX: Final = 12
 TEMPLATES_MAX: Final = 64
 STDIN: Final = "-"
 POOL: Final = (f"{GROUP}/{VERSION}", "Pool")
+QUEUE: Final = (f"{GROUP}/{VERSION}", "Queue")
 NODE: Final = ("v1", "Node")
 NAMESPACE: Final = ("v1", "Namespace")
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 """The label of a namespace that the API server sets."""
-OWN_KINDS: Final = {POOL[0]: POOL[1], API_VERSION: KIND}
-"""The versions of the scheduler's own API, and the kind of each."""
+SCHEMAS: Final = {POOL: "pools", QUEUE: "queues"}
+"""The kinds whose documents are compared with their definition, and the plural of each."""
+OWN_KINDS: Final = {POOL[0]: ("Pool", "Queue", "BatchProcess"), API_VERSION: (KIND,)}
+"""The versions of the scheduler's own API, and the kinds of each."""
 READERS: Final[dict[tuple[str, str], watched_resources.WatchedResource[Any]]] = {
     NAMESPACE: watched_resources.namespaces(),
     NODE: watched_resources.nodes(),
@@ -60,7 +67,7 @@ READERS: Final[dict[tuple[str, str], watched_resources.WatchedResource[Any]]] = 
     ("policy/v1", "PodDisruptionBudget"): watched_resources.budgets(),
     **{
         (resource.path.removeprefix("/apis/").rpartition("/")[0], resource.kind.partition(".")[0]): resource
-        for resource in gang_resources(GangOwners())
+        for resource in (*gang_resources(GangOwners()), *queue_resources())
     },
 }
 """How the scheduler reads each kind of objects except pods, by version and kind."""
@@ -70,6 +77,7 @@ _TYPES: Final[dict[str, tuple[type[Any], str]]] = {
     "array": (list, "a list"),
     "string": (str, "a string"),
     "boolean": (bool, "true or false"),
+    "integer": (int, "a whole number"),
 }
 
 Body = Mapping[str, Any]
@@ -145,6 +153,14 @@ class Template(Struct, frozen=True):
         return annotation or label
 
     @property
+    def around(self) -> Body:
+        """What is around the spec that has the template: the template of a Job in a CronJob or a JobSet."""
+        value: Any = self.document.body
+        for step in self.steps[:-2]:
+            value = value[step]
+        return value if isinstance(value, dict) else {}
+
+    @property
     def spec(self) -> Body:
         """The spec of its pods."""
         return mapping_at(self.body, "spec")
@@ -171,6 +187,8 @@ class Objects(Struct):
     findings: list[Finding] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     pools: dict[str, tuple[Document, Pool]] = field(default_factory=dict)
+    queues: dict[tuple[str, str], tuple[Document, TenantQueue]] = field(default_factory=dict)
+    """The tenant queues by source and name."""
     templates: list[Template] = field(default_factory=list)
     pods: list[tuple[Template, Pod]] = field(default_factory=list)
     _first: dict[tuple[str, ...], str] = field(default_factory=dict)
@@ -186,21 +204,36 @@ class Objects(Struct):
             return
         if document.type in READERS:
             events, findings = _decoded(document, READERS[document.type], _as_stored(document))
-            if document.type == POOL:  # the reader quotes names, and says less of a field that the schema names
+            if document.type in SCHEMAS:  # the reader quotes names, and says less of a field that the schema names
                 of_schema = [*_schema_findings(document)]
-                named = {finding.field for finding in of_schema}
-                findings = of_schema + [other for other in findings if other.field.replace("'", "") not in named]
+                named = {_plain(finding.field) for finding in of_schema}
+                findings = of_schema + [other for other in findings if _plain(other.field) not in named]
             self.findings += findings
             if not findings:
                 self.events += events
                 for pool in objects_of(events, Pool):
                     self.pools[pool.name] = document, pool
+                for queue in objects_of(events, TenantQueue):
+                    self.queues[queue.source, queue.name] = document, queue
         for template in templates(document):
             self.templates.append(template)
             events, findings = _decoded(document, pods, template.pod(), template.lead)
             self.findings += findings
             if not findings:
-                self.pods += [(template, pod) for pod in objects_of(events, Pod)]
+                self.pods += [(template, self._owned(template, pod)) for pod in objects_of(events, Pod)]
+
+    def _owned(self, template: "Template", pod: Pod) -> Pod:
+        """Return the pod with its owner, whose workload becomes known."""
+        document = template.document
+        owner, workload = owner_of(
+            document.kind, document.namespace, document.name, document.body, template.around, template.lead
+        )
+        if workload is not None:
+            self.events.append(Seen(workload))
+            if problem := workload.terms.invalid:
+                refused, _, sentence = problem.partition(": ")
+                self.findings.append(Finding(document, refused, sentence))
+        return replace(pod, owner=owner)
 
 
 def read_files(names: Iterable[str]) -> tuple[list[Document], list[Finding]]:
@@ -343,7 +376,8 @@ def _as_stored(document: Document) -> Body:
     if isinstance(status, dict) and "capacity" in status:
         body["status"] = {"allocatable": status["capacity"], **status}
     if isinstance(metadata, dict):
-        body["metadata"] = {**metadata, "uid": document.where, "generation": 1}
+        names = {"name": document.name, "namespace": document.namespace}
+        body["metadata"] = {**names, **metadata, "uid": document.where, "generation": 1}
         if document.type == NAMESPACE:
             body["metadata"]["labels"] = {NAME_LABEL: document.name, **mapping_at(metadata, "labels")}
     return body
@@ -378,7 +412,7 @@ def _invalid(events: Iterable[Event]) -> str:
 
 def _problem(event: Event) -> str:
     match event:
-        case Seen(Pool() | Node() as read):
+        case Seen(Pool() | Node() | TenantQueue() as read):
             return read.invalid
         case Seen(Pod() as pod):
             gang = pod.gang.said if pod.gang is not None else None
@@ -399,8 +433,14 @@ def _kind_findings(document: Document) -> Iterator[Finding]:
         if not value:
             yield Finding(document, name, "is missing")
     if version in OWN_KINDS:
-        if kind and kind != OWN_KINDS[version]:
-            sentence = f"{quoted(kind)} is not a kind of {version}; the kind is {OWN_KINDS[version]}"
+        kinds = OWN_KINDS[version]
+        if kind and kind not in kinds:
+            known = (
+                f"the kinds are {', '.join(kinds[:-1])} and {kinds[-1]}"
+                if len(kinds) > 1
+                else f"the kind is {kinds[0]}"
+            )
+            sentence = f"{quoted(kind)} is not a kind of {version}; {known}"
             yield Finding(document, "kind", sentence)
     elif GROUP in version or nearest(version, OWN_KINDS):
         near = nearest(version, OWN_KINDS) or POOL[0]
@@ -408,22 +448,27 @@ def _kind_findings(document: Document) -> Iterator[Finding]:
 
 
 def _schema_findings(document: Document) -> Iterator[Finding]:
-    """Find the unknown fields of a Pool, and fields of a wrong type or value; users do not write the status."""
+    """Find the unknown fields of a Pool or a Queue, and fields of a wrong type or value; users write no status."""
     name = text_at(mapping_at(document.body, "metadata"), "name")
     if name and not can_be_pool_name(name):
-        yield Finding(document, "metadata.name", f"{quoted(name)} is not the name of a Pool")
+        yield Finding(document, "metadata.name", f"{quoted(name)} is not the name of a {document.kind}")
     body = {key: value for key, value in document.body.items() if key != "status"}
-    for path, sentence in _differences(body, pool_schema(), ""):
+    for path, sentence in _differences(body, schema(SCHEMAS[document.type]), ""):
         yield Finding(document, path, sentence)
 
 
+def _plain(field: str) -> str:
+    """Return the path of a field in one form: readers write a key in brackets and quotes, the schema after a dot."""
+    return field.replace("[", ".").translate(str.maketrans("", "", "'\"]"))
+
+
 def _differences(value: Any, schema: Json, path: str) -> Iterator[tuple[str, str]]:
-    """Yield each field that differs from a structural schema, with a sentence; amounts are left to `read_pool`."""
+    """Yield each field that differs from a structural schema, with a sentence; amounts are left to the readers."""
     kind = schema.get("type")
     if value is None or kind not in _TYPES:
         return
     python_type, words = _TYPES[kind]
-    if not isinstance(value, python_type):
+    if not isinstance(value, python_type) or (kind == "integer" and isinstance(value, bool)):
         yield path, f"must be {words}, not {shown(value)}"
     elif kind == "object":
         for name, inner in value.items():

@@ -22,6 +22,8 @@ from aischeduler.analysis.explanation import (
     Missing,
     MissingKind,
     PodUnit,
+    QuotaLevel,
+    QuotaUse,
     Refusal,
     Remedy,
     Start,
@@ -36,6 +38,8 @@ from aischeduler.observability.logging import printable
 
 VERSION: Final = 1
 COUNTS_NAMED_MAX: Final = 3
+LEVELS_MAX: Final = 12
+"""The most levels of quotas that are listed; JSON has all."""
 LENDERS_MAX: Final = 6
 """The most lenders that are listed; the others are counted."""
 
@@ -52,6 +56,10 @@ def explanation_text(explanation: Explanation, owner: str) -> Iterator[Renderabl
         yield Text(printable(explanation.message))
     if explanation.start is not None:
         yield Text(f"It fits now: it starts {_where(explanation.start, '')}. The scheduler has not bound it yet.")
+    if explanation.quota is not None and explanation.quota.refusing:
+        yield Text()
+        yield _quota(explanation.quota)
+        yield from _holders(explanation.quota)
     if explanation.refused:
         yield Text()
         yield _funnel(explanation)
@@ -164,6 +172,30 @@ def _funnel(explanation: Explanation) -> Table:
     return table
 
 
+def _quota(quota: QuotaUse) -> Table:
+    """Return the levels of the dimensions that some level refuses."""
+    table = plain_table(f"Quotas of the queue {printable(quota.queue)}", "Of", "Used", "Asked", "Quota", "")
+    for level in [level for level in quota.levels if level.concerned][:LEVELS_MAX]:
+        amounts = (level.used, level.asked, level.quota)
+        cells = ("-" if amount is None else readable(level.resource, amount) for amount in amounts)
+        named = (Text(printable(level.queue)), Text(printable(level.name)))
+        table.add_row(*named, *cells, "refuses" if level.refuses else "")
+    for column in table.columns[2:5]:
+        column.justify = "right"
+    return table
+
+
+def _holders(quota: QuotaUse) -> Iterator[RenderableType]:
+    """Yield who holds the most of what the first level that refuses lacks."""
+    level = quota.refusing[0]
+    if quota.holders:
+        held = [f"{name} ({readable(level.resource, amount)})" for name, amount in quota.holders]
+        yield Text(printable(f"Most {level.name} of the queue {level.queue} is held by {', '.join(held)}."))
+    if quota.replaces:
+        text = "Pods of an older version of its Deployment hold some of it, until they are gone: a rolling update"
+        yield Text(f"{text} in a full queue needs maxUnavailable above 0, or more quota.")
+
+
 def _misses(refusal: Refusal) -> str:
     near = missing_text(refusal.nearest) if refusal.nearest is not None else refusal.reason
     counts = [f"{thing(missing)} on {nodes}" for missing, nodes in refusal.counts[:COUNTS_NAMED_MAX]]
@@ -257,6 +289,7 @@ def _explanation_json(explanation: Explanation, pod: Json | None) -> dict[str, A
         "starts": _start_json(explanation.start) if explanation.start is not None else None,
         "unit": _unit_json(explanation.unit) if explanation.unit is not None else None,
         "ranking": [{"node": node, "score": score} for node, score in explanation.ranking],
+        "quota": _quota_json(explanation.quota) if explanation.quota is not None else None,
         "remedies": [_remedy_json(remedy, pod) for remedy in explanation.remedies],
     }
 
@@ -295,6 +328,29 @@ def _unit_json(unit: PodUnit) -> dict[str, Any]:
         "firstRefused": unit.first_refused or None,
         "fit": unit.fit if unit.first_refused else None,
         "lacks": lacks,
+    }
+
+
+def _quota_json(quota: QuotaUse) -> dict[str, Any]:
+    levels = [_level_json(level) for level in quota.levels]
+    first = next(iter(quota.refusing), None)
+    holders = [
+        {"pod": name, "amount": quantity_text(first.resource, amount)} for name, amount in quota.holders if first
+    ]
+    return {"queue": quota.queue, "levels": levels, "holders": holders, "replaces": quota.replaces}
+
+
+def _level_json(level: QuotaLevel) -> dict[str, Any]:
+    quota = quantity_text(level.resource, level.quota) if level.quota is not None else None
+    return {
+        "queue": level.queue,
+        "kind": "card" if level.is_card else "resource",
+        "name": level.name,
+        "resource": level.resource,
+        "used": quantity_text(level.resource, level.used),
+        "requested": quantity_text(level.resource, level.asked),
+        "quota": quota,
+        "refuses": level.refuses,
     }
 
 

@@ -73,6 +73,7 @@ class PlanInput(Struct, frozen=True):
         pods = (template.document for template in self.objects.templates)
         read = {document.where for document in pods if document.kind != DAEMON_SET}
         read |= {document.where for document, _ in self.objects.pools.values()}
+        read |= {document.where for document, _ in self.objects.queues.values()}
         kinds = Counter(
             document.kind
             for document in self.documents

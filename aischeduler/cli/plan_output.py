@@ -18,10 +18,11 @@ from rich.table import Table
 from rich.text import Text
 
 from aischeduler.analysis.explanation import full_name
-from aischeduler.analysis.plan import Plan, UnitPlan, UnitVerdict
+from aischeduler.analysis.plan import OverQuota, Plan, UnitPlan, UnitVerdict
 from aischeduler.cli.output import plain_table, print_trimmed
 from aischeduler.cli.plan_documents import Variant
-from aischeduler.model.actions import Bind, Evict
+from aischeduler.model.actions import Bind, Evict, EvictionCause
+from aischeduler.model.quantity import quantity_text
 from aischeduler.observability.logging import printable
 
 VERSION: Final = 1
@@ -114,6 +115,8 @@ def _lines(plan: Plan, names_max: int) -> Iterator[str]:
     for unit in plan.units:
         for note in unit.notes:
             yield f"{_unit_name(unit)}: {note}"
+        for queue, names in _reclaimed(plan, unit).items():
+            yield f"{_unit_name(unit)} takes back from the queue {queue}: {_names(names, names_max)}."
     yield from _consequences(plan, names_max)
     yield from (f"{note}." for note in plan.notes)
     if not plan.at_rest:
@@ -134,15 +137,40 @@ def _consequences(plan: Plan, names_max: int) -> Iterator[str]:
         started = [f"{full_name(start.pod)} on {start.node}" for start in plan.other_starts]
         yield f"Also starts: {_names(started, names_max)}."
     if plan.other_evictions:
-        evicted = [_evicted(eviction) for eviction in plan.other_evictions]
+        evicted = [_evicted(plan, eviction) for eviction in plan.other_evictions]
         yield f"Also evicts: {_names(evicted, names_max)}."
-    if not (plan.units or plan.other_starts or plan.other_evictions or plan.loan_changes or plan.pool_nodes):
+    for over in plan.over_quota:
+        resource = "" if over.is_card else over.name
+        used, most = (quantity_text(resource, amount) for amount in (over.used, over.quota))
+        yield f"The queue {over.queue} is over its quota: {over.name} {used} of {most}."
+    if not (
+        plan.units
+        or plan.over_quota
+        or plan.other_starts
+        or plan.other_evictions
+        or plan.loan_changes
+        or plan.pool_nodes
+    ):
         yield "Nothing changes: no pod starts, moves or is evicted."
 
 
-def _evicted(eviction: Evict) -> str:
+def _reclaimed(plan: Plan, unit: UnitPlan) -> dict[str, list[str]]:
+    """Return the pods of other tenant queues that are evicted, by their queue."""
+    found: dict[str, list[str]] = {}
+    for eviction in unit.evictions:
+        if eviction.cause is EvictionCause.QUEUE_RECLAIMED:
+            found.setdefault(plan.queues.get(eviction.victim.uid, ""), []).append(full_name(eviction.victim))
+    return found
+
+
+def _evicted(plan: Plan, eviction: Evict) -> str:
     gain = f" for {full_name(eviction.beneficiary)}" if eviction.beneficiary is not None else ""
-    return f"{full_name(eviction.victim)}{gain}"
+    reclaimed = (
+        f" from the queue {plan.queues.get(eviction.victim.uid, '')}"
+        if eviction.cause is EvictionCause.QUEUE_RECLAIMED
+        else ""
+    )
+    return f"{full_name(eviction.victim)}{reclaimed}{gain}"
 
 
 def _unit_name(unit: UnitPlan) -> str:
@@ -183,9 +211,9 @@ def _plan_json(variant: Variant, plan: Plan) -> dict[str, Any]:
     return {
         "replicas": variant.replicas,
         "pool": variant.pool,
-        "units": [_unit_json(unit) for unit in plan.units],
+        "units": [_unit_json(plan, unit) for unit in plan.units],
         "alsoStarts": [_start_json(start) for start in plan.other_starts],
-        "alsoEvicts": [_eviction_json(eviction) for eviction in plan.other_evictions],
+        "alsoEvicts": [_eviction_json(plan, eviction) for eviction in plan.other_evictions],
         "loanChanges": [
             {
                 "pool": change.pool,
@@ -196,12 +224,13 @@ def _plan_json(variant: Variant, plan: Plan) -> dict[str, Any]:
             for change in plan.loan_changes
         ],
         "poolNodes": {name: {"before": before, "after": after} for name, (before, after) in plan.pool_nodes.items()},
+        "overQuota": [_over_json(over) for over in plan.over_quota],
         "notes": list(plan.notes),
         "atRest": plan.at_rest,
     }
 
 
-def _unit_json(unit: UnitPlan) -> dict[str, Any]:
+def _unit_json(plan: Plan, unit: UnitPlan) -> dict[str, Any]:
     return {
         "name": unit.unit.name,
         "kind": unit.unit.kind,
@@ -210,6 +239,7 @@ def _unit_json(unit: UnitPlan) -> dict[str, Any]:
         "verdict": unit.verdict,
         "nodes": dict(unit.nodes),
         "evicts": list(unit.evicts),
+        "evictions": [_eviction_json(plan, eviction) for eviction in unit.evictions],
         "lender": next(iter(sorted(unit.lenders.values())), None),
         "lenders": dict(unit.lenders),
         "waitsFor": unit.waits_for or None,
@@ -223,11 +253,24 @@ def _start_json(start: Bind) -> dict[str, Any]:
     return {"pod": full_name(start.pod), "node": start.node, "pool": start.pool, "lender": lender}
 
 
-def _eviction_json(eviction: Evict) -> dict[str, Any]:
+def _over_json(over: OverQuota) -> dict[str, Any]:
+    resource = "" if over.is_card else over.name
+    used, most = (quantity_text(resource, amount) for amount in (over.used, over.quota))
+    return {
+        "queue": over.queue,
+        "kind": "card" if over.is_card else "resource",
+        "name": over.name,
+        "used": used,
+        "quota": most,
+    }
+
+
+def _eviction_json(plan: Plan, eviction: Evict) -> dict[str, Any]:
     beneficiary = full_name(eviction.beneficiary) if eviction.beneficiary is not None else None
     return {
         "pod": full_name(eviction.victim),
         "node": eviction.node,
         "cause": eviction.cause,
+        "queue": plan.queues.get(eviction.victim.uid),
         "beneficiary": beneficiary,
     }

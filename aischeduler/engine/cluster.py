@@ -379,6 +379,8 @@ class Cluster:
         same = before.terms == pod.terms and before.owner == pod.owner and before.gang == pod.gang
         if same or not self.ours(pod):
             record.pod = pod
+            if record.waits_with is not None and record.waits_with is not pod.spec:
+                self.tenants.waits(record)
             return tenancy
         self.tenants.leave(record)
         record.pod = pod

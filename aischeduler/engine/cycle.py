@@ -24,7 +24,7 @@ from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import DEFAULT_POOL, GPU_TYPE_KEY, MACHINE_GROUP_KEY, POOL_KEY, can_be_pool_name
 from aischeduler.model.pod import Pod
 from aischeduler.model.user_text import nearest, quoted
-from aischeduler.model.workload import PREEMPTABLE_KEY, SERVICE_TYPE_KEY, ServiceType
+from aischeduler.model.workload import CARD_REQUEST_KEY, PREEMPTABLE_KEY, SERVICE_TYPE_KEY, ServiceType
 from aischeduler.state.pod_records import NOWHERE, PodRecord
 from aischeduler.state.scheduling_queue import PoolQueue
 
@@ -39,7 +39,7 @@ def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None
             message = ignored(pod.spec.unsupported_constraints)
             if cluster.warned(f"{pod.uid}/{EventReason.UNSUPPORTED_CONSTRAINT}", message):
                 actions.append(pod_warning(pod, EventReason.UNSUPPORTED_CONSTRAINT, message))
-        if member.tenancy.misspelt or not member.tenancy.preemptable:
+        if member.tenancy.misspelt or member.tenancy.invalid or not member.tenancy.preemptable:
             _warn_of_terms(cluster, member, actions)
         if pod.spec.gpu_types or pod.spec.machine_group:
             _warn_of_spelling(cluster, pod, actions)
@@ -53,6 +53,9 @@ def _warn_of_terms(cluster: Cluster, record: PodRecord, actions: list[Action]) -
         meant = f" Did you mean {near}?" if near else ""
         message = f"The service type {quoted(text)} (annotation {SERVICE_TYPE_KEY}) is unknown.{meant}"
         actions.append(pod_warning(pod, EventReason.UNKNOWN_SERVICE_TYPE, message))
+    invalid = record.tenancy.invalid
+    if invalid and CARD_REQUEST_KEY not in invalid and cluster.warned(f"{pod.uid}/{EventReason.UNREADABLE}", invalid):
+        actions.append(pod_warning(pod, EventReason.UNREADABLE, f"The pod, or its workload: {invalid}; it is ignored."))
     if not record.tenancy.preemptable and not may_stay(cluster, record):
         message = f"{PREEMPTABLE_KEY} has no effect: nonPreemptibleNamespaces do not select the pod's namespace."
         if cluster.warned(f"{pod.uid}/{EventReason.PREEMPTABLE_IGNORED}", message):

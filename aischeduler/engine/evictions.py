@@ -86,6 +86,7 @@ def evict(
         cause=cause,
         beneficiary=beneficiary.pod if beneficiary is not None else None,
         decision=decision,
+        queue=victim.tenancy.queue,
     )
 
 

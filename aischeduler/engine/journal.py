@@ -27,6 +27,7 @@ from aischeduler.model.events import Event
 from aischeduler.model.names import GPU_TYPE_LABELS
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import GroupRule, MakeRoomOrder, Pool
+from aischeduler.model.tenant_queue import TenantSettings
 from aischeduler.state.scheduling_queue import Backoff
 
 FORMAT: Final = 1
@@ -53,6 +54,7 @@ class Header(msgspec.Struct, frozen=True):
     machine_groups: tuple[GroupRule, ...] = ()
     obeys_budgets: bool = False
     profiles: tuple[ProfileConfig, ...] = ()
+    tenants: TenantSettings = TenantSettings()
 
 
 class Observed(Struct, frozen=True):

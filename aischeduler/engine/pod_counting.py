@@ -42,6 +42,8 @@ def adopt(cluster: "Cluster", record: PodRecord, assigned: AssignedPod) -> None:
     cluster.budgets.placed(record.pod)
     cluster.running.add(record.pod.uid, record.pod.spec, record.row, _facts(cluster, record, pool))
     book(cluster, record, pool)
+    if record.waits_with is not None:
+        cluster.tenants.waits_no_more(record)
     if record.unit is not None:
         cluster.units.touch(record)
 
@@ -55,6 +57,8 @@ def uncount(cluster: "Cluster", record: PodRecord) -> int:
     cluster.budgets.taken_off(record.pod)
     record.row, record.counted, record.allocation = NOWHERE, None, NO_ALLOCATION
     cluster.nodes.remove(assigned)
+    if record.tenancy.queue:
+        cluster.tenants.waits(record)
     cluster.units.touch(record)
     return row
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.quotas import rules_of
+from aischeduler.engine.quotas import coverage_of
 from aischeduler.model.actions import Condition, ReportQueue
 from aischeduler.model.card_types import form_names, is_card
 from aischeduler.model.event_reasons import ConditionReason
@@ -19,7 +19,7 @@ from aischeduler.model.names import CPU, DEFAULT_POOL, MEMORY, PODS
 from aischeduler.model.quantity import quantity_text
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.tenant_queue import CardUse, QueueSource, QueueState, QueueSummary, TenantQueue
-from aischeduler.policies.quota import QuotaRules, cards_by_entry
+from aischeduler.policies.quota import Coverage, cards_by_entry
 from aischeduler.state.ledger import NO_CARD, QUEUE, UNNAMED_CARD
 
 STATUS_SECONDS: Final = 1.0
@@ -79,7 +79,8 @@ def report_of(cluster: Cluster, queue: TenantQueue, waiting: Counter[str]) -> Re
 
 def summary_of(cluster: Cluster, queue: TenantQueue, waiting: Counter[str]) -> QueueSummary:
     """Return the numbers of a queue."""
-    rules = rules_of(cluster)
+    coverage = coverage_of(cluster)
+    rules = coverage.rules
     sums = cluster.ledger.under(QUEUE, queue.name)
     used: Counter[str] = Counter()
     for card, amounts in sums.items():
@@ -90,7 +91,7 @@ def summary_of(cluster: Cluster, queue: TenantQueue, waiting: Counter[str]) -> Q
         pending={name: waiting[name] for name in sorted(waiting) if name != PODS and waiting[name]},
         borrowed=_borrowed(cluster, queue),
         quota={name: rules.limit(queue, name) for name in sorted(queue.capability)},
-        cards=_cards(queue, rules, sums),
+        cards=_cards(queue, coverage, sums),
         pods=used[PODS],
         pending_pods=waiting[PODS],
     )
@@ -103,13 +104,13 @@ def over_quota(summary: QueueSummary) -> list[tuple[str, int, int]]:
     return [(name, used, most) for name, used, most in uses if used > most]
 
 
-def _cards(queue: TenantQueue, rules: QuotaRules, by_card: Mapping[str, ResourceList]) -> tuple[CardUse, ...]:
-    covered = cards_by_entry(queue.cards, rules, by_card)
+def _cards(queue: TenantQueue, coverage: Coverage, by_card: Mapping[str, ResourceList]) -> tuple[CardUse, ...]:
+    covered = cards_by_entry(queue, coverage, by_card)
     found = {entry.card: CardUse(entry.card, covered[entry.card], entry.cards) for entry in queue.cards}
     others: Counter[str] = Counter()
     for card, amounts in by_card.items():
         for resource, amount in amounts.items():
-            if not is_card(resource, rules.gpu_resources):
+            if not is_card(resource, coverage.rules.gpu_resources):
                 continue
             forms = form_names(card, resource) if card != UNNAMED_CARD else ()
             if not any(form in covered for form in forms):
@@ -133,11 +134,11 @@ def _waiting(cluster: Cluster) -> dict[str, Counter[str]]:
     """Return what waits in each queue and its ancestors, by resource; owners of claims count as use."""
     found: dict[str, Counter[str]] = {}
     tenants = cluster.tenants
-    for name in tenants.named():
-        total: Counter[str] = Counter()
-        for record in tenants.in_queues((name,)):
-            if record.counted is None and cluster.claims.room_of(record) is None:
-                total.update(record.pod.spec.request.taken)
+    waiting = {name: +total for name, total in tenants.waiting.items()}
+    for room in (room for claim in cluster.claims.all() for room in claim.rooms):
+        if room.record.waits_with is not None:
+            waiting[room.record.tenancy.queue] -= Counter(room.record.waits_with.request.taken)
+    for name, total in waiting.items():
         for queue in tenants.queues.chain(name) if total else ():
             found.setdefault(queue.name, Counter()).update(total)
     return found

@@ -24,10 +24,11 @@ from aischeduler.engine.view import View
 from aischeduler.model.card_types import card_names
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.resources import ResourceList
-from aischeduler.model.tenant_queue import QueueState
+from aischeduler.model.tenant_queue import QueueState, TenantQueue
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.model.user_text import nearest
-from aischeduler.policies.quota import QuotaRefusal, QuotaRules, Quotas, Want
+from aischeduler.model.workload import CARD_REQUEST_KEY
+from aischeduler.policies.quota import Coverage, QuotaRefusal, QuotaRules, Quotas, Want
 from aischeduler.state.claims import Claim
 from aischeduler.state.label_index import Mask
 from aischeduler.state.ledger import QUEUE, Account
@@ -37,6 +38,8 @@ from aischeduler.state.scheduling_queue import queue_order
 QUOTA: Final = ConstraintKind.QUOTA
 CHECKED_MAX: Final = 256
 """The most classes of held pods that are checked when one account shrinks."""
+COVERAGE: Final = "coverage"
+SETTINGS: Final = "settings"
 CLAIMS_MAX: Final = 64
 """The most claims of pods behind a unit that may end for its quota."""
 
@@ -72,11 +75,13 @@ def queue_refused(cluster: View, record: PodRecord) -> QueueRefusal | None:
         return None
     queues = cluster.tenants.queues
     queue = queues.get(name)
+    if name in queues.open and queue is not None and not record.tenancy.invalid:
+        return _namespace_refused(cluster, record, queue)
     if queue is None:
         near = nearest(name, queues.names())
         meant = f" Did you mean {near}?" if near else ""
         return QueueRefusal(EventReason.UNKNOWN_QUEUE, f"The queue {name} does not exist; the pod is held.{meant}")
-    if record.tenancy.invalid:
+    if CARD_REQUEST_KEY in record.tenancy.invalid:
         return QueueRefusal(EventReason.GET_TASK_REQUEST_RESOURCE_FAILED, f"{record.tenancy.invalid}; the pod is held.")
     for member in queues.chain(name):
         if member.invalid:
@@ -87,10 +92,17 @@ def queue_refused(cluster: View, record: PodRecord) -> QueueRefusal | None:
     if state is not QueueState.OPEN:
         of = "" if where == name else f", which is above {name},"
         return QueueRefusal(EventReason.QUEUE_CLOSED, f"The queue {where}{of} is {state.lower()}; the pod is held.")
+    queues.open.add(name)
+    return _namespace_refused(cluster, record, queue)
+
+
+def _namespace_refused(cluster: View, record: PodRecord, queue: TenantQueue) -> QueueRefusal | None:
     namespace, allowed = record.pod.namespace, queue.allowed_namespaces
     labels = cluster.nodes.pod_counts.namespaces.get(namespace)
     if allowed is not None and (labels is None or not allowed.matches(labels)):
-        text = f"The queue {name} takes no pods from the namespace {namespace}: its allowedNamespaces do not match."
+        text = (
+            f"The queue {queue.name} takes no pods from the namespace {namespace}: its allowedNamespaces do not match."
+        )
         return QueueRefusal(EventReason.QUEUE_NAMESPACE_NOT_ALLOWED, text)
     return None
 
@@ -127,7 +139,7 @@ def surplus_within(cluster: View, record: PodRecord, others: tuple[PodRecord, ..
     taken = list(record.together)
     found: list[PodRecord] = []
     for other in others:
-        wants = [_want(cluster, member) for member in (*taken, other)]
+        wants = [want_of(cluster, member) for member in (*taken, other)]
         answer = _answer(cluster, wants, ())
         if not answer.message and not answer.closes:
             taken.append(other)
@@ -135,14 +147,28 @@ def surplus_within(cluster: View, record: PodRecord, others: tuple[PodRecord, ..
     return tuple(found)
 
 
+def coverage_of(cluster: View) -> Coverage:
+    """Return how quotas are checked, as the configuration and the queues say."""
+    kept, settings = cluster.tenants.queues.kept, cluster.tenants.settings
+    found = kept.get(COVERAGE)
+    if not isinstance(found, Coverage) or kept.get(SETTINGS) is not settings:
+        kept.clear()
+        resources = cluster.profile.gpu_resources
+        rules = QuotaRules(resources, settings.card_unlimited_cpu_memory, settings.over_commit_milli)
+        found = kept[COVERAGE] = Coverage(rules)
+        kept[SETTINGS] = settings
+    return found
+
+
 def rules_of(cluster: View) -> QuotaRules:
     """Return how quotas are checked, as the configuration says."""
-    settings = cluster.tenants.settings
-    return QuotaRules(cluster.profile.gpu_resources, settings.card_unlimited_cpu_memory, settings.over_commit_milli)
+    return coverage_of(cluster).rules
 
 
 def try_first(cluster: Cluster, accounts: Iterable[Account]) -> None:
     """Have the first unit tried that each of these accounts held, and that may take more now."""
+    if not cluster.held:
+        return
     for account in sorted({account[:2] for account in accounts}):
         for record in _heads(cluster, account):
             if account[0] != QUEUE or not quota_of(cluster, record).message:
@@ -184,16 +210,17 @@ def _workload_refused(cluster: View, record: PodRecord) -> QuotaAnswer | None:
     requests = record.tenancy.card_request
     if not requests or cluster.tenants.has_begun(record):
         return None
-    quotas = Quotas(rules_of(cluster), cluster.ledger, [_want(cluster, record)])
+    quotas = Quotas(coverage_of(cluster), cluster.ledger, [want_of(cluster, record)])
     refusal = quotas.refused_whole(0, requests)
     return QuotaAnswer(refusal.message, refusal.reason) if refusal is not None else None
 
 
 def _wants(cluster: View, record: PodRecord) -> list[Want]:
-    return [_want(cluster, member) for member in record.together]
+    return [want_of(cluster, member) for member in record.together]
 
 
-def _want(cluster: View, record: PodRecord) -> Want:
+def want_of(cluster: View, record: PodRecord) -> Want:
+    """Return what a pod wants of the quotas of its queue."""
     requests = record.tenancy.card_request
     said = tuple(dict.fromkeys(card_names(form)[0] for form in requests[0].forms)) if len(requests) == 1 else ()
     return Want(cluster.tenants.chain(record), record.pod.spec, said=said)
@@ -201,20 +228,32 @@ def _want(cluster: View, record: PodRecord) -> Want:
 
 def _answer(cluster: View, wants: list[Want], lifted: tuple[Claim, ...]) -> QuotaAnswer:
     """Return what the quotas of queues say, as if these claims did not exist."""
+    if len(wants) == 1:
+        kinds, _ = cluster.nodes.cards.kinds(cluster.nodes)
+        if not lifted and coverage_of(cluster).holds(wants[0], kinds, cluster.ledger):
+            return UNLIMITED
+        return _checked(cluster, wants, ((0,),), lifted)
     classes: dict[tuple[bytes, str, tuple[str, ...]], list[int]] = {}
     for number, want in enumerate(wants):
         classes.setdefault((want.spec.key, want.chain[0].name if want.chain else "", want.said), []).append(number)
     several = [replace(wants[numbers[0]], pods=len(numbers)) for numbers in classes.values()]
-    quotas = Quotas(rules_of(cluster), _Without(cluster, lifted) if lifted else cluster.ledger, several)
+    return _checked(cluster, several, tuple(map(tuple, classes.values())), lifted)
+
+
+def _checked(
+    cluster: View, wants: list[Want], members: tuple[tuple[int, ...], ...], lifted: tuple[Claim, ...]
+) -> QuotaAnswer:
+    """Return what the quotas of queues say of these wants, each of which stands for the pods of these numbers."""
+    quotas = Quotas(coverage_of(cluster), _Without(cluster, lifted) if lifted else cluster.ledger, wants)
     refusal = quotas.refused()
     if refusal is not None:
         return QuotaAnswer(refusal.message, refusal.reason)
     if not quotas.limits_cards:
         return UNLIMITED
     kinds, numbers_of_rows = cluster.nodes.cards.kinds(cluster.nodes)
-    closed: list[Mask | None] = [None] * len(wants)
+    closed: list[Mask | None] = [None] * sum(map(len, members))
     closes: list[QuotaRefusal] = []
-    for at, members in enumerate(classes.values()):
+    for at, numbers in enumerate(members):
         of_kinds, refusal = quotas.closed(at, kinds)
         if refusal is not None:
             return QuotaAnswer(refusal.message, refusal.reason)
@@ -222,7 +261,7 @@ def _answer(cluster: View, wants: list[Want], lifted: tuple[Claim, ...]) -> Quot
             mask: Mask = np.array(of_kinds, dtype=np.bool_)[numbers_of_rows]
             named = (kind for kind, shut in zip(kinds, of_kinds, strict=True) if shut and quotas.names(at, kind))
             closes += [why for kind in named if (why := quotas.refused_on(at, kind))]
-            for number in members:
+            for number in numbers:
                 closed[number] = mask
     return QuotaAnswer(closed=tuple(closed), closes=tuple(closes))
 

@@ -70,6 +70,7 @@ from aischeduler.model.events import (
     Refreshed,
     RefreshFailed,
     Seen,
+    TenantsConfigured,
     VolumesRefused,
     VolumesWritten,
 )
@@ -151,6 +152,8 @@ class Scheduler:
                 evict_refused(cluster, event, now)
             case QueuesServed(served):
                 queues_served(cluster, served=served)
+            case TenantsConfigured(settings):
+                settings_changed(cluster, settings)
             case _:
                 self._observe_reads(event, now)
 
@@ -253,7 +256,8 @@ class Scheduler:
 
     def set_tenants(self, settings: TenantSettings) -> None:
         """Let the configuration of tenant queues be as it is now."""
-        settings_changed(self._cluster, settings)
+        if settings != self._cluster.tenants.settings:
+            self.observe(TenantsConfigured(settings), self._cluster.now)
 
     def self_check(self, now: float) -> tuple[Violation, ...]:
         """Check the next part of the state where that is due and no pool is ready; return the violations."""

@@ -25,16 +25,21 @@ def pool_crd() -> Json:
     return crd("pools")
 
 
-@cache
 def pool_schema() -> Json:
     """Return the OpenAPI schema of a Pool; all callers share it and do not change it."""
-    (version,) = pool_crd()["spec"]["versions"]
-    schema: Json = version["schema"]["openAPIV3Schema"]
-    return schema
+    return schema("pools")
+
+
+@cache
+def schema(plural: str) -> Json:
+    """Return the OpenAPI schema of a kind by its plural; all callers share it and do not change it."""
+    (version,) = crd(plural)["spec"]["versions"]
+    found: Json = version["schema"]["openAPIV3Schema"]
+    return found
 
 
 def crd(plural: str) -> Json:
-    """Return the definition of a kind by its plural: `pools` or `batchprocesses`; the caller may change it."""
+    """Return the definition of a kind by its plural: `pools`, `queues`, `batchprocesses`; it may be changed."""
     return deepcopy(_read(plural))
 
 

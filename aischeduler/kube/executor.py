@@ -22,6 +22,7 @@ from aischeduler.kube.report.event_messages import waiting_message
 from aischeduler.kube.report.log_fields import (
     decision_fields,
     eviction_fields,
+    job_fields,
     object_fields,
     pod_fields,
     volume_fields,
@@ -33,6 +34,7 @@ from aischeduler.kube.watch.pre_eviction_reads import Refresher
 from aischeduler.kube.write.binder import Binder, Outcome
 from aischeduler.kube.write.eviction_writes import Evicted, EvictionOutcome, NotNeeded, lost_eviction
 from aischeduler.kube.write.evictor import Evictor
+from aischeduler.kube.write.job_writes import Suspension
 from aischeduler.kube.write.pod_writes import BindAccepted, settle, unavailable
 from aischeduler.kube.write.volume_binder import VolumeBinder
 from aischeduler.model.actions import (
@@ -175,7 +177,7 @@ class Executor:
                 self._workers.reporter.report_pool(action)
                 self._log_pool(action)
             case ResumeJob():
-                pass
+                self._workers.reporter.resume_job(action)
             case ReportQueue():
                 self._workers.reporter.report_queue(action)
                 self._log_queue(action)
@@ -194,7 +196,7 @@ class Executor:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._workers.binder.run(self._bound), name="binder")
             group.create_task(self._workers.volumes.run(self._volumes_written), name="volume binder")
-            group.create_task(self._workers.evictor.run(self._evicted), name="evictor")
+            group.create_task(self._workers.evictor.run(self._evicted, self._suspended), name="evictor")
             reporting = self._workers.reporter.run(self._decisions_sent, self._on_internal_error)
             group.create_task(reporting, name="reporter")
             for number in range(SETTLERS):
@@ -226,9 +228,9 @@ class Executor:
 
     def _evicted(self, action: Evict, outcome: EvictionOutcome, seconds: float) -> None:
         match outcome:
-            case Evicted():
+            case Evicted(not_suspended):
                 self._on_outcome(action, "Evicted", seconds)
-                self._workers.reporter.report_evicted(action)
+                self._workers.reporter.report_evicted(action, not_suspended)
             case NotNeeded():  # the watch shows the rest
                 self._on_outcome(action, "Left", seconds)
             case EvictRefused(_, why, message):
@@ -237,6 +239,15 @@ class Executor:
                 self._log.warning("evict refused", **eviction_fields(action), refusal=str(why), reason=message)
             case _:
                 assert_never(outcome)
+
+    def _suspended(self, action: Evict, suspension: Suspension) -> None:
+        """Log that a Job was suspended, or why not."""
+        fields = {**job_fields(suspension.job), "decision": action.decision}
+        if suspension.accepted:
+            ends = "stays so" if suspension.job.aborts else "is resumed once they are gone"
+            self._log.info("suspend", **fields, reason=f"all its pods are evicted; it {ends}")
+        else:
+            self._log.warning("suspend refused", **fields, reason=suspension.refused or suspension.failed)
 
     async def _settle_all(self) -> None:
         while True:

@@ -100,6 +100,7 @@ class Evict(Struct, frozen=True):
     `together` for the beneficiary: where something would refuse one of them, none is sent.
     Where all pods of a Job or a JobSet go, `suspends` is that: it is suspended, so that its controller ends the pods,
     makes no others, and counts none as failed. Where it cannot be suspended, the pod is evicted as any other.
+    `queue` is the victim's tenant queue.
     """
 
     victim: Pod
@@ -111,6 +112,7 @@ class Evict(Struct, frozen=True):
     decision: str
     together: int = 1
     suspends: JobRef | None = None
+    queue: str = ""
 
     @property
     def message(self) -> str:

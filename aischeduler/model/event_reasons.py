@@ -37,6 +37,7 @@ class EventReason(StrEnum):
     IGNORED_QUEUE_FIELDS = "IgnoredQueueFields"
     UNKNOWN_SERVICE_TYPE = "UnknownServiceType"
     PREEMPTABLE_IGNORED = "PreemptableIgnored"
+    EVICTION_WOULD_FAIL_JOB = "EvictionWouldFailJob"
 
     @property
     def type(self) -> str:

@@ -20,7 +20,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pod_set import PodSet
 from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.storage_objects import StorageObject
-from aischeduler.model.tenant_queue import TenantQueue
+from aischeduler.model.tenant_queue import TenantQueue, TenantSettings
 from aischeduler.model.volumes import Volume, VolumeClaim
 from aischeduler.model.workload import Workload
 
@@ -165,5 +165,12 @@ class QueuesServed(Struct, frozen=True):
     served: bool
 
 
+class TenantsConfigured(Struct, frozen=True):
+    """What the configuration says of all tenants has changed."""
+
+    settings: TenantSettings
+
+
 ReadAnswer = Refreshed | RefreshFailed
-Event = QueuesServed | Seen | Gone | BindRefused | VolumesWritten | VolumesRefused | EvictRefused | ReadAnswer
+Outcome = BindRefused | VolumesWritten | VolumesRefused | EvictRefused
+Event = QueuesServed | TenantsConfigured | Seen | Gone | Outcome | ReadAnswer

@@ -19,6 +19,12 @@ CARD_REQUEST_KEY: Final = "volcano.sh/card.request"
 """The annotation of a workload with the number of cards of all its pods by name, as JSON: {"A100|V100": 8}."""
 ON_EVICTION_KEY: Final = "resource.aibee.cn/on-eviction"
 """The annotation of a Job, a JobSet or a PodGroup: Restart or Abort."""
+SUSPENDED_KEY: Final = "resource.aibee.cn/suspended-for-eviction"
+"""The annotation of a Job or a JobSet that this scheduler has suspended to evict its pods: one of the next two."""
+SUSPENDED_RESTART: Final = "restart"
+"""It is resumed once its pods are gone."""
+SUSPENDED_ABORT: Final = "abort"
+"""It stays suspended."""
 
 
 class ServiceType(StrEnum):

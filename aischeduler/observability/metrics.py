@@ -35,6 +35,7 @@ from aischeduler.model.unsupported_constraints import ConstraintKind
 
 PREFIX: Final = "ai_scheduler_"
 ACCEPTED: Final = "Accepted"
+EVICTED: Final = "Evicted"
 """Outcome of a Binding that the API server accepted."""
 OVER_QUOTA: Final = "OverQuota"
 """The condition of a tenant queue whose pods use more than its quota."""
@@ -175,6 +176,8 @@ class MetricsRecorder:
                     self._waits.of(self.labels.of(home)).record(waited)
             case Evict():
                 self._evictions.of(outcome).record(seconds)
+                if action.cause is EvictionCause.QUEUE_RECLAIMED and outcome == EVICTED:
+                    self.record_reclaims(action.queue, 1)
             case _:
                 assert_never(action)
 

@@ -65,6 +65,92 @@ class Want(Struct, frozen=True):
         return self.spec.gpu_types if self.spec.gpu_types and self.spec.gpu_type_required else self.said
 
 
+class Bounds(Struct, frozen=True):
+    """What may be in use at most before pods like these take more, so that nothing closes a row to one of them.
+
+    `resources` are by queue and resource, `cards` by queue and the form of an entry. `closes` says that cards of some
+    nodes are closed whatever is in use.
+    """
+
+    resources: tuple[tuple[str, str, int], ...]
+    cards: tuple[tuple[TenantQueue, tuple[tuple[str, int], ...]], ...]
+    closes: bool
+
+
+class Coverage:
+    """Which entries of queues cover which cards. It holds as long as no queue changes."""
+
+    def __init__(self, rules: QuotaRules) -> None:
+        self.rules = rules
+        self._found: dict[tuple[str, str, str], tuple[CardQuota, ...]] = {}
+        self._pairs: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
+        self._bounds: dict[tuple[bytes, str, tuple[str, ...]], Bounds] = {}
+        self._kinds: Sequence[CardKind] = ()
+
+    def entries(self, queue: TenantQueue, card: str, resource: str) -> tuple[CardQuota, ...]:
+        """Return the entries of a queue that cover units of a resource on a node with a card."""
+        key = queue.name, card, resource
+        found = self._found.get(key)
+        if found is None:
+            forms = form_names(card, resource) if is_card(resource, self.rules.gpu_resources) else ()
+            found = self._found[key] = tuple(entry for entry in queue.cards if entry.card in forms)
+        return found
+
+    def pairs(self, queue: TenantQueue, card: str, resources: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """Return which of these resources, used on nodes with a card, count for which entries of a queue."""
+        key = (queue.name, card, *resources)
+        found = self._pairs.get(key)
+        if found is None:
+            pairs = ((name, entry.card) for name in key[2:] for entry in self.entries(queue, card, name))
+            found = self._pairs[key] = tuple(pairs)
+        return found
+
+    def holds(self, want: Want, kinds: Sequence[CardKind], used: "CardsInUse") -> bool:
+        """Return whether a pod is within all quotas on nodes of all these kinds, so that no more needs to be asked."""
+        if kinds is not self._kinds:
+            self._kinds = kinds
+            self._bounds.clear()
+        key = want.spec.key, want.chain[0].name, want.said
+        bounds = self._bounds.get(key)
+        if bounds is None:
+            bounds = self._bounds[key] = self._bounds_of(want, kinds)
+        if bounds.closes:
+            return False
+        free = self.rules.unlimited_with_cards
+        for queue, resource, most in bounds.resources:
+            sums = used.under(QUEUE, queue)
+            if free or sum([amounts.get(resource, 0) for amounts in sums.values()]) > most:
+                return False
+        for entries_of, limits in bounds.cards:
+            in_use = cards_by_entry(entries_of, self, used.under(QUEUE, entries_of.name))
+            for form, most in limits:
+                if in_use[form] > most:
+                    return False
+        return True
+
+    def _bounds_of(self, want: Want, kinds: Sequence[CardKind]) -> Bounds:
+        taken, cards = want.spec.request.taken, self.rules.cards(want.spec)
+        resources = tuple(
+            (queue.name, name, self.rules.limit(queue, name) - taken[name])
+            for queue in want.chain
+            for name in sorted(queue.capability)
+            if taken.get(name)
+        )
+        named = [kind for kind in kinds if kind.names and names_kind(want, kind)]
+        limits: dict[str, dict[str, int]] = {}
+        closes = bool(cards) and (not named or bool(want.said))
+        for queue in want.chain if cards else ():
+            for kind in named if queue.cards else ():
+                for resource, number in cards.items():
+                    covering = self.entries(queue, kind.card, resource)
+                    closes = closes or not covering
+                    found = limits.setdefault(queue.name, {})
+                    for entry in covering:
+                        found[entry.card] = min(found.get(entry.card, entry.cards), entry.cards - number)
+        by_queue = tuple((queue, tuple(limits[queue.name].items())) for queue in want.chain if queue.name in limits)
+        return Bounds(resources, by_queue, closes and any(queue.cards for queue in want.chain))
+
+
 class CardsInUse(Protocol):
     """What the pods of queues use."""
 
@@ -108,10 +194,11 @@ _NAMES: Final = {CPU: "CPU", MEMORY: "memory"}
 class Quotas:
     """The checks for pods that want room now. `used` are the sums by queue and card, without their own."""
 
-    def __init__(self, rules: QuotaRules, used: CardsInUse, wants: Sequence[Want]) -> None:
-        self._rules, self._used = rules, used
+    def __init__(self, coverage: Coverage, used: CardsInUse, wants: Sequence[Want]) -> None:
+        self._coverage, self._rules, self._used = coverage, coverage.rules, used
         self._wants = wants
-        self._cards = [rules.cards(want.spec) for want in wants]
+        self._alone = wants[0] if len(wants) == 1 else None
+        self._cards = [self._rules.cards(want.spec) for want in wants]
         self._queues = {queue.name: queue for want in wants for queue in want.chain}
         self._entries: dict[str, dict[str, int]] = {}
 
@@ -121,26 +208,20 @@ class Quotas:
             if not queue.capability:
                 continue
             asked = self._asked(name)
-            in_use = None
             for resource in sorted(queue.capability):
                 requested = asked.get(resource, 0)
                 if not requested:
                     continue
-                in_use = in_use if in_use is not None else self.in_use(name)
-                total, limit = in_use.get(resource, 0) + requested, self._rules.limit(queue, resource)
+                total, limit = self.in_use(name, resource) + requested, self._rules.limit(queue, resource)
                 if total > limit:
                     return QuotaRefusal(name, _NAMES.get(resource, resource), resource, requested, total, limit)
         return None
 
-    def in_use(self, queue: str) -> Counter[str]:
-        """Return what counts in a queue, by resource."""
-        found: Counter[str] = Counter()
-        for card, sums in self._used.under(QUEUE, queue).items():
-            free = card != NO_CARD and self._rules.unlimited_with_cards
-            for resource, amount in sums.items():
-                if not (free and resource in (CPU, MEMORY)):
-                    found[resource] += amount
-        return found
+    def in_use(self, queue: str, resource: str) -> int:
+        """Return how much of a resource counts in a queue."""
+        free = self._rules.unlimited_with_cards and resource in (CPU, MEMORY)
+        sums = self._used.under(QUEUE, queue)
+        return sum(amounts.get(resource, 0) for card, amounts in sums.items() if not free or card == NO_CARD)
 
     @property
     def limits_cards(self) -> bool:
@@ -149,18 +230,21 @@ class Quotas:
 
     def refused_on(self, number: int, kind: CardKind) -> QuotaRefusal | None:
         """Return what refuses the pods of this want on nodes with cards of this kind; None where nothing does."""
-        for resource in sorted(self._cards[number]):
-            forms = form_names(kind.card, resource)
+        cards = self._cards[number]
+        for resource in sorted(cards) if len(cards) > 1 else cards:
             for queue in self._wants[number].chain:
                 if not queue.cards:
                     continue
-                requested = self._asked_on(queue.name, resource, kind)
-                covering = [entry for entry in queue.cards if entry.card in forms]
+                alone = self._alone
+                asked = self._cards[0][resource] * alone.pods if alone is not None else None
+                requested = asked if asked is not None else self._asked_on(queue.name, resource, kind)
+                covering = self._coverage.entries(queue, kind.card, resource)
                 if not covering:
-                    name = forms[0] if forms else resource
+                    name = next(iter(form_names(kind.card, resource)), resource)
                     return QuotaRefusal(queue.name, name, resource, requested, requested, 0)
+                in_use = self._entries.get(queue.name) or self.cards_in_use(queue)
                 for entry in covering:
-                    total = self.cards_in_use(queue).get(entry.card, 0) + requested
+                    total = in_use[entry.card] + requested
                     if total > entry.cards:
                         return QuotaRefusal(queue.name, entry.name, resource, requested, total, entry.cards)
         return None
@@ -169,8 +253,9 @@ class Quotas:
         """Return how many cards each entry of a queue covers now."""
         found = self._entries.get(queue.name)
         if found is None:
-            sums = self._used.under(QUEUE, queue.name)
-            found = self._entries[queue.name] = cards_by_entry(queue.cards, self._rules, sums)
+            found = self._entries[queue.name] = cards_by_entry(
+                queue, self._coverage, self._used.under(QUEUE, queue.name)
+            )
         return found
 
     def closed(self, number: int, kinds: Sequence[CardKind]) -> tuple[list[bool], QuotaRefusal | None]:
@@ -207,8 +292,11 @@ class Quotas:
                     return QuotaRefusal(queue.name, request.name, request.name, request.cards, total, quota)
         return None
 
-    def _asked(self, queue: str) -> Counter[str]:
+    def _asked(self, queue: str) -> ResourceList:
         """Return what all the pods in a queue request, by resource, as far as it is checked."""
+        if self._alone is not None and not self._rules.unlimited_with_cards:
+            taken, pods = self._alone.spec.request.taken, self._alone.pods
+            return taken if pods == 1 else {name: amount * pods for name, amount in taken.items()}
         found: Counter[str] = Counter()
         for want, cards in zip(self._wants, self._cards, strict=True):
             if all(member.name != queue for member in want.chain):
@@ -237,13 +325,20 @@ def names_kind(want: Want, kind: CardKind) -> bool:
     return not want.types or not set(want.types).isdisjoint(kind.names)
 
 
-def cards_by_entry(entries: Iterable[CardQuota], rules: QuotaRules, sums: Mapping[str, ResourceList]) -> dict[str, int]:
-    """Return for each of these entries, by its form, how many cards it covers of what is used by card."""
-    found = {entry.card: 0 for entry in entries}
+def cards_by_entry(queue: TenantQueue, coverage: Coverage, sums: Mapping[str, ResourceList]) -> dict[str, int]:
+    """Return for each entry of a queue, by its form, how many cards it covers of what is used by card."""
+    found = {entry.card: 0 for entry in queue.cards}
     for card, amounts in sums.items():
-        for resource, amount in amounts.items():
-            if is_card(resource, rules.gpu_resources):
-                for form in form_names(card, resource):
-                    if form in found:
-                        found[form] += amount
+        for resource, form in coverage.pairs(queue, card, amounts):
+            found[form] += amounts[resource]
     return found
+
+
+def cards_of_form(form: str, rules: QuotaRules, sums: Mapping[str, ResourceList]) -> int:
+    """Return how many cards of one form are used, of what is used by card."""
+    return sum(
+        amount
+        for card, amounts in sums.items()
+        for resource, amount in amounts.items()
+        if is_card(resource, rules.gpu_resources) and form in form_names(card, resource)
+    )

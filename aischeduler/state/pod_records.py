@@ -191,6 +191,8 @@ class PodRecord(Struct, eq=False):
     """The unit to which it belongs, if that has a name."""
     tenancy: Tenancy = NO_TENANCY
     """Its tenant queue, and what it is for."""
+    waits_with: PodSpec | None = None
+    """The spec with which it counts as waiting in its tenant queue; None where it does not."""
     queue_priority: int = 0
     """The priority of its tenant queue when it began to wait, which decides before its own."""
     rank: int | None = None

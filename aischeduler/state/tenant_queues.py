@@ -20,6 +20,11 @@ class TenantQueues:
     def __init__(self) -> None:
         self.version = 0
         self.served = False
+        self.kept: dict[str, object] = {}
+        """What callers keep until a queue changes."""
+        self.open: set[str] = set()
+        """Queues that take pods, as far as they and their ancestors say; until a queue changes."""
+        self._by_name: dict[str, TenantQueue] = {}
         self._objects: dict[str, dict[QueueSource, TenantQueue]] = {}
         self._chains: dict[str, Chain] = {}
 
@@ -34,7 +39,7 @@ class TenantQueues:
         if objects.get(queue.source) == queue:
             return False
         objects[queue.source] = queue
-        self._changed()
+        self._changed(queue.name)
         return True
 
     def forget(self, source: QueueSource, name: str) -> bool:
@@ -44,15 +49,12 @@ class TenantQueues:
             return False
         if not objects:
             del self._objects[name]
-        self._changed()
+        self._changed(name)
         return True
 
     def get(self, name: str) -> TenantQueue | None:
         """Return the queue that a name means; None where there is none."""
-        objects = self._objects.get(name)
-        if objects is None:
-            return None
-        return next(objects[source] for source in QueueSource if source in objects)
+        return self._by_name.get(name)
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all queues, sorted."""
@@ -104,9 +106,17 @@ class TenantQueues:
         above = set(names)
         return tuple(name for name in self.names() if any(queue.name in above for queue in self.chain(name)))
 
-    def _changed(self) -> None:
+    def _changed(self, name: str) -> None:
         self.version += 1
         self._chains.clear()
+        self.kept.clear()
+        self.open.clear()
+        objects = self._objects.get(name, {})
+        counts = next((objects[source] for source in QueueSource if source in objects), None)
+        if counts is None:
+            self._by_name.pop(name, None)
+        else:
+            self._by_name[name] = counts
 
 
 def _through(ancestor: TenantQueue, what: str) -> str:

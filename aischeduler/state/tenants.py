@@ -7,6 +7,7 @@ Invariants:
 - A pod is known by the names of its queue and its workload, whether these exist or not.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from aischeduler.model.pod import Pod
@@ -42,6 +43,8 @@ class Tenants:
         self._numbers: dict[str, int] = {}
         self.cards: tuple[str, ...] = ()
         """The cards of nodes, as they were when held pods were checked last."""
+        self.waiting: dict[str, Counter[str]] = {}
+        """Queue -> what its pods request that are on no node, owners of claims too; `pods` counts pods."""
         self._in_queue: Groups[str, str, PodRecord] = Groups()
         self._of_workload: Groups[WorkloadKey, str, PodRecord] = Groups()
         self._below: Groups[WorkloadKey, WorkloadKey, None] = Groups()
@@ -54,15 +57,31 @@ class Tenants:
         record.queue_priority = queue.priority if queue is not None else 0
         self.version += 1
         self._in_queue.put(record.tenancy.queue, record.pod.uid, record)
+        if record.counted is None:
+            self.waits(record)
         for key in self._names_of(record.pod):
             self._of_workload.put(key, record.pod.uid, record)
 
     def leave(self, record: PodRecord) -> None:
         """Remove a pod."""
         self.version += 1
+        self.waits_no_more(record)
         self._in_queue.drop(record.tenancy.queue, record.pod.uid)
         for key in self._names_of(record.pod):
             self._of_workload.drop(key, record.pod.uid)
+
+    def waits(self, record: PodRecord) -> None:
+        """Count a pod as waiting in its queue, with its present spec."""
+        self.waits_no_more(record)
+        if record.tenancy.queue:
+            record.waits_with = record.pod.spec
+            self.waiting.setdefault(record.tenancy.queue, Counter()).update(record.pod.spec.request.taken)
+
+    def waits_no_more(self, record: PodRecord) -> None:
+        """Count a pod no longer as waiting, if it is."""
+        if record.waits_with is not None:
+            self.waiting[record.tenancy.queue].subtract(record.waits_with.request.taken)
+            record.waits_with = None
 
     def named(self) -> tuple[str, ...]:
         """Return the names of the queues that pods name, sorted."""

@@ -13,13 +13,15 @@ from aischeduler.analysis.cluster_snapshot import (
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Bind
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import Seen
+from aischeduler.model.events import QueuesServed, Seen
 from aischeduler.model.pod_set import PodSet
 from aischeduler.model.pool import Namespace
 from aischeduler.model.selectors import Operator, label_selector
 from aischeduler.model.storage_objects import StorageClass
 from aischeduler.model.volumes import Volume, VolumeClaim
+from aischeduler.model.workload import TenantTerms, Workload
 from tests.build import a_node, a_pod, a_pool, a_taint, a_term, expression, tolerates
+from tests.tenants import a_queue
 
 SNAPSHOT = ClusterSnapshot(
     1_767_225_600,
@@ -28,6 +30,9 @@ SNAPSHOT = ClusterSnapshot(
         Seen(a_pool("a", labels={"pool": "a"}, lending_limit={"cpu": 1000}, allowed_namespaces={"team": "a"})),
         Seen(a_node("n1", cpu="4", labels={"pool": "a", "zone": "x"}, taints=(a_taint("closed"),))),
         Seen(DisruptionBudget("team", "b", "uid-b", None, 2, frozenset(("x",)))),
+        QueuesServed(served=True),
+        Seen(a_queue("vision", cards={"NVIDIA-H200": 8}, cpu="4", priority=7)),
+        Seen(Workload("ReplicaSet", "team", "web-7", owner="Deployment/web", terms=TenantTerms(queue="vision"))),
         Seen(StorageClass("fast", "csi.example", waits=True)),
         Seen(Volume("v", (a_term(expression("zone", Operator.IN, "x")),))),
         Seen(VolumeClaim("team", "c", "v", bound=True)),
@@ -77,7 +82,7 @@ def test_file_that_ends_inside_a_line_names_the_line() -> None:
 
 
 def test_file_that_lacks_a_line_in_the_middle_is_refused() -> None:
-    with pytest.raises(SnapshotError, match="it has 8 objects and should have 9"):
+    with pytest.raises(SnapshotError, match=f"it has {len(LINES) - 3} objects and should have {len(LINES) - 2}"):
         read_lines([*LINES[:3], *LINES[4:]])
 
 

@@ -1,11 +1,17 @@
 """Jobs and priorities: the work of the controllers and of admission."""
 
+import json
+
 import pytest
 
-from tests.api_contract.world import STRATEGIC_PATCH, World, condition
+from aischeduler.kube.write.eviction_writes import is_another_uid
+from aischeduler.kube.write.job_writes import job_path, resume_patch, suspend_patch
+from aischeduler.model.workload import SUSPENDED_ABORT, SUSPENDED_KEY, SUSPENDED_RESTART, JobRef
+from tests.api_contract.world import JSON_PATCH, STRATEGIC_PATCH, World, condition
 from tests.objects import job_object, pod_object, priority_class_object
 
 SUCCEEDED = {"status": {"phase": "Succeeded"}}
+RUNNING = {"status": {"phase": "Running"}}
 
 
 def pods_of(world: World, job: str) -> list[str]:
@@ -62,6 +68,58 @@ def test_suspended_job_creates_no_pods_until_it_is_resumed(world: World) -> None
     assert pods_of(world, "j") == []
     world.patch(world.url("Job", "j"), {"spec": {"suspend": False}})
     until_pods(world, "j", 2)
+
+
+def run_pods(world: World, job: str, count: int) -> list[str]:
+    """Wait for the pods of a Job, have them run, and return their names."""
+    names = until_pods(world, job, count)
+    for name in names:
+        world.patch(world.url("Pod", name, "status"), RUNNING, STRATEGIC_PATCH)
+    world.until(lambda: world.get("Job", job)["status"].get("active") == count)
+    return names
+
+
+def test_job_whose_pods_are_evicted_by_its_suspension_has_not_failed_and_runs_all_of_them_again(world: World) -> None:
+    made = world.create(job_object("j", namespace=world.namespace, completions=8, parallelism=8))
+    job = JobRef("Job", world.namespace, "j", made["metadata"]["uid"])
+    first = run_pods(world, "j", 8)
+    assert job_path(job) == world.url("Job", "j")
+    suspended = world.patch(job_path(job), json.loads(suspend_patch(job)))
+    assert suspended["metadata"]["annotations"][SUSPENDED_KEY] == SUSPENDED_RESTART
+    until_pods(world, "j", 0)
+    status = world.get("Job", "j")["status"]
+    assert status.get("failed", 0) == 0
+    assert not condition(world.get("Job", "j"), "Failed")
+    resumed = world.patch(job_path(job), json.loads(resume_patch(job)), JSON_PATCH)
+    assert SUSPENDED_KEY not in resumed["metadata"].get("annotations", {})
+    assert set(run_pods(world, "j", 8)).isdisjoint(first)
+    assert not condition(world.get("Job", "j"), "Failed")
+
+
+def test_job_of_another_uid_is_not_suspended(world: World) -> None:
+    world.create(job_object("j", namespace=world.namespace, completions=2, parallelism=2))
+    change = suspend_patch(JobRef("Job", world.namespace, "j", "00000000-0000-0000-0000-000000000000"))
+    answer = world.try_patch(world.url("Job", "j"), json.loads(change))
+    assert answer.status in (409, 422)
+    assert is_another_uid(answer.body["message"])
+    assert not world.get("Job", "j")["spec"].get("suspend")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "is_it"),
+    [({}, True), ({SUSPENDED_KEY: SUSPENDED_ABORT}, True), ({SUSPENDED_KEY: SUSPENDED_RESTART}, False)],
+    ids=["user", "abort", "uid"],
+)
+def test_job_that_the_scheduler_has_not_suspended_to_restart_it_is_not_resumed(
+    world: World, annotations: dict[str, str], is_it: bool
+) -> None:
+    document = job_object("j", namespace=world.namespace, completions=2, parallelism=2)
+    document["spec"]["suspend"] = True
+    document["metadata"]["annotations"] = annotations
+    uid = world.create(document)["metadata"]["uid"]
+    job = JobRef("Job", world.namespace, "j", uid if is_it else "00000000-0000-0000-0000-000000000000")
+    assert world.try_patch(job_path(job), json.loads(resume_patch(job)), JSON_PATCH).status == 422
+    assert world.get("Job", "j")["spec"]["suspend"]
 
 
 def test_pods_of_a_deleted_job_are_deleted(world: World) -> None:

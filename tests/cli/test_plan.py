@@ -26,10 +26,12 @@ from tests.gang_objects import indexed_job_object, job_set_object
 from tests.objects import job_object, pod_object, pool_object
 
 UNIT_FIELDS = {
-    "name", "kind", "namespace", "pods", "verdict", "nodes", "evicts", "lender", "lenders",
+    "name", "kind", "namespace", "pods", "verdict", "nodes", "evicts", "evictions", "lender", "lenders",
     "waitsFor", "waits", "notes",
 }  # fmt: skip
-PLAN_FIELDS = {"replicas", "pool", "units", "alsoStarts", "alsoEvicts", "loanChanges", "poolNodes", "notes", "atRest"}
+PLAN_FIELDS = {
+    "replicas", "pool", "units", "alsoStarts", "alsoEvicts", "loanChanges", "poolNodes", "overQuota", "notes", "atRest",
+}  # fmt: skip
 CLASSES = (
     PriorityClass("base", 3, global_default=True),
     PriorityClass("high", 9),

@@ -22,6 +22,7 @@ from aischeduler.model.events import (
     Refreshed,
     RefreshFailed,
     Seen,
+    TenantsConfigured,
     VolumesRefused,
     VolumesWritten,
     gone,
@@ -34,9 +35,9 @@ from aischeduler.model.pod_set import PodSet
 from aischeduler.model.pool import Namespace, Pool
 from aischeduler.model.selectors import NodeSelectorTerm, Operator, label_selector
 from aischeduler.model.storage_objects import StorageCapacity, StorageObject
-from aischeduler.model.tenant_queue import TenantQueue
+from aischeduler.model.tenant_queue import TenantQueue, TenantSettings
 from aischeduler.model.volumes import Volume, VolumeClaim
-from aischeduler.model.workload import TenantTerms, Workload
+from aischeduler.model.workload import ServiceType, TenantTerms, Workload
 from tests.build import a_node, a_pod, a_pool, a_taint, expression, group_rule, tolerates
 from tests.tenants import a_queue
 
@@ -88,6 +89,7 @@ EVENTS: list[Event] = [
     Seen(Workload("Job", "default", "j", "uid-j", "JobSet/s", TenantTerms("q", "training", preemptable=True))),
     gone(Workload, "Job", "default", "j"),
     QueuesServed(served=True),
+    TenantsConfigured(TenantSettings(over_commit_milli=1500, service_types=(("Job", ServiceType.TRAINING),))),
     BindRefused("uid-p", "n", BindRefusal.TAKEN, "no"),
     VolumesWritten("uid-p", "run-1", ("7",)),
     VolumesRefused("uid-p", "run-1", "no"),

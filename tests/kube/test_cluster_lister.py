@@ -7,7 +7,7 @@ from aischeduler.kube.http import connection
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.watch.cluster_lister import PRIORITY_CLASSES, WITHOUT, ListError, list_cluster
 from aischeduler.kube.watch.watched_resources import UNFINISHED
-from aischeduler.model.events import Seen
+from aischeduler.model.events import QueuesServed, Seen
 from aischeduler.model.gang import GANG_KEY, Gang, GangClaim, GangKey, GangSource
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
@@ -138,7 +138,7 @@ async def test_kind_that_may_not_be_listed_is_a_gap_that_says_what_the_answer_is
     (gap,) = snapshot.gaps
     assert gap.startswith(f"https://here does not allow you to list {kind}")
     assert gap.endswith(f"(you cannot list it): {WITHOUT[kind]}")
-    assert len(snapshot.events) == 3
+    assert sum(isinstance(event, Seen) for event in snapshot.events) == 3
 
 
 @pytest.mark.parametrize("kind", ["Node", "Pod", "Pool"])
@@ -183,3 +183,11 @@ async def test_priority_classes_are_sorted_by_name() -> None:
         PriorityClass("base", 1, global_default=True),
         PriorityClass("high", 10, preemption_policy="Never"),
     )
+
+
+@pytest.mark.parametrize("served", [True, False])
+async def test_queues_that_are_served_without_objects_count_as_served(served: bool) -> None:
+    missing = status(404, "NotFound", "the server could not find the requested resource")
+    absent = {"Queue": missing, "Queue of Volcano": missing}
+    snapshot = await listed(a_cluster(**({} if served else absent)))
+    assert (QueuesServed(served=True) in snapshot.events, snapshot.gaps) == (served, ())

@@ -16,6 +16,7 @@ from aischeduler.model.workload import (
     ON_EVICTION_KEY,
     PREEMPTABLE_KEY,
     SERVICE_TYPE_KEY,
+    SUSPENDED_KEY,
     CardRequest,
     TenantTerms,
     Workload,
@@ -156,6 +157,25 @@ def test_retries_of_a_job_are_those_that_evictions_use_up(spec: dict[str, Any], 
 )
 def test_job_of_another_manager_is_known(kind: str, labels: dict[str, str], manager: str | None, managed: bool) -> None:
     assert workload(kind, metadata={"labels": labels}, spec={"managedBy": manager}).managed == managed
+
+
+@pytest.mark.parametrize("kind", ["Job", "JobSet"])
+@pytest.mark.parametrize(
+    ("mark", "suspend", "suspended"),
+    [
+        ("restart", True, True),
+        ("restart", False, False),
+        ("restart", None, False),
+        ("abort", True, False),
+        ("Restart", True, False),
+        (None, True, False),
+    ],
+)
+def test_only_a_job_that_this_scheduler_has_suspended_for_a_restart_is_to_be_resumed(
+    kind: str, mark: str | None, suspend: bool | None, suspended: bool
+) -> None:
+    annotations = {SUSPENDED_KEY: mark} if mark is not None else None
+    assert workload(kind, annotations, spec={"suspend": suspend}).suspended == suspended
 
 
 async def heard(kind: str, *lines: bytes) -> list[Event]:

@@ -10,7 +10,7 @@ from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import OnInternalError
 from aischeduler.kube.write import evictor as evictor_module
 from aischeduler.kube.write.eviction_writes import EVICT_TRIES_MAX, Evicted, Eviction, EvictionOutcome, NotNeeded
-from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT, EVICTIONS_IN_FLIGHT_MAX, Evictor
+from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT, EVICTIONS_IN_FLIGHT_MAX, Evictor, OnSuspension
 from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from tests.build import a_pod, replace
@@ -58,7 +58,9 @@ class World:
         self.ends.append(ended)
 
     @asynccontextmanager
-    async def running(self, answer_seconds: float | None = None) -> AsyncIterator[Evictor]:
+    async def running(
+        self, answer_seconds: float | None = None, on_suspension: OnSuspension = lambda *_: None
+    ) -> AsyncIterator[Evictor]:
         seconds = answer_seconds or self.script.answer_seconds
         async with serving(self.script) as server:
             connections = ConnectionPool(server, EVICTIONS_IN_FLIGHT_MAX, answer_seconds=seconds)
@@ -71,7 +73,7 @@ class World:
                 wall=lambda: 1_767_323_045.0,
                 engine=self.engine,
             )
-            task = asyncio.create_task(evictor.run(self.hear))
+            task = asyncio.create_task(evictor.run(self.hear, on_suspension))
             try:
                 yield evictor
             finally:

@@ -14,6 +14,7 @@ from aischeduler.model.actions import (
     Nominate,
     ObjectRef,
     ReportWaiting,
+    ResumeJob,
     Warn,
 )
 from aischeduler.model.event_reasons import EventReason
@@ -23,10 +24,15 @@ from aischeduler.model.events import (
     EvictRefusal,
     EvictRefused,
 )
-from tests.build import a_pod
+from aischeduler.model.workload import JobRef
+from tests.build import a_pod, replace
 from tests.kube.executor_world import BIND, EVENTS, EVICT, EVICT_LINE, PATH, POD, POOLS, REFUSED, World
 from tests.kube.pool_reports import a_report
 from tests.kube.scripted_server import reply, settled, status, until
+
+JOB = JobRef("Job", "default", "train", "uid-job")
+JOB_PATH = "/apis/batch/v1/namespaces/default/jobs/train"
+JOB_LINE = {"kind": "Job", "name": "train", "namespace": "default", "uid": "uid-job"}
 
 
 async def test_accepted_bind_is_logged_and_reported_and_emits_no_event() -> None:
@@ -80,6 +86,70 @@ async def test_victim_gets_condition_deletion_event_and_one_log_line() -> None:
     assert world.events == []
     assert world.logged() == [{"level": "info", "event": "evict", **EVICT_LINE, "reason": EVICT.message}]
     assert [(type(action), outcome) for action, outcome, _ in world.observed] == [(Evict, "Evicted")]
+
+
+async def test_suspension_of_a_job_has_one_log_line_and_no_pod_is_deleted() -> None:
+    world = World()
+    world.script.on("patch", JOB_PATH, reply(200))
+    async with world.running() as executor:
+        executor.perform([replace(EVICT, suspends=JOB)])
+        await until(lambda: world.script.asked("post", EVENTS))
+    assert [request.method for request in world.script.requests] == ["PATCH", "PATCH", "POST"]
+    assert world.script.asked("post", EVENTS)[0].json["note"] == EVICT.message
+    assert world.logged()[1] == {
+        "level": "info",
+        "event": "suspend",
+        **JOB_LINE,
+        "decision": "d-7",
+        "reason": "all its pods are evicted; it is resumed once they are gone",
+    }
+
+
+async def test_victim_of_a_job_that_cannot_be_aborted_says_so_in_its_event() -> None:
+    world, why = World(), "no right to\npatch jobs" + "!" * 2000
+    world.script.on("patch", JOB_PATH, status(403, "Forbidden", why))
+    world.script.on("delete", PATH, reply(200))
+    async with world.running() as executor:
+        executor.perform([replace(EVICT, suspends=replace(JOB, aborts=True))])
+        await until(lambda: world.script.asked("post", EVENTS))
+    note = world.script.asked("post", EVENTS)[0].json["note"]
+    said = ". The Job train could not be suspended, and may start again: no right to patch jobs!!"
+    assert note.startswith(EVICT.message + said)
+    assert len(note) < 1024
+    line = world.logged()[1]
+    assert (line["level"], line["event"], line["name"]) == ("warning", "suspend refused", "train")
+
+
+async def test_job_is_resumed_only_where_it_has_the_mark_of_the_scheduler() -> None:
+    world = World()
+    world.script.on("patch", JOB_PATH, status(503), reply(200))
+    async with world.running() as executor:
+        executor.perform([ResumeJob(JOB)])
+        await until(world.logged)
+    sent, again = world.script.requests
+    assert sent.body == again.body
+    assert sent.headers["content-type"] == "application/json-patch+json"
+    assert [(change["op"], change["path"]) for change in sent.json] == [
+        ("test", "/metadata/uid"),
+        ("test", "/metadata/annotations/resource.aibee.cn~1suspended-for-eviction"),
+        ("remove", "/metadata/annotations/resource.aibee.cn~1suspended-for-eviction"),
+        ("replace", "/spec/suspend"),
+    ]
+    (line,) = world.logged()
+    assert line | {"reason": ""} == {"level": "info", "event": "resume", **JOB_LINE, "reason": ""}
+
+
+@pytest.mark.parametrize("code", [403, 404, 409, 422])
+async def test_job_that_may_not_be_resumed_is_logged_and_left_to_the_engine(code: int) -> None:
+    world = World()
+    world.script.on("patch", JOB_PATH, status(code, "Refused", "no"), reply(200))
+    async with world.running() as executor:
+        executor.perform([ResumeJob(JOB)])
+        await until(world.logged)
+        await settled()
+    assert len(world.script.requests) == 1
+    (line,) = world.logged()
+    assert (line["event"], line["write"], line["status"]) == ("write refused", "resumed job", code)
 
 
 async def test_loan_that_ends_by_the_spec_has_no_beneficiary() -> None:

@@ -28,7 +28,7 @@ from aischeduler.kube.watch.pod_set_resources import pod_set_resources
 from aischeduler.kube.watch.queue_resources import queue_resources
 from aischeduler.kube.watch.storage_resources import storage_resources
 from aischeduler.kube.watch.watched_resources import WatchedResource
-from aischeduler.kube.write import pod_writes, volume_writes
+from aischeduler.kube.write import job_writes, pod_writes, volume_writes
 from aischeduler.kube.write.eviction_writes import (
     Evicted,
     Eviction,
@@ -152,6 +152,7 @@ class VirtualDaemon:
         self._waiting_since: dict[str, str] = {}
         self._event_count = 0
         self._rehearsals: Rehearsals[tuple[Evict, Eviction]] = Rehearsals()
+        self._suspensions = job_writes.Suspensions()
 
     def step(self) -> bool:
         """Observe the new events and run every pool that is ready; returns whether there was any work."""
@@ -187,7 +188,12 @@ class VirtualDaemon:
                 self._write_event(event_messages.failed_scheduling(action))
                 self._write_condition(action.pod, event_messages.waiting_message(action))
             case Evict():
-                eviction = Eviction(action, self._reporter.controller, honour_budgets=self.honours_budgets)
+                eviction = Eviction(
+                    action,
+                    self._reporter.controller,
+                    honour_budgets=self.honours_budgets,
+                    suspension=self._suspensions.of(action),
+                )
                 self._evict_later(self._network.evict_seconds, action, eviction)
             case Nominate(pod, node):
                 path, body = pod_writes.nomination(pod, node)
@@ -216,8 +222,8 @@ class VirtualDaemon:
                 self._write_status(pool_writes.pool_path(action.name), partial(pool_writes.status_patch, action))
             case ReportQueue():
                 self._write_status(queue_writes.queue_path(action.name), partial(queue_writes.status_patch, action))
-            case ResumeJob():
-                pass
+            case ResumeJob(job):
+                self._send("PATCH", job_writes.job_path(job), job_writes.resume_patch(job), job_writes.JSON_PATCH)
             case ReportGang():
                 self._write_gang(action)
             case CreatePool(name, switches):
@@ -298,7 +304,7 @@ class VirtualDaemon:
         if self.stopped:
             return
         withheld = eviction.withheld(self.scheduler)
-        if isinstance(withheld, NotNeeded):
+        if isinstance(withheld, NotNeeded | EvictRefused):
             self._go_on(action, eviction, withheld)
             return
         if withheld is not None:
@@ -331,12 +337,14 @@ class VirtualDaemon:
         if eviction.rehearses:
             settled = self._rehearsals.answered(action, (action, eviction), outcome)
         for (one, its), said in settled:
+            if said != Rehearsed():
+                its.release()
             match said:
                 case Rehearsed():
                     its.go_on()
                     self._evict_later(self._network.evict_seconds, one, its)
-                case Evicted():
-                    self._write_event(event_messages.preempted(one))
+                case Evicted(not_suspended):
+                    self._write_event(event_messages.preempted(one, not_suspended))
                 case EvictRefused():
                     self.scheduler.observe(said, self._environment.now)
                 case NotNeeded():

@@ -31,6 +31,7 @@ from aischeduler.model.gang import (
     GangSource,
     TopologyLevel,
 )
+from aischeduler.model.workload import SUSPENDED_KEY
 
 STARTED_PHASES: Final = {
     GangSource.COSCHEDULING: frozenset(("Scheduled", "Scheduling", "Running", "Finished")),
@@ -47,6 +48,7 @@ class GangAnnotations(WorkloadAnnotations, gc=False):
     timeout: str | None = field(name=GANG_TIMEOUT_KEY, default=None)
     span: str | None = field(name=GANG_SPAN_KEY, default=None)
     topology: str | None = field(name=GANG_TOPOLOGY_KEY, default=None)
+    suspended_for: str | None = field(name=SUSPENDED_KEY, default=None)
 
 
 class _Identity(TypedDict):
@@ -130,6 +132,7 @@ class JobSpecPart(Struct, rename="camel", gc=False):
     backoff_limit_per_index: int | None = None
     pod_failure_policy: FailurePolicy | None = None
     managed_by: str | None = None
+    suspend: bool | None = None
 
 
 class JobStatus(Struct, rename="camel", gc=False):
@@ -177,6 +180,7 @@ class JobSetSpecPart(Struct, rename="camel", gc=False):
     replicated_jobs: list[ReplicatedJobPart] | None = None
     startup_policy: StartupPolicyPart | None = None
     managed_by: str | None = None
+    suspend: bool | None = None
 
 
 class JobSetStatus(Struct, rename="camel", gc=False):

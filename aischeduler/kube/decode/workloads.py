@@ -12,11 +12,13 @@ PodGroup of scheduling.volcano.sh/v1beta1, whose `spec.queue` names the queue of
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.kube.decode.gang_objects import (
     GangMetadata,
     JobDocument,
     JobSetDocument,
+    JobSetSpecPart,
     JobSpecPart,
     ManagedMetadata,
     PodGroupDocument,
@@ -24,7 +26,7 @@ from aischeduler.kube.decode.gang_objects import (
 from aischeduler.kube.decode.meta_types import owner_name
 from aischeduler.kube.decode.tenant_terms import WorkloadMetadata, workload_terms
 from aischeduler.model.tenant_queue import DEFAULT_QUEUE
-from aischeduler.model.workload import Workload
+from aischeduler.model.workload import SUSPENDED_RESTART, Workload
 
 REPLICA_SET: Final = "ReplicaSet"
 STATEFUL_SET: Final = "StatefulSet"
@@ -70,21 +72,23 @@ def read_group_workload(document: PodGroupDocument) -> Workload:
 def read_job_workload(document: JobDocument) -> Workload:
     """Return the workload of a Job."""
     spec = document.spec or JobSpecPart()
-    managed = _is_managed(document.metadata, spec.managed_by)
-    return _of_gang(JOB, document.metadata, retries=_retries(spec), managed=managed)
+    workload = _of_gang(JOB, document.metadata, retries=_retries(spec))
+    return _stopped(workload, document.metadata, spec)
 
 
 def read_job_set_workload(document: JobSetDocument) -> Workload:
     """Return the workload of a JobSet, which restarts its Jobs by a policy of its own."""
-    spec = document.spec
-    return _of_gang(
-        JOB_SET, document.metadata, managed=_is_managed(document.metadata, spec.managed_by if spec is not None else "")
-    )
+    return _stopped(_of_gang(JOB_SET, document.metadata), document.metadata, document.spec or JobSetSpecPart())
 
 
-def _of_gang(
-    kind: str, metadata: GangMetadata, queue: str = "", *, retries: int = UNLIMITED, managed: bool = False
-) -> Workload:
+def _stopped(workload: Workload, metadata: ManagedMetadata, spec: JobSpecPart | JobSetSpecPart) -> Workload:
+    """Return a Job or a JobSet with who decides whether it runs, and whether this scheduler is to resume it."""
+    ours = metadata.annotations is not None and metadata.annotations.suspended_for == SUSPENDED_RESTART
+    managed, suspended = _is_managed(metadata, spec.managed_by), ours and spec.suspend is True
+    return replace(workload, managed=managed, suspended=suspended) if managed or suspended else workload
+
+
+def _of_gang(kind: str, metadata: GangMetadata, queue: str = "", *, retries: int = UNLIMITED) -> Workload:
     return Workload(
         kind,
         metadata.namespace,
@@ -93,7 +97,6 @@ def _of_gang(
         owner_name(metadata.owner_references),
         workload_terms(metadata.annotations, queue),
         retries,
-        managed,
     )
 
 

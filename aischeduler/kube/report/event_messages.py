@@ -17,6 +17,7 @@ from aischeduler.model.actions import Bind, Evict, ObjectRef, ReportWaiting, War
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.names import GROUP, VERSION
 from aischeduler.model.pod import Pod
+from aischeduler.model.user_text import one_line
 
 NOTE_BYTES_MAX: Final = 1024
 NAME_PREFIX_MAX: Final = 220
@@ -68,10 +69,15 @@ def scheduled(bind: Bind) -> EventMessage:
     return EventMessage(_ref(pod), EventReason.SCHEDULED, "Binding", text, pod.scheduler_name)
 
 
-def preempted(action: Evict) -> EventMessage:
-    """Return the Event of an evicted pod; its sender is the scheduler of the pod that gets the room, if any does."""
-    sender = (action.beneficiary or action.victim).scheduler_name
-    return EventMessage(_ref(action.victim), EventReason.PREEMPTED, "Preempting", action.message, sender)
+def preempted(action: Evict, not_suspended: str = "") -> EventMessage:
+    """Return the Event of an evicted pod; its sender is the scheduler of the pod that gets the room, if any does.
+
+    `not_suspended` says why its Job, which was not to start again, could not be suspended.
+    """
+    sender, text, job = (action.beneficiary or action.victim).scheduler_name, action.message, action.suspends
+    if not_suspended and job is not None:
+        text += f". The {job.kind} {job.name} could not be suspended, and may start again: {one_line(not_suspended)}"
+    return EventMessage(_ref(action.victim), EventReason.PREEMPTED, "Preempting", text, sender)
 
 
 def failed_scheduling(report: ReportWaiting) -> EventMessage:

@@ -2,6 +2,7 @@
 
 from aischeduler.model.actions import Bind, BindVolumes, Evict, ObjectRef, ReportWaiting
 from aischeduler.model.pod import Pod
+from aischeduler.model.workload import JobRef
 
 
 def decision_fields(action: Bind | ReportWaiting) -> dict[str, str]:
@@ -32,6 +33,11 @@ def eviction_fields(action: Evict) -> dict[str, str]:
 def object_fields(about: ObjectRef) -> dict[str, str]:
     """Return the log fields that identify an object."""
     return {"kind": about.kind, "name": about.name, "namespace": about.namespace, "uid": about.uid}
+
+
+def job_fields(job: JobRef) -> dict[str, str]:
+    """Return the log fields that identify a Job or a JobSet."""
+    return {"kind": job.kind, "name": job.name, "namespace": job.namespace, "uid": job.uid}
 
 
 def pod_fields(pod: Pod) -> dict[str, str]:

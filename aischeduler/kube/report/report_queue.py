@@ -23,7 +23,7 @@ from typing import Final, assert_never
 from msgspec import Struct
 
 from aischeduler.kube.report.event_messages import EVENT_NAMESPACE, EventMessage
-from aischeduler.model.actions import CreatePool, Nominate, ReportGang, ReportPool, ReportQueue
+from aischeduler.model.actions import CreatePool, Nominate, ReportGang, ReportPool, ReportQueue, ResumeJob
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.pod import Pod
 
@@ -47,7 +47,7 @@ class WaitingCondition(Struct, frozen=True):
     reason: str = ConditionReason.UNSCHEDULABLE
 
 
-Report = EventMessage | WaitingCondition | Nominate | ReportPool | ReportQueue | ReportGang | CreatePool
+Report = EventMessage | WaitingCondition | Nominate | ReportPool | ReportQueue | ReportGang | CreatePool | ResumeJob
 ReportKey = tuple[str, str]
 """The kind of a report, as the log names it, and its object."""
 
@@ -58,7 +58,7 @@ class Rank(IntEnum):
     POOLS = 0
     """Statuses of Pools and Queues."""
     STATUSES = 1
-    """Conditions and nominations of pods, statuses of gangs, new Pools."""
+    """Conditions and nominations of pods, statuses of gangs, new Pools, resumed Jobs."""
     WARNINGS = 2
     """Events other than those of bound pods."""
     SCHEDULED = 3
@@ -267,6 +267,8 @@ def place(report: Report) -> tuple[ReportKey, str, Rank]:
             return ("gang status", str(gang.key)), gang.key.namespace, Rank.STATUSES
         case CreatePool(name):
             return ("new pool", name), "", Rank.STATUSES
+        case ResumeJob(job):
+            return ("resumed job", job.uid), job.namespace, Rank.STATUSES
         case _:
             assert_never(report)
 

@@ -43,6 +43,7 @@ from aischeduler.kube.http.errors import ApiError, OnInternalError, RefusedError
 from aischeduler.kube.report import event_messages, gang_writes, pool_writes, queue_writes
 from aischeduler.kube.report.event_messages import EventMessage
 from aischeduler.kube.report.gang_status_writer import GangStatusWriter
+from aischeduler.kube.report.log_fields import job_fields
 from aischeduler.kube.report.log_sampler import RefusalLog
 from aischeduler.kube.report.object_statuses import ObjectStatuses, StatusKind
 from aischeduler.kube.report.report_queue import (
@@ -59,7 +60,7 @@ from aischeduler.kube.report.report_queue import (
     pool_key,
     queue_key,
 )
-from aischeduler.kube.write import pod_writes
+from aischeduler.kube.write import job_writes, pod_writes
 from aischeduler.kube.write.eviction_writes import is_another_uid
 from aischeduler.model.actions import (
     Bind,
@@ -70,12 +71,14 @@ from aischeduler.model.actions import (
     ReportPool,
     ReportQueue,
     ReportWaiting,
+    ResumeJob,
     Warn,
 )
 from aischeduler.model.gang import GangKey, GangPhase
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.model.times import time_text
+from aischeduler.model.workload import JobRef
 
 TRIES_MAX: Final = 3
 REMEMBERED_MAX: Final = 100_000
@@ -164,9 +167,9 @@ class Reporter:
         """Report that a pod was bound."""
         self._put(event_messages.scheduled(action))
 
-    def report_evicted(self, action: Evict) -> None:
-        """Report why a pod was evicted."""
-        self._put(event_messages.preempted(action))
+    def report_evicted(self, action: Evict, not_suspended: str = "") -> None:
+        """Report why a pod was evicted, and why its Job could not be suspended, where that was to stay so."""
+        self._put(event_messages.preempted(action, not_suspended))
 
     def report_nominated(self, action: Nominate) -> None:
         """Report the node for which a pod is nominated; only the newest one is written."""
@@ -239,6 +242,10 @@ class Reporter:
 
     def create_pool(self, action: CreatePool) -> None:
         """Create a Pool unless it exists."""
+        self._put(action)
+
+    def resume_job(self, action: ResumeJob) -> None:
+        """Resume a Job or a JobSet; where that is refused, the engine asks again."""
         self._put(action)
 
     def drop_excess_events(self) -> int:
@@ -372,7 +379,7 @@ class Reporter:
             return self._failed(entry, report)
         self.counts.refused += 1
         self._refusals.refused(entry.key[0], error)
-        if isinstance(report, EventMessage):
+        if isinstance(report, EventMessage | ResumeJob):
             return None
         if isinstance(report, WaitingCondition | Nominate) and (error.status == 404 or is_another_uid(error.message)):
             self._last_conditions.pop(report.pod.uid, None)  # should the pod exist, it may say the same again
@@ -412,6 +419,8 @@ class Reporter:
                 await self._gang_statuses.write(report, lambda sent: entry.report is sent)
             case CreatePool(name, switches):
                 await self._create(name, switches)
+            case ResumeJob(job):
+                await self._resume(job)
             case _:
                 assert_never(report)
 
@@ -430,6 +439,11 @@ class Reporter:
                 raise
         else:
             self._log.info("pool created", pool=name, reason="there was no Pool object of this name")
+
+    async def _resume(self, job: JobRef) -> None:
+        path, body = job_writes.job_path(job).encode(), job_writes.resume_patch(job)
+        await self._request(b"PATCH", path, body, job_writes.JSON_PATCH)
+        self._log.info("resume", **job_fields(job), reason="the pods that were evicted are gone from their nodes")
 
     def _time(self, precision: str) -> str:
         return time_text(self._wall(), precision)

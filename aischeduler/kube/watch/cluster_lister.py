@@ -3,6 +3,7 @@
 Invariants:
 - Paths and decoders are those of the daemon's watches; the events come in the order of the daemon's start.
 - Without nodes, pods or Pools there is no answer. Without another kind there is a gap, and the other kinds count.
+- A kind of tenant queues that is served without having objects counts as served, as for the daemon.
 - An object that cannot be decoded is a gap of its own.
 - Nothing is written.
 """
@@ -122,6 +123,7 @@ async def _list(client: Client, url: str, resource: WatchedResource[Any], *, cac
     except ApiError as error:
         absent = not resource.needed and isinstance(error, RefusedError) and error.status == HTTPStatus.NOT_FOUND
         return _Listed(gaps=[] if absent else [_gap(url, resource.kind, error)])
+    listed.events += resource.listed(served=True)
     if unreadable:
         more = f" (and {len(unreadable) - 1} more)" if len(unreadable) > 1 else ""
         listed.gaps.append(f"{unreadable[0]}{more}: the answer leaves the object out")

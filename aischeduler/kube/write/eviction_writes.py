@@ -5,6 +5,9 @@ Invariants:
 - A delete follows the DisruptionTarget condition: if the condition cannot be written, nothing is deleted. The Eviction
   API writes the condition itself, and only for pods that it evicts.
 - Every request carries the victim's uid. A victim that is gone, terminating or finished is not evicted.
+- Where the Job or the JobSet of a victim goes whole, it is suspended, once for all its victims. That ends their pods:
+  each still gets its condition, and none is deleted or refused. Where it cannot be suspended, each is evicted as any
+  other. Where budgets are obeyed, dry runs come before the suspension, which budgets do not stop.
 - Nothing is sent while the engine assumes the victim: where its Binding is refused, the pod waits, and stays. Nor is
   anything sent for what the engine no longer asks for.
 - Evictions that go together are rehearsed: dry runs of their requests come first, and nothing is sent before the dry
@@ -23,8 +26,10 @@ from msgspec import Struct
 
 from aischeduler.kube.decode.api_types import PodStatus
 from aischeduler.kube.decode.meta_types import UNREADABLE, Metadata, read_status, retry_after_seconds
+from aischeduler.kube.write.job_writes import Suspension, job_path, suspend_patch
 from aischeduler.kube.write.pod_writes import (
     JSON,
+    MERGE_PATCH,
     RETRY_AFTER_SECONDS,
     STRATEGIC_PATCH,
     Throttled,
@@ -84,7 +89,12 @@ class EvictionRequest(Struct, frozen=True):
 
 
 class Evicted(Struct, frozen=True):
-    """The API server accepted the eviction; the watch will show the victim terminating."""
+    """The API server accepted the eviction; the watch will show the victim terminating.
+
+    `not_suspended` says why the Job of the victim, which was not to start again, could not be suspended.
+    """
+
+    not_suspended: str = ""
 
 
 class NotNeeded(Struct, frozen=True):
@@ -109,7 +119,7 @@ EvictionAnswer = EvictionOutcome | NextRequest | Rehearsed | Throttled | Unauthe
 
 
 class NotShown(Struct, frozen=True):
-    """The watch does not show the victim on its node yet: nothing is sent."""
+    """Nothing is sent yet: the watch does not show the victim on its node, or its Job is being suspended."""
 
 
 class _Step(IntEnum):
@@ -117,6 +127,7 @@ class _Step(IntEnum):
 
     TRY_MARK = auto()
     TRY_REMOVE = auto()
+    SUSPEND = auto()
     MARK = auto()
     REMOVE = auto()
 
@@ -128,28 +139,39 @@ class Eviction:
     together with it are rehearsed too.
 
     `honour_budgets` uses the Eviction API, which refuses what a PodDisruptionBudget forbids; else the pod is deleted.
-    `controller` is the scheduler's name, for the condition.
+    `controller` is the scheduler's name, for the condition. `suspension` is that of the victim's Job,
+    None where the pod goes alone.
     """
 
-    def __init__(self, action: Evict, controller: str, *, honour_budgets: bool) -> None:
+    def __init__(
+        self, action: Evict, controller: str, *, honour_budgets: bool, suspension: Suspension | None = None
+    ) -> None:
         self._action = action
         self._controller = controller
         self._honour_budgets = honour_budgets
-        self._step = _Step.TRY_MARK if action.together > 1 else _Step.MARK
-        self._skip_mark()
+        self._suspension = suspension
         self._tries = 0
         self._is_sent = False
         """Whether the request that removes the pod was sent: perhaps it leaves."""
+        self._is_suspended = False
+        """Whether the pod leaves because its Job is suspended."""
+        self._not_suspended = ""
+        if action.together > 1 or (honour_budgets and suspension is not None):
+            self._begin(_Step.TRY_MARK)
+        else:
+            self.go_on()
 
     @property
     def rehearses(self) -> bool:
         """Whether nothing but dry runs was sent yet, and the eviction goes together with others."""
         return self._step <= _Step.TRY_REMOVE
 
-    def withheld(self, engine: AskedWork) -> NotNeeded | NotShown | None:
+    def withheld(self, engine: AskedWork) -> NotNeeded | NotShown | EvictRefused | None:
         """Return why the next request is not sent, or not yet; None where it is to be sent."""
         uid = self._action.victim.uid
-        if self._is_sent:
+        if self._step is _Step.SUSPEND and (held := self._held_by_suspension()) is not None:
+            return held
+        if self._is_sent or self._is_suspended:
             return None
         if not engine.still_evicts(uid, self._action.decision):
             return NotNeeded("the scheduler no longer asks for it")
@@ -157,36 +179,77 @@ class Eviction:
 
     def go_on(self) -> None:
         """Send the requests that were rehearsed."""
-        self._step, self._tries = _Step.MARK, 0
-        self._skip_mark()
+        self._begin(_Step.MARK if self._suspension is None else _Step.SUSPEND)
 
-    def _skip_mark(self) -> None:
-        if self._honour_budgets:
-            self._step = _Step(self._step + 1)
+    def release(self) -> None:
+        """Let another eviction send what this one, which has ended, has not."""
+        if self._suspension is not None and self._suspension.sender is self:
+            self._suspension.sender = None
+
+    def news(self) -> Suspension | None:
+        """Return the suspension once it has ended, once for all evictions that wait for it."""
+        return self._suspension if self._suspension is not None and self._suspension.take_news() else None
+
+    def _begin(self, step: _Step) -> None:
+        """Go on with this step; the Eviction API writes the condition itself."""
+        self._step, self._tries, self._is_sent = step, 0, False
+        if self._honour_budgets and step in (_Step.TRY_MARK, _Step.MARK):
+            self._step = _Step(step + 1)
+
+    def _held_by_suspension(self) -> NotShown | EvictRefused | None:
+        """Go on if the suspension has ended; return why nothing is sent, None where something is."""
+        suspension = self._suspension
+        assert suspension is not None
+        if suspension.failed:
+            return EvictRefused(self._action.victim.uid, EvictRefusal.UNAVAILABLE, suspension.failed)
+        if suspension.accepted:
+            self._step, self._tries, self._is_suspended = _Step.MARK, 0, True
+        elif suspension.refused:
+            self._not_suspended = suspension.refused if suspension.job.aborts else ""
+            self._begin(_Step.MARK)
+        return NotShown() if not suspension.has_ended and suspension.sender not in (None, self) else None
 
     def request(self, time_text: str) -> EvictionRequest:
         """Return the next request; `time_text` is the current time in RFC 3339."""
         query = _DRY_RUN if self.rehearses else ""
-        self._is_sent = self._step is _Step.REMOVE
+        self._is_sent = self._step in (_Step.SUSPEND, _Step.REMOVE)
+        if self._step is _Step.SUSPEND and self._suspension is not None:
+            self._suspension.sender, job = self, self._suspension.job
+            return EvictionRequest("PATCH", job_path(job), suspend_patch(job), MERGE_PATCH)
         if self._step in (_Step.TRY_MARK, _Step.MARK):
             return _set_condition(self._action, self._controller, time_text, query)
         return _by_eviction(self._action, query) if self._honour_budgets else _by_delete(self._action, query)
 
     def read_answer(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
         """Return the meaning of an HTTP answer to the request."""
+        answer = self._read(status, retry_after, body)
+        return Evicted() if self._is_suspended and isinstance(answer, NotNeeded | EvictRefused) else answer
+
+    def _read(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
         if 200 <= status < 300:
             return self._accepted(body)
+        if self._step is _Step.SUSPEND and (why := _why_not_suspended(status, body)):
+            return self._end_suspension(why)
         if status == 400 and self.rehearses and any(words in read_status(body).message for words in NO_DRY_RUN):
             return self._accepted(b"")
         return self._count_try(self._classify(status, retry_after, body))
 
     def no_answer(self, why: str) -> EvictionAnswer:
-        """Return the meaning of a missing answer; both requests are safe to repeat."""
-        return self._count_try(Unknown(why))
+        """Return the meaning of a missing answer; all requests are safe to repeat."""
+        answer = self._count_try(Unknown(why))
+        return Evicted() if self._is_suspended and isinstance(answer, EvictRefused) else answer
+
+    def _end_suspension(self, refused: str = "") -> NextRequest:
+        """Note that the Job is suspended, or cannot be; `withheld` goes on."""
+        assert self._suspension is not None
+        self._suspension.accepted, self._suspension.refused = not refused, refused
+        return NextRequest()
 
     def _accepted(self, body: bytes) -> EvictionAnswer:
-        if self._step is _Step.REMOVE:
-            return Evicted()
+        if self._step is _Step.SUSPEND:
+            return self._end_suspension()
+        if self._step is _Step.REMOVE or self._is_suspended:
+            return Evicted(self._not_suspended)
         if self._step is _Step.TRY_REMOVE:
             return Rehearsed()
         self._step = _Step(self._step + 1)
@@ -232,7 +295,15 @@ class Eviction:
         return answer
 
     def _refused(self, why: EvictRefusal, message: str) -> EvictRefused:
+        if self._step is _Step.SUSPEND and self._suspension is not None:
+            self._suspension.failed = message
         return EvictRefused(self._action.victim.uid, why, message)
+
+
+def _why_not_suspended(status: int, body: bytes) -> str:
+    """Return why the API server never suspends this Job; empty if the answer says nothing of the kind."""
+    message = read_status(body).message or f"the API server answered {status}"
+    return message if status in (400, 403, 404, 405, 413, 415, 422) or is_another_uid(message) else ""
 
 
 class Rehearsals(Generic[T]):

@@ -32,6 +32,7 @@ from aischeduler.kube.write.eviction_writes import (
     Rehearsals,
     Rehearsed,
 )
+from aischeduler.kube.write.job_writes import Suspension, Suspensions
 from aischeduler.kube.write.pod_writes import Throttled, Unauthenticated, Unknown
 from aischeduler.kube.write.work_queue import WorkQueue
 from aischeduler.model.actions import Evict
@@ -50,6 +51,12 @@ WAITING_MAX: Final = 4096
 
 OnEvictionOutcome = Callable[[Evict, EvictionOutcome, float], None]
 """Called with an eviction, its outcome, and the seconds since it was submitted."""
+OnSuspension = Callable[[Evict, Suspension], None]
+"""Called once with each suspension of a Job that has ended, and the eviction that sent it."""
+
+
+def _ignore(_action: Evict, _suspension: Suspension) -> None:
+    return
 
 
 class PendingEviction(Struct, eq=False):
@@ -90,6 +97,8 @@ class Evictor:
         self._in_progress: dict[int, PendingEviction] = {}
         """What a task works on, or what waits for its next try."""
         self._rehearsals: Rehearsals[PendingEviction] = Rehearsals()
+        self._suspensions = Suspensions()
+        self._on_suspension: OnSuspension = _ignore
 
     def submit(self, action: Evict) -> bool:
         """Put an eviction at the end of the queue; return False if the queue is full.
@@ -100,13 +109,15 @@ class Evictor:
             return False
         if action.together > 1:
             self._rehearsals.begin(action)
-        eviction = Eviction(action, self._controller, honour_budgets=self._honour_budgets)
+        suspension = self._suspensions.of(action)
+        eviction = Eviction(action, self._controller, honour_budgets=self._honour_budgets, suspension=suspension)
         pending = PendingEviction(action, self._timing.clock(), eviction, ExponentialBackoff(self._timing))
         self.work_queue.put(pending, action.pool)
         return True
 
-    async def run(self, on_outcome: OnEvictionOutcome) -> None:
+    async def run(self, on_outcome: OnEvictionOutcome, on_suspension: OnSuspension = _ignore) -> None:
         """Send evictions until cancelled; those that an earlier run left unfinished are refused."""
+        self._on_suspension = on_suspension
         for pending in tuple(self._in_progress.values()):
             self._go_on(pending, _internal_error(pending.action), on_outcome)
         self.work_queue.leave_all()
@@ -153,6 +164,7 @@ class Evictor:
         self.work_queue.put_back(pending, pending.action.pool)
 
     def _conclude(self, pending: PendingEviction, outcome: EvictionOutcome, on_outcome: OnEvictionOutcome) -> None:
+        pending.eviction.release()
         self.work_queue.finish()
         try:
             on_outcome(pending.action, outcome, self._timing.clock() - pending.submitted_at)
@@ -167,6 +179,8 @@ class Evictor:
         while True:
             await self._throttle.wait(pool)
             answer = eviction.withheld(self._engine) or await self._send(eviction)
+            if (suspension := eviction.news()) is not None:
+                self._on_suspension(action, suspension)
             match answer:
                 case Rehearsed() | Evicted() | NotNeeded() | EvictRefused():
                     return answer

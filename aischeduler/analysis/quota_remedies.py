@@ -1,0 +1,252 @@
+"""The changes of tenant queues, and the ends of their pods, with which a pod starts; see `remedies`.
+
+Invariants:
+- A quota is raised to what is used and asked, no further, at every level that refuses: each of them alone starts
+  nothing. Where cards of several kinds would do, each kind is a remedy of its own.
+- Pods end in the queue that refuses, or below it: the least important first, a gang as a whole, and none that need not.
+- The state of a queue of Volcano is no part of its spec: such a queue is not opened here.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aischeduler.analysis.explanation import EditQueue, EditQueues, EndPods, Remedy, RemedyKind, Start, full_name
+from aischeduler.analysis.quota_use import HOLDERS_MAX, check_of, holders_of, left_on
+from aischeduler.analysis.what_if import Question, importance, pods_ended
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.quotas import queue_refused, rules_of
+from aischeduler.model.card_types import TypeNameError, card_form, is_card
+from aischeduler.model.names import CPU, MEMORY
+from aischeduler.model.quantity import quantity_text, readable
+from aischeduler.model.tenant_queue import CardQuota, QueueSource, QueueState, TenantQueue
+from aischeduler.policies.quota import UNSCALED_MILLI, QuotaRefusal
+from aischeduler.state.cards import CardKind
+from aischeduler.state.pod_records import PodRecord
+
+KINDS_TRIED_MAX: Final = 8
+"""The most kinds of cards whose quotas are raised in turn."""
+RAISED_MAX: Final = 64
+"""The most quotas that are raised together."""
+PUT_BACK_MAX: Final = 64
+"""Of pods that end, so many of the most important units are tried without."""
+CAPABILITY: Final = "capability"
+CARDS: Final = "cards"
+CARD_QUOTA_KEY: Final = "volcano.sh/card.quota"
+
+
+class _Raised(Struct, frozen=True):
+    """A quota of a queue that is raised, and the `queue` with it; `field` is capability or cards."""
+
+    queue: TenantQueue
+    field: str
+    name: str
+    resource: str
+    before: int
+    amount: int
+
+    @property
+    def text(self) -> str:
+        """What is raised to what, and by how much."""
+        by = self.amount - self.before
+        amount, more = readable(self.resource, self.amount), readable(self.resource, by)
+        return f"{self.field}[{self.name}] of the Queue {self.queue.name} to {amount} (by {more})"
+
+    @property
+    def value(self) -> int | str:
+        """The quota as it is written."""
+        return self.amount if self.field == CARDS else quantity_text(self.resource, self.amount)
+
+
+def raised_quotas(question: Question) -> list[Remedy]:
+    """Return the quotas that keep the pod waiting, each with the least value that does not."""
+    check = check_of(question.cluster, question.record)
+    if not check.queues or not check.refusals():
+        return []
+    kinds = [kind for kind in check.kinds if check.refused_on(kind) is not None][:KINDS_TRIED_MAX]
+    found: dict[str, Remedy] = {}
+    for kind in kinds or (None,):
+        with ExitStack() as changes:
+            raised = _raise(question, kind, changes)
+            start = question.start() if raised else None
+        if start is not None:
+            text = f"raise {' and '.join(rise.text for rise in raised)}"
+            edit = EditQueues(tuple(_edits(raised)))
+            found.setdefault(text, Remedy(RemedyKind.QUOTA, text, edit, start, (len(raised), text)))
+    return list(found.values())
+
+
+def _raise(question: Question, kind: CardKind | None, changes: ExitStack) -> list[_Raised]:
+    """Raise what refuses the pods on nodes with such cards; return what was raised, nothing where that is in vain."""
+    cluster = question.cluster
+    raised: dict[tuple[str, str, str], _Raised] = {}
+    for _ in range(RAISED_MAX):
+        check = check_of(cluster, question.record)
+        refusal = check.refused or (check.refused_on(kind) if kind is not None else None)
+        if refusal is None:
+            return list(raised.values())
+        rise = _rise(cluster, check.queues[refusal.queue], refusal)
+        if rise is None:
+            return []
+        changes.enter_context(queue_as(cluster, rise.queue))
+        key = (refusal.queue, rise.field, rise.name)
+        raised[key] = replace(rise, before=raised[key].before) if key in raised else rise
+    return []
+
+
+def _rise(cluster: Cluster, queue: TenantQueue, refusal: QuotaRefusal) -> _Raised | None:
+    """Return the quota with which this is not refused; None where the card has no name for a quota."""
+    name, total = refusal.dimension, refusal.total
+    if refusal.resource in (CPU, MEMORY) or (name == refusal.resource and name in queue.capability):
+        resource = refusal.resource
+        factor = rules_of(cluster).over_commit_milli if resource in (CPU, MEMORY) else UNSCALED_MILLI
+        amount = -(-total * UNSCALED_MILLI // factor)
+        changed = replace(queue, capability={**queue.capability, resource: amount})
+        return _Raised(changed, CAPABILITY, resource, resource, queue.capability[resource], amount)
+    cards = {entry.name: entry for entry in queue.cards}
+    try:
+        cards[name] = CardQuota(name, cards[name].card if name in cards else card_form(name), total)
+    except TypeNameError:
+        return None
+    changed = replace(queue, cards=tuple(cards.values()))
+    return _Raised(changed, CARDS, name, refusal.resource, refusal.capability, total)
+
+
+def _edits(raised: list[_Raised]) -> Iterator[EditQueue]:
+    """Yield the merge patch of each queue. Volcano's queues have their cards in one annotation."""
+    for name in dict.fromkeys(rise.queue.name for rise in raised):
+        of_queue = [rise for rise in raised if rise.queue.name == name]
+        queue = of_queue[-1].queue
+        spec: dict[str, dict[str, int | str]] = {}
+        for rise in of_queue:
+            spec.setdefault(rise.field, {})[rise.name] = rise.value
+        patch: dict[str, Any] = {"spec": spec}
+        if queue.source is QueueSource.VOLCANO and spec.pop(CARDS, None) is not None:
+            quota = msgspec.json.encode({entry.name: entry.cards for entry in queue.cards}).decode()
+            patch = {"metadata": {"annotations": {CARD_QUOTA_KEY: quota}}, **({"spec": spec} if spec else {})}
+        yield EditQueue(name, queue.source, patch)
+
+
+def opened_queues(question: Question) -> list[Remedy]:
+    """Return the queue that is open again, or takes all namespaces, with which the pod starts."""
+    cluster, found = question.cluster, list[Remedy]()
+    if not any(queue_refused(cluster, member) for member in question.record.together):
+        return found
+    for queue in check_of(cluster, question.record).queues.values():
+        if queue.source is QueueSource.OWN and queue.state is not QueueState.OPEN:
+            changed, said = replace(queue, state=QueueState.OPEN), f"set state of the Queue {queue.name} to Open"
+            found += _verified(question, changed, said, {"state": QueueState.OPEN.value})
+        if queue.allowed_namespaces is not None:
+            changed, said = (
+                replace(queue, allowed_namespaces=None),
+                f"remove allowedNamespaces of the Queue {queue.name}",
+            )
+            found += _verified(question, changed, said, {"allowedNamespaces": None})
+    return found
+
+
+def _verified(question: Question, queue: TenantQueue, text: str, spec: Mapping[str, str | None]) -> list[Remedy]:
+    """Return the remedy if the pod starts with this queue."""
+    with queue_as(question.cluster, queue):
+        start = question.start()
+    edit = EditQueues((EditQueue(queue.name, queue.source, {"spec": dict(spec)}),))
+    return [Remedy(RemedyKind.FLAG, text, edit, start, (0, text))] if start is not None else []
+
+
+def ended_in_queue(question: Question) -> list[Remedy]:
+    """Return the least important pods of the queue that refuses, whose end starts the pod; else of one above it."""
+    cluster = question.cluster
+    check = check_of(cluster, question.record)
+    refusals = check.refusals()
+    if not refusals:
+        return []
+    names = list(check.queues)
+    for queue in names[names.index(refusals[0].queue) :]:
+        ended, start = _fewest(question, _leaving(cluster, replace(refusals[0], queue=queue)))
+        if start is not None:
+            return [_ended_remedy(queue, ended, start)]
+    return []
+
+
+def _leaving(cluster: Cluster, refusal: QuotaRefusal) -> list[list[PodRecord]]:
+    """Return the pods that hold what a queue lacks in the order in which they end, those of a gang together."""
+    units: dict[str, list[PodRecord]] = {}
+    for record, _ in holders_of(cluster, refusal):
+        if record.counted is not None:
+            name = record.pod.uid if record.unit is None else f"unit {record.unit.number}"
+            units.setdefault(name, []).append(record)
+    for name, records in units.items():
+        unit = records[0].unit
+        if unit is not None:
+            units[name] = [member for _, member in sorted(unit.members.items()) if member.counted is not None]
+    whole = [
+        records
+        for records in units.values()
+        if not any(record.pod.guarded or record.pod.critical for record in records)
+    ]
+    return sorted(whole, key=lambda records: max(map(importance, records)))
+
+
+def _fewest(question: Question, units: list[list[PodRecord]]) -> tuple[list[PodRecord], Start | None]:
+    """Return so many units from the first on that the pod starts, without those that need not end, and its start."""
+    low, count = 0, 1
+    while units and not _starts(question, units[:count]):
+        if count >= len(units):
+            return [], None
+        low, count = count, 2 * count
+    count = min(count, len(units))
+    while units and low + 1 < count:  # fewer that start it are between these
+        middle = (low + count) // 2
+        low, count = (low, middle) if _starts(question, units[:middle]) else (middle, count)
+    ended = units[:count]
+    for unit in reversed(ended[:-1][-PUT_BACK_MAX:]):
+        fewer = [other for other in ended if other is not unit]
+        ended = fewer if _starts(question, fewer) else ended
+    records = [record for unit in ended for record in unit]
+    with pods_ended(question.cluster, records):
+        return records, question.start() if records else None
+
+
+def _starts(question: Question, units: list[list[PodRecord]]) -> bool:
+    with pods_ended(question.cluster, [record for unit in units for record in unit]):
+        return question.start() is not None
+
+
+def _ended_remedy(queue: str, records: list[PodRecord], start: Start) -> Remedy:
+    pods = tuple(record.pod for record in records)
+    names = ", ".join(full_name(pod) for pod in pods[:HOLDERS_MAX])
+    more = f" and {len(pods) - HOLDERS_MAX} more" if len(pods) > HOLDERS_MAX else ""
+    text = f"end {'these pods' if len(pods) > 1 else 'the pod'} in the Queue {queue}: {names}{more}"
+    return Remedy(RemedyKind.PODS_END, text, EndPods(pods), start, (len(pods), text))
+
+
+def quota_left(question: Question, resource: str) -> int | None:
+    """Return how much of a resource the quotas leave for a single pod, on its best card; None where none limits it."""
+    cluster, record = question.cluster, question.record
+    if not cluster.has_quotas or not cluster.tenants.chain(record):
+        return None
+    check, left = check_of(cluster, record), list[int]()
+    rules = rules_of(cluster)
+    for name, queue in check.queues.items():
+        if resource in queue.capability and resource in record.pod.spec.request.amounts:
+            left.append(rules.limit(queue, resource) - check.quotas.in_use(name, resource))
+    if is_card(resource, rules.gpu_resources) and check.kinds and check.quotas.limits_cards:
+        left.append(max(left_on(check, kind, resource) for kind in check.kinds))
+    return min(left, default=None)
+
+
+@contextmanager
+def queue_as(cluster: Cluster, queue: TenantQueue) -> Iterator[None]:
+    """Give a tenant queue another spec; its parent stays the same."""
+    before = next(
+        found for found in cluster.tenants.queues.objects() if (found.name, found.source) == (queue.name, queue.source)
+    )
+    cluster.tenants.queues.see(queue)
+    try:
+        yield
+    finally:
+        cluster.tenants.queues.see(before)

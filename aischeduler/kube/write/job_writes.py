@@ -1,0 +1,96 @@
+"""The requests that suspend and resume a Job or a JobSet as a whole, and how the suspension of one is shared.
+
+Invariants:
+- Pure functions and plain state: the daemon's evictor and the simulator use the same ones.
+- Every request carries the uid of its object, so it never changes a later one of the same name.
+- An annotation marks what this scheduler has suspended, written and removed with `spec.suspend` in one request. Only
+  what has it is resumed, so nothing that a user has suspended.
+- All evictions of one decision send one suspension of an object: one of them sends it, and the others wait for the end.
+
+Source: `spec.suspend` of batch/v1 and of jobset.x-k8s.io/v1alpha2; `test` of RFC 6902.
+"""
+
+from typing import Final
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from aischeduler.kube.http.paths import object_path
+from aischeduler.model.actions import Evict
+from aischeduler.model.workload import SUSPENDED_ABORT, SUSPENDED_KEY, SUSPENDED_RESTART, JobRef
+
+JSON_PATCH: Final = "application/json-patch+json"
+_COLLECTIONS: Final = {"Job": ("batch/v1", "jobs"), "JobSet": ("jobset.x-k8s.io/v1alpha2", "jobsets")}
+_ANNOTATION: Final = "/metadata/annotations/" + SUSPENDED_KEY.replace("~", "~0").replace("/", "~1")
+
+
+class Suspension:
+    """One suspension of a Job or a JobSet; without an end while all three of the others are empty.
+
+    `sender` is the eviction that sends it, None for none. `refused` says why it cannot be suspended, `failed` why it is
+    not known to be.
+    """
+
+    def __init__(self, job: JobRef) -> None:
+        self.job = job
+        self.sender: object = None
+        self.accepted = False
+        self.refused = ""
+        self.failed = ""
+        self._is_told = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether it is known what became of it."""
+        return self.accepted or bool(self.refused or self.failed)
+
+    def take_news(self) -> bool:
+        """Return whether it has ended since this was asked last: True once."""
+        if self._is_told or not self.has_ended:
+            return False
+        self._is_told = True
+        return True
+
+
+class Suspensions:
+    """The suspensions of which evictions are under way, by decision and object."""
+
+    def __init__(self) -> None:
+        self._under_way: WeakValueDictionary[tuple[str, str], Suspension] = WeakValueDictionary()
+
+    def of(self, action: Evict) -> Suspension | None:
+        """Return the suspension by which the pod is evicted; None where it goes alone."""
+        job = action.suspends
+        if job is None:
+            return None
+        key = action.decision, job.uid
+        found = self._under_way.get(key)
+        if found is None:
+            found = self._under_way[key] = Suspension(job)
+        return found
+
+
+def job_path(job: JobRef) -> str:
+    """Return the path of a Job or a JobSet."""
+    version, plural = _COLLECTIONS[job.kind]
+    return object_path(version, plural, job.name, job.namespace)
+
+
+def suspend_patch(job: JobRef) -> bytes:
+    """Return the merge patch that suspends it."""
+    mark = SUSPENDED_ABORT if job.aborts else SUSPENDED_RESTART
+    return msgspec.json.encode(
+        {"metadata": {"uid": job.uid, "annotations": {SUSPENDED_KEY: mark}}, "spec": {"suspend": True}}
+    )
+
+
+def resume_patch(job: JobRef) -> bytes:
+    """Return the JSON patch that resumes it; the API server answers 422 where this scheduler has not suspended it."""
+    return msgspec.json.encode(
+        [
+            {"op": "test", "path": "/metadata/uid", "value": job.uid},
+            {"op": "test", "path": _ANNOTATION, "value": SUSPENDED_RESTART},
+            {"op": "remove", "path": _ANNOTATION},
+            {"op": "replace", "path": "/spec/suspend", "value": False},
+        ]
+    )
