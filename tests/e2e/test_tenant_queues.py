@@ -4,17 +4,21 @@ The trainings and the service are pods of the real controllers of Jobs, Deployme
 """
 
 import json
+import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from aischeduler.model.workload import ON_EVICTION_KEY
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
 from tests.e2e import tide
-from tests.e2e.cluster import apply, condition, create_nodes, create_pods, events, kubectl, pod
+from tests.e2e.cluster import ROOT, apply, condition, create_nodes, create_pods, events, kubectl, pod, wait_for_event
 from tests.e2e.daemon import Daemon
 from tests.e2e.history import History
 from tests.objects import Json, pod_object
@@ -24,10 +28,12 @@ WITHIN_SECONDS = 1.0
 """How soon a held pod starts once the quota that it needs is there."""
 COMES_BACK_SECONDS = 60.0
 """The controller of Jobs makes pods again 10 s and more after the last ones failed."""
-LEAST_IMPORTANT = ("training-low", "training-normal")
+GANG = "training-normal"
+LEAST_IMPORTANT = ("training-low", GANG)
 SCHEDULED_AT_NIGHT = sum(tide.TRAININGS.values())
 REPLICAS = 6
 EVICTED = 3
+PAGE = (ROOT / "docs" / "queues.md").read_text()
 QUEUE_KEY = "resource.aibee.cn/queue"
 
 
@@ -63,12 +69,20 @@ def leaving(plane: ControlPlane, namespace: str) -> list[str]:
     return [one["metadata"]["name"] for one in pods if "deletionTimestamp" in one["metadata"]]
 
 
-def the_night(plane: ControlPlane, history: History, namespace: str, queues: list[Json]) -> dict[str, dict[str, str]]:
-    """Create the queues and start the three trainings; return uid -> name of the pods of each."""
+def the_night(
+    plane: ControlPlane, history: History, namespace: str, *, volcano: bool, on_eviction: str
+) -> dict[str, dict[str, str]]:
+    """Create the queues and start the three trainings; return uid -> name of the pods of each.
+
+    `on_eviction` is what becomes of the gang.
+    """
     create_nodes(plane, [tide.node()])
-    apply(plane, *tide.priority_classes(), *queues)
-    apply(plane, *(tide.training(name) for name in tide.TRAININGS), namespace=namespace)
+    apply(plane, *tide.priority_classes(), *tide.queues(volcano=volcano))
+    ends = {GANG: {ON_EVICTION_KEY: on_eviction}}
+    trainings = (tide.training(name, **ends.get(name, {})) for name in tide.TRAININGS)
+    apply(plane, *trainings, namespace=namespace)
     history.wait_for_bound(namespace, SCHEDULED_AT_NIGHT)
+    wait_for_event(plane, history, namespace, "Scheduled", GANG)  # it is whole
     return {name: names_at(history, namespace, name) for name in tide.TRAININGS}
 
 
@@ -85,9 +99,12 @@ def check_evicted(history: History, namespace: str, before: dict[str, dict[str, 
     assert before["training-medium"].keys() <= there
 
 
-def training_comes_back(plane: ControlPlane, history: History, namespace: str) -> None:
-    """Shrink the service, and wait until all trainings run again."""
+def shrink(plane: ControlPlane, namespace: str) -> None:
     kubectl(plane, "scale", "deployment", tide.SERVICE, "--replicas=2", "-n", namespace)
+
+
+def training_comes_back(plane: ControlPlane, history: History, namespace: str) -> None:
+    """Wait until all trainings run again beside the service of two replicas."""
 
     def back() -> bool:
         return all(len(names_at(history, namespace, name)) == pods for name, pods in tide.TRAININGS.items())
@@ -99,20 +116,31 @@ def training_comes_back(plane: ControlPlane, history: History, namespace: str) -
 
 
 @pytest.mark.usefixtures("definitions", "controllers", "kubelets")
-@pytest.mark.parametrize("volcano", [True, False], ids=["volcano", "own"])
+@pytest.mark.parametrize(("volcano", "on_eviction"), [(True, "Restart"), (False, "Abort")])
 def test_service_takes_the_cards_of_the_two_least_important_trainings_which_come_back_when_it_shrinks(
-    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History, volcano: bool
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History, volcano: bool, on_eviction: str
 ) -> None:
     daemon.start()
-    before = the_night(control_plane, history, namespace, tide.queues(volcano=volcano))
+    before = the_night(control_plane, history, namespace, volcano=volcano, on_eviction=on_eviction)
     apply(control_plane, tide.service(), namespace=namespace)
     history.wait_until(lambda: len(names_at(history, namespace, tide.SERVICE)) == REPLICAS, "the service")
     check_evicted(history, namespace, before)
     evicted = {name for workload in LEAST_IMPORTANT for name in before[workload].values()}
-    history.wait_until(lambda: events(control_plane, namespace, "Preempted").keys() == evicted, "the events")
-    told = kubectl(control_plane, "get", "events", "-n", namespace, "--field-selector=reason=Preempted")
-    assert told.count("inference takes back what training uses in pool default") == EVICTED
+    history.wait_until(lambda: events(control_plane, namespace, "Preempted").keys() == evicted | {GANG}, "the events")
+    for note in events(control_plane, namespace, "Preempted").values():
+        assert "inference takes back what training uses in pool default" in note
     assert [line["cause"] for line in daemon.said("evict")] == ["QueueReclaimed"] * EVICTED
+    told = kubectl(control_plane, "describe", "job", GANG, "-n", namespace).partition("Events:")[2]
+    if on_eviction == "Abort":
+        assert "It stays suspended" in told
+        shrink(control_plane, namespace)
+        history.wait_until(lambda: bool(names_at(history, namespace, "training-low")), "the other", COMES_BACK_SECONDS)
+        assert names_at(history, namespace, GANG) == {}
+        resume = json.dumps({"spec": {"suspend": False}})
+        kubectl(control_plane, "patch", "job", GANG, "-n", namespace, "--type=merge", "-p", resume)
+    else:
+        assert "It is resumed once they are gone" in told
+        shrink(control_plane, namespace)
     training_comes_back(control_plane, history, namespace)
     assert len(daemon.said("evict")) == EVICTED
 
@@ -123,7 +151,7 @@ def test_scheduler_that_is_killed_while_it_reclaims_evicts_nobody_twice(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History, kubelets: Part, gone: int
 ) -> None:
     daemon.start()
-    before = the_night(control_plane, history, namespace, tide.queues(volcano=False))
+    before = the_night(control_plane, history, namespace, volcano=False, on_eviction="Restart")
     kubelets.pause()
     apply(control_plane, tide.service(), namespace=namespace)
     history.wait_until(lambda: len(leaving(control_plane, namespace)) >= gone, "pods that leave")
@@ -135,9 +163,51 @@ def test_scheduler_that_is_killed_while_it_reclaims_evicts_nobody_twice(
     kubelets.resume()
     history.wait_until(lambda: len(names_at(history, namespace, tide.SERVICE)) == REPLICAS, "the service")
     check_evicted(history, namespace, before)
+    shrink(control_plane, namespace)
     training_comes_back(control_plane, history, namespace)
     assert before["training-medium"].keys() == names_at(history, namespace, "training-medium").keys()
     assert [nodes for nodes in history.nodes_of().values() if len(nodes) > 1] == []
+
+
+@pytest.mark.usefixtures("kubelets")
+def test_day_of_the_page_runs_as_it_stands(
+    control_plane: ControlPlane, namespace: str, controllers: None, daemon: Daemon, history: History, tmp_path: Path
+) -> None:
+    create_nodes(control_plane, [tide.node()])
+    daemon.start()
+    for name, text in re.findall(r"^```yaml\n# (\w+\.yaml).*?\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
+        (tmp_path / name).write_text(text)
+    night, morning, evening = re.findall(r"^\*\*\w+\.\*\*.*?```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+    def run(commands: str) -> None:
+        shell = f'kubectl() {{ "{control_plane.binaries.kubectl}" -n {namespace} "$@"; }}\n'
+        shell += f'ai-scheduler() {{ "{sys.executable}" -m aischeduler "$@"; }}\n'
+        access = {"KUBECONFIG": str(control_plane.kubeconfig)}
+        ran = subprocess.run(
+            ["bash", "-ec", shell + commands],
+            cwd=tmp_path,
+            env=os.environ | access,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+
+    def on_the_node() -> dict[str, int]:
+        return {name: len(names_at(history, namespace, name)) for name in ("chat", "main", "eval", "sweep")}
+
+    def wait_for(wanted: dict[str, int]) -> None:
+        history.wait_until(lambda: on_the_node() == wanted, str(wanted), lacks=on_the_node)
+
+    run(night)
+    wait_for({"chat": 0, "main": 2, "eval": 2, "sweep": 2})
+    kept = names_at(history, namespace, "main")
+    run(morning)
+    wait_for({"chat": 3, "main": 2, "eval": 0, "sweep": 0})
+    run(evening)
+    wait_for({"chat": 1, "main": 2, "eval": 2, "sweep": 2})
+    assert names_at(history, namespace, "main") == kept
+    assert jobs_failed(control_plane, namespace) == []
 
 
 def queued(name: str, queue: str, cards: int, namespace: str) -> Json:
