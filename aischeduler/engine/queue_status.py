@@ -99,7 +99,8 @@ def summary_of(cluster: Cluster, queue: TenantQueue, waiting: Counter[str]) -> Q
 
 def over_quota(summary: QueueSummary) -> list[tuple[str, int, int]]:
     """Return in what a queue is over its quota, with use and quota: resources, then cards."""
-    uses = [(name, summary.used.get(name, 0), most) for name, most in summary.quota.items()]
+    used = {**summary.used, PODS: summary.pods}
+    uses = [(name, used.get(name, 0), most) for name, most in summary.quota.items()]
     uses += [(use.card, use.used, use.quota) for use in summary.cards if use.quota is not None]
     return [(name, used, most) for name, used, most in uses if used > most]
 

@@ -47,8 +47,8 @@ CLAIMS_MAX: Final = 64
 class QuotaAnswer(Struct, frozen=True):
     """What quotas say of a unit: why it is held, or which rows are closed to each of its classes.
 
-    `closed` is by the number of the pod among those that start together; `refusal` is where it is held, or the first
-    card that is closed. The claims of `outbid` end if it takes room.
+    `closed` is by the number of the pod among those that start together, and `closes` is what refuses it on the closed
+    rows. The claims of `outbid` end if it takes room.
     """
 
     message: str = ""

@@ -88,7 +88,8 @@ class TenantQueues:
         if not last.parent:
             return ""
         if self.get(last.parent) is None:
-            return f"its parent {last.parent} does not exist" if last is queue else _through(last, "does not exist")
+            missing = "does not exist"
+            return f"its parent {last.parent} {missing}" if last.name == queue.name else _through(last, missing)
         if len(chain) == LEVELS_MAX:
             return f"it has more than {LEVELS_MAX - 1} ancestors"
         return f"its ancestors form a cycle: {' -> '.join((*(member.name for member in chain), last.parent))}"

@@ -144,6 +144,32 @@ def ledger(cluster: Cluster) -> dict[Account, Counter[str]]:
     return sums
 
 
+def waiting_kept(cluster: Cluster) -> dict[str, Counter[str]]:
+    """Return what is kept of the requests that wait in each tenant queue."""
+    return {name: +total for name, total in sorted(cluster.tenants.waiting.items()) if +total}
+
+
+def waiting(cluster: Cluster) -> dict[str, Counter[str]]:
+    """Return what our pods request in each tenant queue that are on no node."""
+    found: dict[str, Counter[str]] = {}
+    for record in cluster.records.values():
+        if record.tenancy.queue and record.counted is None:
+            found.setdefault(record.tenancy.queue, Counter()).update(record.pod.spec.request.taken)
+    return dict(sorted(found.items()))
+
+
+def tenancies(cluster: Cluster) -> tuple[dict[str, tuple[object, ...]], dict[str, tuple[object, ...]]]:
+    """Return the queue, the service and the priority of the queue of each of our pods, as kept and anew."""
+    ours = [record for _, record in sorted(cluster.records.items()) if cluster.ours(record.pod)]
+    kept, anew = {}, {}
+    for record in ours:
+        tenancy = cluster.tenants.tenancy(record.pod)
+        queue = cluster.tenants.queues.get(tenancy.queue)
+        kept[record.pod.uid] = (record.tenancy, record.queue_priority if record.queue else None)
+        anew[record.pod.uid] = (tenancy, (queue.priority if queue is not None else 0) if record.queue else None)
+    return kept, anew
+
+
 def claim_users(cluster: Cluster) -> dict[VolumeClaimKey, tuple[str, ...]]:
     """Return the uids of this scheduler's pods that use each volume claim, sorted."""
     users: dict[VolumeClaimKey, set[str]] = {}

@@ -340,6 +340,8 @@ def sums_faults(cluster: Cluster) -> Faults:
         ("I5", "pods that use claims are", cluster.nodes.storage.users(), recount.claim_users(cluster)),
         ("I5", "the chosen volumes are", cluster.nodes.storage.chosen.all(), recount.chosen_volumes(cluster)),
         ("I5", "the ledger is", cluster.ledger.sums(), recount.ledger(cluster)),
+        ("I5", "what waits in tenant queues is", recount.waiting_kept(cluster), recount.waiting(cluster)),
+        ("I5", "tenancies are", *recount.tenancies(cluster)),
     )
     known = {
         *cluster.reservations.unsettled,
