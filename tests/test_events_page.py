@@ -148,7 +148,7 @@ def written_events() -> list[tuple[EventReason, str]]:
     return [
         *((note.reason, note.regarding.kind) for note in of_pods),
         *((note.reason, note.regarding.kind.partition(".")[0]) for note in of_gangs),
-        *((warn.reason, warn.about.kind) for warn in said if isinstance(warn, Warn)),
+        *((warn.reason, warn.about.kind.partition(".")[0]) for warn in said if isinstance(warn, Warn)),
         *((event_messages.failed_scheduling(told).reason, "Pod") for told in said if isinstance(told, ReportWaiting)),
         *((EventReason.UNREADABLE, kind) for kind in kinds),
     ]
