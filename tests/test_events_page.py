@@ -36,7 +36,7 @@ from aischeduler.model.pod import CRITICAL_PRIORITY
 from aischeduler.model.selectors import label_selector
 from aischeduler.model.tenant_queue import QueueSource, QueueState
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
-from aischeduler.model.workload import CARD_REQUEST_KEY, TenantTerms
+from aischeduler.model.workload import CARD_REQUEST_KEY, JobRef, TenantTerms
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
 from tests.gangs import a_gang, a_key, member
@@ -135,6 +135,7 @@ def written_events() -> list[tuple[EventReason, str]]:
     of_pods = (
         event_messages.scheduled(BIND),
         event_messages.preempted(EVICT),
+        *(event_messages.suspended(EVICT, JobRef(kind, "a", "j", "u")) for kind in ("Job", "JobSet")),
         event_messages.failed_scheduling(WAITING),
     )
     watched = (watched_resources.pods(SpecCache()), watched_resources.nodes(), watched_resources.pools())
@@ -147,7 +148,7 @@ def written_events() -> list[tuple[EventReason, str]]:
     return [
         *((note.reason, note.regarding.kind) for note in of_pods),
         *((note.reason, note.regarding.kind.partition(".")[0]) for note in of_gangs),
-        *((warn.reason, warn.about.kind) for warn in said if isinstance(warn, Warn)),
+        *((warn.reason, warn.about.kind.partition(".")[0]) for warn in said if isinstance(warn, Warn)),
         *((event_messages.failed_scheduling(told).reason, "Pod") for told in said if isinstance(told, ReportWaiting)),
         *((EventReason.UNREADABLE, kind) for kind in kinds),
     ]

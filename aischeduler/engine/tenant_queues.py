@@ -167,7 +167,7 @@ def _takes(queue: TenantQueue, labels: Labels | None) -> bool:
 
 def _warn(cluster: Cluster, queue: TenantQueue) -> None:
     """Put Warning events on a queue that cannot be read, or has fields that mean nothing here."""
-    about = ObjectRef("Queue", queue.name, queue.uid)
+    about = ObjectRef(queue.source, queue.name, queue.uid)
     if queue.invalid and cluster.warned(f"{queue.source}/{queue.uid}/invalid", queue.invalid):
         text = f"{queue.invalid}. The queue takes no new pods."
         cluster.say(DEFAULT_POOL, Warn(about, EventReason.INVALID_SPEC, text))

@@ -241,11 +241,12 @@ class Executor:
                 assert_never(outcome)
 
     def _suspended(self, action: Evict, suspension: Suspension) -> None:
-        """Log that a Job was suspended, or why not."""
+        """Log that a Job was suspended, or why not; the Job says it too."""
         fields = {**job_fields(suspension.job), "decision": action.decision}
         if suspension.accepted:
             ends = "stays so" if suspension.job.aborts else "is resumed once they are gone"
             self._log.info("suspend", **fields, reason=f"all its pods are evicted; it {ends}")
+            self._workers.reporter.report_suspended(action, suspension.job)
         else:
             self._log.warning("suspend refused", **fields, reason=suspension.refused or suspension.failed)
 

@@ -25,6 +25,7 @@ VOLUME_CONTROLLERS = (
     "persistentvolumeclaim-protection-controller",
     "persistentvolume-protection-controller",
 )
+DEPLOYMENT_CONTROLLERS = ("deployment-controller", "replicaset-controller")
 PEER_QPS = 5_000
 PEER_BURST = 10_000
 
@@ -122,14 +123,14 @@ def kube_controller_manager(binaries: Binaries, files: Files, ports: Ports) -> l
     ]
 
 
-def volume_controllers(binaries: Binaries, files: Files) -> list[str]:
-    """The controllers of claims and volumes, without a port of their own."""
+def further_controllers(binaries: Binaries, files: Files, controllers: tuple[str, ...]) -> list[str]:
+    """Some other controllers, without a port of their own."""
     return [
         str(binaries.kube_controller_manager),
         f"--kubeconfig={files.kubeconfig}",
         "--secure-port=0",
         "--leader-elect=false",
-        f"--controllers={','.join(VOLUME_CONTROLLERS)}",
+        f"--controllers={','.join(controllers)}",
         "--kube-api-qps=2000",
         "--kube-api-burst=4000",
     ]

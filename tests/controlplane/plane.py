@@ -128,8 +128,11 @@ class ControlPlane:
 
     def volume_controllers(self) -> Part:
         """Return the controllers of claims and volumes, which no other part has: other tests write what they would."""
-        command = commands.volume_controllers(self.binaries, self._files)
-        return self.program("volume-controllers", command, lambda: True)
+        return self._controllers("volume-controllers", commands.VOLUME_CONTROLLERS)
+
+    def deployment_controllers(self) -> Part:
+        """Return the controllers of Deployments and ReplicaSets, which few tests need."""
+        return self._controllers("deployment-controllers", commands.DEPLOYMENT_CONTROLLERS)
 
     def stop(self, part: PartName) -> None:
         """Send SIGTERM and wait for the end; an API server with open watches needs up to a minute."""
@@ -205,6 +208,10 @@ class ControlPlane:
         return http.client.HTTPSConnection(
             "127.0.0.1", self.ports.api_server, timeout=ANSWER_WITHIN_SECONDS, context=self.tls
         )
+
+    def _controllers(self, name: str, controllers: tuple[str, ...]) -> Part:
+        command = commands.further_controllers(self.binaries, self._files, controllers)
+        return self.program(name, command, lambda: True)
 
     def _scheduler(self, name: str, flags: tuple[str, ...]) -> Part:
         command = [*commands.kube_scheduler(self.binaries, self._files, self.ports), *flags]

@@ -37,6 +37,8 @@ def bound(*conditions: dict[str, Any]) -> Pod:
         ({SERVICE_TYPE_KEY: "trainng"}, {}, TenantTerms(service_type="trainng")),
         ({PREEMPTABLE_KEY: "true"}, {PREEMPTABLE_KEY: "false"}, TenantTerms(preemptable=True)),
         ({}, {PREEMPTABLE_KEY: "false"}, TenantTerms(preemptable=False)),
+        ({PREEMPTABLE_KEY: "False"}, {}, TenantTerms(preemptable=False)),
+        (None, {PREEMPTABLE_KEY: "1"}, TenantTerms(preemptable=True)),
         (None, {PREEMPTABLE_KEY: "false"}, TenantTerms(preemptable=False)),
         (
             {QUEUE_KEY: "a", PREEMPTABLE_KEY: "no"},

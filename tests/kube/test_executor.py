@@ -88,14 +88,16 @@ async def test_victim_gets_condition_deletion_event_and_one_log_line() -> None:
     assert [(type(action), outcome) for action, outcome, _ in world.observed] == [(Evict, "Evicted")]
 
 
-async def test_suspension_of_a_job_has_one_log_line_and_no_pod_is_deleted() -> None:
+async def test_suspension_of_a_job_has_one_log_line_and_one_event_and_no_pod_is_deleted() -> None:
     world = World()
     world.script.on("patch", JOB_PATH, reply(200))
     async with world.running() as executor:
         executor.perform([replace(EVICT, suspends=JOB)])
-        await until(lambda: world.script.asked("post", EVENTS))
-    assert [request.method for request in world.script.requests] == ["PATCH", "PATCH", "POST"]
-    assert world.script.asked("post", EVENTS)[0].json["note"] == EVICT.message
+        await until(lambda: len(world.script.asked("post", EVENTS)) > 1)
+    assert [request.method for request in world.script.requests if request.method != "POST"] == ["PATCH", "PATCH"]
+    notes = {event.json["regarding"]["kind"]: event.json["note"] for event in world.script.asked("post", EVENTS)}
+    suspended = f"Suspended to evict all its pods. It is resumed once they are gone. p: {EVICT.message}"
+    assert notes == {"Job": suspended, "Pod": EVICT.message}
     assert world.logged()[1] == {
         "level": "info",
         "event": "suspend",

@@ -344,6 +344,8 @@ class VirtualDaemon:
                     its.go_on()
                     self._evict_later(self._network.evict_seconds, one, its)
                 case Evicted(not_suspended):
+                    if (suspension := its.news()) is not None and suspension.accepted:
+                        self._write_event(event_messages.suspended(one, suspension.job))
                     self._write_event(event_messages.preempted(one, not_suspended))
                 case EvictRefused():
                     self.scheduler.observe(said, self._environment.now)

@@ -36,7 +36,11 @@ CARDS_REQUESTED_MAX: Final = 2**31 - 1
 TERMS_CACHED_MAX: Final = 4096
 _SHORT: Final = 64
 """Of a text that is one word of a few, so much is kept."""
-_WORDS: Final = {"true": True, "false": False}
+_WORDS: Final = {
+    **dict.fromkeys(("true", "True", "TRUE", "t", "T", "1"), True),
+    **dict.fromkeys(("false", "False", "FALSE", "f", "F", "0"), False),
+}
+"""What Volcano reads as true and as false: the words of Go's ParseBool."""
 _ENDS: Final = {"Restart": False, "Abort": True}
 _PATH: Final = "metadata.annotations[{}]: "
 
@@ -107,7 +111,8 @@ def _terms(
     cards, problem = _card_request(request)
     for word, known in ((preemptable, _WORDS), (on_eviction, _ENDS)):
         if word.text and word.text not in known:
-            problem = problem or f"{word.path}must be {' or '.join(known)}, not {quoted(word.text)}"
+            allowed = "Restart or Abort" if known is _ENDS else "true or false"
+            problem = problem or f"{word.path}must be {allowed}, not {quoted(word.text)}"
     found = TenantTerms(
         queue=queue,
         service_type=service_type,

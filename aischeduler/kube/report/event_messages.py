@@ -18,6 +18,7 @@ from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.names import GROUP, VERSION
 from aischeduler.model.pod import Pod
 from aischeduler.model.user_text import one_line
+from aischeduler.model.workload import ON_EVICTION_KEY, JobRef
 
 NOTE_BYTES_MAX: Final = 1024
 NAME_PREFIX_MAX: Final = 220
@@ -78,6 +79,17 @@ def preempted(action: Evict, not_suspended: str = "") -> EventMessage:
     if not_suspended and job is not None:
         text += f". The {job.kind} {job.name} could not be suspended, and may start again: {one_line(not_suspended)}"
     return EventMessage(_ref(action.victim), EventReason.PREEMPTED, "Preempting", text, sender)
+
+
+def suspended(action: Evict, job: JobRef) -> EventMessage:
+    """Return the Event of a Job or a JobSet that was suspended to evict its pods, of which this is one."""
+    ends = "It is resumed once they are gone"
+    if job.aborts:
+        ends = f"It stays suspended, as its {ON_EVICTION_KEY} says, until spec.suspend is set to false"
+    text = f"Suspended to evict all its pods. {ends}. {action.victim.name}: {action.message}"
+    sender = (action.beneficiary or action.victim).scheduler_name
+    about = ObjectRef(job.kind, job.name, job.uid, job.namespace)
+    return EventMessage(about, EventReason.PREEMPTED, "Preempting", text, sender)
 
 
 def failed_scheduling(report: ReportWaiting) -> EventMessage:

@@ -171,6 +171,10 @@ class Reporter:
         """Report why a pod was evicted, and why its Job could not be suspended, where that was to stay so."""
         self._put(event_messages.preempted(action, not_suspended))
 
+    def report_suspended(self, action: Evict, job: JobRef) -> None:
+        """Report on a Job why it was suspended, and whether it is resumed: its pods, which say why, are soon gone."""
+        self._put(event_messages.suspended(action, job))
+
     def report_nominated(self, action: Nominate) -> None:
         """Report the node for which a pod is nominated; only the newest one is written."""
         self._put(action)
