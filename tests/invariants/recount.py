@@ -161,7 +161,8 @@ def waiting(cluster: Cluster) -> dict[str, Counter[str]]:
 def tenancies(cluster: Cluster) -> tuple[dict[str, tuple[object, ...]], dict[str, tuple[object, ...]]]:
     """Return the queue, the service and the priority of the queue of each of our pods, as kept and anew."""
     ours = [record for _, record in sorted(cluster.records.items()) if cluster.ours(record.pod)]
-    kept, anew = {}, {}
+    kept: dict[str, tuple[object, ...]] = {}
+    anew: dict[str, tuple[object, ...]] = {}
     for record in ours:
         tenancy = cluster.tenants.tenancy(record.pod)
         queue = cluster.tenants.queues.get(tenancy.queue)

@@ -78,14 +78,17 @@ class TenantDays(Engine):
         self.world.declare(a_queue("batch", priority=20, parent="root", cards={"H200": 2, "A100": 2}))
         for at, node in enumerate([*self.world.nodes.values()]):
             self.world.put(self._with_cards(node, at))
-            name = self.world.next_pod_name()
-            self.world.put(in_queue(a_pod(name, cpu=cpu, memory="1Gi"), "batch", service="training"))
+            self._fill(cpu, node, "batch", "training")
         self.world.settle()
-        self.world.put(
-            in_queue(a_pod(self.world.next_pod_name(), cpu=cpu, memory="1Gi"), "online", service="inference")
-        )
+        self._fill(cpu, next(iter(self.world.nodes.values())), "online", "inference")
         self.world.decide(rounds=10)
         assert [evict.cause for evict in self.world.evictions] == [EvictionCause.QUEUE_RECLAIMED]
+
+    def _fill(self, cpu: str, node: Node, queue: str, service: str) -> None:
+        """Create a pod of the pool of this node that needs all of it."""
+        pools = [name for name in self.world.pools if node.labels.get("pool") == name]
+        pod = a_pod(self.world.next_pod_name(), cpu=cpu, memory="1Gi", pool=next(iter(pools), ""))
+        self.world.put(in_queue(pod, queue, service=service))
 
     def _with_cards(self, node: Node, at: int) -> Node:
         return replace(node, labels={**node.labels, "nvidia.com/gpu.product": PRODUCTS[at % 2]})
