@@ -36,7 +36,7 @@ from aischeduler.model.pod import CRITICAL_PRIORITY
 from aischeduler.model.selectors import label_selector
 from aischeduler.model.tenant_queue import QueueSource, QueueState
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
-from aischeduler.model.workload import CARD_REQUEST_KEY, JobRef, TenantTerms
+from aischeduler.model.workload import CARD_REQUEST_KEY, TenantTerms, Workload
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
 from tests.gangs import a_gang, a_key, member
@@ -126,6 +126,8 @@ def played_queues() -> Session:
     session.see(replace(in_queue(a_card_pod("runs"), "open"), node_name="n"))
     session.decide()
     session.tell(Seen(a_queue("open", cards={"H200": 0}, generation=2)))
+    session.tell(Seen(Workload("Job", "default", "j", "uid-j", retries=1, managed=True)))
+    session.tell(Seen(a_gang("j", 2, GangSource.JOB)))
     session.decide(2)
     return session
 

@@ -11,7 +11,7 @@ from aischeduler.engine.evictions import budget_gone, budget_seen
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
 from aischeduler.engine.pool_events import namespace_gone, namespace_seen, pool_gone, pool_seen
-from aischeduler.engine.tenant_queues import queue_gone, queue_seen, workload_gone, workload_seen
+from aischeduler.engine.tenant_queues import queue_gone, queue_seen, warn_of_retries, workload_gone, workload_seen
 from aischeduler.engine.units import gang_gone, gang_seen
 from aischeduler.engine.unknown_pools import put_off
 from aischeduler.engine.volume_binding import storage_gone, storage_seen
@@ -55,6 +55,11 @@ def _node_gone(cluster: Cluster, key: Key, now: float) -> None:
     node_gone(cluster, key[0], now)
 
 
+def _gang_seen(cluster: Cluster, gang: Gang) -> None:
+    gang_seen(cluster, gang)
+    warn_of_retries(cluster, str(gang.key.source), gang.key.namespace, gang.key.name)
+
+
 def _pod_set_seen(cluster: Cluster, pod_set: PodSet) -> None:
     cluster.pod_sets.see(pod_set)
 
@@ -80,7 +85,7 @@ _OTHERS: Final[tuple[tuple[type, Handlers], ...]] = (
     (Pool, Handlers(pool_seen, lambda cluster, key, now: pool_gone(cluster, key[0], now))),
     (DisruptionBudget, _timeless(budget_seen, lambda cluster, key: budget_gone(cluster, *key))),
     (Namespace, _timeless(namespace_seen, lambda cluster, key: namespace_gone(cluster, *key))),
-    (Gang, _timeless(gang_seen, gang_gone)),
+    (Gang, _timeless(_gang_seen, gang_gone)),
     (TenantQueue, _timeless(queue_seen, lambda cluster, key: queue_gone(cluster, *key))),
     (Workload, _timeless(workload_seen, lambda cluster, key: workload_gone(cluster, *key))),
     (PodSet, _timeless(_pod_set_seen, lambda cluster, key: cluster.pod_sets.forget((key[0], key[1], key[2])))),

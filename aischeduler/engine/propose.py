@@ -29,6 +29,7 @@ from aischeduler.engine.view import View
 from aischeduler.framework.allocating import allocation_on
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.model.allocation import allocation_of
+from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.pool import MakeRoomOrder, Pool
 from aischeduler.model.proposal import (
     NO_SEARCH,
@@ -45,6 +46,7 @@ from aischeduler.model.proposal import (
     WaitFor,
 )
 from aischeduler.model.unsupported_constraints import ConstraintKind
+from aischeduler.model.workload import CARD_NAME_KEY
 from aischeduler.policies.borrowing import place_spanning, wanted_by_home_pods
 from aischeduler.policies.eviction_order import is_below
 from aischeduler.policies.loan_limits import may_borrow
@@ -278,7 +280,9 @@ def _hold_of(look: _Look, record: PodRecord, *, known: bool) -> Hold | None:
         return Hold(of + queue.message, ConstraintKind.QUEUE, reason=queue.reason)
     if refused or held is not None:
         text = held.message if held is not None else refused
-        return Hold(of + text, constraint)
+        unreadable = bool(record.tenancy.queue) and CARD_NAME_KEY in refused
+        reason = EventReason.GET_TASK_REQUEST_RESOURCE_FAILED if unreadable else EventReason.FAILED_SCHEDULING
+        return Hold(of + text, constraint, reason=reason)
     return None
 
 

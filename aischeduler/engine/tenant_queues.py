@@ -16,6 +16,7 @@ from aischeduler.engine.pod_counting import follow_accounts, refresh
 from aischeduler.engine.units import stop_waiting
 from aischeduler.model.actions import ObjectRef, ResumeJob, Warn
 from aischeduler.model.event_reasons import EventReason
+from aischeduler.model.gang import GangKey, GangSource
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.selectors import Labels
 from aischeduler.model.tenant_queue import DEFAULT_QUEUE, QueueSource, TenantQueue, TenantSettings
@@ -58,10 +59,27 @@ def workload_seen(cluster: Cluster, workload: Workload) -> None:
     """Handle a workload as it is now."""
     if cluster.tenants.see_workload(workload):
         _follow(cluster, cluster.tenants.of_workload(workload.key))
+        warn_of_retries(cluster, *workload.key)
         if workload.suspended and not workload.terms.aborts:
             cluster.tenants.resumes.set("/".join(workload.key), cluster.now)
         else:
             cluster.tenants.resumes.drop("/".join(workload.key))
+
+
+def warn_of_retries(cluster: Cluster, kind: str, namespace: str, name: str) -> None:
+    """Warn once of a gang Job that would fail if its pods were evicted: one that this scheduler may not suspend."""
+    workload = cluster.tenants.workloads.get((kind, namespace, name))
+    gang = cluster.units.gangs.by_key.get(GangKey(GangSource.JOB, namespace, name)) if kind == GangSource.JOB else None
+    if workload is None or gang is None or not workload.managed or not 0 <= workload.retries < gang.min_member:
+        return
+    text = (
+        f"If its gang of {gang.min_member} pods is evicted, the Job counts more failures than its backoffLimit of "
+        f"{workload.retries} allows, and fails: another program decides whether it is suspended. "
+        "A podFailurePolicy that ignores DisruptionTarget prevents that."
+    )
+    if cluster.warned(f"Job/{workload.uid}/retries", text):
+        about = ObjectRef("Job", name, workload.uid, namespace)
+        cluster.say(DEFAULT_POOL, Warn(about, EventReason.EVICTION_WOULD_FAIL_JOB, text))
 
 
 def workload_gone(cluster: Cluster, kind: str, namespace: str, name: str) -> None:

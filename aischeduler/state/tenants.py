@@ -161,7 +161,7 @@ class Tenants:
             any(terms.aborts for terms in said),
             misspelt,
             next((terms.card_request for terms in said if terms.card_request), ()),
-            next((terms.invalid for terms in said if terms.invalid), ""),
+            _invalid(pod, workloads),
         )
 
     def _workloads_of(self, pod: Pod) -> tuple[list[Workload], bool, list[str]]:
@@ -198,3 +198,10 @@ class Tenants:
 def _owner_key(workload: Workload) -> WorkloadKey:
     kind, _, name = workload.owner.partition("/")
     return kind, workload.namespace, name
+
+
+def _invalid(pod: Pod, workloads: list[Workload]) -> str:
+    """Return what of the pod's terms cannot be read, or else of those of a workload, which is named."""
+    if pod.terms is not None and pod.terms.invalid:
+        return pod.terms.invalid
+    return next((f"{found.kind} {found.name}: {found.terms.invalid}" for found in workloads if found.terms.invalid), "")

@@ -274,3 +274,11 @@ def test_words_that_do_not_count_are_told_once() -> None:
     assert "Did you mean training?" in next(action.message for action in told if isinstance(action, Warn))
     session.see(a_card_node("n", "NVIDIA-H200"))
     assert warnings(session.decide()) == []
+
+
+@pytest.mark.parametrize(("retries", "managed", "warned"), [(1, True, 1), (2, True, 0), (-1, True, 0), (1, False, 0)])
+def test_gang_job_that_evictions_would_make_fail_gets_a_warning(retries: int, managed: bool, warned: int) -> None:
+    session = a_session()
+    session.tell(Seen(Workload("Job", "default", "j", "uid-j", retries=retries, managed=managed)))
+    session.tell(Seen(a_gang("j", 2, GangSource.JOB)))
+    assert warnings(session.decide()) == [("j", "EvictionWouldFailJob")] * warned
