@@ -36,7 +36,7 @@ from aischeduler.model.pod import CRITICAL_PRIORITY
 from aischeduler.model.selectors import label_selector
 from aischeduler.model.tenant_queue import QueueSource, QueueState
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
-from aischeduler.model.workload import CARD_REQUEST_KEY, TenantTerms, Workload
+from aischeduler.model.workload import CARD_REQUEST_KEY, JobRef, TenantTerms, Workload
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
 from tests.gangs import a_gang, a_key, member
