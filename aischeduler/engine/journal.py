@@ -21,8 +21,9 @@ from aischeduler.config.profiles import ProfileConfig
 from aischeduler.engine.event_lines import as_line, read_event
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.actions import Action, ReportInternalError
+from aischeduler.model.actions import Action, Evict, ReportInternalError, ReportWaiting
 from aischeduler.model.allocation import NO_ALLOCATION
+from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.events import Event
 from aischeduler.model.names import GPU_TYPE_LABELS
 from aischeduler.model.pod import Pod
@@ -206,9 +207,13 @@ def _difference(number: int, call: Call, actions: list[Action]) -> Difference | 
 def _told(action: Action) -> tuple[Any, ...]:
     """Return an action as it stands in a journal: its type and the values of its fields, of a pod the uid.
 
-    An empty allocation is left out, as almost every one is.
+    An empty allocation is left out, as almost every one is, and so are the defaults of `_LATER` at the end.
     """
     values = msgspec.structs.astuple(action)
+    for default in reversed(_LATER.get(type(action), ())):
+        if values[-1] != default:
+            break
+        values = values[:-1]
     return (type(action).__name__, *(_short(value) for value in values if value != NO_ALLOCATION))
 
 
@@ -226,6 +231,11 @@ def _each(actions: msgspec.Raw) -> tuple[bytes, ...]:
 
 _SETTINGS: Final = Header.__struct_fields__[2:]
 """The fields of a profile that the first line has."""
+_LATER: Final[dict[type, tuple[Any, ...]]] = {
+    ReportWaiting: (EventReason.FAILED_SCHEDULING,),
+    Evict: (None, ""),
+}
+"""Action -> the defaults of its last fields, which older journals do not have."""
 _ENCODER: Final = msgspec.json.Encoder()
 _LINE: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _FLOAT: Final = msgspec.json.Decoder(float)

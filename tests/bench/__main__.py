@@ -30,6 +30,7 @@ from tests.bench.cases import (
     shapes,
     steps,
     tail,
+    tenants,
     volume_shapes,
 )
 from tests.bench.results import Machine, Results, save
@@ -48,6 +49,7 @@ MODULES = (
     restart,
     backlog,
     tail,
+    tenants,
     explaining,
     gangs,
     gang_over_full_nodes,

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 CRDS = ROOT / "manifests" / "crds"
 CRD = "pools.resource.aibee.cn"
+QUEUE_CRD = "queues.resource.aibee.cn"
 POOLS_PATH = "/apis/resource.aibee.cn/v1alpha1/pools"
 POLL_SECONDS = 0.1
 """Long, because a look may read the whole audit log, and the schedulers need the processors."""

@@ -14,7 +14,7 @@ import pytest
 
 from tests.controlplane.binaries import the_helm
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.cluster import CRD, ROOT, create_pods, install
+from tests.e2e.cluster import CRD, QUEUE_CRD, ROOT, create_pods, install
 from tests.e2e.conftest import LEASES
 from tests.e2e.pods_of_release import pods_running
 from tests.e2e.release import Release
@@ -31,9 +31,9 @@ NEEDS_A_KUBELET = "kubectl -n kube-system logs"
 @pytest.fixture
 def bare(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """Yield the control plane without the definition of Pools; install it again at the end."""
-    control_plane.kubectl("delete", "crd", CRD, "--ignore-not-found", "--wait")
+    control_plane.kubectl("delete", "crd", CRD, QUEUE_CRD, "--ignore-not-found", "--wait")
     yield control_plane
-    control_plane.kubectl("delete", "crd", CRD, "--ignore-not-found", "--wait")
+    control_plane.kubectl("delete", "crd", CRD, QUEUE_CRD, "--ignore-not-found", "--wait")
     control_plane.api("DELETE", f"{LEASES}/ai-scheduler")
     install(control_plane)
 

@@ -113,7 +113,7 @@ def test_annotations_of_templates_are_left_to_the_pods() -> None:
         (CARD_REQUEST_KEY, " " * 9000, "is longer than 8192 characters"),
         (ON_EVICTION_KEY, "abort", "must be Restart or Abort, not 'abort'"),
         (ON_EVICTION_KEY, "\x1b" * 1000, "must be Restart or Abort, not '\\x1b"),
-        (PREEMPTABLE_KEY, "0", "must be true or false, not '0'"),
+        (PREEMPTABLE_KEY, "no", "must be true or false, not 'no'"),
     ],
     ids=lambda text: text[:20],
 )

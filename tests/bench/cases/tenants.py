@@ -1,0 +1,151 @@
+"""Tenant queues: the cost of quotas at three levels, pods over quota beside others, and the tide.
+
+In process. The peer of the first cases are the same pods without queues.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+from aischeduler.engine.profile import default_profile
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.model.actions import Action, Bind, Evict
+from aischeduler.model.events import Seen
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.workload import ServiceType
+from tests.bench.apart import apart
+from tests.bench.cases.pathological import alone
+from tests.bench.core import cpu_of_all, decide_all, evidence, peak_mib, see
+from tests.bench.spec import OURS, Case, Goal, Measure, Measured
+from tests.build import replace
+from tests.gangs import a_gang, member
+from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
+
+PLAIN: Final = "the same pods without queues"
+PODS, TENANTS, PROJECTS = 10_000, 20, 180
+OVER = 5_000
+TRAINING_NODES, GPUS = 500, 8
+SERVICES, SERVED = 64, 5
+PLAIN_SHARE: Final = 1.7
+"""Of the CPU of decisions alone, which are a third of the scheduler's own CPU per pod: 1.2 of all of it."""
+CARDS = ("NVIDIA-H200", "NVIDIA-A100-SXM4-80GB")
+CPU, CARD, SERVICE = "CPU ms/pod", "CPU ms of the slowest reclaim of one card", "CPU s to reclaim for all services"
+
+
+def cases(shrink: int) -> tuple[Case, ...]:
+    """Return the cases of this module, with sizes divided by `shrink`."""
+    pods, over, full = (max(8, size // shrink) for size in (PODS, OVER, TRAINING_NODES))
+    return (
+        *(flood(max(2, nodes // shrink), pods, over) for nodes in (1_000, 5_000)),
+        alone(
+            "tenants-card",
+            f"in process: {full * GPUS:,} training pods on {full} nodes of {GPUS} GPUs; a service takes one card",
+            partial(one_card, full),
+            Goal(CARD, 20, at_least=False),
+        ),
+        alone(
+            "tenants-services",
+            f"in process: {full} gangs of {GPUS} on as many nodes; {min(SERVICES, full)} services of {GPUS} GPUs come",
+            partial(services, full, min(SERVICES, full)),
+            Goal(SERVICE, 0.2, at_least=False),
+        ),
+    )
+
+
+def flood(nodes: int, pods: int, over: int) -> Case:
+    @contextmanager
+    def opened() -> Iterator[Measure]:
+        yield lambda side: apart(partial(decided, nodes, pods, over, queues=side == OURS))
+
+    queues = f"{TENANTS + PROJECTS} queues on three levels, {over:,} others over quota"
+    about = f"in process: {pods:,} pods decided, {queues}, {nodes:,} nodes"
+    goal = Goal(CPU, PLAIN_SHARE, at_least=False, peer=PLAIN)
+    return Case(f"tenants-{nodes}-nodes", about, (OURS, PLAIN), open=opened, goals=(goal,))
+
+
+def engine(nodes: int) -> tuple[Scheduler, list[Node]]:
+    scheduler = Scheduler(default_profile(), "bench")
+    known = [a_card_node(f"n-{number:05}", CARDS[number % 2], 2 * GPUS, cpu="256") for number in range(nodes)]
+    for node in known:
+        scheduler.observe(Seen(node), 0.0)
+    return scheduler, known
+
+
+def decided(nodes: int, pods: int, over: int, *, queues: bool) -> Measured:
+    """Decide the pods; with queues, others wait beside them that are over their quota."""
+    scheduler, known = engine(nodes)
+    cards = {"H200": 10 * pods, "A100": 10 * pods}
+    if queues:
+        scheduler.observe(Seen(a_queue("root", cpu="1000000", cards=cards)), 0.0)
+        for number in range(TENANTS):
+            scheduler.observe(Seen(a_queue(f"t-{number}", parent="root", cards=cards)), 0.0)
+        for number in range(PROJECTS):
+            scheduler.observe(Seen(a_queue(f"q-{number}", parent=f"t-{number % TENANTS}", cards=cards)), 0.0)
+        scheduler.observe(Seen(a_queue("full", parent="t-0", cards={"H200": 0})), 0.0)
+        see(scheduler, [in_queue(a_card_pod(f"over-{number}", priority=9), "full") for number in range(over)])
+        decide_all(scheduler)
+    waiting = [a_card_pod(f"p-{number:05}", 1, cpu=f"{1 + number % 12}", created=number) for number in range(pods)]
+    if queues:
+        waiting = [in_queue(pod, f"q-{number % PROJECTS}") for number, pod in enumerate(waiting)]
+    said: list[Action] = []
+
+    def all_start() -> None:
+        see(scheduler, waiting)
+        said.extend(decide_all(scheduler, 1.0))
+
+    deciding = cpu_of_all(all_start)
+    figures = {CPU: 1e3 * deciding / pods, "peak MiB": peak_mib()}
+    return Measured(evidence(known, (), waiting, said), figures)
+
+
+def trained(nodes: int, *, gangs: bool) -> tuple[Scheduler, list[Node], list[Pod]]:
+    """Return an engine whose nodes are full of training pods, where `gangs` are whole nodes."""
+    scheduler = Scheduler(default_profile(), "bench")
+    scheduler.observe(Seen(a_queue("online", priority=80_000, reclaimable=False)), 0.0)
+    scheduler.observe(Seen(a_queue("batch", priority=20_000)), 0.0)
+    known = [a_card_node(f"n-{number:05}", CARDS[0], GPUS) for number in range(nodes)]
+    for number, node in enumerate(known):
+        scheduler.observe(Seen(node), 0.0)
+        if gangs:
+            scheduler.observe(Seen(a_gang(f"g-{number}", GPUS)), 0.0)
+    stay: list[Pod] = []
+    for number in range(nodes * GPUS):
+        pod = a_card_pod(f"t-{number:05}", 1, priority=(number // GPUS if gangs else number) % 7)
+        pod = in_queue(pod, "batch", service=ServiceType.TRAINING)
+        pod = member(pod, f"g-{number // GPUS}") if gangs else pod
+        name = known[number // GPUS].name
+        stay.append(replace(pod, node_name=name, phase="Running", started_seconds=1 + number % 97))
+    see(scheduler, stay)
+    decide_all(scheduler)
+    return scheduler, known, stay
+
+
+def one_card(nodes: int) -> Measured:
+    """Services of one card come one after the other."""
+    scheduler, known, stay = trained(nodes, gangs=False)
+    slowest, victims = 0.0, 0
+    for number in range(SERVED):
+        see(scheduler, [in_queue(a_card_pod(f"web-{number}"), "online", service=ServiceType.INFERENCE)])
+        said: list[Action] = []
+        slowest = max(slowest, cpu_of_all(partial(_decide_into, scheduler, said)))
+        victims += sum(isinstance(action, Evict) for action in said)
+    figures = {CARD: slowest * 1e3, "victims": float(victims), "peak MiB": peak_mib()}
+    return Measured(evidence(known, stay, (), ()), figures)
+
+
+def _decide_into(scheduler: Scheduler, said: list[Action]) -> None:
+    said.extend(decide_all(scheduler, 1.0))
+
+
+def services(nodes: int, count: int) -> Measured:
+    """Services of a whole node each come at once."""
+    scheduler, known, stay = trained(nodes, gangs=True)
+    coming = [in_queue(a_card_pod(f"web-{n}", GPUS), "online", service=ServiceType.INFERENCE) for n in range(count)]
+    see(scheduler, coming)
+    said: list[Action] = []
+    deciding = cpu_of_all(partial(_decide_into, scheduler, said))
+    victims = sum(isinstance(action, Evict) for action in said)
+    figures = {SERVICE: deciding, "victims": float(victims), "peak MiB": peak_mib()}
+    return Measured(evidence(known, stay, (), [a for a in said if isinstance(a, Bind)]), figures)
