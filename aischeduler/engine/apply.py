@@ -19,7 +19,7 @@ from aischeduler.engine.nominator import end_claim_of, nominate, renominate
 from aischeduler.engine.permits import reserve, send_or_delay, take_back
 from aischeduler.engine.pod_counting import adopt
 from aischeduler.engine.queueing_hints import Placed, count_saved
-from aischeduler.engine.quotas import try_first
+from aischeduler.engine.quotas import try_next
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Action, Bind, Evict, ReportWaiting
@@ -129,7 +129,7 @@ def _place(tried: Attempt, proposal: Place) -> Result:
         binds.append(_bind(tried, placed, assigned, proposal))
     send_or_delay(cluster, binds, verdicts, tried.actions)
     cluster.wake_alike(record, tried.now)
-    try_first(cluster, record.accounts)
+    try_next(cluster, record.accounts)
     unit = record.unit
     if unit is not None and unit.lead is record:  # its other pods wait for themselves once it is formed again
         unit.lead, unit.pods, unit.required = None, (), 0

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from msgspec.structs import replace
+
 from aischeduler.framework.allocating import bound_allocation
 from aischeduler.model.allocation import NO_ALLOCATION
 from aischeduler.model.pod import Pod, PodSpec
@@ -110,7 +112,7 @@ def _facts(cluster: "Cluster", record: PodRecord, pool: str) -> RunningFacts:
     known = unit is None or unit.formed  # else neither its rank nor its spare is
     kept = pod.uid in cluster.leaving_pods.spared or pod.uid in cluster.budgets.forbidden
     stays = kept or pod.uid in cluster.leaving_pods.overstayed
-    return RunningFacts(
+    facts = RunningFacts(
         priority=pod.priority if unit is None else unit.priority,
         borrower=record.home != pool,
         evictable=ours and known and not pod.guarded and not pod.critical and not stays,
@@ -120,8 +122,8 @@ def _facts(cluster: "Cluster", record: PodRecord, pool: str) -> RunningFacts:
         ours=ours,
         unit=0 if unit is None else unit.number,
         kept=kept,
-        **(_tenant_facts(cluster, record) if record.tenancy.queue else _NO_TENANT),
     )
+    return replace(facts, **_tenant_facts(cluster, record)) if record.tenancy.queue else facts
 
 
 class _TenantFacts(TypedDict):
@@ -132,15 +134,6 @@ class _TenantFacts(TypedDict):
     training: bool
     reclaimable: bool
     shielded: bool
-
-
-_NO_TENANT: Final[_TenantFacts] = {
-    "queue": 0,
-    "queue_priority": 0,
-    "training": False,
-    "reclaimable": False,
-    "shielded": False,
-}
 
 
 def _tenant_facts(cluster: "Cluster", record: PodRecord) -> _TenantFacts:

@@ -166,14 +166,27 @@ def rules_of(cluster: View) -> QuotaRules:
 
 
 def try_first(cluster: Cluster, accounts: Iterable[Account]) -> None:
-    """Have the first unit tried that each of these accounts held, and that may take more now."""
-    if not cluster.held:
-        return
-    for account in sorted({account[:2] for account in accounts}):
+    """Have the first unit tried that each of these accounts held, and that may take more now that these shrank."""
+    if cluster.held:
+        of_queues = {account[:2] for account in accounts}
+        cluster.held.exhausted -= of_queues
+        _try_first(cluster, of_queues)
+
+
+def try_next(cluster: Cluster, accounts: Iterable[Account]) -> None:
+    """Have the next unit tried that one of these accounts held, after another one took its part."""
+    if cluster.held:
+        _try_first(cluster, {account[:2] for account in accounts} - cluster.held.exhausted)
+
+
+def _try_first(cluster: Cluster, accounts: set[Account]) -> None:
+    for account in sorted(accounts):
         for record in _heads(cluster, account):
             if account[0] != QUEUE or not quota_of(cluster, record).message:
                 recheck_later(cluster, (record,))
                 break
+        else:
+            cluster.held.exhausted.add(account)
 
 
 def cards_changed(cluster: Cluster) -> None:

@@ -33,6 +33,7 @@ from aischeduler.state.running_pods import RunningPod, RunningPods, RunningTable
 PRIORITY_MIN: Final = -(2**31)
 PRIORITY_BITS: Final = 32
 PRIORITY_MASK: Final = (1 << PRIORITY_BITS) - 1
+STANDING_BITS: Final = PRIORITY_BITS + 2
 QUEUE_PRIORITY_MAX: Final = 2**30 - 1
 """Priorities of tenant queues above this count as this."""
 NOT_STARTED: Final = 2**62
@@ -162,7 +163,10 @@ def _standing(borrower: Any, surplus: Any, priority: Any) -> Any:
 
 def importance_of(pods: RunningTable) -> Column:
     """Return the standing of each of these pods with the priority of its tenant queue, which decides before its own."""
-    importance: Column = standing_of(pods) + (home_of(pods) * pods["queue_priority"] << PRIORITY_BITS)
+    standing = standing_of(pods)
+    if not pods["queue_priority"].any():
+        return standing
+    importance: Column = standing + (home_of(pods) * pods["queue_priority"] << PRIORITY_BITS)
     return importance
 
 

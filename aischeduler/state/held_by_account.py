@@ -19,6 +19,8 @@ class HeldByAccount:
         self._by_account: dict[Account, dict[Class, SortedDict[OrderKey, PodRecord]]] = {}
         self._held: dict[str, tuple[OrderKey, Class, tuple[Account, ...]]] = {}
         """Uid -> where the pod stands."""
+        self.exhausted: set[Account] = set()
+        """Accounts that refused all classes that they hold when they were looked at last, and have not shrunk since."""
 
     def put(self, record: PodRecord, accounts: tuple[Account, ...]) -> None:
         """Add a pod that is not here."""

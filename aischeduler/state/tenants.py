@@ -52,22 +52,27 @@ class Tenants:
 
     def join(self, record: PodRecord) -> None:
         """Add a pod that waits in no queue of a pool, and set its tenancy."""
+        for key in self._names_of(record.pod) if record.pod.owner or record.pod.gang is not None else ():
+            self._of_workload.put(key, record.pod.uid, record)
+        if not self.queues.in_force:
+            record.tenancy, record.queue_priority = NO_TENANCY, 0
+            return
         record.tenancy = self.tenancy(record.pod)
         queue = self.queue_of(record)
         record.queue_priority = queue.priority if queue is not None else 0
         self.version += 1
-        self._in_queue.put(record.tenancy.queue, record.pod.uid, record)
+        if record.tenancy.queue:
+            self._in_queue.put(record.tenancy.queue, record.pod.uid, record)
         if record.counted is None:
             self.waits(record)
-        for key in self._names_of(record.pod):
-            self._of_workload.put(key, record.pod.uid, record)
 
     def leave(self, record: PodRecord) -> None:
         """Remove a pod."""
         self.version += 1
         self.waits_no_more(record)
-        self._in_queue.drop(record.tenancy.queue, record.pod.uid)
-        for key in self._names_of(record.pod):
+        if record.tenancy.queue:
+            self._in_queue.drop(record.tenancy.queue, record.pod.uid)
+        for key in self._names_of(record.pod) if record.pod.owner or record.pod.gang is not None else ():
             self._of_workload.drop(key, record.pod.uid)
 
     def waits(self, record: PodRecord) -> None:

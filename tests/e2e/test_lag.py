@@ -12,12 +12,14 @@ from itertools import count
 import pytest
 
 from aischeduler.model.names import POOL_KEY
+from aischeduler.model.tenant_queue import QUEUE_KEY
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
 from tests.e2e.cluster import REPEAT
 from tests.e2e.lagged_stage import FULL, LaggedStage, a_full_pool, a_lent_pool, a_pod_waits_for_preemption
 from tests.e2e.lagging_proxy import LaggingProxy
 from tests.objects import Json, node_object
+from tests.queue_objects import queue_object
 from tests.scenarios.environment_real import RealEnvironment
 from tests.scenarios.stage import POOL_LABEL
 
@@ -377,3 +379,17 @@ def test_new_budget_protects_its_pod(stage: LaggedStage) -> None:
     stage.pod("high", pool="a", cpu="2", priority=10)
     stage.goes(high="a1")
     assert stage.victims() == ["plain"]
+
+
+# Tenant queues.
+
+
+def test_pod_of_a_queue_that_is_not_seen_waits_and_starts_once_it_is(stage: LaggedStage) -> None:
+    stage.create(queue_object(stage.own("other")))
+    stage.node("d1")
+    stage.hold("queues")
+    stage.create(queue_object(stage.own("q")))
+    stage.pod("p", annotations={QUEUE_KEY: stage.own("q")})
+    stage.waits("p", "does not exist")
+    stage.release()
+    stage.goes(p="d1")
