@@ -57,7 +57,8 @@ def _warn_of_terms(cluster: Cluster, record: PodRecord, actions: list[Action]) -
     if invalid and CARD_REQUEST_KEY not in invalid and cluster.warned(f"{pod.uid}/{EventReason.UNREADABLE}", invalid):
         actions.append(pod_warning(pod, EventReason.UNREADABLE, f"The pod, or its workload: {invalid}; it is ignored."))
     if not record.tenancy.preemptable and not may_stay(cluster, record):
-        message = f"{PREEMPTABLE_KEY} has no effect: nonPreemptibleNamespaces do not select the pod's namespace."
+        where = "nonPreemptibleNamespaces of its Pool and of the configuration"
+        message = f"{PREEMPTABLE_KEY} has no effect: {where} do not select the pod's namespace."
         if cluster.warned(f"{pod.uid}/{EventReason.PREEMPTABLE_IGNORED}", message):
             actions.append(pod_warning(pod, EventReason.PREEMPTABLE_IGNORED, message))
 
