@@ -343,3 +343,11 @@ def test_one_card_that_the_workload_names_is_that_of_its_pods() -> None:
     assert binds(session.decide()) == {}
     session.see(a_card_node("h", "NVIDIA-H200"))
     assert binds(session.decide()) == {"p": "h"}
+
+
+def test_quota_of_pods_that_is_exceeded_is_shown() -> None:
+    session = a_session(a_queue(), a_node("n"), in_queue(a_pod("p")), in_queue(a_pod("q")))
+    session.decide()
+    session.tell(Seen(a_queue(capability={"pods": 1}, generation=2)))
+    conditions = {condition.type: condition.message for condition in status_of(session, "q").conditions}
+    assert conditions["OverQuota"] == "More is used than the quota says: pods 2 of 1."
