@@ -343,11 +343,11 @@ class Cluster:
         """Return the accounts in which a pod counts by its quotas, on this row or as the owner of a claim there."""
         if not self.has_quotas:
             return ()
-        plain, chain = self._plain(record.pod), self.tenants.chain(record)
-        if not chain:
+        plain, queue = self._plain(record.pod), self.tenants.queue_of(record)
+        if queue is None:
             return plain
-        card = self._card_of(record, row)
-        return (*plain, *((QUEUE, queue.name, card) for queue in chain))
+        of_queues = self.tenants.queues.accounts(queue.name, self._card_of(record, row))
+        return (*plain, *of_queues) if plain else of_queues
 
     def holders(self, record: PodRecord) -> tuple[Account, ...]:
         """Return what may hold a pod, or the unit that it leads: accounts of plugins, and all accounts of a queue."""
@@ -365,8 +365,10 @@ class Cluster:
 
     def _card_of(self, record: PodRecord, row: int) -> str:
         """Return the card on which a pod counts on a row; that of a node that is gone is the last one known."""
-        amounts = record.pod.spec.request.amounts
-        if not any(is_card(resource, self.profile.gpu_resources) for resource in amounts):
+        for resource in record.pod.spec.request.amounts:
+            if is_card(resource, self.profile.gpu_resources):
+                break
+        else:
             return NO_CARD
         if self.nodes.nodes[row] is None:
             known = next((account[2] for account in record.accounts if account[0] == QUEUE), UNNAMED_CARD)

@@ -3,7 +3,8 @@
 Invariants:
 - A pod of this scheduler counts in its queue and in each ancestor while it is on a row, or owns a claim there: under
   the card of that row. Pods of a queue that does not exist count nowhere, and run on.
-- After an edit, the pods of the queue and of all queues below it are counted anew and tried again.
+- After an edit, the waiting pods of the queue and of all queues below it are tried again. Pods on rows are counted anew
+  only where they have other ancestors now, or where other pods may evict them: most edits are of a quota.
 """
 
 from collections.abc import Iterable
@@ -32,7 +33,7 @@ RESUME_SECONDS: Final = 30.0
 
 def queue_seen(cluster: Cluster, queue: TenantQueue) -> None:
     """Handle a queue as it is now."""
-    before = cluster.tenants.queues.below((queue.name,))
+    before = _standing(cluster, queue.name)
     first = not cluster.tenants.queues.in_force
     if not cluster.tenants.queues.see(queue):
         return
@@ -42,7 +43,7 @@ def queue_seen(cluster: Cluster, queue: TenantQueue) -> None:
 
 def queue_gone(cluster: Cluster, source: str, name: str) -> None:
     """Remove a queue; its pods run on, and those that wait are held."""
-    before = cluster.tenants.queues.below((name,))
+    before = _standing(cluster, name)
     if cluster.tenants.queues.forget(QueueSource(source), name):
         _changed(cluster, name, before, everybody=not cluster.tenants.queues.in_force)
 
@@ -151,26 +152,51 @@ def _follow(cluster: Cluster, records: Iterable[PodRecord]) -> None:
         follow_tenancy(cluster, record)
 
 
-def _changed(cluster: Cluster, name: str, below: tuple[str, ...], *, everybody: bool) -> None:
-    """Count the pods of a queue that changed, and of those `below` it before and now, anew; have them tried again."""
-    names = tuple(sorted({name, *below, *cluster.tenants.queues.below((name,))}))
+Standing = tuple[tuple[str, ...], tuple[object, ...]]
+
+
+def _standing(cluster: Cluster, name: str) -> dict[str, Standing]:
+    """Return what pods on rows depend on: the ancestors of a queue, and of all below it, and who may evict its pods."""
+    queues = cluster.tenants.queues
+    found: dict[str, Standing] = {}
+    for below in queues.below((name,)):
+        chain = queues.chain(below)
+        queue = chain[0]
+        rules = (queue.priority, queue.reclaimable, queue.min_runtime_seconds)
+        found[below] = tuple(member.name for member in chain), rules
+    return found
+
+
+def _changed(cluster: Cluster, name: str, before: dict[str, Standing], *, everybody: bool) -> None:
+    """Follow a change of a queue with its pods, and those of all queues below it before and now."""
+    after = _standing(cluster, name)
     if everybody or name == DEFAULT_QUEUE:
         _follow(cluster, tuple(cluster.records.values()))
-    records = cluster.tenants.in_queues(names)
-    for record in records:
-        queue = cluster.tenants.queue_of(record)
-        priority = queue.priority if queue is not None else 0
-        if record.queue and record.queue_priority != priority:
-            stop_waiting(cluster, record, cluster.now)
-            _join_again(cluster, record)
-            admit(cluster, record, cluster.now)
-            continue
-        record.queue_priority = priority
-        follow_accounts(cluster, record)
-        if record.counted is not None:
-            refresh(cluster, record)
-            cluster.row_changed(record.row)
-    _try_again(cluster, records)
+    waiting: list[PodRecord] = []
+    for below in sorted({name, *before, *after}):
+        stands = before.get(below) == after.get(below)
+        for record in cluster.tenants.in_queues((below,)):
+            if record.counted is None:
+                waiting.append(record)
+            if not stands:
+                _stands_otherwise(cluster, record)
+    _try_again(cluster, waiting)
+
+
+def _stands_otherwise(cluster: Cluster, record: PodRecord) -> None:
+    """Follow a change of the queue of a pod."""
+    queue = cluster.tenants.queue_of(record)
+    priority = queue.priority if queue is not None else 0
+    if record.queue and record.queue_priority != priority:
+        stop_waiting(cluster, record, cluster.now)
+        _join_again(cluster, record)
+        admit(cluster, record, cluster.now)
+        return
+    record.queue_priority = priority
+    follow_accounts(cluster, record)
+    if record.counted is not None:
+        refresh(cluster, record)
+        cluster.row_changed(record.row)
 
 
 def _try_again(cluster: Cluster, records: Iterable[PodRecord]) -> None:

@@ -25,10 +25,13 @@ from aischeduler.model.resources import ResourceList
 from aischeduler.model.tenant_queue import CardQuota, TenantQueue
 from aischeduler.model.workload import CardRequest
 from aischeduler.state.cards import CardKind
-from aischeduler.state.ledger import NO_CARD, QUEUE
+from aischeduler.state.ledger import NO_CARD, QUEUE, Sums
 from aischeduler.state.tenant_queues import Chain
 
 UNSCALED_MILLI: Final = 1000
+BOUNDS_KEPT_MAX: Final = 10_000
+CARDS_MAX: Final = 2**62
+"""More cards than there are."""
 
 
 class QuotaRules(Struct, frozen=True):
@@ -77,6 +80,16 @@ class Bounds(Struct, frozen=True):
     closes: bool
 
 
+class Certain(Struct, frozen=True):
+    """How much may have been added to all accounts, by resource and in cards, while pods like these certainly fit.
+
+    What is taken out of accounts in between only leaves more, so that most pods are not checked against each queue.
+    """
+
+    resources: tuple[tuple[str, int], ...]
+    cards: int
+
+
 class Coverage:
     """Which entries of queues cover which cards. It holds as long as no queue changes."""
 
@@ -85,6 +98,9 @@ class Coverage:
         self._found: dict[tuple[str, str, str], tuple[CardQuota, ...]] = {}
         self._pairs: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
         self._bounds: dict[tuple[bytes, str, tuple[str, ...]], Bounds] = {}
+        self._certain: dict[tuple[bytes, str, tuple[str, ...]], Certain] = {}
+        self._card_resources: tuple[str, ...] = ()
+        self._resources_seen = 0
         self._kinds: Sequence[CardKind] = ()
 
     def entries(self, queue: TenantQueue, card: str, resource: str) -> tuple[CardQuota, ...]:
@@ -105,28 +121,49 @@ class Coverage:
             found = self._pairs[key] = tuple(pairs)
         return found
 
-    def holds(self, want: Want, kinds: Sequence[CardKind], used: "CardsInUse") -> bool:
+    def holds(self, want: Want, kinds: Sequence[CardKind], used: Sums) -> bool:
         """Return whether a pod is within all quotas on nodes of all these kinds, so that no more needs to be asked."""
-        if kinds is not self._kinds:
+        if kinds is not self._kinds or len(self._bounds) > BOUNDS_KEPT_MAX:
             self._kinds = kinds
             self._bounds.clear()
+            self._certain.clear()
         key = want.spec.key, want.chain[0].name, want.said
+        added, certain = used.added, self._certain.get(key)
+        if certain is not None and self._cards_added(added) <= certain.cards:
+            for resource, most in certain.resources:
+                if added.get(resource, 0) > most:
+                    break
+            else:
+                return True
         bounds = self._bounds.get(key)
         if bounds is None:
             bounds = self._bounds[key] = self._bounds_of(want, kinds)
         if bounds.closes:
             return False
         free = self.rules.unlimited_with_cards
+        until: dict[str, int] = {}
         for queue, resource, most in bounds.resources:
-            sums = used.under(QUEUE, queue)
-            if free or sum([amounts.get(resource, 0) for amounts in sums.values()]) > most:
+            left = most - sum([amounts.get(resource, 0) for amounts in used.under(QUEUE, queue).values()])
+            if free or left < 0:
                 return False
+            until[resource] = min(until.get(resource, left), left)
+        cards_left = CARDS_MAX
         for entries_of, limits in bounds.cards:
             in_use = cards_by_entry(entries_of, self, used.under(QUEUE, entries_of.name))
             for form, most in limits:
-                if in_use[form] > most:
-                    return False
+                cards_left = min(cards_left, most - in_use[form])
+        if cards_left < 0:
+            return False
+        resources = tuple((name, added.get(name, 0) + left) for name, left in until.items())
+        self._certain[key] = Certain(resources, self._cards_added(added) + cards_left)
         return True
+
+    def _cards_added(self, added: ResourceList) -> int:
+        """Return how many cards of any kind were ever added to accounts."""
+        if len(added) != self._resources_seen:
+            self._resources_seen = len(added)
+            self._card_resources = tuple(name for name in added if is_card(name, self.rules.gpu_resources))
+        return sum([added[name] for name in self._card_resources])
 
     def _bounds_of(self, want: Want, kinds: Sequence[CardKind]) -> Bounds:
         taken, cards = want.spec.request.taken, self.rules.cards(want.spec)

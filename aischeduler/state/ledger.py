@@ -9,7 +9,7 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from aischeduler.model.names import PODS
@@ -45,6 +45,10 @@ class Sums(Protocol):
     def version(self) -> int:
         """Grows with every change."""
 
+    @property
+    def added(self) -> ResourceList:
+        """By resource, all that was ever added to accounts: no account has grown by more since it was looked at."""
+
     def of(self, *account: str) -> ResourceList:
         """Return the sum of an account, by resource; `pods` counts pods."""
 
@@ -57,6 +61,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.version = 0
+        self.added: dict[str, int] = {}
         self.shrunk: set[Account] = set()
         self._sums: dict[Account, Counter[str]] = {}
         self._by_card: dict[Account, dict[str, Counter[str]]] = {}
@@ -70,6 +75,8 @@ class Ledger:
         if pods < 0:
             self.shrunk.update(accounts)
         taken = spec.request.taken.items()
+        if pods > 0:
+            self._note(taken, pods)
         for account in accounts:
             total = self._sums.get(account)
             if total is None:
@@ -86,6 +93,11 @@ class Ledger:
                     del self._by_card[account[:2]][account[2]]
                     if not self._by_card[account[:2]]:
                         del self._by_card[account[:2]]
+
+    def _note(self, taken: Iterable[tuple[str, int]], pods: int) -> None:
+        added = self.added
+        for resource, amount in taken:
+            added[resource] = added.get(resource, 0) + pods * amount
 
     def of(self, *account: str) -> ResourceList:
         """Return the sum of an account, by resource; `pods` counts pods."""

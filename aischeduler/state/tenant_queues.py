@@ -9,6 +9,7 @@ Invariants:
 from collections.abc import Iterable
 
 from aischeduler.model.tenant_queue import DEFAULT_QUEUE, LEVELS_MAX, QueueSource, QueueState, TenantQueue
+from aischeduler.state.ledger import QUEUE, Account
 
 Chain = tuple[TenantQueue, ...]
 """A queue and its ancestors, the root last."""
@@ -27,6 +28,7 @@ class TenantQueues:
         self._by_name: dict[str, TenantQueue] = {}
         self._objects: dict[str, dict[QueueSource, TenantQueue]] = {}
         self._chains: dict[str, Chain] = {}
+        self._accounts: dict[tuple[str, str], tuple[Account, ...]] = {}
 
     @property
     def in_force(self) -> bool:
@@ -81,6 +83,14 @@ class TenantQueues:
             found = self._chains[name] = tuple(chain)
         return found
 
+    def accounts(self, name: str, card: str) -> tuple[Account, ...]:
+        """Return the accounts in which pods of the queue of this name count, on nodes with this card."""
+        key = name, card
+        found = self._accounts.get(key)
+        if found is None:
+            found = self._accounts[key] = tuple((QUEUE, queue.name, card) for queue in self.chain(name))
+        return found
+
     def problem(self, queue: TenantQueue) -> str:
         """Return why a queue takes nothing new although its own spec is right: its ancestors; empty where it may."""
         chain = self.chain(queue.name)
@@ -110,6 +120,7 @@ class TenantQueues:
     def _changed(self, name: str) -> None:
         self.version += 1
         self._chains.clear()
+        self._accounts.clear()
         self.kept.clear()
         self.open.clear()
         objects = self._objects.get(name, {})

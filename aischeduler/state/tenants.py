@@ -10,7 +10,7 @@ Invariants:
 from collections import Counter
 from collections.abc import Iterator
 
-from aischeduler.model.pod import Pod
+from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.tenant_queue import TenantQueue, TenantSettings
 from aischeduler.model.workload import NO_TENANCY, NO_TERMS, ServiceType, Tenancy, Workload
 from aischeduler.state.groups import Groups
@@ -80,13 +80,20 @@ class Tenants:
         self.waits_no_more(record)
         if record.tenancy.queue:
             record.waits_with = record.pod.spec
-            self.waiting.setdefault(record.tenancy.queue, Counter()).update(record.pod.spec.request.taken)
+            self._count(record.tenancy.queue, record.waits_with, 1)
 
     def waits_no_more(self, record: PodRecord) -> None:
         """Count a pod no longer as waiting, if it is."""
         if record.waits_with is not None:
-            self.waiting[record.tenancy.queue].subtract(record.waits_with.request.taken)
+            self._count(record.tenancy.queue, record.waits_with, -1)
             record.waits_with = None
+
+    def _count(self, queue: str, spec: PodSpec, pods: int) -> None:
+        waiting = self.waiting.get(queue)
+        if waiting is None:
+            waiting = self.waiting[queue] = Counter()
+        for resource, amount in spec.request.taken.items():
+            waiting[resource] += pods * amount
 
     def named(self) -> tuple[str, ...]:
         """Return the names of the queues that pods name, sorted."""
