@@ -8,7 +8,8 @@ Invariants:
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from itertools import count
 
 from aischeduler.model.gang import GANG_KEY, GANG_MIN_KEY
@@ -34,6 +35,8 @@ ALL_DIFFERENT = 0
 SHAPES = 48
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
+PRODUCT = "nvidia.com/gpu.product"
+GPUS = 16
 
 
 class MissingAssetsError(Exception):
@@ -44,8 +47,8 @@ class MissingAssetsError(Exception):
 class Scene:
     """The cluster before the first run. `shapes` is the number of different pod specs (0: every pod differs).
 
-    With `zones` the nodes are in as many zones. With `gang` each so many pods start together. `dress` changes the pod
-    of a number.
+    With `zones` the nodes are in as many zones. With `gang` each so many pods start together. With `cards` the nodes
+    have `GPUS` each, of these products in turn. `dress` changes the pod of a number.
     """
 
     nodes: int
@@ -53,6 +56,7 @@ class Scene:
     shapes: int = SHAPES
     zones: int = 0
     gang: int = 0
+    cards: tuple[str, ...] = ()
     dress: Callable[[int, Json], None] | None = None
 
     def pod(self, number: int, namespace: str, side: str) -> Json:
@@ -103,7 +107,9 @@ def team_of(number: int, pools: int) -> dict[str, str]:
 def a_node(number: int, scene: Scene) -> Json:
     name = node_name(number)
     zone = {ZONE: f"zone-{number % scene.zones}", HOST: name} if scene.zones else {}
-    return node_object(name, cpu="64", memory="256Gi", labels=team_of(number, scene.pools) | zone)
+    card = {PRODUCT: scene.cards[number % len(scene.cards)]} if scene.cards else {}
+    gpu = GPUS if scene.cards else 0
+    return node_object(name, cpu="64", memory="256Gi", gpu=gpu, labels=team_of(number, scene.pools) | zone | card)
 
 
 class Arena:
@@ -113,6 +119,12 @@ class Arena:
         self.plane = plane
         self.scene = scene
         self._namespaces = count(1)
+
+    def dressed(self, dress: Callable[[int, Json], None]) -> "Arena":
+        """Return the same cluster with other pods."""
+        other = copy(self)
+        other.scene = replace(self.scene, dress=dress)
+        return other
 
     def new_namespace(self) -> str:
         """Create the namespace of one run."""

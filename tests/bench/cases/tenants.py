@@ -1,9 +1,10 @@
 """Tenant queues: the cost of quotas at three levels, pods over quota beside others, and the tide.
 
-In process. The peer of the first cases are the same pods without queues.
+The peer of the first cases are the same pods without queues. Those and the tide are in process, the backlogs on one
+real API server.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
@@ -12,24 +13,36 @@ from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind, Evict
 from aischeduler.model.events import Seen
+from aischeduler.model.names import GPU_DEFAULT, GROUP, VERSION
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
+from aischeduler.model.tenant_queue import QUEUE_KEY
 from aischeduler.model.workload import ServiceType
 from tests.bench.apart import apart
+from tests.bench.arena import FLOOD, RUN_SECONDS, Arena, Scene, arena, pool_name
+from tests.bench.cases.backlog import QUIET_CPU, run_backlog
 from tests.bench.cases.pathological import alone
 from tests.bench.core import cpu_of_all, decide_all, evidence, peak_mib, see
+from tests.bench.processes import wait_quiet
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
 from tests.build import replace
+from tests.controlplane.many import create
+from tests.e2e.cluster import create_pods, wait_until
 from tests.gangs import a_gang, member
+from tests.objects import Json, pod_object
+from tests.queue_objects import queue_object
 from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
 
 PLAIN: Final = "the same pods without queues"
+BESIDE: Final = "5,000 others over quota beside"
+"""They were held, and it was said of them, before the others come: its status and events cost no Binding."""
 PODS, TENANTS, PROJECTS = 10_000, 20, 180
 OVER = 5_000
 TRAINING_NODES, GPUS = 500, 8
 SERVICES, SERVED = 64, 5
 PLAIN_SHARE: Final = 1.7
 """Of the CPU of decisions alone, which are a third of the scheduler's own CPU per pod: 1.2 of all of it."""
+ALL_CPU = "1000000"
 CARDS = ("NVIDIA-H200", "NVIDIA-A100-SXM4-80GB")
 CPU, CARD, SERVICE = "CPU ms/pod", "CPU ms of the slowest reclaim of one card", "CPU s to reclaim for all services"
 
@@ -39,6 +52,7 @@ def cases(shrink: int) -> tuple[Case, ...]:
     pods, over, full = (max(8, size // shrink) for size in (PODS, OVER, TRAINING_NODES))
     return (
         *(flood(max(2, nodes // shrink), pods, over) for nodes in (1_000, 5_000)),
+        *(backlog(nodes // shrink, pods, over) for nodes in (1_000, 5_000)),
         alone(
             "tenants-card",
             f"in process: {full * GPUS:,} training pods on {full} nodes of {GPUS} GPUs; a service takes one card",
@@ -65,6 +79,82 @@ def flood(nodes: int, pods: int, over: int) -> Case:
     return Case(f"tenants-{nodes}-nodes", about, (OURS, PLAIN), open=opened, goals=(goal,))
 
 
+def backlog(nodes: int, pods: int, over: int) -> Case:
+    return Case(
+        f"tenants-backlog-{nodes}n-{pods}",
+        f"{pods:,} waiting pods, {TENANTS + PROJECTS} queues on three levels, {nodes:,} nodes, one API server",
+        (OURS, PLAIN, BESIDE, FLOOD),
+        open=partial(opened, Scene(nodes, cards=CARDS), pods, over),
+        goals=(
+            Goal("pods/s", 0.9, peer=FLOOD),
+            Goal(QUIET_CPU, 1.2, at_least=False, peer=PLAIN),
+            Goal("pods/s", 1.05, at_least=False, peer=BESIDE),
+        ),
+        needs_server=True,
+    )
+
+
+@contextmanager
+def opened(scene: Scene, pods: int, over: int) -> Iterator[Measure]:
+    with arena(scene) as ground:
+        cards = {"H200": 10 * pods, "A100": 10 * pods}
+        queues = [
+            queue_object(name, cards=cards, **({"parent": parent} if parent else {"capability": {"cpu": ALL_CPU}}))
+            for name, parent in tree().items()
+        ]
+        full = queue_object("full", parent="t-0", cards={"H200": 0})
+        create(ground.plane.connect, f"/apis/{GROUP}/{VERSION}/queues", [*queues, full])
+        yield partial(run, {PLAIN: ground.dressed(_carded), FLOOD: ground}, ground.dressed(_queued), pods, over)
+
+
+def run(plain: Mapping[str, Arena], queued: Arena, pods: int, over: int, side: str) -> Measured:
+    """Let a side bind the waiting pods; with queues, others may wait beside them that are over their quota."""
+    beside = queued.new_namespace()
+    if side == BESIDE:
+        create_pods(queued.plane, beside, [_held(number, beside) for number in range(over)])
+        _hold(queued, beside, over)
+    try:
+        return run_backlog(plain.get(side, queued), pods, FLOOD if side == FLOOD else OURS)
+    finally:
+        queued.delete_pods(beside)
+
+
+def _hold(ground: Arena, namespace: str, pods: int) -> None:
+    """Run the scheduler until it has said of all pods of the namespace that they are held."""
+    path, runner = f"/api/v1/namespaces/{namespace}/pods", ground.runner(OURS, namespace)
+    pid = runner.start()
+
+    def said() -> bool:
+        items = ground.plane.api("GET", path).body["items"]
+        return sum(bool(pod["status"].get("conditions")) for pod in items) == pods
+
+    wait_until(said, "all pods held", RUN_SECONDS)
+    wait_quiet(pid)
+    runner.end()
+
+
+def _held(number: int, namespace: str) -> Json:
+    full = {QUEUE_KEY: "full"}
+    return pod_object(f"over-{number:05}", namespace=namespace, gpu=1, pool=pool_name(0), annotations=full)
+
+
+def _carded(number: int, document: Json) -> None:
+    resources = document["spec"]["containers"][0]["resources"]
+    for amounts in ("requests", "limits"):
+        resources.setdefault(amounts, {})[GPU_DEFAULT] = "1"
+
+
+def _queued(number: int, document: Json) -> None:
+    _carded(number, document)
+    document["metadata"]["annotations"][QUEUE_KEY] = f"q-{number % PROJECTS}"
+
+
+def tree() -> dict[str, str]:
+    """Return the parents of the queues: one root, tenants, and projects."""
+    tenants = {f"t-{number}": "root" for number in range(TENANTS)}
+    return {"root": "", **tenants, **{f"q-{number}": f"t-{number % TENANTS}" for number in range(PROJECTS)}}
+
+
 def engine(nodes: int) -> tuple[Scheduler, list[Node]]:
     scheduler = Scheduler(default_profile(), "bench")
     known = [a_card_node(f"n-{number:05}", CARDS[number % 2], 2 * GPUS, cpu="256") for number in range(nodes)]
@@ -78,11 +168,8 @@ def decided(nodes: int, pods: int, over: int, *, queues: bool) -> Measured:
     scheduler, known = engine(nodes)
     cards = {"H200": 10 * pods, "A100": 10 * pods}
     if queues:
-        scheduler.observe(Seen(a_queue("root", cpu="1000000", cards=cards)), 0.0)
-        for number in range(TENANTS):
-            scheduler.observe(Seen(a_queue(f"t-{number}", parent="root", cards=cards)), 0.0)
-        for number in range(PROJECTS):
-            scheduler.observe(Seen(a_queue(f"q-{number}", parent=f"t-{number % TENANTS}", cards=cards)), 0.0)
+        for name, parent in tree().items():
+            scheduler.observe(Seen(a_queue(name, parent=parent, cpu="" if parent else ALL_CPU, cards=cards)), 0.0)
         scheduler.observe(Seen(a_queue("full", parent="t-0", cards={"H200": 0})), 0.0)
         see(scheduler, [in_queue(a_card_pod(f"over-{number}", priority=9), "full") for number in range(over)])
         decide_all(scheduler)
