@@ -7,12 +7,14 @@ from functools import partial
 import numpy as np
 
 from tests.bench.arena import PEER, Arena, Scene, arena, wait_for_bound
+from tests.bench.cases.backlog import QUIET_CPU
 from tests.bench.processes import cpu_of, peak_bytes, wait_quiet
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
 from tests.e2e.history import History
 
 NODES = 1_000
 SECONDS = 20
+P50 = "ms from POST to Binding, p50"
 P99 = "ms from POST to Binding, p99"
 PERCENTILES = (50, 90, 99)
 GOALS = {50: 1.0, 150: 0.5}
@@ -61,7 +63,7 @@ def paced(ground: Arena, rate: int, pods: int, side: str) -> Measured:
     waits = np.array([(bound[name] - at) * 1e3 for name, at in sent.items()])
     figures = {
         **{f"ms from POST to Binding, p{percent}": float(np.percentile(waits, percent)) for percent in PERCENTILES},
-        "own CPU ms/pod, to quiet": (own - before) / pods * 1e3,
+        QUIET_CPU: (own - before) / pods * 1e3,
         "server CPU ms/pod, to quiet": (server - server_before) / pods * 1e3,
         "own peak MiB": peak / 2**20,
     }

@@ -4,7 +4,7 @@ The peer of the first cases are the same pods without queues. Those and the tide
 real API server.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
@@ -19,15 +19,15 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.tenant_queue import QUEUE_KEY
 from aischeduler.model.workload import ServiceType
 from tests.bench.apart import apart
-from tests.bench.arena import FLOOD, RUN_SECONDS, Arena, Scene, arena, pool_name
+from tests.bench.arena import FLOOD, Arena, Scene, arena, pool_name
 from tests.bench.cases.backlog import QUIET_CPU, run_backlog
 from tests.bench.cases.pathological import alone
+from tests.bench.cases.tail import P50, SECONDS, paced
 from tests.bench.core import cpu_of_all, decide_all, evidence, peak_mib, see
-from tests.bench.processes import wait_quiet
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
 from tests.build import replace
 from tests.controlplane.many import create
-from tests.e2e.cluster import create_pods, wait_until
+from tests.e2e.cluster import create_pods
 from tests.gangs import a_gang, member
 from tests.objects import Json, pod_object
 from tests.queue_objects import queue_object
@@ -35,9 +35,11 @@ from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
 
 PLAIN: Final = "the same pods without queues"
 BESIDE: Final = "5,000 others over quota beside"
-"""They were held, and it was said of them, before the others come: its status and events cost no Binding."""
+"""They were held, and it was said of them, before the others come."""
 PODS, TENANTS, PROJECTS = 10_000, 20, 180
 OVER = 5_000
+RATE = 150
+"""Pods per second."""
 TRAINING_NODES, GPUS = 500, 8
 SERVICES, SERVED = 64, 5
 PLAIN_SHARE: Final = 1.7
@@ -52,7 +54,8 @@ def cases(shrink: int) -> tuple[Case, ...]:
     pods, over, full = (max(8, size // shrink) for size in (PODS, OVER, TRAINING_NODES))
     return (
         *(flood(max(2, nodes // shrink), pods, over) for nodes in (1_000, 5_000)),
-        *(backlog(nodes // shrink, pods, over) for nodes in (1_000, 5_000)),
+        *(backlog(nodes // shrink, pods) for nodes in (1_000, 5_000)),
+        tail(1_000 // shrink, max(2, SECONDS // shrink), over),
         alone(
             "tenants-card",
             f"in process: {full * GPUS:,} training pods on {full} nodes of {GPUS} GPUs; a service takes one card",
@@ -79,23 +82,38 @@ def flood(nodes: int, pods: int, over: int) -> Case:
     return Case(f"tenants-{nodes}-nodes", about, (OURS, PLAIN), open=opened, goals=(goal,))
 
 
-def backlog(nodes: int, pods: int, over: int) -> Case:
+def backlog(nodes: int, pods: int) -> Case:
     return Case(
         f"tenants-backlog-{nodes}n-{pods}",
         f"{pods:,} waiting pods, {TENANTS + PROJECTS} queues on three levels, {nodes:,} nodes, one API server",
-        (OURS, PLAIN, BESIDE, FLOOD),
-        open=partial(opened, Scene(nodes, cards=CARDS), pods, over),
+        (OURS, PLAIN, FLOOD),
+        open=partial(opened, Scene(nodes, cards=CARDS), partial(run, pods), pods),
         goals=(
             Goal("pods/s", 0.9, peer=FLOOD),
             Goal(QUIET_CPU, 1.2, at_least=False, peer=PLAIN),
-            Goal("pods/s", 1.05, at_least=False, peer=BESIDE),
         ),
         needs_server=True,
     )
 
 
+def tail(nodes: int, seconds: int, over: int) -> Case:
+    pods = RATE * seconds
+    return Case(
+        f"tenants-tail-{nodes}n",
+        f"{RATE} pods a second for {seconds} s, {TENANTS + PROJECTS} queues, {nodes:,} nodes, one API server",
+        (OURS, BESIDE),
+        open=partial(opened, Scene(nodes, cards=CARDS), partial(arriving, pods, over), pods),
+        goals=tuple(Goal(figure, 1 / 1.05, peer=BESIDE) for figure in (P50, QUIET_CPU)),
+        needs_server=True,
+    )
+
+
+Run = Callable[[Arena, str], Measured]
+"""Runs a side in a cluster with queues."""
+
+
 @contextmanager
-def opened(scene: Scene, pods: int, over: int) -> Iterator[Measure]:
+def opened(scene: Scene, run: Run, pods: int) -> Iterator[Measure]:
     with arena(scene) as ground:
         cards = {"H200": 10 * pods, "A100": 10 * pods}
         queues = [
@@ -104,33 +122,24 @@ def opened(scene: Scene, pods: int, over: int) -> Iterator[Measure]:
         ]
         full = queue_object("full", parent="t-0", cards={"H200": 0})
         create(ground.plane.connect, f"/apis/{GROUP}/{VERSION}/queues", [*queues, full])
-        yield partial(run, {PLAIN: ground.dressed(_carded), FLOOD: ground}, ground.dressed(_queued), pods, over)
+        yield partial(run, ground)
 
 
-def run(plain: Mapping[str, Arena], queued: Arena, pods: int, over: int, side: str) -> Measured:
-    """Let a side bind the waiting pods; with queues, others may wait beside them that are over their quota."""
-    beside = queued.new_namespace()
+def run(pods: int, ground: Arena, side: str) -> Measured:
+    """Let a side bind the waiting pods, which name queues if they are ours."""
+    dress = _queued if side == OURS else _carded
+    return run_backlog(ground.dressed(dress), pods, FLOOD if side == FLOOD else OURS)
+
+
+def arriving(pods: int, over: int, ground: Arena, side: str) -> Measured:
+    """Create pods at a fixed rate, beside others that are over their quota or alone."""
+    beside = ground.new_namespace()
     if side == BESIDE:
-        create_pods(queued.plane, beside, [_held(number, beside) for number in range(over)])
-        _hold(queued, beside, over)
+        create_pods(ground.plane, beside, [_held(number, beside) for number in range(over)])
     try:
-        return run_backlog(plain.get(side, queued), pods, FLOOD if side == FLOOD else OURS)
+        return paced(ground.dressed(_queued), RATE, pods, OURS)
     finally:
-        queued.delete_pods(beside)
-
-
-def _hold(ground: Arena, namespace: str, pods: int) -> None:
-    """Run the scheduler until it has said of all pods of the namespace that they are held."""
-    path, runner = f"/api/v1/namespaces/{namespace}/pods", ground.runner(OURS, namespace)
-    pid = runner.start()
-
-    def said() -> bool:
-        items = ground.plane.api("GET", path).body["items"]
-        return sum(bool(pod["status"].get("conditions")) for pod in items) == pods
-
-    wait_until(said, "all pods held", RUN_SECONDS)
-    wait_quiet(pid)
-    runner.end()
+        ground.delete_pods(beside)
 
 
 def _held(number: int, namespace: str) -> Json:
