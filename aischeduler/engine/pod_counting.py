@@ -15,7 +15,7 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.workload import ServiceType
 from aischeduler.policies.eviction_order import QUEUE_PRIORITY_MAX
 from aischeduler.state.counted_pods import NO_INTEREST, Interest
-from aischeduler.state.ledger import Account, accounts_of_loan
+from aischeduler.state.ledger import QUEUE_BORROWS, Account, accounts_of_loan
 from aischeduler.state.pod_records import NOWHERE, AssignedPod, PodRecord, Unit
 from aischeduler.state.running_pods import RunningFacts
 
@@ -97,7 +97,8 @@ def accounts_in(cluster: "Cluster", record: PodRecord, pool: str) -> tuple[Accou
         return accounts
     node = cluster.nodes.nodes[record.row]
     cards = cluster.nodes.cards.label_of(node.labels) if node is not None else ""
-    return (*accounts_of_loan((pool, record.home), cards), *accounts)
+    borrows = ((QUEUE_BORROWS, queue.name) for queue in cluster.tenants.chain(record))
+    return (*accounts_of_loan((pool, record.home), cards), *borrows, *accounts)
 
 
 def may_go(cluster: "Cluster", record: PodRecord) -> bool:

@@ -20,7 +20,7 @@ from aischeduler.model.quantity import quantity_text
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.tenant_queue import CardUse, QueueSource, QueueState, QueueSummary, TenantQueue
 from aischeduler.policies.quota import Coverage, cards_by_entry
-from aischeduler.state.ledger import NO_CARD, QUEUE, UNNAMED_CARD
+from aischeduler.state.ledger import NO_CARD, QUEUE, QUEUE_BORROWS, UNNAMED_CARD
 
 STATUS_SECONDS: Final = 1.0
 OVER_NAMED_MAX: Final = 8
@@ -49,7 +49,7 @@ class QueueReports:
         if due is None or due > now:
             return
         self._state, self._looked_at = _state(cluster), now
-        queues, waiting = cluster.tenants.queues, _waiting(cluster)
+        queues, waiting = cluster.tenants.queues, waiting_of(cluster)
         reported: dict[str, ReportQueue] = {}
         for name in queues.names():
             queue = queues.get(name)
@@ -89,7 +89,7 @@ def summary_of(cluster: Cluster, queue: TenantQueue, waiting: Counter[str]) -> Q
     return QueueSummary(
         used={name: used[name] for name in sorted(used) if name != PODS},
         pending={name: waiting[name] for name in sorted(waiting) if name != PODS and waiting[name]},
-        borrowed=_borrowed(cluster, queue),
+        borrowed={n: amount for n, amount in sorted(cluster.ledger.of(QUEUE_BORROWS, queue.name).items()) if n != PODS},
         quota={name: rules.limit(queue, name) for name in sorted(queue.capability)},
         cards=_cards(queue, coverage, sums),
         pods=used[PODS],
@@ -121,17 +121,7 @@ def _cards(queue: TenantQueue, coverage: Coverage, by_card: Mapping[str, Resourc
     return tuple(found[card] for card in sorted(found))
 
 
-def _borrowed(cluster: Cluster, queue: TenantQueue) -> dict[str, int]:
-    """Return what the pods of a queue and of those below it use on nodes of other pools."""
-    found: Counter[str] = Counter()
-    if cluster.ledger.loans():
-        for record in cluster.tenants.in_queues(cluster.tenants.queues.below((queue.name,))):
-            if record.loan is not None and record.counted is not None:
-                found.update(record.counted.request.amounts)
-    return dict(sorted(found.items()))
-
-
-def _waiting(cluster: Cluster) -> dict[str, Counter[str]]:
+def waiting_of(cluster: Cluster) -> dict[str, Counter[str]]:
     """Return what waits in each queue and its ancestors, by resource; owners of claims count as use."""
     found: dict[str, Counter[str]] = {}
     tenants = cluster.tenants

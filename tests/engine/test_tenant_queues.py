@@ -284,6 +284,15 @@ def test_status_has_what_is_used_and_what_waits_at_every_level() -> None:
     assert root.summary.cards == (CardUse("H200", 2, None),)
 
 
+def test_status_says_at_every_level_what_is_used_in_other_pools() -> None:
+    session = a_session(a_queue("root"), a_queue(parent="root"), a_pool("lender", labels={"pool": "lender"}))
+    session.see(a_node("there", labels={"pool": "lender"}), a_node("here"))
+    session.see(running(in_queue(a_pod("guest", cpu="2")), "there"), running(in_queue(a_pod("home")), "here"))
+    assert [status_of(session, name).summary.borrowed["cpu"] for name in ("q", "root")] == [2000, 2000]
+    session.see(a_node("there"))
+    assert [status_of(session, name).summary.borrowed for name in ("q", "root")] == [{}, {}]
+
+
 def test_lowered_quota_is_shown_and_evicts_nobody() -> None:
     session = a_session(a_queue(cpu="2"), a_node("n"), in_queue(a_pod("p")), in_queue(a_pod("q")))
     session.decide()

@@ -21,7 +21,7 @@ from aischeduler.model.volumes import VolumeChoice, VolumeClaimKey
 from aischeduler.state.cards import kind_of
 from aischeduler.state.claims import Claim
 from aischeduler.state.counted_pods import Counted, is_counted
-from aischeduler.state.ledger import BORROWS, LENDS, LOAN, Account, Loan
+from aischeduler.state.ledger import BORROWS, LENDS, LOAN, QUEUE_BORROWS, Account, Loan
 from aischeduler.state.pod_counts import DomainCounts, PodCount
 from aischeduler.state.pod_records import NOWHERE, PodRecord, PodState
 from aischeduler.state.requests import AMOUNT_MAX, requested
@@ -136,6 +136,7 @@ def ledger(cluster: Cluster) -> dict[Account, Counter[str]]:
         if loan is not None:
             accounts += [(LOAN, *loan), (LENDS, loan[0]), (BORROWS, loan[1])]
             accounts += [(LENDS, loan[0], cards), (BORROWS, loan[1], cards)] if cards else []
+            accounts += [(QUEUE_BORROWS, queue.name) for queue in cluster.tenants.chain(record)]
         for account in accounts:
             sums.setdefault(account, Counter()).update(record.counted.request.taken if record.counted else {})
     for room in (room for claim in cluster.claims.all() for room in claim.rooms):
