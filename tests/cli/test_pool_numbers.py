@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from aischeduler.cli.pool_numbers import pool_numbers, read_pool_numbers
-from aischeduler.cli.pools_watch import watch_pools
+from aischeduler.cli.pools import watch_pools
 from aischeduler.kube.decode.api_types import PoolDocument
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError

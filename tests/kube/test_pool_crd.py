@@ -1,6 +1,5 @@
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,13 +27,11 @@ from aischeduler.sandbox.schema import errors, prune
 from tests.build import replace
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
-from tests.crds import columns_of_pools, fields
+from tests.crds import columns_of_pools, fields, install
 from tests.kube.pool_reports import EMPTY, NOTHING, WRITER, a_report
 from tests.objects import pool_object
 
 ROOT = Path(__file__).resolve().parents[2]
-CRDS = ROOT / "manifests" / "crds"
-PUBLISHED_WITHIN_SECONDS = 30.0
 COST_OF_A_LOOK_AT_AN_AMOUNT = 314_573
 """A tenth of the largest request: Kubernetes 1.31 ignores the maxLength of an int-or-string."""
 COST_OF_A_RULE_MAX = 10_000_000
@@ -158,14 +155,7 @@ def test_schema_accepts_the_status_of_a_pool_with_a_hundred_resources() -> None:
 @pytest.fixture
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """Yield the real control plane with the repository's definition of Pools."""
-    applied = control_plane.kubectl("apply", "--server-side", "-f", str(CRDS))
-    assert applied.returncode == 0, applied.stderr
-    established = control_plane.kubectl("wait", "--for=condition=Established", "crd/pools.resource.aibee.cn")
-    assert established.returncode == 0, established.stderr
-    deadline = time.monotonic() + PUBLISHED_WITHIN_SECONDS
-    while control_plane.kubectl("explain", "pool").returncode != 0:
-        assert time.monotonic() < deadline, "the schema was not published"
-        time.sleep(0.2)
+    install(control_plane, "pools", "pool")
     yield control_plane
     sweep(control_plane)
 

@@ -166,17 +166,18 @@ def test_condition_keeps_its_transition_time() -> None:
     assert since(a_report(conditions=(turned,)), before) == T2_TEXT
 
 
-def test_status_that_is_stored_already_is_not_written_again() -> None:
+def test_status_that_is_stored_already_or_of_another_object_of_the_name_is_not_written() -> None:
     report = a_report(summary=BUSY)
     stored = pool_writes.pool_status(report, {}, T1)
-    assert pool_writes.status_patch(report, document(stored), T2) is None
+    assert status_writes.status_patch(pool_writes.pool_status, report, document(stored), T2) is None
+    assert status_writes.status_patch(pool_writes.pool_status, replace(report, uid="another"), document(), T2) is None
 
 
 def test_unchanged_status_is_renewed_once_a_minute_and_nothing_else_is_written() -> None:
     report = a_report(summary=BUSY)
     stored = pool_writes.pool_status(report, {}, T1)
     later = replace(T1, now=T1.now + status_writes.RENEW_SECONDS)
-    patch = pool_writes.status_patch(report, document(stored), later)
+    patch = status_writes.status_patch(pool_writes.pool_status, report, document(stored), later)
     assert patch is not None
     assert json.loads(patch)["status"] == {"renewTime": "2001-09-09T01:47:40Z"}
 
@@ -201,7 +202,9 @@ def test_status_is_held_by_the_scheduler_that_it_names_until_that_stops_renewing
 
 def test_patch_is_for_the_version_that_was_read_and_has_only_changes() -> None:
     stored = pool_writes.pool_status(a_report(summary=BUSY), {}, T1)
-    patch = pool_writes.status_patch(a_report(summary=replace(BUSY, pods=8)), document(stored), T2)
+    patch = status_writes.status_patch(
+        pool_writes.pool_status, a_report(summary=replace(BUSY, pods=8)), document(stored), T2
+    )
     assert patch is not None
     assert json.loads(patch) == {"metadata": {"resourceVersion": "7"}, "status": {"pods": 8, "renewTime": T2_TEXT}}
 
@@ -210,7 +213,7 @@ def test_patch_removes_an_amount_that_is_gone() -> None:
     stored = pool_writes.pool_status(a_report(summary=BUSY), {}, T1)
     stored["odd"] = {"from": "another version"}
     without = replace(BUSY, shared=amounts(cpu=8_000, memory=4 * GI, pods=2, gpu=2))
-    patch = pool_writes.status_patch(a_report(summary=without), document(stored), T2)
+    patch = status_writes.status_patch(pool_writes.pool_status, a_report(summary=without), document(stored), T2)
     assert patch is not None
     assert json.loads(patch)["status"] == {
         "odd": None,
@@ -221,7 +224,7 @@ def test_patch_removes_an_amount_that_is_gone() -> None:
 
 @pytest.mark.parametrize("status", [{"used": "odd", "conditions": [5]}, {"columns": None}])
 def test_invalid_stored_status_is_replaced(status: Any) -> None:
-    patch = pool_writes.status_patch(a_report(summary=BUSY), document(status), T1)
+    patch = status_writes.status_patch(pool_writes.pool_status, a_report(summary=BUSY), document(status), T1)
     assert patch is not None
     assert json.loads(patch)["status"]["columns"]["cpu"] == "12.25/95.5"
 

@@ -2,9 +2,7 @@
 
 import json
 import re
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,17 +24,15 @@ from aischeduler.model.tenant_queue import (
 from aischeduler.sandbox.schema import errors, prune
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
-from tests.crds import fields
+from tests.crds import fields, install
 from tests.kube.pool_reports import WRITER
 from tests.kube.queue_reports import BUSY, a_queue_report
 from tests.queue_objects import queue_object
 
-CRDS = Path(__file__).resolve().parents[2] / "manifests" / "crds"
 PATH = f"/apis/{GROUP}/{VERSION}/queues"
 (SERVED,) = crd("queues")["spec"]["versions"]
 SCHEMA: Any = SERVED["schema"]["openAPIV3Schema"]
 FIELDS = dict(fields("queue", SCHEMA))
-PUBLISHED_WITHIN_SECONDS = 30.0
 
 
 def test_definition_has_the_names_of_the_code() -> None:
@@ -116,14 +112,7 @@ def test_every_rule_has_a_message() -> None:
 @pytest.fixture
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """Yield the real control plane with the repository's definition of Queues."""
-    applied = control_plane.kubectl("apply", "--server-side", "-f", str(CRDS / "queues.yaml"))
-    assert applied.returncode == 0, applied.stderr
-    established = control_plane.kubectl("wait", "--for=condition=Established", "crd/queues.resource.aibee.cn")
-    assert established.returncode == 0, established.stderr
-    deadline = time.monotonic() + PUBLISHED_WITHIN_SECONDS
-    while control_plane.kubectl("explain", "aiq").returncode != 0:
-        assert time.monotonic() < deadline, "the schema was not published"
-        time.sleep(0.2)
+    install(control_plane, "queues", "aiq")
     yield control_plane
     sweep(control_plane)
 

@@ -8,8 +8,8 @@ import msgspec
 from aischeduler.kube.crds import crd
 from aischeduler.kube.decode.api_types import QueueDocument
 from aischeduler.kube.decode.tenant_queue import read_queue
-from aischeduler.kube.report.queue_writes import CARDS_SHOWN_MAX, columns, queue_status, status_patch
-from aischeduler.kube.report.status_writes import COLUMN_LENGTH_MAX, RENEW_SECONDS, StatusWriter
+from aischeduler.kube.report.queue_writes import CARDS_SHOWN_MAX, columns, queue_status
+from aischeduler.kube.report.status_writes import COLUMN_LENGTH_MAX, StatusWriter
 from aischeduler.model.actions import Condition
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.tenant_queue import CardUse, QueueState
@@ -24,8 +24,8 @@ TIME_1, TIME_2 = "2026-01-02T03:04:05Z", "2026-01-02T03:04:15Z"
 SCHEMA: Any = crd("queues")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
 
 
-def document(status: Any, uid: str = "u-q") -> dict[str, Any]:
-    return {"metadata": {"name": "q", "uid": uid, "resourceVersion": "7"}, "status": status}
+def document(status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "q"}, "status": status}
 
 
 def test_status_has_the_numbers_as_quantities_and_as_columns() -> None:
@@ -95,15 +95,3 @@ def test_reader_knows_since_when_a_queue_drains_from_the_written_status() -> Non
     status = queue_status(a_queue_report(conditions=(DRAINING, over)), {}, T1)
     found = read_queue(msgspec.json.decode(json.dumps(document(status)), type=QueueDocument))
     assert found.draining_since_seconds == found.over_quota_since_seconds == int(T1.now)
-
-
-def test_status_is_patched_where_it_differs_and_renewed_where_it_does_not() -> None:
-    stored = queue_status(a_queue_report(summary=BUSY), {}, T1)
-    changed = a_queue_report(summary=replace(BUSY, pods=6))
-    body = status_patch(changed, document(stored), T2)
-    assert body is not None
-    assert json.loads(body) == {"metadata": {"resourceVersion": "7"}, "status": {"pods": 6, "renewTime": TIME_2}}
-    assert status_patch(a_queue_report(summary=BUSY), document(stored), T2) is None
-    late = replace(T1, now=T1.now + RENEW_SECONDS)
-    assert status_patch(a_queue_report(summary=BUSY), document(stored), late) is not None
-    assert status_patch(changed, document(stored, uid="another"), T2) is None

@@ -10,7 +10,7 @@ Source: resource versions, which every write increases; Leases, which belong to 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -18,22 +18,10 @@ from msgspec import Struct
 from aischeduler.kube.decode.meta_types import UNREADABLE, Metadata
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError
-from aischeduler.kube.report.status_writes import StatusWriter, status_holder
+from aischeduler.kube.report.status_writes import R, StatusWriter, status_holder, status_patch
 from aischeduler.kube.watch.known_objects import version_number
 from aischeduler.kube.write import pod_writes
 from aischeduler.model.decode_errors import decode_problem
-
-
-class Report(Protocol):
-    """A report of a status."""
-
-    @property
-    def name(self) -> str:
-        """The name of the object."""
-
-    @property
-    def uid(self) -> str:
-        """The uid of the object."""
 
 
 class StatusDocument(Protocol):
@@ -48,19 +36,16 @@ class StatusDocument(Protocol):
         """The status as it is stored."""
 
 
-R = TypeVar("R", bound=Report)
-
-
 class StatusKind(Struct, Generic[R], frozen=True):
-    """The kind of the objects: paths, patches, and what is told where another scheduler holds a status.
+    """The kind of the objects: paths, statuses, and what is told where another scheduler holds a status.
 
-    `path` gets a name and a subresource, `patch` a report, the object as read, and who writes; `tell_held` the name of
+    `path` gets a name and a subresource, `status` a report, the status as read, and who writes; `tell_held` the name of
     an object and the other scheduler. The holder of the status of the object `default` holds all of them; where there
     is none, each status has its own.
     """
 
     path: Callable[[str, str], str]
-    patch: Callable[[R, Mapping[str, Any], StatusWriter], bytes | None]
+    status: Callable[[R, Mapping[str, Any], StatusWriter], Mapping[str, Any]]
     tell_held: Callable[[str, str], None]
     default: str = ""
 
@@ -140,7 +125,7 @@ class ObjectStatuses(Generic[R]):
             raise
         if not wanted(report) or self._held_by_another(report.name, document.get("status")):
             return
-        patch = self._kind.patch(report, document, StatusWriter(self._scheduler, self._wall()))
+        patch = status_patch(self._kind.status, report, document, StatusWriter(self._scheduler, self._wall()))
         if patch is not None:
             path = self._kind.path(report.name, "status")
             document = _decoded(path, await self._client.patch(path, patch, pod_writes.MERGE_PATCH))

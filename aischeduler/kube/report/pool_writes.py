@@ -19,7 +19,6 @@ from aischeduler.kube.report.status_writes import (
     conditions,
     cores,
     joined,
-    patch_of,
     quantities,
     rounded_bytes,
 )
@@ -51,14 +50,6 @@ def new_pool(name: str, switches: Iterable[str] = ()) -> bytes:
     return msgspec.json.encode(
         {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Pool", "metadata": {"name": name}, "spec": spec}
     )
-
-
-def status_patch(report: ReportPool, document: Mapping[str, Any], writer: StatusWriter) -> bytes | None:
-    """Return the merge patch that updates a Pool's status; None if it is current, or the Pool has another uid.
-
-    `document` is the Pool as read; the patch holds only for its resource version.
-    """
-    return patch_of(document, report.uid, writer, lambda before: pool_status(report, before, writer))
 
 
 def pool_status(report: ReportPool, before: Mapping[str, Any], writer: StatusWriter) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from aischeduler.kube.report.status_writes import (
     conditions,
     cores,
     joined,
-    patch_of,
     quantities,
     rounded_bytes,
 )
@@ -37,14 +36,6 @@ AMOUNTS: Final = ("used", "pending", "borrowed")
 def queue_path(name: str, subresource: str = "") -> str:
     """Return the path of a Queue, or of its subresource."""
     return object_path(f"{GROUP}/{VERSION}", "queues", name, subresource=subresource)
-
-
-def status_patch(report: ReportQueue, document: Mapping[str, Any], writer: StatusWriter) -> bytes | None:
-    """Return the merge patch that updates a Queue's status; None if it is current, or the Queue has another uid.
-
-    `document` is the Queue as read; the patch holds only for its resource version.
-    """
-    return patch_of(document, report.uid, writer, lambda before: queue_status(report, before, writer))
 
 
 def queue_status(report: ReportQueue, before: Mapping[str, Any], writer: StatusWriter) -> dict[str, Any]:

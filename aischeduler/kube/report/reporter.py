@@ -126,8 +126,8 @@ class Reporter:
         self._controller, self._wall = controller, wall
         self._log = log
         self._refusals = RefusalLog(log, timing.clock)
-        pools = StatusKind(pool_writes.pool_path, pool_writes.status_patch, self._tell_pools_held, DEFAULT_POOL)
-        queues = StatusKind(queue_writes.queue_path, queue_writes.status_patch, self._tell_queues_held)
+        pools = StatusKind(pool_writes.pool_path, pool_writes.pool_status, self._tell_pools_held, DEFAULT_POOL)
+        queues = StatusKind(queue_writes.queue_path, queue_writes.queue_status, self._tell_queues_held)
         self._pool_statuses = ObjectStatuses(pools, client, controller.controller, wall)
         self._queue_statuses = ObjectStatuses(queues, client, controller.controller, wall)
         self._gang_statuses = GangStatusWriter(client, wall)

@@ -11,7 +11,7 @@ Source: conventions of Kubernetes conditions; merge patches of RFC 7386.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -35,6 +35,21 @@ COLUMN_LENGTH_MAX: Final = 128
 
 _MORE: Final = ", ..."
 _FIRST_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+
+
+class Report(Protocol):
+    """A report of a status."""
+
+    @property
+    def name(self) -> str:
+        """The name of the object."""
+
+    @property
+    def uid(self) -> str:
+        """The uid of the object."""
+
+
+R = TypeVar("R", bound=Report)
 
 
 class StatusWriter(Struct, frozen=True):
@@ -65,21 +80,21 @@ def _renewed_at(time: Any) -> float:
         return float("-inf")
 
 
-def patch_of(
+def status_patch(
+    status: Callable[[R, Mapping[str, Any], StatusWriter], Mapping[str, Any]],
+    report: R,
     document: Mapping[str, Any],
-    uid: str,
     writer: StatusWriter,
-    status: Callable[[Mapping[str, Any]], Mapping[str, Any]],
 ) -> bytes | None:
     """Return the merge patch that updates a status; None if it is current, or the object has another uid.
 
-    `document` is the object as read; the patch holds only for its resource version. `status` returns the new status,
-    given that of the document.
+    `document` is the object as read; the patch holds only for its resource version. `status` returns the new status of
+    a report, given that of the document.
     """
     metadata, before = document.get("metadata") or {}, document.get("status") or {}
-    if metadata.get("uid") != uid:
+    if metadata.get("uid") != report.uid:
         return None
-    patch = _difference(before, status(before))
+    patch = _difference(before, status(report, before, writer))
     age = writer.now - _renewed_at(before.get("renewTime"))
     if not patch.keys() - {"renewTime"} and -SKEW_SECONDS < age < RENEW_SECONDS:
         return None
