@@ -13,8 +13,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from aischeduler.analysis.explanation import Explanation, Loan, PodUnit, Start, Verdict, full_name
+from aischeduler.analysis.kept_pods import kept_pods
 from aischeduler.analysis.lenders import no_loans
 from aischeduler.analysis.nearest_miss import refusals
+from aischeduler.analysis.quota_remedies import queue_hint
 from aischeduler.analysis.quota_use import closed_rows, quota_use
 from aischeduler.analysis.remedies import remedies
 from aischeduler.analysis.what_if import Question, proposed, question_of
@@ -44,7 +46,9 @@ def explain(cluster: Cluster, record: PodRecord, now: float) -> Explanation:
         found = replace(found, quota=quota_use(cluster, question.record))
     proposal = proposed(cluster, question.record, now)
     if isinstance(proposal, Hold):
-        return replace(found, verdict=Verdict.HELD, message=proposal.message, remedies=remedies(question))
+        hint = queue_hint(cluster, question.record) if cluster.has_quotas else ""
+        held = replace(found, verdict=Verdict.HELD, message=proposal.message, hint=hint)
+        return replace(held, remedies=remedies(question))
     return _refused(question, found, proposal)
 
 
@@ -103,7 +107,8 @@ def _refused(question: Question, found: Explanation, proposal: Proposal) -> Expl
         return replace(found, start=start, preemption=would, leaving=_names(cluster, start.victims))
     reason = proposal.preemption if isinstance(proposal, Wait) else ""
     message = proposal.message if isinstance(proposal, Wait) else ""
-    return replace(found, message=message, preemption=reason, remedies=remedies(question))
+    kept = kept_pods(question)
+    return replace(found, message=message, preemption=reason, kept=kept, remedies=remedies(question))
 
 
 def _bound(cluster: Cluster, record: PodRecord) -> Explanation:

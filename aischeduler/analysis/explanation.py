@@ -16,6 +16,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.proposal import LenderRefusal
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.tenant_queue import QueueSource
+from aischeduler.model.times import time_text
 from aischeduler.plugins.spread_filter import Skew
 
 
@@ -214,6 +215,7 @@ class QuotaLevel(Struct, frozen=True):
 
     `used` is what its pods and those below it hold, `asked` what the pods ask for that start together, in the unit of
     `resource`. `quota` is None where it is not limited. Some level of a dimension that is `concerned` refuses.
+    `holders` are those pods (namespace/name) that hold the most of what a level lacks that refuses.
     """
 
     queue: str
@@ -225,23 +227,37 @@ class QuotaLevel(Struct, frozen=True):
     is_card: bool = False
     refuses: bool = False
     concerned: bool = False
+    holders: tuple[tuple[str, int], ...] = ()
 
 
 class QuotaUse(Struct, frozen=True):
-    """The quotas of a pod in a `queue`, and those pods (namespace/name) that hold the most of what it lacks first.
-
-    With `replaces`, pods of an older version of its Deployment are among those that hold it.
-    """
+    """The quotas of a pod in a `queue`; with `replaces`, pods of an older version of its Deployment hold some of it."""
 
     queue: str
     levels: tuple[QuotaLevel, ...]
-    holders: tuple[tuple[str, int], ...] = ()
     replaces: bool = False
 
     @property
     def refusing(self) -> tuple[QuotaLevel, ...]:
         """The levels that refuse."""
         return tuple(level for level in self.levels if level.refuses)
+
+
+class KeptPods(Struct, frozen=True):
+    """Pods (namespace/name) that hold what a pod lacks, and a rule of tenant queues for which they are not evicted.
+
+    `until_seconds` (unix) is when the first of them may go; None where time does not change it.
+    """
+
+    reason: str
+    pods: tuple[str, ...]
+    until_seconds: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The reason, with the time if there is one."""
+        at = "" if self.until_seconds is None else f": the first may go at {time_text(self.until_seconds)}"
+        return f"{self.reason}{at}"
 
 
 class Explanation(Struct, frozen=True):
@@ -261,6 +277,8 @@ class Explanation(Struct, frozen=True):
     verdict: Verdict
     asks: ResourceList
     message: str = ""
+    hint: str = ""
+    """What to edit of a queue that does not take the pod, where that is no remedy."""
     node: str = ""
     loan: Loan | None = None
     ahead: int = 0
@@ -270,6 +288,8 @@ class Explanation(Struct, frozen=True):
     preemption: str = ""
     leaving: tuple[str, ...] = ()
     """The pods (namespace/name) for whose end a nominated pod waits, or that it would evict."""
+    kept: tuple[KeptPods, ...] = ()
+    """The pods that it may not evict, where there are tenant queues."""
     borrowing: tuple[NoLoan, ...] = ()
     start: Start | None = None
     remedies: tuple[Remedy, ...] = ()

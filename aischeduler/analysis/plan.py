@@ -7,7 +7,7 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -17,13 +17,16 @@ from msgspec.structs import replace
 
 from aischeduler.analysis.cluster_copy import ClusterCopy
 from aischeduler.analysis.explanation import full_name
+from aischeduler.analysis.kept_pods import kept_pods
+from aischeduler.analysis.what_if import question_of
 from aischeduler.engine.queue_status import over_quota, summary_of
 from aischeduler.model.actions import Bind, Evict, LogLoanChange, ReportInternalError, Warn
-from aischeduler.model.events import Event, Seen, gone
+from aischeduler.model.events import Event, Seen, gone, objects_of
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PENDING, Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.tenant_queue import QueueSource, TenantQueue
+from aischeduler.model.times import time_text
 
 NODE: Final = "Node"
 UNIT: Final = "Unit"
@@ -167,7 +170,7 @@ def plan(copy: ClusterCopy, change: PlannedChange) -> Plan:
         },
         over_quota=tuple(found for found in _over_quota(copy) if found not in over),
         queues=_queues_of_victims(copy),
-        notes=(*notes, *_errors(copy)),
+        notes=(*notes, *_queue_notes(copy, change), *_errors(copy)),
         at_rest=at_rest,
     )
 
@@ -288,7 +291,17 @@ def _unit_plan(copy: ClusterCopy, unit: PlannedUnit) -> UnitPlan:
         for pod in unit.others
         if pod.uid in binds
     ]
-    return UnitPlan(unit, nodes, lenders, waits, tuple(evictions), (*unit.notes, *dict.fromkeys(warned), *with_it))
+    notes = (*unit.notes, *dict.fromkeys(warned), *with_it, *_kept(copy, unit))
+    return UnitPlan(unit, nodes, lenders, waits, tuple(evictions), notes)
+
+
+def _kept(copy: ClusterCopy, unit: PlannedUnit) -> list[str]:
+    """Return which pods the first pod that waits may not evict, by the rules of tenant queues."""
+    cluster = copy.scheduler.cluster
+    records = (cluster.records.get(pod.uid) for pod in unit.pods)
+    waiting = next((record for record in records if record is not None and record.waits_as.usable), None)
+    found = kept_pods(question_of(cluster, waiting, copy.now)) if waiting is not None else ()
+    return [f"it may not evict {_named(kept.pods)}: {kept.text}" for kept in found]
 
 
 def _asker(eviction: Evict) -> str:
@@ -299,6 +312,24 @@ def _queues_of_victims(copy: ClusterCopy) -> dict[str, str]:
     tenants = copy.scheduler.cluster.tenants
     victims = [action.victim for action in copy.happened if isinstance(action, Evict)]
     return {victim.uid: queue for victim in victims if (queue := tenants.tenancy(victim).queue)}
+
+
+def _queue_notes(copy: ClusterCopy, change: PlannedChange) -> Iterator[str]:
+    """Yield what is wrong with the tenant queues of the change, and which evictions come later than the plan goes."""
+    tenants = copy.scheduler.cluster.tenants
+    for given in objects_of(change.events, TenantQueue):
+        queue = tenants.queues.get(given.name)
+        if queue is None or queue.source is not given.source:
+            yield f"The queue {given.name} of Volcano does not count, because there is a Queue of this name"
+            continue
+        if problem := queue.invalid or tenants.queues.problem(queue):
+            yield f"The queue {queue.name} takes nothing new: {problem}"
+        running = any(record.counted is not None for record in tenants.in_queues(tenants.queues.below((queue.name,))))
+        since, after, why = queue.over_quota_since_seconds, queue.shrink_after_seconds, "is above its quota"
+        if queue.draining_since_seconds:
+            since, after, why = queue.draining_since_seconds, queue.drain_after_seconds, "drains"
+        if running and since and after is not None and since + after > copy.now:
+            yield f"The queue {queue.name} {why}: pods are evicted for it from {time_text(since + after)} on"
 
 
 def _over_quota(copy: ClusterCopy) -> tuple[OverQuota, ...]:

@@ -7,7 +7,7 @@ Invariants:
 - The state of a queue of Volcano is no part of its spec: such a queue is not opened here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
@@ -15,15 +15,25 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aischeduler.analysis.explanation import EditQueue, EditQueues, EndPods, Remedy, RemedyKind, Start, full_name
-from aischeduler.analysis.quota_use import HOLDERS_MAX, check_of, holders_of, left_on
+from aischeduler.analysis.explanation import (
+    EditQueue,
+    EditQueues,
+    QuotaLevel,
+    Remedy,
+    RemedyKind,
+    Start,
+)
+from aischeduler.analysis.pods_end_remedies import pods_end
+from aischeduler.analysis.quota_use import check_of, holders_of, left_on, quota_levels
 from aischeduler.analysis.what_if import Question, importance, pods_ended
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.quotas import queue_refused, rules_of
 from aischeduler.model.card_types import TypeNameError, card_form, is_card
+from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.quantity import quantity_text, readable
-from aischeduler.model.tenant_queue import CardQuota, QueueSource, QueueState, TenantQueue
+from aischeduler.model.tenant_queue import QUEUE_KEY, CardQuota, QueueSource, QueueState, TenantQueue
+from aischeduler.model.user_text import nearest
 from aischeduler.policies.quota import UNSCALED_MILLI, QuotaRefusal
 from aischeduler.state.cards import CardKind
 from aischeduler.state.pod_records import PodRecord
@@ -132,53 +142,84 @@ def _edits(raised: list[_Raised]) -> Iterator[EditQueue]:
 
 
 def opened_queues(question: Question) -> list[Remedy]:
-    """Return the queue that is open again, or takes all namespaces, with which the pod starts."""
-    cluster, found = question.cluster, list[Remedy]()
-    if not any(queue_refused(cluster, member) for member in question.record.together):
-        return found
-    for queue in check_of(cluster, question.record).queues.values():
-        if queue.source is QueueSource.OWN and queue.state is not QueueState.OPEN:
-            changed, said = replace(queue, state=QueueState.OPEN), f"set state of the Queue {queue.name} to Open"
-            found += _verified(question, changed, said, {"state": QueueState.OPEN.value})
-        if queue.allowed_namespaces is not None:
-            changed, said = (
-                replace(queue, allowed_namespaces=None),
-                f"remove allowedNamespaces of the Queue {queue.name}",
-            )
-            found += _verified(question, changed, said, {"allowedNamespaces": None})
-    return found
+    """Return the queues that are open again, and take all namespaces, with which the pod starts."""
+    said, specs = list[str](), dict[str, dict[str, str | None]]()
+    with ExitStack() as changes:
+        while (opened := _opened(question)) is not None:
+            queue, text, spec = opened
+            changes.enter_context(queue_as(question.cluster, queue))
+            said.append(text)
+            specs.setdefault(queue.name, {}).update(spec)
+        start = question.start() if said else None
+    if start is None:
+        return []
+    text = " and ".join(said)
+    edits = (EditQueue(name, QueueSource.OWN, {"spec": spec}) for name, spec in specs.items())
+    return [Remedy(RemedyKind.FLAG, text, EditQueues(tuple(edits)), start, (len(said) - 1, text))]
 
 
-def _verified(question: Question, queue: TenantQueue, text: str, spec: Mapping[str, str | None]) -> list[Remedy]:
-    """Return the remedy if the pod starts with this queue."""
-    with queue_as(question.cluster, queue):
-        start = question.start()
-    edit = EditQueues((EditQueue(queue.name, queue.source, {"spec": dict(spec)}),))
-    return [Remedy(RemedyKind.FLAG, text, edit, start, (0, text))] if start is not None else []
+def _opened(question: Question) -> tuple[TenantQueue, str, dict[str, str | None]] | None:
+    """Return a queue that refuses one of the pods as it takes it, with the text and the patch; None where it cannot."""
+    tenants = question.cluster.tenants
+    for member in question.record.together:
+        refused, queue = queue_refused(question.cluster, member), tenants.queue_of(member)
+        if refused is None or queue is None:
+            continue
+        if refused.reason is EventReason.QUEUE_NAMESPACE_NOT_ALLOWED:
+            changed = replace(queue, allowed_namespaces=None)
+            return changed, f"remove allowedNamespaces of the Queue {queue.name}", {"allowedNamespaces": None}
+        closed = tenants.queues.get(tenants.queues.state_of(tenants.chain(member))[1])
+        if refused.reason is EventReason.QUEUE_CLOSED and closed is not None and closed.source is QueueSource.OWN:
+            changed = replace(closed, state=QueueState.OPEN)
+            return changed, f"set state of the Queue {closed.name} to Open", {"state": QueueState.OPEN.value}
+    return None
+
+
+def queue_hint(cluster: Cluster, record: PodRecord) -> str:
+    """Return what to edit for a pod that its queue does not take, where `opened_queues` cannot; empty where it does."""
+    tenants = cluster.tenants
+    for member in record.together:
+        refused, pod = queue_refused(cluster, member), member.pod
+        chain = tenants.chain(member)
+        match refused.reason if refused is not None else None:
+            case EventReason.UNKNOWN_QUEUE:
+                by_pod = pod.terms is not None and pod.terms.queue
+                whose = f"the template of {pod.owner}" if by_pod else f"{pod.owner}, or of what made that"
+                named = f"the annotation {QUEUE_KEY} of {whose if pod.owner else 'the pod'}"
+                return f"Correct {named}, or create the Queue {member.tenancy.queue}."
+            case EventReason.QUEUE_NOT_ACCEPTED if not any(queue.invalid for queue in chain):
+                near = nearest(chain[-1].parent, [name for name in tenants.queues.names() if name != chain[-1].name])
+                meant = f" Did you mean {near}?" if near and near != chain[-1].parent else ""
+                return f"Edit spec.parent of the Queue {chain[-1].name}.{meant}"
+            case EventReason.QUEUE_CLOSED:
+                closed = tenants.queues.get(tenants.queues.state_of(chain)[1])
+                if closed is not None and closed.source is QueueSource.VOLCANO:
+                    return f"It is a queue of Volcano: vcctl queue operate --action open --name {closed.name}"
+            case _:
+                pass
+    return ""
 
 
 def ended_in_queue(question: Question) -> list[Remedy]:
     """Return the least important pods of the queue that refuses, whose end starts the pod; else of one above it."""
     cluster = question.cluster
     check = check_of(cluster, question.record)
-    refusals = check.refusals()
-    if not refusals:
-        return []
+    refusing = [level for level in quota_levels(cluster, check) if level.refuses]
     names = list(check.queues)
-    for queue in names[names.index(refusals[0].queue) :]:
-        ended, start = _fewest(question, _leaving(cluster, replace(refusals[0], queue=queue)))
+    for queue in names[names.index(refusing[0].queue) :] if refusing else ():
+        ended, start = _fewest(question, _leaving(cluster, [replace(level, queue=queue) for level in refusing]))
         if start is not None:
-            return [_ended_remedy(queue, ended, start)]
+            return [pods_end(f"in the Queue {queue}", ended, start)]
     return []
 
 
-def _leaving(cluster: Cluster, refusal: QuotaRefusal) -> list[list[PodRecord]]:
-    """Return the pods that hold what a queue lacks in the order in which they end, those of a gang together."""
+def _leaving(cluster: Cluster, levels: list[QuotaLevel]) -> list[list[PodRecord]]:
+    """Return the pods that hold some of what a queue lacks in the order in which they end, those of a gang together."""
     units: dict[str, list[PodRecord]] = {}
-    for record, _ in holders_of(cluster, refusal):
+    holders = {record.pod.uid: record for level in levels for record, _ in holders_of(cluster, level)}
+    for uid, record in sorted(holders.items()):
         if record.counted is not None:
-            name = record.pod.uid if record.unit is None else f"unit {record.unit.number}"
-            units.setdefault(name, []).append(record)
+            units.setdefault(uid if record.unit is None else f"unit {record.unit.number}", []).append(record)
     for name, records in units.items():
         unit = records[0].unit
         if unit is not None:
@@ -214,14 +255,6 @@ def _fewest(question: Question, units: list[list[PodRecord]]) -> tuple[list[PodR
 def _starts(question: Question, units: list[list[PodRecord]]) -> bool:
     with pods_ended(question.cluster, [record for unit in units for record in unit]):
         return question.start() is not None
-
-
-def _ended_remedy(queue: str, records: list[PodRecord], start: Start) -> Remedy:
-    pods = tuple(record.pod for record in records)
-    names = ", ".join(full_name(pod) for pod in pods[:HOLDERS_MAX])
-    more = f" and {len(pods) - HOLDERS_MAX} more" if len(pods) > HOLDERS_MAX else ""
-    text = f"end {'these pods' if len(pods) > 1 else 'the pod'} in the Queue {queue}: {names}{more}"
-    return Remedy(RemedyKind.PODS_END, text, EndPods(pods), start, (len(pods), text))
 
 
 def quota_left(question: Question, resource: str) -> int | None:

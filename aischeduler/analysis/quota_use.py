@@ -100,16 +100,12 @@ def quota_use(cluster: Cluster, record: PodRecord) -> QuotaUse | None:
     """Return the quotas of a pod that waits, or the unit that it leads; None where it counts in no queue."""
     if not any(cluster.tenants.chain(member) for member in record.together):
         return None
-    check, answer = check_of(cluster, record), quota_of(cluster, record)
-    refusals = check.refusals() if answer.message or answer.closes else ()
-    refusing = {found for name in check.queues for found in _of_level(cluster, check, name)} if refusals else set()
-    levels = tuple(_levels(cluster, check, refusing))
-    return QuotaUse(
-        record.tenancy.queue,
-        levels,
-        tuple(_holders(cluster, refusals[0])) if refusals else (),
-        replaces=bool(answer.message) and bool(refusals) and _replaces_its_own(cluster, record, refusals[0]),
+    answer = quota_of(cluster, record)
+    levels = quota_levels(cluster, check_of(cluster, record), refused=bool(answer.message or answer.closes))
+    replaces = bool(answer.message) and any(
+        _replaces_its_own(cluster, record, level) for level in levels if level.refuses
     )
+    return QuotaUse(record.tenancy.queue, levels, replaces=replaces)
 
 
 def closed_rows(cluster: Cluster, record: PodRecord, pod: PodRecord, rows: Rows) -> tuple[Refusal, ...]:
@@ -127,54 +123,65 @@ def closed_rows(cluster: Cluster, record: PodRecord, pod: PodRecord, rows: Rows)
     return (Refusal(RULE, len(closed), f"no quota is left for {', '.join(named)}"),) if len(closed) else ()
 
 
-def holders_of(cluster: Cluster, refusal: QuotaRefusal) -> list[tuple[PodRecord, int]]:
-    """Return the pods that hold some of what a queue lacks, those on nodes and owners of claims, with the amounts."""
-    names = cluster.tenants.queues.below((refusal.queue,))
-    found = ((record, _held(cluster, record, refusal)) for record in cluster.tenants.in_queues(names))
-    return [(record, amount) for record, amount in found if amount]
+def quota_levels(cluster: Cluster, check: QuotaCheck, *, refused: bool = True) -> tuple[QuotaLevel, ...]:
+    """Return each queue with each dimension in which it is asked, resources before cards; with `refused`, what refuses.
+
+    Every quota that is too small is marked: one of them raised alone may start nothing.
+    """
+    levels = [level for queue in check.queues.values() for level in _levels(cluster, check, queue)]
+    marked = [replace(level, refuses=refused and _is_short(level)) for level in levels]
+    names = {level.name for level in marked if level.refuses and not level.is_card}
+    return tuple(
+        replace(
+            level,
+            concerned=refused and (level.concerned or level.refuses or level.name in names),
+            holders=tuple(_most(cluster, level)) if level.refuses else (),
+        )
+        for level in marked
+    )
 
 
-def _held(cluster: Cluster, record: PodRecord, refusal: QuotaRefusal) -> int:
-    """Return how much a pod holds of what a queue lacks."""
-    room = cluster.claims.room_of(record)
-    accounts, spec = (room.accounts, room.spec) if room is not None else (record.accounts, record.counted)
-    card = next((name[2] for name in accounts if name[:2] == (QUEUE, refusal.queue)), None)
-    if spec is None or card is None:
-        return 0
-    rules = rules_of(cluster)
-    if is_card(refusal.resource, rules.gpu_resources) and refusal.dimension != refusal.resource:
-        return cards_of_form(_form(refusal.dimension), rules, {card: spec.request.amounts})
-    free = card != NO_CARD and rules.unlimited_with_cards and refusal.resource in (CPU, MEMORY)
-    return 0 if free else spec.request.taken.get(refusal.resource, 0)
+def _is_short(level: QuotaLevel) -> bool:
+    return level.quota is not None and level.used + level.asked > level.quota
 
 
-def _holders(cluster: Cluster, refusal: QuotaRefusal) -> list[tuple[str, int]]:
+def _most(cluster: Cluster, level: QuotaLevel) -> list[tuple[str, int]]:
     """Return the pods that hold the most of what a queue lacks, with the amounts."""
-    found = sorted((-amount, full_name(record.pod)) for record, amount in holders_of(cluster, refusal))
+    found = sorted((-amount, full_name(record.pod)) for record, amount in holders_of(cluster, level))
     return [(name, -amount) for amount, name in found[:HOLDERS_MAX]]
 
 
-def _of_level(cluster: Cluster, check: QuotaCheck, name: str) -> Iterator[tuple[str, str]]:
-    """Yield what this queue refuses by itself: an ancestor may refuse too where a queue below it does."""
-    wants = [replace(want, chain=tuple(queue for queue in want.chain if queue.name == name)) for want in check.wants]
-    alone = QuotaCheck(Quotas(coverage_of(cluster), cluster.ledger, wants), tuple(wants), check.kinds)
-    yield from ((name, _name(why)) for why in alone.refusals())
+def holders_of(cluster: Cluster, level: QuotaLevel) -> list[tuple[PodRecord, int]]:
+    """Return the pods that hold some of what a queue lacks, those on nodes and owners of claims, with the amounts."""
+    names = cluster.tenants.queues.below((level.queue,))
+    found = ((record, _held(cluster, record, level)) for record in cluster.tenants.in_queues(names))
+    return [(record, amount) for record, amount in found if amount]
 
 
-def _levels(cluster: Cluster, check: QuotaCheck, refusing: set[tuple[str, str]]) -> Iterator[QuotaLevel]:
-    """Yield each queue with each dimension in which it is asked: resources, then cards."""
+def _held(cluster: Cluster, record: PodRecord, level: QuotaLevel) -> int:
+    """Return how much a pod holds of what a queue lacks."""
+    room = cluster.claims.room_of(record)
+    accounts, spec = (room.accounts, room.spec) if room is not None else (record.accounts, record.counted)
+    card = next((name[2] for name in accounts if name[:2] == (QUEUE, level.queue)), None)
+    if spec is None or card is None:
+        return 0
     rules = rules_of(cluster)
-    names = {name for _, name in refusing}
-    for name, queue in check.queues.items():
-        wants = [want for want in check.wants if any(member.name == name for member in want.chain)]
-        for resource, asked in sorted(_asked(rules, wants).items()):
-            limit = rules.limit(queue, resource) if resource in queue.capability else None
-            if limit is None and is_card(resource, rules.gpu_resources):
-                continue  # its cards stand for it
-            refuses = (name, resource) in refusing
-            used, concerned = check.quotas.in_use(name, resource), resource in names
-            yield QuotaLevel(name, resource, resource, used, asked, limit, refuses=refuses, concerned=concerned)
-        yield from _cards(cluster, check, queue, wants, refusing)
+    if level.is_card:
+        return cards_of_form(_form(level.name), rules, {card: spec.request.amounts})
+    free = card != NO_CARD and rules.unlimited_with_cards and level.resource in (CPU, MEMORY)
+    return 0 if free else spec.request.taken.get(level.resource, 0)
+
+
+def _levels(cluster: Cluster, check: QuotaCheck, queue: TenantQueue) -> Iterator[QuotaLevel]:
+    """Yield a queue with each dimension in which it is asked: resources, then cards."""
+    rules = rules_of(cluster)
+    wants = [want for want in check.wants if any(member.name == queue.name for member in want.chain)]
+    for resource, asked in sorted(_asked(rules, wants).items()):
+        limit = rules.limit(queue, resource) if resource in queue.capability else None
+        if limit is None and is_card(resource, rules.gpu_resources):
+            continue  # its cards stand for it
+        yield QuotaLevel(queue.name, resource, resource, check.quotas.in_use(queue.name, resource), asked, limit)
+    yield from _cards(cluster, check, queue, wants)
 
 
 def _asked(rules: QuotaRules, wants: list[Want]) -> Counter[str]:
@@ -186,9 +193,7 @@ def _asked(rules: QuotaRules, wants: list[Want]) -> Counter[str]:
     return found
 
 
-def _cards(
-    cluster: Cluster, check: QuotaCheck, queue: TenantQueue, wants: list[Want], refusing: set[tuple[str, str]]
-) -> list[QuotaLevel]:
+def _cards(cluster: Cluster, check: QuotaCheck, queue: TenantQueue, wants: list[Want]) -> list[QuotaLevel]:
     """Return the quotas of a queue for the cards that these pods may use; of each the most that is asked."""
     rules, sums = rules_of(cluster), cluster.ledger.under(QUEUE, queue.name)
     found: dict[str, QuotaLevel] = {}
@@ -204,18 +209,14 @@ def _cards(
             for entry in entries or [alone]:
                 limit = entry.cards if entries else 0 if queue.cards else None
                 used = cards_of_form(entry.card, rules, sums)
-                before = found.get(entry.name)
-                found[entry.name] = QuotaLevel(
-                    queue.name,
-                    entry.name,
-                    resource,
-                    used,
-                    max(number, before.asked if before is not None else 0),
-                    limit,
-                    is_card=True,
-                    refuses=(queue.name, entry.name) in refusing,
-                    concerned=concerned or (before is not None and before.concerned),
+                level = QuotaLevel(queue.name, entry.name, resource, used, number, limit, is_card=True)
+                before = found.get(entry.name, level)
+                found[entry.name] = replace(
+                    level, asked=max(number, before.asked), concerned=concerned or before.concerned
                 )
+    whole = check.whole
+    if whole is not None and whole.queue == queue.name and whole.dimension in found:
+        found[whole.dimension] = replace(found[whole.dimension], asked=whole.requested, concerned=True)
     return list(found.values())
 
 
@@ -238,12 +239,7 @@ def _form(name: str) -> str:
         return name
 
 
-def _name(refusal: QuotaRefusal) -> str:
-    """Return the name of what a queue lacks: a resource or a card."""
-    return refusal.resource if refusal.resource in (CPU, MEMORY) else refusal.dimension
-
-
-def _replaces_its_own(cluster: Cluster, record: PodRecord, refusal: QuotaRefusal) -> bool:
+def _replaces_its_own(cluster: Cluster, record: PodRecord, level: QuotaLevel) -> bool:
     """Return whether pods of an older version of the pod's Deployment hold some of what its queue lacks."""
     mine = _maker(cluster, record)
     if not mine.startswith(f"{DEPLOYMENT}/"):
@@ -252,7 +248,7 @@ def _replaces_its_own(cluster: Cluster, record: PodRecord, refusal: QuotaRefusal
         other.pod.namespace == record.pod.namespace
         and other.pod.owner != record.pod.owner
         and _maker(cluster, other) == mine
-        for other, _ in holders_of(cluster, refusal)
+        for other, _ in holders_of(cluster, level)
     )
 
 

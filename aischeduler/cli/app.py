@@ -201,13 +201,16 @@ def queues(
     watch: Annotated[
         bool, Option("-w", "--watch", help="Show the queues again on every change, at most once a second.")
     ] = False,
+    config: Annotated[
+        Path | None, Option(metavar="FILE", help="Configuration of the scheduler, by which Volcano's queues count.")
+    ] = None,
 ) -> None:
     """Print the quota of every Queue and what its pods use of it, in cards by model, CPU and memory."""
     from aischeduler.cli.queues import print_queues  # noqa: PLC0415
     from aischeduler.cli.shown_numbers import ShowOptions  # noqa: PLC0415
 
     options = ShowOptions(kubeconfig=kubeconfig, context=context, json=output == "json", watch=watch)
-    asyncio.run(print_queues(options, name))
+    asyncio.run(print_queues(options, name, config))
 
 
 @app.command()

@@ -17,7 +17,9 @@ from rich.text import Text
 
 from aischeduler.analysis.explanation import (
     AddNode,
+    EndPods,
     Explanation,
+    KeptPods,
     LowerRequest,
     Missing,
     MissingKind,
@@ -34,6 +36,7 @@ from aischeduler.analysis.remedy_steps import steps
 from aischeduler.cli.output import plain_table
 from aischeduler.model.names import PODS
 from aischeduler.model.quantity import quantity_text, readable
+from aischeduler.model.times import time_text
 from aischeduler.observability.logging import printable
 
 VERSION: Final = 1
@@ -53,7 +56,7 @@ def explanation_text(explanation: Explanation, owner: str) -> Iterator[Renderabl
     if explanation.unit is not None:
         yield Text(printable(_unit(explanation, explanation.unit)))
     if explanation.message and (explanation.verdict in (Verdict.HELD, Verdict.GATED) or not explanation.refused):
-        yield Text(printable(explanation.message))
+        yield Text(printable(f"{explanation.message} {explanation.hint}".rstrip()))
     if explanation.start is not None:
         yield Text(f"It fits now: it starts {_where(explanation.start, '')}. The scheduler has not bound it yet.")
     if explanation.quota is not None and explanation.quota.refusing:
@@ -69,6 +72,9 @@ def explanation_text(explanation: Explanation, owner: str) -> Iterator[Renderabl
     if explanation.preemption:
         yield Text()
         yield Text(printable(f"Preemption: {explanation.preemption}{_leaving(explanation)}"))
+    if explanation.kept:
+        yield Text()
+        yield _kept(explanation.kept)
     if explanation.borrowing:
         yield Text()
         yield _lenders(explanation)
@@ -186,11 +192,11 @@ def _quota(quota: QuotaUse) -> Table:
 
 
 def _holders(quota: QuotaUse) -> Iterator[RenderableType]:
-    """Yield who holds the most of what the first level that refuses lacks."""
-    level = quota.refusing[0]
-    if quota.holders:
-        held = [f"{name} ({readable(level.resource, amount)})" for name, amount in quota.holders]
-        yield Text(printable(f"Most {level.name} of the queue {level.queue} is held by {', '.join(held)}."))
+    """Yield who holds the most of what each level that refuses lacks."""
+    for level in quota.refusing[:LEVELS_MAX]:
+        held = [f"{name} ({readable(level.resource, amount)})" for name, amount in level.holders]
+        if held:
+            yield Text(printable(f"Most {level.name} of the queue {level.queue} is held by {', '.join(held)}."))
     if quota.replaces:
         text = "Pods of an older version of its Deployment hold some of it, until they are gone: a rolling update"
         yield Text(f"{text} in a full queue needs maxUnavailable above 0, or more quota.")
@@ -223,6 +229,13 @@ def _some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:COUNTS_NAMED_MAX])}{f' and {more} more' if more > 0 else ''}"
 
 
+def _kept(kept: Sequence[KeptPods]) -> Table:
+    table = plain_table("Not evicted", "Because")
+    for found in kept:
+        table.add_row(Text(printable(_some(found.pods))), Text(printable(found.text)))
+    return table
+
+
 def _lenders(explanation: Explanation) -> Table:
     table = plain_table("Borrowing from", "No loan, because")
     for loan in explanation.borrowing[:LENDERS_MAX]:
@@ -245,6 +258,10 @@ def _remedies(explanation: Explanation) -> Table:
 def _notes(explanation: Explanation, owner: str) -> Iterator[RenderableType]:
     if owner and any(isinstance(remedy.edit, LowerRequest) for remedy in explanation.remedies):
         yield Text(printable(f"{owner} makes this pod: lower the request in its template too."))
+    ended = [pod for remedy in explanation.remedies if isinstance(remedy.edit, EndPods) for pod in remedy.edit.pods]
+    makers = {pod.owner.replace("/", f" {pod.namespace}/", 1) for pod in ended if pod.owner}
+    if makers:
+        yield Text(printable(f"Pods that end are made again, unless you shrink {_some(sorted(makers))}."))
     if explanation.ahead:
         yield Text("The pods ahead are tried first, and may take the room.")
     yield Text("-o json has the steps of each.")
@@ -270,6 +287,7 @@ def _explanation_json(explanation: Explanation, pod: Json | None) -> dict[str, A
         "homePool": explanation.home,
         "verdict": explanation.verdict,
         "message": explanation.message,
+        "hint": explanation.hint,
         "node": explanation.node,
         "loan": {"lender": explanation.loan.lender, "borrower": explanation.loan.home}
         if explanation.loan is not None
@@ -283,6 +301,14 @@ def _explanation_json(explanation: Explanation, pod: Json | None) -> dict[str, A
             "refused": [_refusal_json(refusal) for refusal in explanation.refused],
         },
         "preemption": {"reason": explanation.preemption, "leaving": list(explanation.leaving)},
+        "kept": [
+            {
+                "reason": found.reason,
+                "pods": list(found.pods),
+                "until": None if found.until_seconds is None else time_text(found.until_seconds),
+            }
+            for found in explanation.kept
+        ],
         "borrowing": [
             {"pool": loan.pool, "refusal": loan.refusal, "reason": loan.reason} for loan in explanation.borrowing
         ],
@@ -333,10 +359,7 @@ def _unit_json(unit: PodUnit) -> dict[str, Any]:
 
 def _quota_json(quota: QuotaUse) -> dict[str, Any]:
     levels = [_level_json(level) for level in quota.levels]
-    first = next(iter(quota.refusing), None)
-    holders = [
-        {"pod": name, "amount": quantity_text(first.resource, amount)} for name, amount in quota.holders if first
-    ]
+    holders: list[Any] = next((level["holders"] for level in levels if level["refuses"]), [])
     return {"queue": quota.queue, "levels": levels, "holders": holders, "replaces": quota.replaces}
 
 
@@ -351,6 +374,7 @@ def _level_json(level: QuotaLevel) -> dict[str, Any]:
         "requested": quantity_text(level.resource, level.asked),
         "quota": quota,
         "refuses": level.refuses,
+        "holders": [{"pod": name, "amount": quantity_text(level.resource, amount)} for name, amount in level.holders],
     }
 
 

@@ -1,7 +1,8 @@
 """The numbers of all tenant queues, read from our own Queues and from Volcano's, as a tree.
 
 Invariants:
-- Only queues are read, so the permission to list them is enough. Volcano's are left out where they cannot be listed.
+- For our own queues, the permission to list them is enough. Volcano's are left out where they cannot be listed; what
+  their pods use is computed where the cluster can be.
 - Of one name, our own queue counts.
 - A queue whose parent is missing, or that is its own ancestor, is a root, and a note says so. Each is shown once.
 - A status that is missing, not renewed or unreadable gives a note, and hides no queue.
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -39,6 +41,9 @@ _STATES: Final = (QueueState.OPEN, QueueState.CLOSED, QueueState.DRAINING)
 """The states, from the weakest on; a queue has the strongest of its own and its ancestors' states."""
 
 
+NO_STATUSES: Final[Mapping[str, Any]] = {}
+
+
 class Cards(Struct, frozen=True):
     """The cards of one name; `used` is None where nobody says it, `quota` where they are not limited."""
 
@@ -48,7 +53,7 @@ class Cards(Struct, frozen=True):
 
 
 class QueueUse(Struct, frozen=True):
-    """What the status of our own Queue says that its pods use and wait for.
+    """What a status says that the pods of a queue use and wait for.
 
     `texts` has the use of the quota that the scheduler checks, by resource: 3/4.
     """
@@ -150,8 +155,8 @@ class _Status(Struct, rename="camel"):
     renew_time: datetime | None = None
 
 
-async def read_queue_numbers(client: Client, now: float) -> QueueNumbers:
-    """List the queues and read their statuses at this unix time; raises ApiError."""
+async def read_queue_numbers(client: Client, now: float, config: Path | None = None) -> QueueNumbers:
+    """List the queues, and read or compute their statuses at this unix time; raises ApiError and ConfigError."""
     own, volcano = queue_resources()
     ours, others, refusal = await _listed(client, own), list[QueueDocument](), None
     try:
@@ -160,7 +165,13 @@ async def read_queue_numbers(client: Client, now: float) -> QueueNumbers:
         if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
             raise
         refusal = error
-    return queue_numbers(ours, others, now, refusal)
+    if not others:
+        return queue_numbers(ours, (), now, refusal)
+    from aischeduler.cli.volcano_use import volcano_statuses  # noqa: PLC0415 - it needs the engine
+
+    statuses, problems = await volcano_statuses(client, config, now)
+    numbers = queue_numbers(ours, others, now, refusal, statuses)
+    return replace(numbers, problems=(*numbers.problems, *problems))
 
 
 async def _listed(client: Client, resource: WatchedResource[Any]) -> list[QueueDocument]:
@@ -172,16 +183,23 @@ async def _listed(client: Client, resource: WatchedResource[Any]) -> list[QueueD
 
 
 def queue_numbers(
-    ours: Iterable[QueueDocument], volcano: Iterable[QueueDocument], now: float, refusal: RefusedError | None = None
+    ours: Iterable[QueueDocument],
+    volcano: Iterable[QueueDocument],
+    now: float,
+    refusal: RefusedError | None = None,
+    statuses: Mapping[str, Any] = NO_STATUSES,
 ) -> QueueNumbers:
-    """Return the numbers of these queues at a unix time; `refusal` says why Volcano's could not be listed."""
+    """Return the numbers of these queues at a unix time; `refusal` says why Volcano's could not be listed.
+
+    Volcano's have the `statuses` that are computed, by name.
+    """
     rows: dict[str, QueueRow] = {}
     without_status: list[str] = []
     not_renewed: dict[str, datetime] = {}
     problems: list[str] = []
     for document in volcano:
         queue = read_volcano_queue(document)
-        rows[queue.name] = QueueRow(queue, 0, queue.state, _quota_cards(queue))
+        rows[queue.name], _ = _with_status(queue, statuses.get(queue.name))
     for document in sorted(ours, key=lambda document: document.metadata.name):
         queue = read_queue(document)
         if queue.name in rows:

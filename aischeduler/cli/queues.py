@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -13,20 +15,23 @@ from aischeduler.kube.crds import QUEUES_NOT_INSTALLED
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.watch.queue_resources import queue_resources
 
+UNCOMPUTED: Final = "the use of Volcano's queues is shown without --watch: it is computed from the whole cluster"
 
-async def print_queues(options: ShowOptions, name: str) -> None:
-    """Print this queue and those below it, all for an empty name.
 
-    Raises AccessError, and TyperException for an unknown name, and where the API server does not answer with Queues.
+async def print_queues(options: ShowOptions, name: str, config: Path | None = None) -> None:
+    """Print this queue and those below it, all for an empty name; what Volcano's use counts as `config` says.
+
+    Raises AccessError, ConfigError, and TyperException for an unknown name, and where the API server does not answer
+    with Queues.
     """
-    await show(queues_view(name), options)
+    await show(queues_view(name, config), options)
 
 
-def queues_view(name: str = "") -> View[QueueNumbers]:
+def queues_view(name: str = "", config: Path | None = None) -> View[QueueNumbers]:
     """Return how queues are read and shown."""
 
     async def read(client: Client) -> QueueNumbers:
-        return (await read_queue_numbers(client, time.time())).below(name)
+        return (await read_queue_numbers(client, time.time(), config)).below(name)
 
     async def watch(client: Client, draw: Callable[[QueueNumbers], None]) -> None:
         await watch_queues(client, lambda numbers: draw(numbers.below(name)))
@@ -48,7 +53,8 @@ async def watch_queues(client: Client, draw: Callable[[QueueNumbers], None]) -> 
 
     def snapshot() -> QueueNumbers:
         numbers = queue_numbers(ours.objects(), volcano.objects(), time.time(), volcano.missing)
-        problems = (*ours.unreadable(), *volcano.unreadable(), *numbers.problems)
+        uncomputed = (UNCOMPUTED,) if volcano.objects() else ()
+        problems = (*ours.unreadable(), *volcano.unreadable(), *numbers.problems, *uncomputed)
         failure = ours.recent_failure() or volcano.recent_failure()
         return replace(numbers, problems=problems, watch_failure=failure)
 

@@ -25,6 +25,10 @@ class Timers:
     def __len__(self) -> int:
         return len(self._at)
 
+    def at(self, key: str) -> float:
+        """Return the time of a key that is there."""
+        return self._at[key]
+
     def names(self) -> tuple[str, ...]:
         """Return all keys, sorted."""
         return tuple(sorted(self._at))

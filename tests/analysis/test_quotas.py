@@ -11,6 +11,7 @@ from aischeduler.analysis.remedy_steps import steps
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.self_check import digest
 from aischeduler.model.events import Object, QueuesServed, Seen
+from aischeduler.model.pool import Namespace
 from aischeduler.model.selectors import label_selector
 from aischeduler.model.tenant_queue import QueueSource, QueueState, TenantQueue, TenantSettings
 from aischeduler.model.workload import CardRequest, ServiceType, TenantTerms, Workload
@@ -65,6 +66,7 @@ def test_levels_have_the_numbers_of_each_queue_and_of_all_that_is_asked() -> Non
     found = world.explain("p")
     assert found.verdict is Verdict.HELD
     assert found.quota is not None
+    held = ("default/b", 4), ("default/a", 1), ("default/c", 1)
     assert found.quota.levels == (
         QuotaLevel("q", "cpu", "cpu", 2000, 3000, None),
         QuotaLevel("q", "memory", "memory", found.quota.levels[1].used, found.quota.levels[1].asked, None),
@@ -73,16 +75,29 @@ def test_levels_have_the_numbers_of_each_queue_and_of_all_that_is_asked() -> Non
         QuotaLevel("org", "cpu", "cpu", 3000, 3000, 100_000),
         QuotaLevel("org", "memory", "memory", found.quota.levels[5].used, found.quota.levels[5].asked, None),
         QuotaLevel("org", "pods", "pods", 3, 1, None),
-        QuotaLevel("org", "NVIDIA-H200", "nvidia.com/gpu", 6, 2, 6, is_card=True, refuses=True, concerned=True),
+        QuotaLevel(
+            "org", "NVIDIA-H200", "nvidia.com/gpu", 6, 2, 6, is_card=True, refuses=True, concerned=True, holders=held
+        ),
     )
-    assert found.quota.holders == (("default/b", 4), ("default/a", 1), ("default/c", 1))
 
 
-def test_ancestor_that_refuses_too_is_marked() -> None:
-    queues = a_queue("org", cards={"NVIDIA-H200": 6}), a_queue(parent="org", cards={"H200": 6})
-    quota = World(*queues, a_card_node("n", "NVIDIA-H200"), card("a", 6, "n"), card("p", 2)).explain("p").quota
+def test_every_quota_that_is_too_small_is_marked_with_who_holds_it() -> None:
+    world = World(
+        a_queue("org", cards={"NVIDIA-H200": 6}),
+        a_queue(parent="org", cards={"H200": 6}, cpu="5", memory="2Gi"),
+        a_card_node("n", "NVIDIA-H200"),
+        card("a", 4, "n", cpu="4"),
+        card("b", 2, "n", queue="org"),
+        card("p", 4, cpu="3", memory="2Gi"),
+    )
+    quota = world.explain("p").quota
     assert quota is not None
-    assert [(level.queue, level.name) for level in quota.refusing] == [("q", "H200"), ("org", "NVIDIA-H200")]
+    assert [(level.queue, level.name, [name for name, _ in level.holders]) for level in quota.refusing] == [
+        ("q", "cpu", ["default/a"]),
+        ("q", "memory", ["default/a"]),
+        ("q", "H200", ["default/a"]),
+        ("org", "NVIDIA-H200", ["default/a", "default/b"]),
+    ]
 
 
 def test_quota_is_raised_at_every_level_that_refuses_and_no_further() -> None:
@@ -144,6 +159,21 @@ def test_least_important_pods_of_the_queue_end_and_a_gang_as_a_whole() -> None:
     assert texts(found, RemedyKind.PODS_END) == ["end these pods in the Queue q: default/g0, default/g1"]
 
 
+def test_pods_that_hold_different_quotas_end_together() -> None:
+    world = World(
+        a_queue("org", cards={"H200": 4}),
+        a_queue(parent="org", cpu="2"),
+        a_queue("b", parent="org"),
+        a_card_node("n", "NVIDIA-H200"),
+        on(in_queue(a_pod("cpu", cpu="1")), "n"),
+        card("cards", 4, "n", "b", cpu=""),
+        card("p", 2, cpu="2"),
+    )
+    assert texts(world.explain("p"), RemedyKind.PODS_END) == [
+        "end these pods in the Queue org: default/cards, default/cpu"
+    ]
+
+
 def test_quota_is_raised_for_the_whole_workload_where_that_is_checked() -> None:
     asked = TenantTerms(card_request=(CardRequest("H200", ("H200",), 8),))
     job = Workload("Job", "default", "j", "uid-j", terms=asked)
@@ -151,35 +181,75 @@ def test_quota_is_raised_for_the_whole_workload_where_that_is_checked() -> None:
     found = World(a_queue(cards={"NVIDIA-H200": 4}), job, a_card_node("n", "NVIDIA-H200"), pod).explain("p")
     assert found.verdict is Verdict.HELD
     assert texts(found, RemedyKind.QUOTA) == ["raise cards[NVIDIA-H200] of the Queue q to 8 (by 4)"]
+    assert found.quota is not None
+    assert [(level.name, level.asked, level.quota) for level in found.quota.refusing] == [("NVIDIA-H200", 8, 4)]
+
+
+RED_ONLY: dict[str, Any] = {"allowed_namespaces": label_selector("", {"team": "red"}, ())}
+OPEN = "set state of the Queue {} to Open"
+NAME_IT = "Correct the annotation resource.aibee.cn/queue of the pod, or create the Queue q."
 
 
 @pytest.mark.parametrize(
-    ("queues", "said", "remedy"),
+    ("queues", "said", "edit"),
     [
-        ((a_queue("other"),), "The queue q does not exist; the pod is held.", []),
-        ((), "The queue q does not exist; the pod is held.", []),
+        ((a_queue("other"),), "The queue q does not exist; the pod is held.", NAME_IT),
+        ((), "The queue q does not exist; the pod is held.", NAME_IT),
         (
             (a_queue(parent="up"), a_queue("up", state=QueueState.CLOSED)),
             "The queue up, which is above q, is closed; the pod is held.",
-            ["set state of the Queue up to Open"],
+            OPEN.format("up"),
         ),
-        ((a_queue(parent="up"),), "The queue q takes no pods: its parent up does not exist.", []),
         (
-            (a_queue(allowed_namespaces=label_selector("", {"team": "red"}, ())),),
+            (a_queue(parent="up", state=QueueState.CLOSED, **RED_ONLY), a_queue("up", state=QueueState.DRAINING)),
+            "The queue up, which is above q, is draining; the pod is held.",
+            f"{OPEN.format('up')} and {OPEN.format('q')} and remove allowedNamespaces of the Queue q",
+        ),
+        (
+            (a_queue(parent="up"), a_queue("up", state=QueueState.CLOSED, source=QueueSource.VOLCANO)),
+            "The queue up, which is above q, is closed; the pod is held.",
+            "It is a queue of Volcano: vcctl queue operate --action open --name up",
+        ),
+        (
+            (a_queue(parent="uup"), a_queue("uuup")),
+            "The queue q takes no pods: its parent uup does not exist.",
+            "Edit spec.parent of the Queue q. Did you mean uuup?",
+        ),
+        (
+            (a_queue(parent="r"), a_queue("r", parent="q")),
+            "The queue q takes no pods: its ancestors form a cycle: q -> r -> q.",
+            "Edit spec.parent of the Queue r.",
+        ),
+        (
+            (a_queue(parent="up"), a_queue("up", invalid="spec.cards: no")),
+            "The queue up is refused: spec.cards: no",
+            "",
+        ),
+        (
+            (a_queue(**RED_ONLY),),
             "The queue q takes no pods from the namespace default: its allowedNamespaces do not match.",
-            ["remove allowedNamespaces of the Queue q"],
+            "remove allowedNamespaces of the Queue q",
         ),
     ],
 )
-def test_other_holds_of_a_queue_say_why_and_name_the_one_change_if_there_is_one(
-    queues: tuple[TenantQueue, ...], said: str, remedy: list[str]
-) -> None:
+def test_other_holds_of_a_queue_say_why_and_what_to_edit(queues: tuple[TenantQueue, ...], said: str, edit: str) -> None:
     world = World(*queues, a_node("n"))
     world.session.tell(QueuesServed(served=True))
     world.session.see(in_queue(a_pod("p")))
     world.session.decide()
     found = world.explain("p")
-    assert (found.verdict, found.message, [other.text for other in found.remedies]) == (Verdict.HELD, said, remedy)
+    assert (found.verdict, found.message) == (Verdict.HELD, said)
+    assert [found.hint, *(remedy.text for remedy in found.remedies)] == ([edit] if edit == found.hint else ["", edit])
+
+
+def test_unknown_queue_is_corrected_where_it_is_named() -> None:
+    replicas = Workload("ReplicaSet", "default", "web-1", owner="Deployment/web", terms=TenantTerms(queue="teem"))
+    pods = in_queue(a_pod("p"), "", owner="ReplicaSet/web-1"), in_queue(a_pod("own"), "teem", owner="ReplicaSet/web-1")
+    world = World(a_queue("team"), replicas, a_node("n"), *pods)
+    by_workload, by_pod = world.explain("p"), world.explain("own")
+    assert by_workload.message.endswith("Did you mean team?")
+    assert "resource.aibee.cn/queue of ReplicaSet/web-1, or of what made that, or create" in by_workload.hint
+    assert "resource.aibee.cn/queue of the template of ReplicaSet/web-1, or create" in by_pod.hint
 
 
 def test_rows_that_only_a_quota_closes_are_a_row_of_the_funnel_and_their_quota_is_raised() -> None:
@@ -210,6 +280,73 @@ def test_raised_quota_may_start_the_pod_after_evictions() -> None:
     )
     (remedy,) = [remedy for remedy in world.explain("p").remedies if remedy.kind is RemedyKind.QUOTA]
     assert remedy.start.victims == ("uid-t",)
+
+
+RED = Namespace("default", {"team": "red"})
+SPARED = TenantSettings(non_preemptible=label_selector("", {"team": "red"}, ()))
+TRAINED: dict[str, Any] = {"service": ServiceType.TRAINING}
+
+
+def kept(
+    train: TenantQueue | None, asker: Any = ServiceType.INFERENCE, queue: str = "train", **terms: Any
+) -> list[tuple[str, tuple[str, ...], int | None]]:
+    """Return what is kept from a pod of the queue serve by a pod of the queue train, which started at second 1."""
+    running = replace(on(in_queue(a_card_pod("t", 8), queue, **(TRAINED | terms)), "n"), placed_seconds=1)
+    pod = in_queue(a_card_pod("p", 8, priority=-1), "serve", service=asker)
+    queues = [queue for queue in (a_queue("serve", priority=5), train) if queue is not None]
+    found = World(*queues, RED, a_card_node("n", "NVIDIA-H200"), running, pod, settings=SPARED).explain("p")
+    assert bool(found.kept) == (found.verdict is Verdict.WAITS)
+    return [(one.reason, one.pods, one.until_seconds) for one in found.kept]
+
+
+def test_pods_that_inference_may_not_evict_are_named_with_the_rule_that_keeps_them() -> None:
+    assert kept(a_queue("train")) == []
+    for reason, found in (
+        ("reclaimable of the queue train is false", kept(a_queue("train", reclaimable=False))),
+        (
+            "the priority 5 of the queue train is not below 5, that of the queue serve",
+            kept(a_queue("train", priority=5)),
+        ),
+        ("their queue train does not exist", kept(None)),
+        ("their workload was not seen yet", kept(a_queue("train"), owner="Job/j")),
+        ('they say volcano.sh/preemptable: "false"', kept(a_queue("train"), preemptable=False)),
+        ("they are inference, and inference evicts only training", kept(a_queue("train"), service="inference")),
+        (
+            "they are of no known service type, and inference evicts only training",
+            kept(a_queue("train"), service="other"),
+        ),
+        ("they have no queue, and inference evicts only training of queues", kept(a_queue("train"), queue="")),
+        (
+            "they are of the same queue serve, and their pod priority is not lower",
+            kept(a_queue("train"), queue="serve"),
+        ),
+    ):
+        assert found == [(reason, ("default/t",), None)]
+
+
+def test_pods_that_min_runtime_keeps_are_named_last_with_the_time_when_they_may_go() -> None:
+    reason = "minRuntime of the queue train has not passed"
+    assert kept(a_queue("train", min_runtime_seconds=60)) == [(reason, ("default/t",), 61)]
+    ((other, _, until),) = kept(a_queue("train", min_runtime_seconds=60, reclaimable=False))
+    assert (other, until) == ("reclaimable of the queue train is false", None)
+
+
+def test_pods_that_training_or_an_unknown_service_may_not_evict_are_named_with_the_rule() -> None:
+    ((training, _, _),) = kept(a_queue("train"), asker=ServiceType.TRAINING)
+    ((unknown, _, _),) = kept(a_queue("train"), asker="")
+    ((same, _, _),) = kept(a_queue("train"), asker="", queue="serve")
+    assert training == "training evicts nobody"
+    assert unknown == "its own service type is not known, so it evicts only from its queue serve"
+    assert same == "they are of the same queue serve, and their pod priority is not lower"
+
+
+def test_pod_that_holds_nothing_that_is_lacking_is_not_named_among_those_that_stay() -> None:
+    queues = a_queue("train"), a_queue("serve", priority=5)
+    small = on(in_queue(a_pod("small"), "train", **TRAINED), "n")
+    held = on(in_queue(a_card_pod("held", 8), "serve", **TRAINED), "n")
+    pod = in_queue(a_card_pod("p", 8), "serve", **TRAINED)
+    found = World(*queues, a_card_node("n", "NVIDIA-H200"), small, held, pod).explain("p")
+    assert [one.pods for one in found.kept] == [("default/held",)]
 
 
 def test_rolling_update_in_a_full_queue_says_that_the_older_pods_hold_the_quota() -> None:

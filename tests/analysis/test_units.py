@@ -189,12 +189,28 @@ def test_node_is_labelled_for_the_pod_that_does_not_fit() -> None:
     assert texts(both(a_node("n", cpu="4"), one_of("x", "x-0"), picky)) == ["label the node n disk=ssd"]
 
 
-def test_requests_and_ends_of_pods_are_no_remedies_of_a_pair() -> None:
+def test_lower_requests_are_no_remedies_of_a_pair() -> None:
     old = a_pod("old", cpu="2", node="n", priority=9)
     node = a_node("n", cpu="4")
     alone = explained("p", node, old, a_pod("p", cpu="4"))
-    assert {one.kind for one in alone.remedies} >= {RemedyKind.REQUEST, RemedyKind.PODS_END}
-    assert {one.kind for one in both(node, old, *a_pair()).remedies} == {RemedyKind.NODE}
+    assert RemedyKind.REQUEST in {one.kind for one in alone.remedies}
+    assert {one.kind for one in both(node, old, *a_pair()).remedies} == {RemedyKind.NODE, RemedyKind.PODS_END}
+
+
+def ends(cpus: tuple[int, ...], *nodes: str) -> list[str]:
+    """Return which pods end for a pair of two CPUs a pod, where each node is full of pods of these CPUs."""
+    full = [a_node(name, cpu=str(sum(cpus))) for name in nodes]
+    old = [
+        a_pod(f"{name}-{place}", cpu=str(cpu), node=name, priority=9)
+        for name in nodes
+        for place, cpu in enumerate(cpus)
+    ]
+    return [text for text in texts(both(*full, *old, *a_pair())) if text.startswith("end")]
+
+
+def test_few_pods_end_for_a_pair_on_one_node_or_several_and_none_that_need_not() -> None:
+    assert ends((2, 1, 1), "m", "n") == ["end these pods on m, n: default/m-0, default/n-0"]
+    assert ends((2, 4), "m") == ["end the pod on m: default/m-1"]
 
 
 def test_pair_of_which_a_pod_excludes_one_waits_and_says_why() -> None:

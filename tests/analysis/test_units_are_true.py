@@ -50,7 +50,8 @@ def test_every_remedy_of_a_pair_starts_the_pair(pods: int) -> None:
             _judge(documents, explanation)
             kinds.update(remedy.kind for remedy in explanation.remedies)
     assert found[Verdict.GATED]
-    assert {RemedyKind.NODE, RemedyKind.FLAG} <= set(kinds) <= {RemedyKind.NODE, RemedyKind.LIMIT, RemedyKind.FLAG}
+    assert {RemedyKind.NODE, RemedyKind.FLAG, RemedyKind.PODS_END} <= set(kinds)
+    assert RemedyKind.REQUEST not in kinds
 
 
 def _judge(documents: Documents, explanation: Explanation) -> None:

@@ -20,10 +20,13 @@ from aischeduler.cli.app import kubectl_pool, main
 from aischeduler.cli.cluster_source import ClusterSource, read_cluster
 from aischeduler.cli.explain_output import explanation_json, explanation_text
 from aischeduler.engine.profile import default_profile
-from tests.build import a_node, a_pod, spread
+from aischeduler.model.events import Seen
+from aischeduler.model.workload import ServiceType, Workload
+from tests.build import a_node, a_pod, replace, spread
 from tests.cli.explain_cluster import carry_out, cluster, document
 from tests.cli.jq import filtered
 from tests.engine.session import Session
+from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
 SECTION = PAGE[PAGE.index("\n## Explain a pod\n") : PAGE.index("\n## Plan a change\n")]
@@ -190,6 +193,31 @@ def test_numbers_of_a_spread_constraint_are_in_the_text_in_the_json_and_on_the_p
         console.print(*explanation_text(found, ""), sep="\n")
     assert "1  east: zone=east has 3 matching pods, the fewest is 1, maxSkew is 1\n" in caught.get()
     assert [name for name in ("spread", *numbers) if f"`{name}`" not in SECTION] == []
+
+
+def test_page_names_the_pods_that_stay_until_when_and_what_makes_those_that_end() -> None:
+    training = in_queue(a_card_pod("t", 8, node="n"), "train", service=ServiceType.TRAINING, owner="Job/j")
+    asker = in_queue(a_card_pod("p", 8), "serve", service=ServiceType.INFERENCE)
+    session = Session(a_card_node("n", "H200"), replace(training, placed_seconds=60), asker)
+    for seen in (
+        a_queue("train", min_runtime_seconds=60),
+        a_queue("serve", priority=9),
+        Workload("Job", "default", "j"),
+    ):
+        session.tell(Seen(seen))
+    session.decide()
+    cluster = session.scheduler.cluster
+    found = explain(cluster, cluster.records[asker.uid], 0.0)
+    console = Console(width=120, file=StringIO())
+    with console.capture() as caught:
+        console.print(*explanation_text(found, ""), sep="\n")
+    said = caught.get()
+    assert (
+        "default/t    minRuntime of the queue train has not passed: the first may go at 1970-01-01T00:02:00Z\n" in said
+    )
+    assert "Pods that end are made again, unless you shrink Job default/j.\n" in said
+    (kept,) = json.loads(explanation_json(found, None))["kept"]
+    assert (kept["pods"], kept["until"]) == (["default/t"], "1970-01-01T00:02:00Z")
 
 
 def _names(value: Any) -> set[str]:

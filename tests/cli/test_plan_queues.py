@@ -14,7 +14,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.workload import ServiceType
 from tests.build import replace
 from tests.objects import Json
-from tests.queue_objects import queue_object
+from tests.queue_objects import queue_object, volcano_queue_object
 from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
 
 NOW = 1_767_225_600
@@ -110,6 +110,36 @@ def test_raised_quota_starts_who_waits_and_a_lowered_one_is_named(planned: Plann
     ]
     assert (plan["alsoStarts"], plan["alsoEvicts"]) == ([], [])
     assert "The queue night is over its quota: H200 6 of 4." in planned(lowered, form="text")
+
+
+def test_service_that_waits_names_the_training_that_it_may_not_evict(planned: Planned) -> None:
+    kept = queue_object("night", parent="org", cards={"H200": 6}, reclaimable=False)
+    (unit,) = planned(queue_object("org", cards={"NVIDIA-H200": 12}), kept, a_deployment("day", 2, 2))["units"]
+    text = "default/train-0, default/train-1, default/train-2: reclaimable of the queue night is false"
+    assert (unit["verdict"], f"it may not evict {text}" in unit["notes"]) == ("waits", True)
+
+
+@pytest.mark.parametrize(
+    ("queue", "note"),
+    [
+        (
+            queue_object("night", parent="org", cards={"H200": 4}, shrinkAfter="10m"),
+            "The queue night is above its quota: pods are evicted for it from 2026-01-01T00:10:",
+        ),
+        (
+            queue_object("night", parent="org", state="Draining", drainAfter="10m"),
+            "The queue night drains: pods are evicted for it from 2026-01-01T00:10:",
+        ),
+        (queue_object("night", parent="gro"), "The queue night takes nothing new: its parent gro does not exist"),
+        (volcano_queue_object("night", cards={"H200": 2}), "The queue night of Volcano does not count, because"),
+    ],
+)
+def test_queue_that_takes_nothing_or_evicts_later_than_the_plan_goes_is_a_note(
+    planned: Planned, queue: Json, note: str
+) -> None:
+    plan = planned(queue)
+    assert [said[: len(note)] for said in plan["notes"]] == [note]
+    assert plan["alsoEvicts"] == []
 
 
 def test_queue_that_is_new_takes_the_pods_that_wait_for_it(planned: Planned) -> None:

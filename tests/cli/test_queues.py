@@ -17,10 +17,10 @@ from typer import TyperException
 from aischeduler.cli.app import main
 from aischeduler.cli.output import print_trimmed
 from aischeduler.cli.queue_numbers import QueueNumbers, queue_numbers
-from aischeduler.cli.queues import queues_view, watch_queues
+from aischeduler.cli.queues import UNCOMPUTED, queues_view, watch_queues
 from aischeduler.cli.queues_output import COLUMNS, queue_table, queues_json
 from aischeduler.kube.access.server import Server, connect
-from aischeduler.kube.crds import QUEUES_NOT_INSTALLED, crd
+from aischeduler.kube.crds import NOT_INSTALLED, QUEUES_NOT_INSTALLED, crd
 from aischeduler.kube.decode.api_types import QueueDocument
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import RefusedError
@@ -33,7 +33,7 @@ from aischeduler.model.tenant_queue import CardUse, QueueSummary
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.kube.pool_reports import WRITER
 from tests.kube.queue_reports import BUSY, EMPTY, a_queue_report
-from tests.objects import Json
+from tests.objects import Json, node_object, pod_object
 from tests.queue_objects import queue_object, volcano_queue_crd, volcano_queue_object
 
 GIB = 2**30
@@ -231,8 +231,37 @@ async def test_command_prints_both_kinds_of_queues_and_an_unknown_name_is_one_se
         assert await asyncio.to_thread(main, ["queues", "vison", "--kubeconfig", str(path)]) == 1
         wrong = capsys.readouterr()
     assert [line.split()[0] for line in said.out.splitlines()[2:]] == ["vision", "H200", "RTX-4090", "research", "H200"]
-    assert said.err == "no scheduler has written the status of vision yet; is ai-scheduler running?\n"
+    assert said.err.splitlines() == [
+        f"the use of Volcano's queues is not shown: the API server does not serve Pools: {NOT_INSTALLED}",
+        "no scheduler has written the status of vision yet; is ai-scheduler running?",
+    ]
     assert (wrong.out, wrong.err) == ("", "ai-scheduler: there is no Queue 'vison'; is it vision?\n")
+
+
+async def test_use_of_queues_of_volcano_is_counted_from_the_pods_and_as_the_configuration_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("overCommitFactor: 1.5\n")
+    async with served(tmp_path) as (client, _server, path):
+        await post(client, CRDS, crd("pools"))
+        await post(client, VOLCANO, volcano_queue_object("night", parent="research", capability={"cpu": "4"}))
+        await post(client, "/api/v1/nodes", node_object("n", gpu=8, labels={"nvidia.com/gpu.product": "NVIDIA-H200"}))
+        for name, gpus, node in (("runs", 1, "n"), ("waits", 2, "")):
+            said_queue = {"scheduling.volcano.sh/queue-name": "night"}
+            pod = pod_object(name, cpu="3", gpu=gpus, node=node, annotations=said_queue)
+            await post(client, "/api/v1/namespaces/default/pods", pod)
+        arguments = ["queues", "research", "--kubeconfig", str(path), "--config", str(config)]
+        assert await asyncio.to_thread(main, arguments) == 0
+        said = capsys.readouterr()
+        assert await asyncio.to_thread(main, [*arguments, "-o", "json"]) == 0
+        _, night = json.loads(capsys.readouterr().out)
+    rows = [line.split() for line in said.out.splitlines()[2:]]
+    assert rows[0] == ["research", "0", "Open", "1", "3", "1Gi"]
+    assert rows[1] == ["H200", "1", "2"]
+    assert rows[2][:5] == ["night", "0", "Open", "1", "3/6"]
+    assert said.err == ""
+    assert (night["pods"], night["pending"]["others"], night["accepted"]) == (1, {"nvidia.com/gpu": 2}, True)
 
 
 async def test_watch_draws_a_new_status_and_new_queues_of_both_kinds(tmp_path: Path) -> None:
@@ -246,6 +275,7 @@ async def test_watch_draws_a_new_status_and_new_queues_of_both_kinds(tmp_path: P
         await drawn_until(drawn, lambda shown: shown.queues[0].use is not None)
         await post(client, VOLCANO, volcano_queue_object("late", parent="research"))
         await drawn_until(drawn, lambda shown: shape(shown) == ["vision", ".research", "..late"])
+        assert UNCOMPUTED in drawn[-1].notes()
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
 

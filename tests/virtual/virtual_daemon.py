@@ -21,7 +21,7 @@ from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.decode.pods import read_pod
 from aischeduler.kube.http.backoff import RandomSource
 from aischeduler.kube.report import event_messages, gang_writes, pool_writes, queue_writes
-from aischeduler.kube.report.status_writes import StatusWriter
+from aischeduler.kube.report.status_writes import StatusWriter, status_patch
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.pod_set_resources import pod_set_resources
@@ -219,9 +219,13 @@ class VirtualDaemon:
             case Warn():
                 self._write_event(event_messages.warning(action))
             case ReportPool():
-                self._write_status(pool_writes.pool_path(action.name), partial(pool_writes.status_patch, action))
+                self._write_status(
+                    pool_writes.pool_path(action.name), partial(status_patch, pool_writes.pool_status, action)
+                )
             case ReportQueue():
-                self._write_status(queue_writes.queue_path(action.name), partial(queue_writes.status_patch, action))
+                self._write_status(
+                    queue_writes.queue_path(action.name), partial(status_patch, queue_writes.queue_status, action)
+                )
             case ResumeJob(job):
                 self._send("PATCH", job_writes.job_path(job), job_writes.resume_patch(job), job_writes.JSON_PATCH)
             case ReportGang():
