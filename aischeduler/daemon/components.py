@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
@@ -21,6 +21,7 @@ from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.decode.api_types import PodDocument
 from aischeduler.kube.decode.gang_owners import GangOwners
 from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.decode.workloads import DAEMON_SET
 from aischeduler.kube.executor import Workers
 from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
@@ -151,6 +152,12 @@ def build(
     namespaces = reflector(watched_resources.namespaces())
     pools = reflector(watched_resources.pools(reports))
     nodes, budgets = reflector(watched_resources.nodes()), reflector(watched_resources.budgets())
+    volcano = VolcanoJobs(client, config.scheduler_names, timing, log)
+    gangs = tuple(map(reflector, gang_resources(specs.owners, volcano.pod_group_seen)))
+    specs.owners.listed = _listed(gangs)
+    queues, pod_sets = tuple(map(reflector, queue_resources(reports))), tuple(map(reflector, pod_set_resources()))
+    workloads = tuple(_workloads(*gangs, *pod_sets))
+    read = Reflectors(pods, nodes, pools, budgets, namespaces, queues=queues, workloads=workloads)
     reader = PodReader(client, pods, specs)
     workers = Workers(
         binder=Binder(
@@ -167,13 +174,9 @@ def build(
         evictor=_evictor(config, connections, timing, scheduler, on_internal_error),
         reporter=reports,
         reader=reader,
-        refresher=Refresher(client, Reflectors(pods, nodes, pools, budgets, namespaces), timing, event_queue.put, log),
+        refresher=Refresher(client, read, timing, event_queue.put, log),
     )
-    volcano = VolcanoJobs(client, config.scheduler_names, timing, log)
-    gangs = tuple(map(reflector, gang_resources(specs.owners, volcano.pod_group_seen)))
-    specs.owners.listed = _listed(gangs)
-    queues, storage = map(reflector, queue_resources(reports)), map(reflector, storage_resources())
-    others = (*queues, *storage, *gangs, *map(reflector, pod_set_resources()))
+    others = (*queues, *map(reflector, storage_resources()), *gangs, *pod_sets)
     return Components(
         reflectors=(namespaces, pools, nodes, budgets, *others, pods),
         pods=pods,
@@ -211,6 +214,13 @@ def _evictor(
         wall=time.time,
         engine=scheduler,
     )
+
+
+def _workloads(*reflectors: Reflector[Any]) -> Iterator[Reflector[Any]]:
+    """Yield those of these reflectors whose objects say what their pods do not say of their tenant."""
+    for reflector in reflectors:
+        if reflector.resource.workload is not None or reflector.resource.kind == DAEMON_SET:
+            yield reflector
 
 
 def _listed(gangs: tuple[Reflector[Any], ...]) -> dict[GangSource, Callable[[], bool]]:

@@ -2,12 +2,13 @@
 
 Invariants:
 - An eviction follows within `FRESH_SECONDS` of a `Refreshed` of its pool. Each kind of object has a watch of its own,
-  and each watch can lag; an unseen change (a new node, an edit of a Pool, a deleted pod) may make the eviction
-  unnecessary.
+  and each watch can lag; an unseen change (a new node, an edit of a Pool or a queue, a deleted pod) may make the
+  eviction unnecessary, or wrong.
 - The preemptor is parked meanwhile: free room is still offered to it.
 - A pool has one refresh at a time, however many pods wait for it.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
@@ -53,6 +54,17 @@ def await_to_roll_back(cluster: Cluster, pool: str, unit: str, now: float) -> li
     return _ask(cluster, pool, now)
 
 
+def await_for_order(cluster: Cluster, pool: str, now: float) -> list[Refresh]:
+    """Return the request for a refresh of the pool, unless one is under way: see `answers_due`."""
+    return _ask(cluster, pool, now)
+
+
+def answers_due(cluster: Cluster, pools: Iterable[str]) -> float:
+    """Return until when to wait for the refreshes of these pools that are under way; without any it is past."""
+    asked = (cluster.freshness.asked_at.get(pool) for pool in pools)
+    return max((at + ANSWER_SECONDS for at in asked if at is not None), default=float("-inf"))
+
+
 def awaits_view(cluster: View, record: PodRecord) -> bool:
     """Return whether the pod waits for a refresh of its pool."""
     return record.pod.uid in cluster.freshness.waiting.get(record.home, ())
@@ -82,8 +94,20 @@ def _ask(cluster: Cluster, pool: str, now: float) -> list[Refresh]:
     names = cluster.nodes.names
     nodes = tuple(names[row] for row in cluster.nodes.rows_of_pool(cluster.pools.id(pool)).tolist())
     selector = None if pool == DEFAULT_POOL else spec.selector
+    tenants = bool(cluster.tenants.queues.names())
     namespaces = spec.allowed_namespaces is not None or groups_have_rules(cluster)
-    return [Refresh(pool, selector, nodes, namespaces)]
+    namespaces = namespaces or (tenants and _tenants_name_namespaces(cluster))
+    return [Refresh(pool, selector, nodes, namespaces, tenants)]
+
+
+def _tenants_name_namespaces(cluster: View) -> bool:
+    """Return whether the namespace of a pod may decide whether its queue takes it, or whether it may stay."""
+    selectors = (
+        cluster.tenants.settings.non_preemptible,
+        *(pool.non_preemptible_namespaces for pool in cluster.pools.pools.values()),
+        *(queue.allowed_namespaces for queue in cluster.tenants.queues.objects()),
+    )
+    return any(selector is not None for selector in selectors)
 
 
 def go_on(cluster: Cluster, pool: str, now: float) -> None:

@@ -21,7 +21,7 @@ from aischeduler.config.profiles import ProfileConfig
 from aischeduler.engine.event_lines import as_line, read_event
 from aischeduler.engine.profile import Profile, default_profile, with_profiles
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.actions import Action, Evict, ReportInternalError, ReportWaiting
+from aischeduler.model.actions import Action, Evict, Refresh, ReportInternalError, ReportWaiting
 from aischeduler.model.allocation import NO_ALLOCATION
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.events import Event
@@ -234,6 +234,7 @@ _SETTINGS: Final = Header.__struct_fields__[2:]
 _LATER: Final[dict[type, tuple[Any, ...]]] = {
     ReportWaiting: (EventReason.FAILED_SCHEDULING,),
     Evict: (None, ""),
+    Refresh: (False,),
 }
 """Action -> the defaults of its last fields, which older journals do not have."""
 _ENCODER: Final = msgspec.json.Encoder()

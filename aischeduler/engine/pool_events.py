@@ -17,7 +17,7 @@ from aischeduler.engine.message_updates import reword_all
 from aischeduler.engine.node_events import follow
 from aischeduler.engine.pod_counting import refresh
 from aischeduler.engine.queueing_hints import rows_changed
-from aischeduler.engine.tenant_queues import namespace_of_queues
+from aischeduler.engine.tenant_queues import may_say_otherwise, namespace_of_queues
 from aischeduler.engine.units import break_up, stop_waiting
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Namespace, Pool
@@ -105,6 +105,8 @@ def put_in_force(cluster: Cluster, pool: Pool, now: float) -> None:
         _take_profiles(cluster, pool.name, now)
     rules_changed(cluster, () if before is None else before.machine_groups, pool.machine_groups)
     follow(cluster, moved, now)
+    if before is not None and before.non_preemptible_namespaces != pool.non_preemptible_namespaces:
+        may_say_otherwise(cluster)
     if before is not None and _terms(before) != _terms(pool):
         _reconsider(cluster, before, pool)
 

@@ -1,7 +1,8 @@
 """The orders of the owners of tenant queues: pods go that are above a lowered quota, or whose queue drains.
 
 Invariants:
-- Nothing goes before the time that the queue says, counted from the condition in its status: a restart keeps it.
+- Nothing goes before the time that the queue says, counted from the condition in its status: a restart keeps it; nor
+  before the pools of all pods that are to go were refreshed: the owner may have taken the order back.
 - The fewest pods go: surplus of gangs first, then the lowest priority, then the newest; whole gangs. A pod that leaves
   already counts as gone. Only system-critical pods stay, and where the switches of preemption are off, all do.
 """
@@ -12,13 +13,14 @@ from typing import Final
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import evict, suspending
+from aischeduler.engine.freshness import answers_due, await_for_order, is_fresh
 from aischeduler.engine.pod_counting import may_go
 from aischeduler.engine.queue_status import over_quota, summary_of
 from aischeduler.engine.quotas import rules_of
 from aischeduler.engine.reclaim import kept_by_its_unit, newness, with_lost
 from aischeduler.model.actions import Action, EvictionCause
 from aischeduler.model.card_types import form_names
-from aischeduler.model.names import PODS
+from aischeduler.model.names import DEFAULT_POOL, PODS
 from aischeduler.model.tenant_queue import QueueSource, QueueState, TenantQueue
 from aischeduler.state.ledger import QUEUE
 from aischeduler.state.pod_records import PodRecord
@@ -34,6 +36,8 @@ class QueueOrders:
 
     def __init__(self) -> None:
         self._rests_until = float("-inf")
+        self._refreshing: dict[str, None] = {}
+        """The pools whose refresh an order waits for."""
         self._times: list[tuple[float, str]] = []
         """When each queue that gives an order wants it carried out, sorted."""
         self._made_from = (-1, -1)
@@ -43,14 +47,15 @@ class QueueOrders:
         version = cluster.start, cluster.tenants.queues.version
         if version != self._made_from:
             self._times, self._made_from = sorted(_times(cluster)), version
-        return max(self._times[0][0], self._rests_until) if self._times else None
+        waits_until = max(self._rests_until, answers_due(cluster, self._refreshing))
+        return max(self._times[0][0], waits_until) if self._times else None
 
     def carry_out(self, cluster: Cluster, now: float, actions: list[Action]) -> None:
         """Evict the pods that have to go now."""
         due = self.due_at(cluster)
         if due is None or due > now:
             return
-        self._rests_until = now + AGAIN_SECONDS
+        self._rests_until, self._refreshing = now + AGAIN_SECONDS, {}
         for time, name in self._times:
             queue = cluster.tenants.queues.get(name)
             if time > now or queue is None:
@@ -58,6 +63,14 @@ class QueueOrders:
             drains = queue.state is QueueState.DRAINING
             cause = EvictionCause.QUEUE_DRAINED if drains else EvictionCause.QUEUE_SHRUNK
             chosen = _all_of(cluster, queue) if drains else _above_quota(cluster, queue)
+            pools = dict.fromkeys(cluster.pool_of(record.row) or DEFAULT_POOL for record in chosen)
+            stale = [pool for pool in pools if not is_fresh(cluster, pool, now)]
+            if stale:
+                self._rests_until = now
+                self._refreshing.update(dict.fromkeys(stale))
+                for pool in stale:
+                    actions += await_for_order(cluster, pool, now)
+                continue
             decision = cluster.next_decision() if chosen else ""
             evicted = [evict(cluster, record, None, decision, cause) for record in chosen if may_go(cluster, record)]
             actions += suspending(cluster, evicted)

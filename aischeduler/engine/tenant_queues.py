@@ -110,12 +110,14 @@ def settings_changed(cluster: Cluster, settings: TenantSettings) -> None:
         return
     cluster.tenants.settings = settings
     _follow(cluster, tuple(cluster.records.values()))
+    may_say_otherwise(cluster)
     _try_again(cluster, cluster.records.values())
 
 
 def namespace_of_queues(cluster: Cluster, name: str, before: Labels | None, labels: Labels | None) -> None:
-    """Have the pods of a namespace tried again that a queue takes now, or no longer."""
+    """Have the pods of a namespace tried again that a queue takes now, or no longer; others may stay now."""
     queues = cluster.tenants.queues
+    may_say_otherwise(cluster, name)
     turned = [
         queue
         for queue in map(queues.get, queues.names())
@@ -123,6 +125,15 @@ def namespace_of_queues(cluster: Cluster, name: str, before: Labels | None, labe
     ]
     names = tuple(queue.name for queue in turned)
     _try_again(cluster, (record for record in cluster.tenants.in_queues(names) if record.pod.namespace == name))
+
+
+def may_say_otherwise(cluster: Cluster, namespace: str = "") -> None:
+    """Follow a change of who may say that a pod is not preemptable: of all namespaces or, with a name, of this one."""
+    for record in cluster.tenants.in_queues(cluster.tenants.named()):
+        says = record.counted is not None and not record.tenancy.preemptable
+        if says and namespace in ("", record.pod.namespace):
+            refresh(cluster, record)
+            cluster.row_changed(record.row)
 
 
 def follow_tenancy(cluster: Cluster, record: PodRecord) -> None:

@@ -162,14 +162,15 @@ class Refresh(Struct, frozen=True):
 
     For a pool that is everything that an eviction there depends on: the Pools, the disruption budgets, and the pool's
     nodes: the nodes that `selector` matches, or all nodes where it is None. `nodes` are the nodes that the engine
-    knows. With `namespaces` the namespaces are read too. Without a pool it is the Pools alone: pods name one that was
-    not shown, or one may own a new node.
+    knows. With `namespaces` the namespaces are read too, with `tenants` the tenant queues and the workloads. Without a
+    pool it is the Pools alone: pods name one that was not shown, or one may own a new node.
     """
 
     pool: str = ""
     selector: LabelSelector | None = None
     nodes: tuple[str, ...] = ()
     namespaces: bool = False
+    tenants: bool = False
 
 
 class ObjectRef(Struct, frozen=True):

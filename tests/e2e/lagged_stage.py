@@ -2,7 +2,12 @@
 
 from typing import Any
 
+from aischeduler.model.tenant_queue import QUEUE_KEY
+from aischeduler.model.workload import SERVICE_TYPE_KEY, ServiceType
+from tests.api_contract.world import condition
 from tests.e2e.lagging_proxy import FOR_EVER, LaggingProxy
+from tests.objects import Json, job_object
+from tests.queue_objects import queue_object
 from tests.scenarios.environment_real import RealEnvironment
 from tests.scenarios.stage import Stage
 
@@ -79,3 +84,42 @@ def a_pod_waits_for_preemption(stage: LaggedStage) -> None:
     stage.pools("b", disableSharing=True)
     stage.pod("high", pool="a", cpu=FULL, priority=10)
     stage.waits("high", "Insufficient cpu")
+
+
+def a_queue(stage: LaggedStage, name: str, **spec: Any) -> None:
+    """Create a tenant queue, and wait until the scheduler has seen it, and with it every earlier change of a queue."""
+    stage.create(queue_object(stage.own(name), **spec))
+    stage.until(lambda: condition(stage.get("Queue", name), "Ready") != {})
+
+
+def a_tide(stage: LaggedStage) -> None:
+    """Create a node in the default pool, the queue `online`, and `batch`, of which a service may take back."""
+    stage.node("d1")
+    a_queue(stage, "online", priority=80000)
+    a_queue(stage, "batch", priority=20000)
+
+
+def terms(stage: LaggedStage, queue: str, service: ServiceType) -> dict[str, str]:
+    """Return the annotations of a pod or a workload in a queue."""
+    return {QUEUE_KEY: stage.own(queue), SERVICE_TYPE_KEY: service}
+
+
+def trains(stage: LaggedStage, name: str, *, queue: str = "batch", **more: str) -> None:
+    """Create a pod of training that fills a node, and wait until it runs; `more` are annotations."""
+    stage.pod(name, cpu=FULL, annotations=terms(stage, queue, ServiceType.TRAINING) | more)
+    stage.runs(name)
+
+
+def serves(stage: LaggedStage, name: str, namespace: str = "ns") -> None:
+    """Create a pod of inference that needs a whole node."""
+    stage.pod(name, namespace=namespace, cpu=FULL, annotations=terms(stage, "online", ServiceType.INFERENCE))
+
+
+def a_job(stage: LaggedStage, name: str, says: Json, pods_say: Json, node: str = "") -> None:
+    """Create a Job of one pod that fills a node, with annotations of the Job and of its pod, created on a `node`."""
+    job = job_object(name, namespace=stage.own("ns"), cpu=FULL)
+    job["metadata"]["annotations"] = says
+    job["spec"]["template"]["metadata"] = {"annotations": pods_say}
+    job["spec"]["template"]["spec"] |= {"nodeName": stage.own(node)} if node else {}
+    stage.create(job)
+    stage.until(lambda: sum(stage.jobs_nodes(name).values()) == 1)

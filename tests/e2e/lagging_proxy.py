@@ -33,6 +33,8 @@ CLOSE_SECONDS: Final = 0.25
 HELD_WITHIN_SECONDS: Final = 30.0
 FOR_EVER: Final = math.inf
 KINDS: Final = ("pods", "nodes", "pools", "poddisruptionbudgets", "namespaces")
+"""The kinds that the audit of decisions knows."""
+TENANT_KINDS: Final = ("queues", "jobs")
 OWN_HEADERS: Final = (hdrs.HOST, hdrs.CONNECTION, hdrs.TRANSFER_ENCODING, hdrs.CONTENT_LENGTH, hdrs.DATE, hdrs.SERVER)
 """Headers of one connection, which are not passed on."""
 UNASKED_HEADERS: Final = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.USER_AGENT, hdrs.CONTENT_TYPE)
@@ -78,7 +80,7 @@ class LaggingProxy:
 
     def hold(self, plural: str, seconds: float) -> None:
         """Delay the watches of a kind by this many seconds from now on; `FOR_EVER` lasts until the next call."""
-        assert plural in KINDS, plural
+        assert plural in (*KINDS, *TENANT_KINDS), plural
         self._hold_seconds[plural] = seconds
         self._loop.call_soon_threadsafe(self._announce)
 

@@ -13,10 +13,24 @@ import pytest
 
 from aischeduler.model.names import POOL_KEY
 from aischeduler.model.tenant_queue import QUEUE_KEY
+from aischeduler.model.workload import PREEMPTABLE_KEY, SERVICE_TYPE_KEY, ServiceType
+from tests.api_contract.world import condition
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
 from tests.e2e.cluster import REPEAT
-from tests.e2e.lagged_stage import FULL, LaggedStage, a_full_pool, a_lent_pool, a_pod_waits_for_preemption
+from tests.e2e.lagged_stage import (
+    FULL,
+    LaggedStage,
+    a_full_pool,
+    a_job,
+    a_lent_pool,
+    a_pod_waits_for_preemption,
+    a_queue,
+    a_tide,
+    serves,
+    terms,
+    trains,
+)
 from tests.e2e.lagging_proxy import LaggingProxy
 from tests.objects import Json, node_object
 from tests.queue_objects import queue_object
@@ -29,6 +43,18 @@ EDITS_THAT_END_LOANS: dict[str, tuple[Json, Json]] = {
     "limit": ({"lendingLimit": {"cpu": "1"}}, {"lendingLimit": None}),
 }
 """Edits that end running loans, each with the edit that reverts it."""
+EDITS_THAT_SPARE: dict[str, Json] = {
+    "reclaimable": {"reclaimable": False},
+    "priority": {"priority": 90000},
+    "minRuntime": {"minRuntime": "1h"},
+}
+"""Edits after which a service takes nothing back from the queue."""
+EDITS_THAT_FORBID: dict[str, tuple[Json, Json, str]] = {
+    "capability": ({"capability": {"cpu": "1"}}, {"capability": None}, "insufficient CPU quota"),
+    "state": ({"state": "Closed"}, {"state": None}, "is closed"),
+    "parent": ({"parent": "nowhere"}, {"parent": None}, "nowhere does not exist"),
+}
+"""Edits after which a queue takes nothing, each with the edit that reverts it and a part of the reason."""
 
 _numbers = count(1)
 
@@ -393,3 +419,131 @@ def test_pod_of_a_queue_that_is_not_seen_waits_and_starts_once_it_is(stage: Lagg
     stage.waits("p", "does not exist")
     stage.release()
     stage.goes(p="d1")
+
+
+@pytest.mark.parametrize("edit", EDITS_THAT_SPARE)
+def test_queue_that_has_just_been_spared_loses_no_pod_to_a_service(stage: LaggedStage, edit: str) -> None:
+    a_tide(stage)
+    trains(stage, "low")
+    stage.hold("queues")
+    stage.patch("Queue", "batch", {"spec": EDITS_THAT_SPARE[edit]})
+    serves(stage, "served")
+    stage.waits("served", "Insufficient cpu")
+    stage.node("d2")
+    stage.goes(served="d2")
+    stage.release()
+    stage.evicted_nobody()
+
+
+@pytest.mark.parametrize("edit", EDITS_THAT_FORBID)
+def test_service_whose_queue_has_just_been_limited_evicts_no_pod_until_it_may(stage: LaggedStage, edit: str) -> None:
+    forbids, takes_back, why = EDITS_THAT_FORBID[edit]
+    a_tide(stage)
+    trains(stage, "low")
+    stage.hold("queues")
+    stage.patch("Queue", "online", {"spec": forbids})
+    serves(stage, "served")
+    stage.waits("served", why)
+    stage.evicted_nobody()
+    stage.release()
+    stage.patch("Queue", "online", {"spec": takes_back})
+    stage.evicts("low")
+    stage.goes(served="d1")
+
+
+def test_pod_whose_queue_drains_no_more_stays_beside_one_whose_queue_does(stage: LaggedStage) -> None:
+    for name, seconds in (("opened", 6), ("drained", 7)):
+        stage.node(f"of-{name}")
+        a_queue(stage, name, drainAfter=f"{seconds}s")
+        trains(stage, f"in-{name}", queue=name)
+    for name in ("opened", "drained"):
+        stage.patch("Queue", name, {"spec": {"state": "Draining"}})
+        stage.until(lambda name=name: condition(stage.get("Queue", name), "Ready")["status"] == "False")  # type: ignore[misc]
+    a_queue(stage, "after")
+    stage.hold("queues")
+    stage.patch("Queue", "opened", {"spec": {"state": "Open"}})
+    stage.evicts("in-drained")
+    stage.release()
+    stage.goes_away("in-drained")
+    assert stage.victims() == ["in-drained"], stage.report()
+
+
+# Workloads.
+
+
+@pytest.mark.parametrize("says", [{PREEMPTABLE_KEY: "false"}, {SERVICE_TYPE_KEY: ServiceType.INFERENCE}])
+def test_pod_stays_whose_job_has_just_spared_it(stage: LaggedStage, says: dict[str, str]) -> None:
+    a_tide(stage)
+    stage.patch("Namespace", "ns", {"metadata": {"labels": VISION["matchLabels"]}})
+    stage.set_pool("default", nonPreemptibleNamespaces=VISION)
+    stage.heeded("default")
+    a_job(stage, "train", terms(stage, "batch", ServiceType.TRAINING), {})
+    stage.until(lambda: stage.bound("train") == 1)
+    stage.hold("jobs")
+    stage.patch("Job", "train", {"metadata": {"annotations": says}})
+    serves(stage, "served")
+    stage.waits("served", "Insufficient cpu")
+    stage.node("d2")
+    stage.goes(served="d2")
+    stage.release()
+    stage.evicted_nobody()
+
+
+def test_pod_whose_job_is_not_seen_stays_until_it_is(stage: LaggedStage) -> None:
+    a_tide(stage)
+    stage.hold("jobs")
+    a_job(stage, "train", {}, terms(stage, "batch", ServiceType.TRAINING), node="d1")
+    serves(stage, "served")
+    stage.waits("served", "Insufficient cpu")
+    stage.evicted_nobody()
+    stage.release()
+    stage.goes(served="d1")
+    assert len(stage.victims()) == 1
+
+
+def test_pod_whose_job_is_not_seen_evicts_no_pod_until_it_is(stage: LaggedStage) -> None:
+    a_tide(stage)
+    trains(stage, "low")
+    stage.hold("jobs")
+    a_job(stage, "serve", {}, terms(stage, "online", ServiceType.INFERENCE))
+    (served,) = (pod["metadata"]["name"] for pod in stage.all("Pod") if pod["metadata"]["name"] != "low")
+    stage.waits(served, "Job serve is seen")
+    stage.evicted_nobody()
+    stage.release()
+    stage.evicts("low")
+    stage.until(lambda: stage.bound("serve") == 1)
+
+
+# Namespaces of tenants.
+
+
+def test_pod_stays_whose_namespace_may_say_so_since_just_now(stage: LaggedStage) -> None:
+    a_tide(stage)
+    stage.set_pool("default", nonPreemptibleNamespaces=VISION)
+    stage.heeded("default")
+    trains(stage, "low", **{PREEMPTABLE_KEY: "false"})
+    stage.hold("namespaces")
+    stage.patch("Namespace", "ns", {"metadata": {"labels": VISION["matchLabels"]}})
+    serves(stage, "served")
+    stage.waits("served", "Insufficient cpu")
+    stage.node("d2")
+    stage.goes(served="d2")
+    stage.release()
+    stage.evicted_nobody()
+
+
+def test_pod_of_a_namespace_that_its_queue_no_longer_allows_evicts_no_pod(stage: LaggedStage) -> None:
+    a_tide(stage)
+    stage.namespace("vision", team="vision")
+    stage.patch("Queue", "online", {"spec": {"allowedNamespaces": VISION}})
+    a_queue(stage, "after")
+    trains(stage, "low")
+    stage.hold("namespaces")
+    stage.patch("Namespace", "vision", {"metadata": {"labels": {"team": "speech"}}})
+    serves(stage, "served", namespace="vision")
+    stage.waits("served", "takes no pods from the namespace")
+    stage.evicted_nobody()
+    stage.release()
+    stage.patch("Namespace", "vision", {"metadata": {"labels": {"team": "vision"}}})
+    stage.evicts("low")
+    stage.goes(served="d1")

@@ -3,14 +3,17 @@
 import pytest
 
 from aischeduler.engine.freshness import FRESH_SECONDS
+from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Bind, Refresh
 from aischeduler.model.events import Refreshed, RefreshFailed, Seen, gone
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import GroupRule, Pool, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
+from aischeduler.model.tenant_queue import QueueState, TenantQueue, TenantSettings
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions, nominations, reports
 from tests.engine.test_unknown_pools import said
+from tests.tenants import a_queue, in_queue
 
 
 def refreshes(actions: list[Action]) -> list[str]:
@@ -136,6 +139,46 @@ def test_refresh_reads_namespaces_where_a_group_has_rules_whichever_pod_asks_fir
     session.see(a_pod("plain", cpu="4", priority=100))
     (refresh,) = [action for action in said(session) if isinstance(action, Refresh)]
     assert refresh.namespaces
+
+
+STAYS = label_selector("s", {"stays": "yes"}, ())
+
+
+@pytest.mark.parametrize(
+    ("queues", "settings", "namespaces", "tenants"),
+    [
+        ((), TenantSettings(non_preemptible=STAYS), False, False),
+        ((a_queue("q"),), TenantSettings(), False, True),
+        ((a_queue("q", allowed_namespaces=STAYS),), TenantSettings(), True, True),
+        ((a_queue("q"),), TenantSettings(non_preemptible=STAYS), True, True),
+    ],
+)
+def test_refresh_reads_queues_and_workloads_where_a_queue_is_and_namespaces_where_they_decide(
+    queues: tuple[TenantQueue, ...], settings: TenantSettings, namespaces: bool, tenants: bool
+) -> None:
+    session = Session(profile=replace(default_profile(), tenants=settings))
+    session.tell(*map(Seen, queues))
+    session.see(a_node("n", cpu="4"), a_pod("low", cpu="4", node="n", phase="Running"))
+    session.see(a_pod("high", cpu="4", priority=100))
+    (refresh,) = [action for action in said(session) if isinstance(action, Refresh)]
+    assert (refresh.namespaces, refresh.tenants) == (namespaces, tenants)
+
+
+DRAINS = a_queue("q", state=QueueState.DRAINING, draining_since_seconds=1)
+
+
+def test_order_of_a_queue_waits_for_the_refresh_and_may_be_taken_back_by_it() -> None:
+    session = Session(a_node("n", cpu="4"), a_node("m", cpu="4"))
+    session.now = 2.0
+    session.tell(Seen(DRAINS), Seen(replace(DRAINS, name="kept")))
+    session.see(in_queue(a_pod("goes", node="n", phase="Running"), "q"))
+    session.see(in_queue(a_pod("stays", node="m", phase="Running"), "kept"))
+    actions = said(session)
+    assert (refreshes(actions), evictions(actions)) == (["default"], {})
+    session.tell(RefreshFailed("default", "the API server is away"))
+    assert refreshes(said(session)) == ["default"]
+    session.tell(Seen(a_queue("kept")), Refreshed("default"))
+    assert evictions(said(session)) == {"goes": "QueueDrained"}
 
 
 def test_answer_for_a_pool_that_is_gone_changes_nothing() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Evict, ResumeJob, Warn
-from aischeduler.model.events import Event, Seen, gone
+from aischeduler.model.events import Event, Seen, TenantsConfigured, gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace
@@ -148,6 +148,26 @@ def test_word_that_a_pod_is_not_preemptable_counts_where_its_namespace_may_say_i
     kept = in_queue(a_card_pod("v", 8), "batch", service=TRAINING, preemptable=False)
     session.see(a_card_node("n", "NVIDIA-H200"), on(kept, "n"), service("web", 8))
     assert set(evictions(session.decide())) == (set() if allowed else {"v"})
+
+
+STAYS = label_selector("", {"stays": "yes"}, ())
+WORDS_HEEDED: dict[str, Event] = {
+    "namespace": Seen(Namespace("default", {"stays": "yes"})),
+    "pool": Seen(replace(a_pool("default", generation=2), non_preemptible_namespaces=STAYS)),
+    "configuration": TenantsConfigured(TenantSettings(non_preemptible=STAYS)),
+}
+
+
+@pytest.mark.parametrize("where", WORDS_HEEDED)
+def test_running_pod_stays_whose_word_counts_since_an_edit(where: str) -> None:
+    session = a_session(settings=TenantSettings(non_preemptible=STAYS if where == "namespace" else None))
+    session.tell(Seen(Namespace("default", {} if where == "namespace" else {"stays": "yes"})))
+    kept = in_queue(a_card_pod("v", 8), "batch", service=TRAINING, preemptable=False)
+    session.see(a_card_node("n", "NVIDIA-H200"), on(kept, "n"))
+    session.decide()
+    session.tell(WORDS_HEEDED[where])
+    session.see(service("web", 8))
+    assert evictions(session.decide()) == {}
 
 
 def a_workload(kind: str, name: str, said: str = "", owner: str = "", queue: str = "") -> Event:

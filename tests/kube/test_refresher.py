@@ -10,10 +10,13 @@ import pytest
 import structlog
 from structlog.testing import CapturingLogger
 
+from aischeduler.kube.decode.gang_owners import GangOwners
 from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.watch import watched_resources
-from aischeduler.kube.watch.pre_eviction_reads import LARGE_CLUSTER_PODS, Reflectors, Refresher, selector_text
+from aischeduler.kube.watch.gang_resources import gang_resources
+from aischeduler.kube.watch.pre_eviction_reads import LISTED_MAX, Reflectors, Refresher, selector_text
+from aischeduler.kube.watch.queue_resources import queue_resources
 from aischeduler.kube.watch.reflector import Handlers, Reflector
 from aischeduler.model.actions import Refresh
 from aischeduler.model.events import Event, Gone, Refreshed, RefreshFailed, Seen, gone
@@ -21,14 +24,19 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement
+from aischeduler.model.tenant_queue import TenantQueue
+from aischeduler.model.workload import Workload
 from tests.kube.api_objects import bookmark, line, listing, pod
-from tests.kube.scripted_server import Script, Waits, broken, reply, serving, status, stream, until
+from tests.kube.scripted_server import Script, Waits, broken, reply, serving, settled, status, stream, until
 
 NODES, PODS, POOLS = "/api/v1/nodes", "/api/v1/pods", "/apis/resource.aibee.cn/v1alpha1/pools"
 BUDGETS, NAMESPACES = "/apis/policy/v1/poddisruptionbudgets", "/api/v1/namespaces"
+QUEUES, VOLCANO_QUEUES = "/apis/resource.aibee.cn/v1alpha1/queues", "/apis/scheduling.volcano.sh/v1beta1/queues"
+JOBS = "/apis/batch/v1/jobs"
 NEWEST = "/api/v1/namespaces/default/pods"
 TEAM = LabelSelector((Requirement("team", Operator.IN, ("a",)),))
 REFRESH = Refresh("a", TEAM, ("n1",), namespaces=False)
+OF_TENANTS = Refresh("a", TEAM, ("n1",), namespaces=False, tenants=True)
 
 
 def listed(version: int, *items: dict[str, Any]) -> Any:
@@ -50,7 +58,7 @@ class Scene:
     @asynccontextmanager
     async def running(self, *, follow: tuple[str, ...] = ("Pod", "Node", "Pool")) -> AsyncIterator[Refresher]:
         """Run a refresher with reflectors of these kinds."""
-        for path in (NODES, PODS, POOLS, BUDGETS, NAMESPACES):
+        for path in (NODES, PODS, POOLS, BUDGETS, NAMESPACES, QUEUES, VOLCANO_QUEUES, JOBS):
             self.script.always.setdefault(("get", path), lambda _: listed(5))
         timing = self.waits.timing()
         async with serving(self.script) as server, Client(server) as client:
@@ -63,12 +71,16 @@ class Scene:
                 watched_resources.namespaces(),
             )
             made = [Reflector(client, kind, handlers, timing) for kind in kinds]
-            self.watches = {reflector.resource.kind: reflector for reflector in made}
+            queues = tuple(Reflector(client, kind, handlers, timing) for kind in queue_resources())
+            (jobs,) = (kind for kind in gang_resources(GangOwners()) if kind.path == JOBS)
+            workloads = (Reflector(client, jobs, handlers, timing),)
+            reflectors = Reflectors(*made, queues=queues, workloads=workloads)
+            self.watches = {reflector.resource.kind: reflector for reflector in (*made, *queues, *workloads)}
             log = structlog.wrap_logger(self.lines, processors=[]).bind()
-            refresher = Refresher(client, Reflectors(*made), timing, self.events.append, log)
-            jobs: list[Callable[[], Any]] = [lambda: refresher.run(broken)]
-            jobs += [self.watches[kind].run for kind in follow]
-            tasks = [asyncio.create_task(job()) for job in jobs]
+            refresher = Refresher(client, reflectors, timing, self.events.append, log)
+            runs: list[Callable[[], Any]] = [lambda: refresher.run(broken)]
+            runs += [self.watches[kind].run for kind in follow]
+            tasks = [asyncio.create_task(run()) for run in runs]
             for kind in follow:
                 await self.watches[kind].synced.wait()
             try:
@@ -105,7 +117,7 @@ async def test_pods_that_the_watch_has_not_shown_are_emitted_before_the_answer_a
 
 def many_pods(scene: Scene) -> None:
     """Let the cluster have so many pods that they are not listed; the newest version is 30."""
-    scene.script.on("get", PODS, listed(20, *(pod(f"p{i}", version=2) for i in range(LARGE_CLUSTER_PODS))))
+    scene.script.on("get", PODS, listed(20, *(pod(f"p{i}", version=2) for i in range(LISTED_MAX))))
     scene.script.always["get", NEWEST] = lambda _: listed(30)
 
 
@@ -152,6 +164,56 @@ async def test_pool_is_not_refreshed_where_the_api_server_does_not_say_whether_t
     scene.script.on("watch", PODS, stream(), stream(bookmark(29), end="clean"))
     async with scene.running() as refresher:
         await scene.fails(refresher, REFRESH, "the API server does not say whether the watch of pods is behind", 1)
+
+
+async def test_queues_and_workloads_are_read_before_the_answer_and_only_where_there_are_tenants() -> None:
+    scene = Scene()
+    async with scene.running() as refresher:
+        scene.watches["Queue.scheduling.volcano.sh"].not_served = True
+        refresher.submit(REFRESH)
+        await scene.comes(Refreshed("a"))
+        assert not scene.script.asked("get", QUEUES) + scene.script.asked("get", JOBS)
+        scene.script.on("get", QUEUES, listed(8, named("q", "6")))
+        scene.script.on("get", JOBS, listed(9, named("train", "7")))
+        scene.events.clear()
+        refresher.submit(OF_TENANTS)
+        await scene.comes(Refreshed("a"))
+    seen = {type(event.object) for event in scene.events[:-1] if isinstance(event, Seen)}
+    assert {TenantQueue, Workload} <= seen
+    assert scene.events[-1] == Refreshed("a")
+    assert not scene.script.asked("get", VOLCANO_QUEUES), "it is not served"
+
+
+@pytest.mark.parametrize(("path", "kind"), [(QUEUES, "Queue"), (JOBS, "Job")])
+async def test_kind_of_tenants_that_may_not_be_listed_stops_nothing_and_one_that_cannot_be_listed_does(
+    path: str, kind: str
+) -> None:
+    scene = Scene()
+    async with scene.running() as refresher:
+        scene.script.on("get", path, status(403, "Forbidden", "no"), status(500, "InternalError", "no etcd"))
+        refresher.submit(OF_TENANTS)
+        await scene.comes(Refreshed("a"))
+        await scene.fails(refresher, OF_TENANTS, "500 InternalError: no etcd", 1)
+
+
+async def test_many_workloads_are_not_listed_and_their_watch_has_to_reach_the_newest_version() -> None:
+    scene, gate = Scene(), asyncio.Event()
+    scene.script.on("get", JOBS, listed(20, *(named(f"j{i}", "2") for i in range(LISTED_MAX))))
+    scene.script.always["get", "/apis/batch/v1/namespaces/default/jobs"] = lambda _: listed(30)
+
+    async def held_back(writer: asyncio.StreamWriter) -> None:
+        await gate.wait()
+        await stream(line("MODIFIED", named("j1", "31")))(writer)
+
+    scene.script.on("watch", JOBS, held_back)
+    async with scene.running(follow=("Pod", "Node", "Pool", "Job")) as refresher:
+        refresher.submit(OF_TENANTS)
+        await until(lambda: scene.script.asked("get", QUEUES))
+        await settled()
+        assert Refreshed("a") not in scene.events
+        gate.set()
+        await scene.comes(Refreshed("a"))
+    assert len(scene.script.asked("get", JOBS)) == 1, "the Jobs are not listed again"
 
 
 async def test_pool_whose_nodes_cannot_be_read_stops_no_other_pool_and_rests_ever_longer() -> None:

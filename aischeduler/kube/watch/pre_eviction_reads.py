@@ -9,6 +9,7 @@ Invariants:
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Any, Final
 
 from msgspec import Struct
@@ -35,7 +36,7 @@ from aischeduler.model.events import Event, Refreshed, RefreshFailed
 from aischeduler.model.selectors import LabelSelector, Operator
 
 WATCH_LAG_SECONDS_MAX: Final = 5.0
-"""How long the watch of pods has to show what was before the refresh; a bookmark takes up to half of it."""
+"""How long a watch has to show what was before the refresh; a bookmark takes up to half of it."""
 REFRESH_SECONDS_MAX: Final = 30.0
 INITIAL_RETRY_SECONDS: Final = 0.5
 RETRY_SECONDS_MAX: Final = 5.0
@@ -43,31 +44,38 @@ RETRY_SECONDS_MAX: Final = 5.0
 LARGE_CLUSTER_NODES: Final = 500
 """A cluster of this many nodes waits for the watch before it lists nodes: some node always changes."""
 NODE_WATCH_WAIT_SECONDS: Final = 0.3
-LARGE_CLUSTER_PODS: Final = 500
-"""Fewer pods are listed, which is one page; more are not listed: their watch has to show the changes."""
-POD_WATCH_WAIT_SECONDS: Final = 0.3
-"""How long to wait until some pod changes, before a watch of its own says that none does."""
+LISTED_MAX: Final = 500
+"""Fewer pods, or workloads of a kind, are listed, which is one page; of more the watch has to show the changes."""
+WATCH_WAIT_SECONDS: Final = 0.3
+"""How long to wait until one of them changes, before a watch of its own says that none does."""
 PROOF_TIMEOUT_SECONDS: Final = 3
 """The timeout of that watch: a bookmark comes two seconds before it ends.
 
 Source: the cacher of apiserver; its bookmarks also come once a minute, which would be too late.
 """
-NO_POD: Final = ("/api/v1/namespaces/default/pods", {"fieldSelector": "metadata.name=none"})
-"""A list without pods, for its version.
+NOTHING: Final = {"fieldSelector": "metadata.name=none"}
+"""The query of a list without objects, in one namespace, for its version.
 
 Source: it is as new as the last write, and the API server reads it from the cache that also serves the watches. With a
 limit instead of a name it would read etcd, and the cache could be behind.
 """
 
 
-class Reflectors(Struct, frozen=True):
-    """The reflectors of the resources that an eviction depends on."""
+class OfPools(Struct, frozen=True):
+    """The reflectors of the resources that every eviction depends on."""
 
     pods: Reflector[Any]
     nodes: Reflector[Any]
     pools: Reflector[Any]
     budgets: Reflector[Any]
     namespaces: Reflector[Any]
+
+
+class Reflectors(OfPools, frozen=True, kw_only=True):
+    """The reflectors of all resources that an eviction depends on; those of tenants only where there are queues."""
+
+    queues: tuple[Reflector[Any], ...] = ()
+    workloads: tuple[Reflector[Any], ...] = ()
 
 
 class Refresher:
@@ -186,53 +194,70 @@ class Refresher:
     async def _read(self, due: list[Refresh]) -> dict[str, str]:
         """Return once everything that these evictions depend on was emitted; say what failed for single pools."""
         reflectors = self._reflectors
-        few = len(reflectors.pods) < LARGE_CLUSTER_PODS
-        version = await (reflectors.pods.refresh() if few else self._newest_version())
+        few = len(reflectors.pods) < LISTED_MAX
+        version = await (reflectors.pods.refresh() if few else self._newest_version(reflectors.pods))
         async with asyncio.TaskGroup() as group:
             if not few:
-                group.create_task(self._wait_for_pod_watch(version), name="refresh of pods")
+                group.create_task(self._wait_for_watch(reflectors.pods, version), name="refresh of pods")
             nodes = group.create_task(self._read_nodes(due, version), name="refresh of nodes")
             group.create_task(reflectors.pools.refresh(), name="refresh of pools")
             group.create_task(reflectors.budgets.refresh(), name="refresh of budgets")
             if any(refresh.namespaces for refresh in due):
                 group.create_task(reflectors.namespaces.refresh(), name="refresh of namespaces")
+            if any(refresh.tenants for refresh in due):
+                for reflector in (*reflectors.queues, *reflectors.workloads):
+                    if not reflector.not_served:
+                        group.create_task(self._read_tenants(reflector), name=f"refresh of {reflector.resource.kind}")
         return nodes.result()
 
-    async def _newest_version(self) -> str:
-        """Return a version that no earlier change of a pod is newer than."""
-        path, query = NO_POD
-        body = await self._client.get(path, query)
+    async def _read_tenants(self, reflector: Reflector[Any]) -> None:
+        """Return once the queues or workloads of this kind were emitted; of a kind that may not be listed none are."""
+        listed = reflector in self._reflectors.queues or len(reflector) < LISTED_MAX
+        try:
+            if listed:
+                await reflector.refresh()
+            else:
+                await self._wait_for_watch(reflector, await self._newest_version(reflector))
+        except RefusedError as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+
+    async def _newest_version(self, reflector: Reflector[Any]) -> str:
+        """Return a version that no earlier change of an object of this kind is newer than."""
+        group, _, plural = reflector.resource.path.rpartition("/")
+        path = f"{group}/namespaces/default/{plural}"
+        body = await self._client.get(path, NOTHING)
         try:
             return read_raw(body).metadata.resource_version
         except UNREADABLE as error:
             raise MalformedAnswerError(f"GET {path}: the answer is not a list: {decode_problem(error)}") from error
 
-    async def _wait_for_pod_watch(self, version: str) -> None:
-        """Return once the watch of pods has shown all changes up to this version."""
-        pods = self._reflectors.pods
-        if await _within(POD_WATCH_WAIT_SECONDS, pods.wait_for_version(version)):
+    async def _wait_for_watch(self, reflector: Reflector[Any], version: str) -> None:
+        """Return once the watch of this kind has shown all changes up to this version."""
+        if await _within(WATCH_WAIT_SECONDS, reflector.wait_for_version(version)):
             return
         try:
             async with asyncio.timeout(WATCH_LAG_SECONDS_MAX):
-                await pods.wait_for_version(await self._last_change(version))
+                await reflector.wait_for_version(await self._last_change(reflector, version))
         except TimeoutError as error:
-            raise WatchLagError(f"the watch of pods is more than {WATCH_LAG_SECONDS_MAX:g} s behind") from error
+            why = f"the watch of {_plural(reflector)} is more than {WATCH_LAG_SECONDS_MAX:g} s behind"
+            raise WatchLagError(why) from error
 
-    async def _last_change(self, version: str) -> str:
-        """Return the version of the last change of a pod up to this version, as a watch beside the other shows it."""
-        pods, splitter = self._reflectors.pods, LineSplitter()
-        path, last, wanted = pods.resource.path, pods.version, version_number(version) or 0
-        query = pods.resource.watch_query(last, self._timing.jitter) | {"timeoutSeconds": str(PROOF_TIMEOUT_SECONDS)}
+    async def _last_change(self, reflector: Reflector[Any], version: str) -> str:
+        """Return the version of the last change up to this version, as a watch beside the other shows it."""
+        resource, splitter = reflector.resource, LineSplitter()
+        path, last, wanted = resource.path, reflector.version, version_number(version) or 0
+        query = resource.watch_query(last, self._timing.jitter) | {"timeoutSeconds": str(PROOF_TIMEOUT_SECONDS)}
         async with self._client.watch(path, query, WATCH_LAG_SECONDS_MAX) as watch:
             while piece := await watch.read():
                 for line in splitter.feed(piece):
-                    event = read_unusual_line(line, path, pods.counts)
+                    event = read_unusual_line(line, path, reflector.counts)
                     at = read_metadata(event.object).resource_version
                     if event.type != "BOOKMARK":
                         last = at
                     if (version_number(at) or 0) >= wanted:
                         return last
-        raise WatchLagError("the API server does not say whether the watch of pods is behind")
+        raise WatchLagError(f"the API server does not say whether the watch of {_plural(reflector)} is behind")
 
     async def _read_nodes(self, due: list[Refresh], version: str) -> dict[str, str]:
         """Read the nodes of these pools; return why those of single pools could not be read."""
@@ -296,6 +321,10 @@ def selector_text(selector: LabelSelector) -> str:
             case Operator.GT | Operator.LT:
                 raise ValueError(f"{requirement.operator} is no operator of a label selector")
     return ",".join(parts)
+
+
+def _plural(reflector: Reflector[Any]) -> str:
+    return reflector.resource.path.rpartition("/")[2]
 
 
 async def _within(seconds: float, shown: Awaitable[None]) -> bool:
