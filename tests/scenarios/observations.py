@@ -12,6 +12,7 @@ from tests.scenarios.resumed import Resumed
 from tests.scenarios.watch_record import WatchRecord
 
 MARKS = "scheduling.resource.aibee.cn/"
+SYSTEM_NAMESPACE = "kube-system"
 
 
 class Observations:
@@ -153,8 +154,8 @@ class Observations:
         return self.own(self._namespaces[name]) if name in self._namespaces else "default"
 
     def own(self, name: str) -> str:
-        """Return a name with the prefix of the scenario."""
-        return f"{self._prefix}{name}"
+        """Return a name with the prefix of the scenario; the namespace of the system has none."""
+        return name if name == SYSTEM_NAMESPACE else f"{self._prefix}{name}"
 
     def _name(self, kind: str, name: str) -> str:
         """Return the name of an object on the server."""

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from aischeduler.kube.crds import pool_crd
+from aischeduler.model.gang import GANG_KEY
 from aischeduler.model.names import DEFAULT_POOL
 from tests.api_contract.world import MERGE_PATCH, Answer, Call, Json, encode, kind_of
 from tests.daemon.cluster import schemaless_crd
@@ -19,6 +20,7 @@ QUIET_LOOKS = 40
 """The most checks during a time in which nothing must happen."""
 GANG_KINDS = ("Job", "JobSet", "PodGroup.scheduling.volcano.sh", "PodGroup.scheduling.x-k8s.io")
 """The namespaced kinds that declare gangs."""
+QUEUE_KINDS = ("Queue", "Queue.scheduling.volcano.sh")
 POOL_LABEL = "stage.example/pool"
 NODE_LABEL = "stage.example/node"
 CLOSED = {"key": "closed", "effect": "NoSchedule"}
@@ -90,12 +92,14 @@ class Stage(Observations):
         owner: str = "",
         on: str = "",
         node: str = "",
+        extended: Mapping[str, str] = NOTHING,
         **more: Any,
     ) -> None:
         """Create a pod once its pools are in force.
 
-        A `held` pod that is deleted stays until it is released; `owner` is the kind of its controller. `on` is the node
-        that its selector names; with `node` it is created on that node.
+        A `held` pod that is deleted stays until it is released; `owner` is the kind of its controller, or KIND/NAME of
+        it. `on` is the node that its selector names; with `node` it is created on that node. `extended` is what its
+        container requests of further resources.
         """
         self.settle()
         klass = self.priority_class(priority, never_preempts=never_preempts) if priority or never_preempts else ""
@@ -113,8 +117,9 @@ class Stage(Observations):
             document["metadata"]["finalizers"] = [HOLD]
             self._held[name] = None
         if owner:
-            reference = {"apiVersion": "example.com/v1", "kind": owner, "name": "owner", "uid": "0", "controller": True}
-            document["metadata"]["ownerReferences"] = [reference]
+            document["metadata"]["ownerReferences"] = owners(owner)
+        for part in ("requests", "limits") if extended else ():
+            document["spec"]["containers"][0]["resources"].setdefault(part, {}).update(extended)
         self._namespaces[name] = namespace
         self.create(document)
 
@@ -130,6 +135,18 @@ class Stage(Observations):
         if priority:
             document["spec"]["template"]["spec"]["priorityClassName"] = self.priority_class(priority)
         self.create(document)
+
+    def replica_set(self, name: str, *, owner: str = "", annotations: Mapping[str, str] = NOTHING) -> None:
+        """Create a ReplicaSet that makes no pods itself; `owner` is KIND/NAME of its controller."""
+        labels = {"app": name}
+        metadata = {"name": name, "annotations": dict(annotations), "ownerReferences": owners(owner) if owner else []}
+        pod = pod_object(labels=labels)
+        template = {"metadata": {"labels": labels}, "spec": pod["spec"] | {"restartPolicy": "Always"}}
+        spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+        document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec}
+        url = f"/apis/apps/v1/namespaces/{self.own('ns')}/replicasets"
+        answer = self._ask(Call("POST", url, encode(document)))
+        assert answer.status == 201, answer
 
     def service(self, name: str, **selector: str) -> None:
         """Create a Service for the pods with these labels."""
@@ -182,6 +199,10 @@ class Stage(Observations):
         if kind in GANG_KINDS:
             self._followed[kind] = None
             self._namespaces[document["metadata"]["name"]] = "ns"
+        if kind == "Job" and GANG_KEY in document["metadata"].get("annotations", {}):
+            self.record.suspended[document["metadata"]["name"]] = None
+        if kind in QUEUE_KINDS:
+            self._followed[kind] = None
 
     def delete(self, kind: str, name: str, **options: Any) -> None:
         """Delete an object."""
@@ -330,3 +351,14 @@ class Stage(Observations):
 
     def _ask(self, call: Call) -> Answer:
         return self._environment.request(call)
+
+
+def owners(controller: str) -> list[Json]:
+    """Return the owner references of an object: first one that is no controller, then this one, as KIND or KIND/NAME.
+
+    Their API group does not exist, so that no garbage collector looks for them.
+    """
+    kind, _, name = controller.partition("/")
+    group = {"apiVersion": "example.com/v1"}
+    other = {**group, "kind": "Other", "name": "other", "uid": "1"}
+    return [other, {**group, "kind": kind, "name": name or "owner", "uid": "0", "controller": True}]

@@ -25,6 +25,8 @@ class WatchRecord:
         self._plain = plain
         self.pods: list[Json] = []
         """Every state of every pod, with `gone` if it was deleted."""
+        self.suspended: dict[str, None] = {}
+        """The Jobs that are suspended to evict their pods, which their controller then deletes."""
         self._most: dict[str, Counter[str]] = {}
         self._newest: dict[str, str] = {}
         self.newest: dict[str, int] = {}
@@ -100,7 +102,8 @@ class WatchRecord:
     def _deleted_without_reason(self) -> list[str]:
         first: dict[str, Json] = {}
         for pod in self.pods:
-            if disrupted(pod, PREEMPTION):
+            job = pod["metadata"].get("labels", {}).get("job-name")
+            if disrupted(pod, PREEMPTION) and job not in self.suspended:
                 first.setdefault(pod["metadata"]["uid"], pod)
         late = [pod["metadata"]["name"] for pod in first.values() if pod["metadata"].get("deletionTimestamp")]
         return [f"{name} was deleted before its condition said why" for name in late]
