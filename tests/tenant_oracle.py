@@ -36,6 +36,7 @@ class TenantOracle:
         self._own: dict[str, TenantQueue] = {}
         self._volcano: dict[str, TenantQueue] = {}
         self._workloads: dict[tuple[str, str, str], Workload] = {}
+        self._seen: set[tuple[str, str, str]] = set()
         self._namespaces: dict[str, Labels] = {}
 
     def observe(self, event: Event) -> None:
@@ -47,6 +48,7 @@ class TenantOracle:
                 (self._own if source == "Queue" else self._volcano).pop(name, None)
             case Seen(Workload() as workload):
                 self._workloads[workload.key] = workload
+                self._seen.add(workload.key)
             case Gone("Workload", (kind, namespace, name)):
                 self._workloads.pop((kind, namespace, name), None)
             case Seen(Namespace(name, labels)):
@@ -90,7 +92,7 @@ class TenantOracle:
             return False
         if not mine:
             return not its and lower
-        match self.service_of(asker):
+        match self.service_of(asker) if self._is_known(asker) else TRAINING:
             case "training":
                 return False
             case "inference":
@@ -137,6 +139,14 @@ class TenantOracle:
                     yield f"queue {queue.name} has too little {resource}"
             if queue.cards and GPU in amounts:
                 yield from self._over_cards(queue, amounts[GPU], node, inside)
+
+    def sums(self, placed: Placed) -> dict[str, Counter[str]]:
+        """Return by queue what the pods in it and below it take together."""
+        found: dict[str, Counter[str]] = {}
+        for pod, _ in placed:
+            for queue in self._chain(self.queue_of(pod)):
+                found.setdefault(queue.name, Counter()).update({**pod.spec.request.amounts, "pods": 1})
+        return found
 
     def _over_cards(self, queue: TenantQueue, asked: int, node: Node, inside: Placed) -> Iterator[str]:
         covering = [entry for entry in queue.cards if entry.card in names_of(node)]
@@ -207,7 +217,7 @@ class TenantOracle:
 
     def _is_known(self, pod: Pod) -> bool:
         return all(
-            kind not in WATCHED or (kind, pod.namespace, name) in self._workloads
+            kind not in WATCHED or (kind, pod.namespace, name) in self._seen
             for kind, _, name in (owner.partition("/") for owner in self._owners(pod))
         )
 

@@ -173,7 +173,7 @@ class _Look(Struct):
             return Place(own.node, found.feasible, displaced, self.search(), own.allocation, others)
         row, feasible = found
         displaced = self.others_on(lifted, {row}) if lifted else ()
-        displaced += self.outbid
+        displaced += self.outbid if self.quota.outbid else ()
         allocation = allocation_on(self.cluster.runner, self.record.pod.spec, row)
         return Place(self.cluster.nodes.names[row], feasible, displaced, self.search(), allocation)
 

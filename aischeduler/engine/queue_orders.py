@@ -24,6 +24,7 @@ from aischeduler.model.names import DEFAULT_POOL, PODS
 from aischeduler.model.tenant_queue import QueueSource, QueueState, TenantQueue
 from aischeduler.state.ledger import QUEUE
 from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.running_pods import NONE_TO_SPARE
 
 EVICTED_AT_ONCE: Final = 64
 """The most pods, whole gangs aside, that one decision evicts for the orders of queues."""
@@ -112,7 +113,8 @@ def _may_evict_in(cluster: Cluster, record: PodRecord) -> bool:
 
 def _turn(cluster: Cluster, record: PodRecord) -> tuple[object, ...]:
     unit = record.unit
-    surplus = unit is not None and record.pod.uid in cluster.running.spare_of(unit.number).surplus
+    spare = cluster.running.spare_of(unit.number) if unit is not None else NONE_TO_SPARE
+    surplus = record.pod.uid in spare.surplus | spare.extra
     return (not surplus, record.pod.priority if unit is None else unit.priority, newness(record))
 
 

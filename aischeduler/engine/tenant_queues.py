@@ -51,7 +51,7 @@ def queue_gone(cluster: Cluster, source: str, name: str) -> None:
 def queues_served(cluster: Cluster, *, served: bool) -> None:
     """Note whether the API server serves a kind of queues."""
     before = cluster.tenants.queues.in_force
-    cluster.tenants.queues.served = served
+    cluster.tenants.queues.serve(served=served)
     if cluster.tenants.queues.in_force != before:
         _follow(cluster, tuple(cluster.records.values()))
 

@@ -88,8 +88,21 @@ class Gangs:
         least = len(placed) - gang.min_member
         if members.started or (least >= 0 and all(left >= 0 for _, left in surplus)):
             roles = {pod.uid: _role(pod) for pod in placed} if surplus else {}
-            return Spare(max(least, 0), tuple((role, max(left, 0)) for role, left in surplus), roles)
+            of_roles = tuple((role, max(left, 0)) for role, left in surplus)
+            return Spare(max(least, 0), of_roles, roles, extra=_extra(placed, least, dict(of_roles)))
         return None
+
+
+def _extra(placed: tuple[Pod, ...], count: int, of_roles: dict[str, int]) -> frozenset[str]:
+    """Return the pods (uids) that are more than a gang needs: the newest, of each role no more than it can spare."""
+    found: list[str] = []
+    for pod in sorted(placed, key=lambda pod: (pod.created_seconds, pod.uid), reverse=True) if count > 0 else ():
+        role = _role(pod)
+        if len(found) < count and of_roles.get(role, 1) > 0:
+            found.append(pod.uid)
+            if role in of_roles:
+                of_roles[role] -= 1
+    return frozenset(found)
 
 
 def _is_gang(gang: Gang) -> bool:

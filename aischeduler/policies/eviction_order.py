@@ -8,8 +8,9 @@ Invariants:
   reclaimable queues of lower priority, whatever the priorities of pods, and from training of lower priority in its own
   queue; training from nobody; a pod of unknown service from its own queue; a pod without a queue from such pods.
 - A shielded pod goes for no home pod. A borrower goes for any, whatever its queue says.
-- Among the potential victims, the pod of the lowest standing goes first, where tenant queues have priorities those of
-  the lowest one; of one standing, the pod that started last.
+- Among the potential victims, the pod of the lowest standing goes first; with tenant queues, after borrowers the pods
+  that are more than the minimum of their gang, then those of the queue of the lowest priority; of one standing, the pod
+  that started last.
 - As the cost of a row, borrowers count alike, whatever their priority: their owners have no claim on the room.
 
 Source: kube-scheduler's order of importance of pods, and of nodes by victims. The kinds are added. The rules of tenant
@@ -67,11 +68,15 @@ NO_LOSS: Final = Loss()
 
 
 class TenantPreemptor(Struct, frozen=True):
-    """A preemptor where there are tenant queues: the number of its own (0 for none), its priority, and its service."""
+    """A preemptor where there are tenant queues: the number of its own (0 for none), its priority, and its service.
+
+    `unit` is the number of its unit if that has started (0 if not): none of its pods goes for another one.
+    """
 
     queue: int
     queue_priority: int
     service: ServiceType | None
+    unit: int = 0
 
 
 class Preemptor(Struct, frozen=True):
@@ -116,6 +121,8 @@ def _lets_go(tenant: TenantPreemptor, pods: RunningTable, lower: Mask) -> Mask:
             return np.zeros(len(pods), dtype=np.bool_)
         case ServiceType.INFERENCE:
             others = ~same & pods["reclaimable"] & (pods["queue_priority"] < tenant.queue_priority)
+            if tenant.unit:
+                others &= pods["unit"] != tenant.unit
             trained: Mask = pods["training"] & ((same & lower) | others)
             return trained
         case _:
@@ -162,18 +169,18 @@ def _standing(borrower: Any, surplus: Any, priority: Any) -> Any:
 
 
 def importance_of(pods: RunningTable) -> Column:
-    """Return the standing of each of these pods with the priority of its tenant queue, which decides before its own."""
-    standing = standing_of(pods)
-    if not pods["queue_priority"].any():
+    """Return how important each of these pods is: its standing, as surplus where it is extra in its tenant queue.
+
+    The priority of its queue decides before its own.
+    """
+    standing, extra = standing_of(pods), pods["extra"]
+    if not (pods["queue_priority"].any() or extra.any()):
         return standing
-    importance: Column = standing + (home_of(pods) * pods["queue_priority"] << PRIORITY_BITS)
+    home = ~(pods["borrower"] | pods["surplus"])
+    lowered = (home & extra).astype(np.int64) * (HOME_MIN - SURPLUS_MIN)
+    raised = (home & ~extra).astype(np.int64) * pods["queue_priority"] << PRIORITY_BITS
+    importance: Column = standing - lowered + raised
     return importance
-
-
-def home_of(pods: RunningTable) -> Column:
-    """Return 1 for home pods that are no surplus, 0 for others."""
-    home: Column = (~(pods["borrower"] | pods["surplus"])).astype(np.int64)
-    return home
 
 
 def ranks_of(pods: RunningTable) -> Column:

@@ -29,7 +29,8 @@ from aischeduler.state.requests import requested
 Slots = npt.NDArray[np.intp]
 """The numbers of slots."""
 RunningTable = npt.NDArray[np.void]
-"""Running pods: their row, the number of their spec, a field for each of `RunningFacts`, and whether it is surplus."""
+"""Running pods: their row, the number of their spec, a field for each of `RunningFacts`, whether they are surplus, and
+whether they are extra in a tenant queue."""
 
 SLOTS_FIRST: Final = 64
 RESOURCES_MIN: Final = 32
@@ -75,6 +76,7 @@ _FIELDS: Final = np.dtype(
         ("spec", np.int64),
         *((name, np.bool_ if kind is bool else np.int64) for name, kind in RunningFacts.__annotations__.items()),
         ("surplus", np.bool_),
+        ("extra", np.bool_),
     ],
     align=True,
 )
@@ -100,6 +102,7 @@ class RunningPod(NamedTuple):
     reclaimable: bool
     shielded: bool
     surplus: bool
+    extra: bool
 
 
 assert RunningPod._fields == _FIELDS.names
@@ -111,13 +114,15 @@ class Spare(Struct, frozen=True):
     """How many pods of a unit on rows may leave before the others are of no use: in all, and of some roles.
 
     `roles` has the role of each of its pods by uid, where there are `of_roles`. The pods of `surplus` (uids) go before
-    home pods of any priority.
+    home pods of any priority. Those that are `extra` (uids) are the first of their unit to go, and where tenant queues
+    say who may go, the first of all home pods.
     """
 
     pods: int = 0
     of_roles: tuple[tuple[str, int], ...] = ()
     roles: Mapping[str, str] = field(default_factory=dict)
     surplus: frozenset[str] = frozenset()
+    extra: frozenset[str] = frozenset()
 
 
 NONE_TO_SPARE: Final = Spare()
@@ -212,8 +217,10 @@ class RunningPods:
                 del self.spare[unit]
             else:
                 self.spare[unit] = spare
+            table = self.table
             for slot in self._units[unit]:
-                self.table["surplus"][slot] = self._uids[slot] in spare.surplus
+                table["surplus"][slot] = self._uids[slot] in spare.surplus
+                table["extra"][slot] = self._uids[slot] in spare.extra and table["queue"][slot] != 0
 
     def pods_of_unit(self, unit: int) -> Mapping[int, None]:
         """Return the slots of the pods of a unit."""
@@ -303,8 +310,9 @@ class RunningPods:
             self._leave_unit(slot)
             if facts.unit:
                 self._units.put(facts.unit, slot, None)
-        surplus = bool(facts.unit) and self._uids[slot] in self.spare_of(facts.unit).surplus
-        self.table[slot] = (row, number, *astuple(facts), surplus)
+        spare, uid = self.spare_of(facts.unit) if facts.unit else NONE_TO_SPARE, self._uids[slot]
+        extra = facts.queue != 0 and uid in spare.extra
+        self.table[slot] = (row, number, *astuple(facts), uid in spare.surplus, extra)
 
     def _widen(self) -> None:
         old = len(self.table)

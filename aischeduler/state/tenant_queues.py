@@ -21,6 +21,8 @@ class TenantQueues:
     def __init__(self) -> None:
         self.version = 0
         self.served = False
+        self.in_force = False
+        """Whether names of queues mean something: there are queues, or there could be."""
         self.kept: dict[str, object] = {}
         """What callers keep until a queue changes."""
         self.open: set[str] = set()
@@ -30,10 +32,10 @@ class TenantQueues:
         self._chains: dict[str, Chain] = {}
         self._accounts: dict[tuple[str, str], tuple[Account, ...]] = {}
 
-    @property
-    def in_force(self) -> bool:
-        """Whether names of queues mean something: there are queues, or there could be."""
-        return self.served or bool(self._objects)
+    def serve(self, *, served: bool) -> None:
+        """Note whether the API server serves a kind of queues."""
+        self.served = served
+        self.in_force = served or bool(self._objects)
 
     def see(self, queue: TenantQueue) -> bool:
         """Store a queue as it is now; return whether that changed something."""
@@ -119,6 +121,7 @@ class TenantQueues:
 
     def _changed(self, name: str) -> None:
         self.version += 1
+        self.in_force = self.served or bool(self._objects)
         self._chains.clear()
         self._accounts.clear()
         self.kept.clear()

@@ -21,6 +21,8 @@ from aischeduler.state.timers import Timers
 WATCHED_KINDS = frozenset(("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "JobSet"))
 """The kinds of workloads that are watched."""
 POD_GROUP = "PodGroup"
+ENDED_MAX = 4096
+"""The most workloads that are remembered after their end; their pods soon go too."""
 OWNERS_MAX = 3
 """The most workloads above one pod: a Job, its JobSet, and one more."""
 
@@ -36,6 +38,8 @@ class Tenants:
         """Grows with each pod that comes or goes."""
         self.queues = TenantQueues()
         self.workloads: dict[WorkloadKey, Workload] = {}
+        self.ended: dict[WorkloadKey, None] = {}
+        """Workloads that were deleted before their pods: their kind still says what these are for."""
         self.shields = Timers()
         """Running pods (uid) that have not run as long as their queue lets them, and until when."""
         self.resumes = Timers()
@@ -123,6 +127,7 @@ class Tenants:
         if before == workload:
             return False
         self._unlink(before)
+        self.ended.pop(workload.key, None)
         self.workloads[workload.key] = workload
         if workload.owner:
             self._below.put(_owner_key(workload), workload.key, None)
@@ -132,6 +137,10 @@ class Tenants:
         """Remove a workload; return whether there was one."""
         before = self.workloads.pop(key, None)
         self._unlink(before)
+        if before is not None and self._of_workload.get(key, {}):
+            self.ended[key] = None
+            if len(self.ended) > ENDED_MAX:
+                del self.ended[next(iter(self.ended))]
         return before is not None
 
     def number(self, queue: str) -> int:
@@ -184,7 +193,7 @@ class Tenants:
             kinds.append(kind)
             workload = self.workloads.get((kind, pod.namespace, name))
             if workload is None:
-                known = known and kind not in WATCHED_KINDS
+                known = kind not in WATCHED_KINDS or (kind, pod.namespace, name) in self.ended
                 break
             found.append(workload)
             owner = workload.owner

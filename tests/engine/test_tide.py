@@ -170,6 +170,9 @@ def test_running_pod_stays_whose_word_counts_since_an_edit(where: str) -> None:
     assert evictions(session.decide()) == {}
 
 
+BATCH_ALONE = TenantTerms("batch")
+
+
 def a_workload(kind: str, name: str, said: str = "", owner: str = "", queue: str = "") -> Event:
     return Seen(Workload(kind, "default", name, owner=owner, terms=TenantTerms(queue, said)))
 
@@ -192,6 +195,18 @@ def test_pods_whose_workload_was_not_seen_take_nothing_and_lose_nothing_across_q
     assert evictions(session.decide()) == {}
     session.tell(a_workload("Job", "train"))
     assert evictions(session.decide()) == {"v": "QueueReclaimed"}
+
+
+def test_workload_that_is_gone_leaves_the_kind_of_its_pods() -> None:
+    session = a_session(settings=TenantSettings(service_types=(("Job", TRAINING),)))
+    session.tell(a_workload("Job", "train", said="inference"))
+    session.see(
+        a_card_node("n", "NVIDIA-H200"), on(replace(training("v", 8), owner="Job/train", terms=BATCH_ALONE), "n")
+    )
+    session.see(service("web", 8))
+    assert evictions(session.decide()) == {}
+    session.tell(gone(Workload, "Job", "default", "train"))
+    assert evictions(session.decide(1.0)) == {"v": "QueueReclaimed"}
 
 
 def test_pods_of_a_queue_of_higher_priority_are_tried_first() -> None:

@@ -187,6 +187,7 @@ def _running_faults(cluster: Cluster, record: PodRecord, counted: PodSpec) -> Fa
         "borrower": recount.home_of(cluster, record) != cluster.pool_of(record.row),
         "leaving": cluster.leaving(uid),
         "surplus": unit is not None and uid in running.spare_of(unit.number).surplus,
+        "extra": bool(record.tenancy.queue) and unit is not None and uid in running.spare_of(unit.number).extra,
         "kept": uid in cluster.leaving_pods.spared or uid in cluster.budgets.forbidden,
         "evictable": has["evictable"] and evictable,
     }
