@@ -75,6 +75,7 @@ VERSIONS: Final = frozenset(
         "ImageIndex.version",
         "LabelIndex.version",
         "Ledger.shrunk",
+        "Ledger.added",
         "Ledger.version",
         "_Image.changed",
         "NodeTable.pool_version",

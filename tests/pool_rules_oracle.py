@@ -311,10 +311,13 @@ class Oracle:
     def _is_ahead(self, other: Pod, pod: Pod) -> bool:
         """Say whether another pod, alike in all else, has its turn before this one.
 
-        The terms of running pods may keep pods of some labels away, which others may overtake.
+        The terms of running pods may keep pods of some labels away, which others may overtake. A pod of a gang has the
+        turn of its gang.
         """
-        alike = self._kind(other) == self._kind(pod) and self.tenants.kind(other) == self.tenants.kind(pod)
-        return alike and other.priority > pod.priority and other.uid != pod.uid
+        together = [pod, *(self._gangs._members(self._unit_of(pod)) if self._unit_of(pod) else ())]
+        tenants = {self.tenants.kind(one) for one in (other, *together)}
+        alike = self._kind(other) == self._kind(pod) and len(tenants) == 1
+        return alike and other.priority > self._gangs.priority(pod) and other.uid != pod.uid
 
     def _kind(self, pod: Pod) -> tuple[object, ...]:
         return (pod.spec.key, self._home(pod), pod.namespace, pod.labels)

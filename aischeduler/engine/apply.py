@@ -19,7 +19,7 @@ from aischeduler.engine.nominator import end_claim_of, nominate, renominate
 from aischeduler.engine.permits import reserve, send_or_delay, take_back
 from aischeduler.engine.pod_counting import adopt
 from aischeduler.engine.queueing_hints import Placed, count_saved
-from aischeduler.engine.quotas import try_next
+from aischeduler.engine.quotas import try_behind, try_next
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Action, Bind, Evict, ReportWaiting
@@ -75,6 +75,8 @@ def apply(tried: Attempt, proposal: Proposal) -> Result | None:
     if isinstance(proposal, Hold):
         return _hold(tried, proposal)
     record.constraint = None
+    if not isinstance(proposal, Place):
+        try_behind(cluster, record)
     match proposal:
         case Place():
             return _place(tried, proposal)

@@ -24,7 +24,7 @@ from aischeduler.model.actions import Action
 from aischeduler.model.card_types import is_card
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
-from aischeduler.model.workload import Tenancy
+from aischeduler.model.workload import ServiceType, Tenancy
 from aischeduler.policies.borrowing import BorrowingContext
 from aischeduler.policies.eviction_order import Loss, Preemptor, TenantPreemptor
 from aischeduler.policies.placement import placement_strategy
@@ -72,8 +72,8 @@ class Cluster:
         self.start += 1
         profile, self.deferred = self.profile, DeferredWork()
         served, self.tenants = self.tenants.queues.served, Tenants(self.tenants.settings)
-        self.tenants.queues.served = served
-        self.nodes = NodeTable(Cards(profile.gpu_type_labels, profile.rare_types))
+        self.tenants.queues.serve(served=served)
+        self.nodes = NodeTable(Cards(profile.gpu_type_labels, profile.rare_types, profile.gpu_resources))
         self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)
         self.pools = PoolTable(self.nodes, profile.default_pool)
         self.runner = make_runner(profile.plugins, profile.others, self.nodes)
@@ -179,8 +179,9 @@ class Cluster:
             return TenantPreemptor(0, 0, None)
         queue = tenants.queue_of(record)
         priority = queue.priority if queue is not None else 0
-        service = tenancy.service if tenancy.known else None
-        return TenantPreemptor(tenants.number(tenancy.queue), priority, service)
+        service = tenancy.service if tenancy.known else ServiceType.TRAINING  # it may be: it evicts nobody until then
+        unit = record.unit.number if record.unit is not None and record.unit.started else 0
+        return TenantPreemptor(tenants.number(tenancy.queue), priority, service, unit)
 
     def request_of(
         self, record: PodRecord, pool: str, shut: Sequence[Mask | None] = ()
@@ -238,7 +239,7 @@ class Cluster:
         unit, interest, ours = self.unit_name(pod), interest_of(self, pod), self.ours(pod)  # first: a plugin may raise
         self.records[pod.uid] = record
         self.units.join(record, unit)
-        if ours:
+        if ours and (self.tenants.queues.in_force or pod.owner or pod.gang is not None):
             self.tenants.join(record)
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record
@@ -356,6 +357,11 @@ class Cluster:
             found |= dict.fromkeys(account[:2] for account in self._plain(member.pod))
             found |= dict.fromkeys((QUEUE, queue.name) for queue in self.tenants.chain(member))
         return tuple(found)
+
+    def turn_is_lost(self, record: PodRecord) -> None:
+        """Have the next pod tried that quotas held, after one was woken and left its turn without being tried."""
+        if self.held:
+            self.ledger.shrunk.update(account for account in self.holders(record) if account[0] == QUEUE)
 
     def _plain(self, pod: Pod) -> tuple[Account, ...]:
         """Return the accounts of a pod by the quotas of plugins."""

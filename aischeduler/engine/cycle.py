@@ -105,6 +105,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     if record.unit is not None and cluster.units.outdated(record.unit):
         queue.add(record, now)
         form(cluster, record.unit)
+        cluster.turn_is_lost(record)
         return 1
     if record.offered != NOWHERE:
         cluster.withdraw(record)
@@ -116,6 +117,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
         raise NoProposalError from error
     if gate:
         _gate(cluster, record, gate, now)
+        cluster.turn_is_lost(record)
         return 1
     take_class(cluster, record)
     try:

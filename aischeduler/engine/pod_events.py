@@ -105,7 +105,7 @@ def _count(cluster: Cluster, record: PodRecord) -> None:
 
 def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:
     """Update a pod that stays on its row."""
-    old, unit = record.pod, record.unit
+    old, unit, tenancy = record.pod, record.unit, record.tenancy
     cluster.rename(record, pod)
     facts = ((p.pool, p.priority, p.guarded, p.started_seconds, p.terms, p.owner) for p in (old, pod))
     if record.unit is not unit:
@@ -113,6 +113,8 @@ def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:
         cluster.row_changed(record.row)  # it may be evicted alone now, or only with others
     elif next(facts) != next(facts):
         refresh(cluster, record)
+        if record.tenancy != tenancy:
+            cluster.row_changed(record.row)  # others may evict it now
     reconsider(cluster, (pod.uid,))
     if old.pool != pod.pool:
         cluster.row_changed(record.row, loans=True)  # own and lent room may have changed

@@ -6,8 +6,8 @@ Invariants:
 - What a quota forbids is a hold: it takes no room, and blocks no loan.
 - An owner of a claim is checked without its own claim. A unit is checked without the claims of those behind it where
   it is refused only because of them; these claims then end for it.
-- Each time an account shrinks, or a pod of it is placed, the first unit of each class that it holds is checked, in the
-  order of queues, and the first that its quota no longer refuses is tried.
+- Each time an account shrinks, or a pod of it was tried, the first unit of each class that it holds is checked, in the
+  order of queues, and the first that its quota no longer refuses is tried: those before it may have found no room.
 """
 
 from collections import Counter
@@ -141,7 +141,7 @@ def surplus_within(cluster: View, record: PodRecord, others: tuple[PodRecord, ..
     for other in others:
         wants = [want_of(cluster, member) for member in (*taken, other)]
         answer = _answer(cluster, wants, ())
-        if not answer.message and not answer.closes:
+        if not answer.message and all(rows is None for rows in answer.closed):
             taken.append(other)
             found.append(other)
     return tuple(found)
@@ -179,10 +179,20 @@ def try_next(cluster: Cluster, accounts: Iterable[Account]) -> None:
         _try_first(cluster, {account[:2] for account in accounts} - cluster.held.exhausted)
 
 
-def _try_first(cluster: Cluster, accounts: set[Account]) -> None:
+def try_behind(cluster: Cluster, record: PodRecord) -> None:
+    """Have the next unit tried that a queue of this one held, after this one was tried and not placed."""
+    if cluster.held:
+        of_queues = {account for account in cluster.holders(record) if account[0] == QUEUE}
+        _try_first(cluster, of_queues - cluster.held.exhausted, parked=False)
+
+
+def _try_first(cluster: Cluster, accounts: set[Account], *, parked: bool = True) -> None:
+    """Have the first unit tried that each account held; before it, those that are `parked` for one of their cards."""
     for account in sorted(accounts):
         for record in _heads(cluster, account):
-            if account[0] != QUEUE or not quota_of(cluster, record).message:
+            if record.state is PodState.PARKED:
+                recheck_later(cluster, (record,) if parked else ())
+            elif account[0] != QUEUE or not quota_of(cluster, record).message:
                 recheck_later(cluster, (record,))
                 break
         else:
@@ -241,6 +251,28 @@ def want_of(cluster: View, record: PodRecord) -> Want:
 
 def _answer(cluster: View, wants: list[Want], lifted: tuple[Claim, ...]) -> QuotaAnswer:
     """Return what the quotas of queues say, as if these claims did not exist."""
+    answer = _of_named(cluster, wants, lifted)
+    return answer if answer.message or not cluster.nodes.cards.unnamed else _without_unnamed(cluster, wants, answer)
+
+
+def _without_unnamed(cluster: View, wants: list[Want], answer: QuotaAnswer) -> QuotaAnswer:
+    """Close the rows whose cards have no name to pods with cards whose queue names some: it does not name these.
+
+    They hold no pod: others with a name may join.
+    """
+    rules, rows = coverage_of(cluster).rules, [*cluster.nodes.cards.unnamed]
+    closed = list(answer.closed or [None] * len(wants))
+    for number, want in enumerate(wants):
+        if any(queue.cards for queue in want.chain) and rules.cards(want.spec):
+            before = closed[number]
+            mask: Mask = np.zeros(cluster.nodes.width, dtype=np.bool_) if before is None else before.copy()
+            mask[rows] = True
+            closed[number] = mask
+    return replace(answer, closed=tuple(closed))
+
+
+def _of_named(cluster: View, wants: list[Want], lifted: tuple[Claim, ...]) -> QuotaAnswer:
+    """Return what the quotas of queues say of nodes that name their cards."""
     if len(wants) == 1:
         kinds, _ = cluster.nodes.cards.kinds(cluster.nodes)
         if not lifted and coverage_of(cluster).holds(wants[0], kinds, cluster.ledger):

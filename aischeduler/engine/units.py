@@ -251,6 +251,8 @@ def _wait_together(cluster: Cluster, unit: Unit, formed: Formed, now: float) -> 
 
 
 def _take_out(cluster: Cluster, record: PodRecord, now: float) -> None:
+    if record.state is PodState.ACTIVE or record.pod.uid in cluster.deferred.look_at(record.queue).rechecking:
+        cluster.turn_is_lost(record)
     cluster.leave_queue(record, now)
     offer_ends(cluster, record)
     end_claim_of(cluster, record, now)

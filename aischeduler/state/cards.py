@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from cachetools import LRUCache
 
-from aischeduler.model.card_types import MPS_PREFIX, card_names, covered_names, shortest
-from aischeduler.model.names import GPU_TYPE_LABELS
+from aischeduler.model.card_types import MPS_PREFIX, card_names, covered_names, is_card, shortest
+from aischeduler.model.names import GPU_DEFAULT, GPU_TYPE_LABELS
+from aischeduler.model.node import Node
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.state.kept import StatePart, Versions, reading
@@ -104,8 +105,15 @@ def _present(labels: Mapping[str, object], keys: tuple[str, ...]) -> list[str]:
 class Cards:
     """Rules for cards: the labels that have their types, and the types that are rare everywhere or in one pool."""
 
-    def __init__(self, keys: tuple[str, ...] = GPU_TYPE_LABELS, rare: tuple[str, ...] = ()) -> None:
-        self._keys = keys
+    def __init__(
+        self,
+        keys: tuple[str, ...] = GPU_TYPE_LABELS,
+        rare: tuple[str, ...] = (),
+        resources: tuple[str, ...] = (GPU_DEFAULT,),
+    ) -> None:
+        self._keys, self._resources = keys, resources
+        self.unnamed: dict[int, None] = {}
+        """The rows of nodes that have cards and do not say which."""
         self._rare = frozenset(rare)
         self._rare_in: dict[int, frozenset[str]] = {}
         self.rare = bool(rare)
@@ -141,6 +149,14 @@ class Cards:
         if lends:
             self._lends.add(number)
         return True
+
+    def see_node(self, row: int, node: Node | None) -> None:
+        """Note whether the node of a row, None where it is gone, has cards and does not say which."""
+        offers = node is not None and any(n and is_card(name, self._resources) for name, n in node.allocatable.items())
+        if offers and node is not None and not self.label_of(node.labels):
+            self.unnamed[row] = None
+        else:
+            self.unnamed.pop(row, None)
 
     def kinds(self, nodes: "NodeTable") -> tuple[tuple[CardKind, ...], Rows]:
         """Return all kinds, and per row the number of its kind; the caller must not change them."""

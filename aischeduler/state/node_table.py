@@ -166,6 +166,7 @@ class NodeTable:
         if self._set_allocatable(row, node):
             change |= Change.ROOM
         self.nodes[row] = node
+        self.cards.see_node(row, node)
         if old is None:
             self.alive[row] = True
             change |= Change.JOINED
@@ -194,6 +195,7 @@ class NodeTable:
         self.images.change(row, node.images, ())
         self._set_allocatable(row, Node(name))
         self.nodes[row] = None
+        self.cards.see_node(row, None)
         self.alive[row] = False
         self.touch_static(row)
         self.release_stub(row)

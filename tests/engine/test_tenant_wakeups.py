@@ -1,0 +1,61 @@
+"""Pods that wait are tried once what their queues forbade is allowed, whoever else of their queues waits."""
+
+from aischeduler.model.events import gone
+from aischeduler.model.pod import Pod
+from tests.build import a_node, a_pod
+from tests.engine.session import binds, evictions
+from tests.engine.test_tenant_queues import a_session
+from tests.engine.test_tide import BATCH, ONLINE, on, service
+from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
+
+X = {"example.com/x": "1"}
+
+
+def test_pod_behind_one_that_fits_nowhere_starts() -> None:
+    session = a_session(a_queue(cpu="2"), a_node("n", cpu="4"), in_queue(a_pod("runs", cpu="2")))
+    session.decide()
+    session.see(in_queue(a_pod("nowhere", cpu="1", gpu=1, priority=5)), in_queue(a_pod("next", cpu="2")))
+    assert binds(session.decide()) == {}
+    session.tell(gone(Pod, "uid-runs"))
+    assert binds(session.decide(1.0)) == {"next": "n"}
+
+
+def test_pod_behind_one_whose_victim_still_leaves_starts_in_the_rest_of_the_quota() -> None:
+    session = a_session(a_queue(cpu="3"), a_node("n", cpu="4"), a_node("x", cpu="4", extended=X))
+    session.see(in_queue(a_pod("low", extended=X)), in_queue(a_pod("runs", cpu="2")))
+    session.decide()
+    session.see(in_queue(a_pod("high", extended=X, priority=5)), in_queue(a_pod("next")))
+    assert binds(session.decide()) == {}
+    session.tell(gone(Pod, "uid-runs"))
+    told = session.decide(1.0)
+    assert (set(evictions(told)), set(binds(told))) == ({"low"}, {"next"})
+
+
+def test_pod_behind_one_that_is_parked_for_one_of_its_cards_starts() -> None:
+    session = a_session(a_queue(cards={"H200": 1, "A100": 1}))
+    session.see(a_card_node("h", "NVIDIA-H200", 1), a_card_node("a", "NVIDIA-A100", 1), in_queue(a_card_pod("runs")))
+    assert binds(session.decide()) == {"runs": "a"}
+    session.see(in_queue(a_card_pod("huge", cpu="99", priority=5), cards="H200|A100"))
+    session.see(in_queue(a_card_pod("next"), cards="A100"))
+    assert binds(session.decide()) == {}
+    session.tell(gone(Pod, "uid-runs"))
+    assert binds(session.decide(1.0)) == {"next": "a"}
+
+
+def test_pod_behind_one_that_leaves_before_its_turn_starts() -> None:
+    session = a_session(a_queue(cpu="2"), a_node("n", cpu="4"), in_queue(a_pod("runs", cpu="2")))
+    session.decide()
+    session.see(in_queue(a_pod("first", cpu="1", priority=5)), in_queue(a_pod("next", cpu="2")))
+    assert binds(session.decide()) == {}
+    session.tell(gone(Pod, "uid-runs"))
+    session.scheduler.decide("default", session.now, 0)
+    session.tell(gone(Pod, "uid-first"))
+    assert binds(session.decide(1.0)) == {"next": "n"}
+
+
+def test_service_that_waits_takes_the_room_of_a_pod_that_turns_into_training() -> None:
+    session = a_session(ONLINE, BATCH, a_card_node("n", "NVIDIA-H200"))
+    session.see(on(in_queue(a_card_pod("v", 8), "batch"), "n"), service("web", 8, priority=-1))
+    assert evictions(session.decide()) == {}
+    session.see(on(in_queue(a_card_pod("v", 8), "batch", service="training"), "n"))
+    assert evictions(session.decide()) == {"v": "QueueReclaimed"}
