@@ -137,10 +137,10 @@ class _Look(Struct):
         shut = self.quota.closed[0] if self.quota.closed else None
         return self.rows if shut is None else self.rows[~shut[self.rows]]
 
-    @property
-    def outbid(self) -> tuple[str, ...]:
-        """The other pods whose claims end for the quota of this one."""
-        return tuple(claim.owner.pod.uid for claim in self.quota.outbid)
+    def displaced(self, claims: tuple[Claim, ...], rows: set[int]) -> tuple[str, ...]:
+        """Return the other pods whose claims end: those of `claims` on these rows, and those that its quota ends."""
+        outbid = (claim.owner.pod.uid for claim in self.quota.outbid)
+        return tuple(dict.fromkeys((*self.others_on(claims, rows), *outbid)))
 
     def search(self) -> Search:
         """Return how this was found."""
@@ -169,11 +169,10 @@ class _Look(Struct):
         """Return the proposal to place the pod, or its unit, on these rows; claims of others there end for it."""
         if isinstance(found, UnitPlacement):
             own, others = self.split(found.pods)
-            displaced = (*self.others_on(lifted, {pod.row for pod in found.pods}), *self.outbid)
+            displaced = self.displaced(lifted, {pod.row for pod in found.pods})
             return Place(own.node, found.feasible, displaced, self.search(), own.allocation, others)
         row, feasible = found
-        displaced = self.others_on(lifted, {row}) if lifted else ()
-        displaced += self.outbid if self.quota.outbid else ()
+        displaced = self.displaced(lifted, {row}) if lifted or self.quota.outbid else ()
         allocation = allocation_on(self.cluster.runner, self.record.pod.spec, row)
         return Place(self.cluster.nodes.names[row], feasible, displaced, self.search(), allocation)
 
@@ -375,7 +374,7 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
         return Wait(WaitFor.REFRESH, _not_fresh(look), look.search())
     pods = chosen.pods if isinstance(chosen, UnitCandidate) else (_alone(record, chosen.row),)
     own, others = look.split(claiming(pods, chosen.victims, cluster.runner, cluster.running))
-    displaced = (*look.others_on(claims, {pod.row for pod in pods}), *look.outbid)
+    displaced = look.displaced(claims, {pod.row for pod in pods})
     count, nodes = len(chosen.victims), dict.fromkeys((own.node, *(other.node for other in others)))
     waits = f"{count} evicted pod{'s' * (count > 1)}" if count else "pods that are leaving"
     to = f"node {own.node}" if len(nodes) == 1 else f"the nodes {', '.join(nodes)}"

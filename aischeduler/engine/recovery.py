@@ -40,6 +40,7 @@ from aischeduler.model.events import BindRefused, Event, EvictRefused, Gone, Obj
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace, Pool
+from aischeduler.model.workload import NO_TENANCY
 from aischeduler.state.claims import Claim
 from aischeduler.state.pod_records import NOWHERE, WAITING, AssignedPod, PodRecord, PodState, Unit
 from aischeduler.state.transitions import Transition, change_state
@@ -268,6 +269,7 @@ def _add(cluster: Cluster, known: _Known, record: PodRecord, node: str, allocati
 def _place(cluster: Cluster, known: _Known, record: PodRecord, node: str, allocation: Allocation | None) -> None:
     record.unit, record.row, record.counted, record.allocation = None, NOWHERE, None, NO_ALLOCATION
     record.queue, record.visited, record.offered, record.accounts = "", (), NOWHERE, ()
+    record.tenancy, record.waits_with = NO_TENANCY, None
     if not node and record.state not in (PodState.NEW, *WAITING):
         change_state(record, Transition.FAILED)
     elif record.pod.node_name:

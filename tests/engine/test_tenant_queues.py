@@ -16,7 +16,7 @@ from aischeduler.model.selectors import label_selector
 from aischeduler.model.tenant_queue import CardUse, QueueState, TenantQueue, TenantSettings
 from aischeduler.model.workload import CardRequest, TenantTerms, Workload
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.engine.session import Session, binds, evictions, nominations, reports
+from tests.engine.session import Session, binds, errors, evictions, fail_once, nominations, reports
 from tests.gangs import a_gang, member
 from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
 
@@ -238,6 +238,27 @@ def test_owner_of_a_claim_counts_and_ends_for_the_quota_of_a_pod_ahead_of_it() -
     session.see(a_node("free", cpu="2"), in_queue(a_pod("high", cpu="2", priority=9)))
     told = session.decide()
     assert binds(told) == {"high": "free"}
+
+
+def test_owner_of_a_claim_gives_way_once_where_its_quota_and_its_room_are_needed() -> None:
+    session = a_session(a_queue(cpu="4"), a_node("n", cpu="2"))
+    session.see(running(in_queue(a_pod("low", cpu="2")), "n"), in_queue(a_pod("p", cpu="2", priority=1)))
+    assert nominations(session.decide()) == {"p": "n"}
+    session.see(in_queue(a_pod("high", cpu="2", priority=9)))
+    told = session.decide()
+    assert (nominations(told), errors(told)) == ({"high": "n", "p": ""}, [])
+
+
+def test_state_that_is_built_anew_counts_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = a_session(a_queue(cpu="1"), a_node("n"))
+    session.see(in_queue(a_pod("runs", created=1)), in_queue(a_pod("held", created=2)))
+    session.decide()
+    fail_once(monkeypatch, "apply", "adopt")
+    session.see(a_pod("fails"))
+    told = session.decide()
+    assert len(errors(told)) == 1
+    summary = status_of(session, "q").summary
+    assert (summary.pods, summary.pending_pods) == (1, 1)
 
 
 def test_cards_take_no_cpu_of_the_quota_where_the_configuration_says_so() -> None:
