@@ -4,14 +4,14 @@ Invariants:
 - It reads what the oracle of the pool rules was told, and which pods left already; it uses no code of the product.
 - Pods of a gang go one by one while the gang can spare them, and else all: a subset that leaves a gang useless is none.
 - Of pods that come one by one, every node of their pool is tried. The pods of a gang are tried on the nodes that they
-  claim: all ways to move them are too many.
+  claim, and without fewer gangs, not with fewer pods of one: all ways to move them are too many.
 - It is silent about what the oracle of the pool rules does not model, and about nodes with room that others claim.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 
-from aischeduler.model.actions import Action, Evict
+from aischeduler.model.actions import Action, Evict, Nominate
 from aischeduler.model.pod import Pod
 from tests.pool_rules_oracle import Oracle
 
@@ -27,7 +27,7 @@ class Victims:
         self._gone = gone - self._victims.keys()  # of victims that were chosen, some may be asked later
         asker = evicts[0].beneficiary
         assert asker is not None
-        unit = oracle._unit_of(asker)
+        self._unit = unit = oracle._unit_of(asker)
         alike = [pod for pod in oracle._pods.values() if unit and oracle._unit_of(pod) == unit]
         self._askers = [pod for pod in alike or [asker] if oracle._nominated.get(pod.uid) and not oracle._node_of(pod)]
 
@@ -60,13 +60,13 @@ class Victims:
             if len(together) <= spare:
                 yield every - {uid}
             elif uid == min(together):
-                for some in combinations(sorted(together), spare):
+                for some in combinations(sorted(together), 0 if self._unit else spare):
                     yield every - together | {*some}
 
     def _fit(self, going: Uids) -> bool:
         """Return whether the pods fit once these victims are gone."""
         nodes = [self._oracle._nominated[pod.uid] for pod in self._askers]
-        if len(self._askers) > 1:
+        if self._unit:
             return all(self._beside(pod, nodes[at], going, at) for at, pod in enumerate(self._askers))
         (asker,) = self._askers
         home = self._oracle._home(asker)
@@ -93,9 +93,10 @@ class Victims:
 
 
 def decisions(actions: Sequence[Action]) -> Iterator[list[Evict]]:
-    """Yield the evictions of each decision that is made for a pod."""
+    """Yield the evictions of each decision that claims room for a pod; victims that were chosen earlier may follow."""
     found: dict[str, list[Evict]] = {}
+    claiming = {action.decision for action in actions if isinstance(action, Nominate) and action.node}
     for action in actions:
-        if isinstance(action, Evict) and action.beneficiary is not None:
+        if isinstance(action, Evict) and action.beneficiary is not None and action.decision in claiming:
             found.setdefault(action.decision, []).append(action)
     yield from found.values()
