@@ -19,7 +19,7 @@ from aischeduler.engine.internal_errors import judging_failed
 from aischeduler.engine.propose import propose_briefly, propose_on
 from aischeduler.engine.quotas import try_first
 from aischeduler.model.names import PODS
-from aischeduler.model.proposal import Lender, Place
+from aischeduler.model.proposal import Hold, Lender, Place, Proposal
 from aischeduler.policies.borrowing import choose_lender, wanted_by_home_pods
 from aischeduler.policies.loan_limits import may_borrow
 from aischeduler.state.label_index import Rows
@@ -86,8 +86,9 @@ def _lend(cluster: Cluster, lender: str, checks: Checks) -> None:
 
         def use() -> None:
             try_in(cluster, head, queue, cluster.now)
-            np.subtract(free, requests, out=free)
-            np.minimum(free, largest, out=room)
+            if takes_room(head, queue):
+                np.subtract(free, requests, out=free)
+                np.minimum(free, largest, out=room)
 
         return use
 
@@ -140,15 +141,15 @@ def seek_lenders(cluster: Cluster, home: str, checks: Checks) -> None:
         agenda.seeking = LenderSearch(rest, again=search.again and rest is not None)
 
 
-def lends_to(cluster: Cluster, lender: str, record: PodRecord, rows: Rows) -> bool:
-    """Return whether an attempt in the lender's queue would place the pod on one of these rows.
+def _on_loan(cluster: Cluster, lender: str, record: PodRecord, rows: Rows) -> Proposal:
+    """Return what an attempt in the lender's queue would do with these rows, which the lender does not need.
 
-    The lender does not need these rows. A unit is placed as a whole, on whatever rows the lender does not need.
+    A unit is placed as a whole, on whatever rows the lender does not need.
     """
     if record.leads is not None:
         every = cluster.nodes.rows_of_pool(cluster.pools.id(lender))
         rows = every[~wanted_by_home_pods(cluster.borrowing, lender, every)]
-    return isinstance(propose_on(cluster, record, lender, rows), Place)
+    return propose_on(cluster, record, lender, rows)
 
 
 def may_borrow_whole(cluster: Cluster, shape: Shape, lender: str) -> bool:
@@ -170,8 +171,19 @@ def _spans(record: PodRecord) -> bool:
 
 
 def queue_for(cluster: Cluster, record: PodRecord, lender: str, rows: Rows) -> str:
-    """Return the pool in whose queue a pod would take room of these rows of a lender; empty where it takes none."""
-    return lender if lends_to(cluster, lender, record, rows) else spanning_queue(cluster, record)
+    """Return the pool in whose queue a pod would take room of these rows of a lender; empty where it takes none.
+
+    A pod that is held by now is tried at home: nothing else would hold it, and try it again once that changes.
+    """
+    proposal = _on_loan(cluster, lender, record, rows)
+    if isinstance(proposal, Hold):
+        return record.home
+    return lender if isinstance(proposal, Place) else spanning_queue(cluster, record)
+
+
+def takes_room(record: PodRecord, pool: str) -> bool:
+    """Return whether a pod that `queue_for` sends to the queue of this pool takes room of the lender."""
+    return pool != record.home or _spans(record)
 
 
 def spanning_queue(cluster: Cluster, record: PodRecord) -> str:

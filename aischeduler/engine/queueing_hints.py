@@ -35,6 +35,7 @@ from aischeduler.engine.lending import (
     parked_in,
     promised_in,
     queue_for,
+    takes_room,
     try_in,
     walk,
 )
@@ -417,7 +418,8 @@ def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks
             if pool == room.pool:
                 cluster.offer(head, room.row)
             try_in(cluster, head, pool, cluster.now)
-            room.take(request)
+            if takes_room(head, pool):
+                room.take(request)
 
         return use
 

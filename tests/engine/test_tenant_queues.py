@@ -280,6 +280,18 @@ def test_held_pod_stops_no_loan() -> None:
     assert binds(session.decide()) == {"guest": "n"}
 
 
+def test_pod_whose_quota_was_full_when_a_lender_had_room_borrows_once_it_frees() -> None:
+    session = a_session(a_queue(cpu="2"), a_pool("lender", labels={"pool": "lender"}))
+    session.see(a_node("n", cpu="2", labels={"pool": "lender"}), a_node("home", cpu="1"))
+    session.see(running(a_pod("own", cpu="2", pool="lender"), "n"), in_queue(a_pod("p", cpu="2")))
+    assert binds(session.decide()) == {}
+    session.see(running(in_queue(a_pod("other")), "home"))
+    session.tell(gone(Pod, "uid-own"))
+    assert reasons(session.decide()) == {"p": "InsufficientCPUQuota"}
+    session.tell(gone(Pod, "uid-other"))
+    assert binds(session.decide(1.0)) == {"p": "n"}
+
+
 def test_without_any_queue_the_names_of_queues_mean_nothing() -> None:
     session = a_session(a_node("n"), in_queue(a_pod("p"), "somewhere"))
     assert binds(session.decide()) == {"p": "n"}
