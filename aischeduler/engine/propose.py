@@ -139,8 +139,10 @@ class _Look(Struct):
 
     def displaced(self, claims: tuple[Claim, ...], rows: set[int]) -> tuple[str, ...]:
         """Return the other pods whose claims end: those of `claims` on these rows, and those that its quota ends."""
-        outbid = (claim.owner.pod.uid for claim in self.quota.outbid)
-        return tuple(dict.fromkeys((*self.others_on(claims, rows), *outbid)))
+        on_rows = self.others_on(claims, rows) if claims else ()
+        if not self.quota.outbid:
+            return on_rows
+        return tuple(dict.fromkeys((*on_rows, *(claim.owner.pod.uid for claim in self.quota.outbid))))
 
     def search(self) -> Search:
         """Return how this was found."""
@@ -172,7 +174,7 @@ class _Look(Struct):
             displaced = self.displaced(lifted, {pod.row for pod in found.pods})
             return Place(own.node, found.feasible, displaced, self.search(), own.allocation, others)
         row, feasible = found
-        displaced = self.displaced(lifted, {row}) if lifted or self.quota.outbid else ()
+        displaced = self.displaced(lifted, {row})
         allocation = allocation_on(self.cluster.runner, self.record.pod.spec, row)
         return Place(self.cluster.nodes.names[row], feasible, displaced, self.search(), allocation)
 
@@ -215,7 +217,7 @@ class _Look(Struct):
 
     def with_closed(self, refusals: Diagnosis) -> Diagnosis:
         """Return a diagnosis of the open rows with the number of those that quotas close."""
-        closed = len(self.rows) - len(self.open_rows)
+        closed = len(self.rows) - len(self.open_rows) if self.quota.closed else 0
         if not closed:
             return refusals
         return Diagnosis(refusals.nodes + closed, refusals.reasons + Counter({CLOSED_BY_QUOTA: closed}))

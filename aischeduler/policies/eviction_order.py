@@ -173,9 +173,10 @@ def importance_of(pods: RunningTable) -> Column:
 
     The priority of its queue decides before its own.
     """
-    standing, extra = standing_of(pods), pods["extra"]
-    if not (pods["queue_priority"].any() or extra.any()):
+    standing = standing_of(pods)
+    if not pods["queue"].any():
         return standing
+    extra = pods["extra"]
     home = ~(pods["borrower"] | pods["surplus"])
     lowered = (home & extra).astype(np.int64) * (HOME_MIN - SURPLUS_MIN)
     raised = (home & ~extra).astype(np.int64) * pods["queue_priority"] << PRIORITY_BITS

@@ -211,14 +211,15 @@ class RunningPods:
 
     def set_spare(self, unit: int, spare: Spare) -> None:
         """Set how many pods of a unit may leave before the others are of no use."""
-        if unit in self._units and self.spare.get(unit, NONE_TO_SPARE) != spare:
+        before = self.spare.get(unit, NONE_TO_SPARE)
+        if unit in self._units and before != spare:
             self._note(next(iter(self._units[unit])))
             if spare == NONE_TO_SPARE:
                 del self.spare[unit]
             else:
                 self.spare[unit] = spare
-            table = self.table
-            for slot in self._units[unit]:
+            table, named = self.table, before.surplus or before.extra or spare.surplus or spare.extra
+            for slot in self._units[unit] if named else ():
                 table["surplus"][slot] = self._uids[slot] in spare.surplus
                 table["extra"][slot] = self._uids[slot] in spare.extra and table["queue"][slot] != 0
 
