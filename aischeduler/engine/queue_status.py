@@ -2,7 +2,8 @@
 
 Invariants:
 - The sums are those of the ledger, so that the status and the checks tell the same.
-- A status is reported on change, and at most once a second. Only objects of our own kind get one.
+- A status is reported on change, at most once a second, and of many queues less often. Only objects of our own kind
+  get one.
 - A queue is over a quota if more counts than the quota says; nothing is evicted for that alone.
 """
 
@@ -23,6 +24,8 @@ from aischeduler.policies.quota import Coverage, cards_by_entry
 from aischeduler.state.ledger import NO_CARD, QUEUE, QUEUE_BORROWS, UNNAMED_CARD
 
 STATUS_SECONDS: Final = 1.0
+STATUSES_PER_SECOND: Final = 50
+"""Where more queues change than this, all of them are reported less often: each status is a write beside Bindings."""
 OVER_NAMED_MAX: Final = 8
 """The most dimensions over quota that a condition names."""
 
@@ -34,21 +37,21 @@ class QueueReports:
 
     def __init__(self) -> None:
         self._state: State = ()
-        self._looked_at = float("-inf")
+        self._next_at = float("-inf")
         self._told: dict[str, ReportQueue] = {}
 
     def due_at(self, cluster: Cluster) -> float | None:
         """Return when to call `report`; None when nothing changed."""
         if not cluster.tenants.queues.names() or self._state == _state(cluster):
             return None
-        return self._looked_at + STATUS_SECONDS
+        return self._next_at
 
     def report(self, cluster: Cluster, now: float) -> None:
         """Put a report into the outbox for each queue whose status changed."""
         due = self.due_at(cluster)
         if due is None or due > now:
             return
-        self._state, self._looked_at = _state(cluster), now
+        self._state, changed = _state(cluster), 0
         queues, waiting = cluster.tenants.queues, waiting_of(cluster)
         reported: dict[str, ReportQueue] = {}
         for name in queues.names():
@@ -57,8 +60,10 @@ class QueueReports:
                 continue
             told = reported[name] = report_of(cluster, queue, waiting.get(name, Counter()))
             if self._told.get(name) != told:
+                changed += 1
                 cluster.say(DEFAULT_POOL, told)
         self._told = reported
+        self._next_at = now + STATUS_SECONDS * max(1.0, changed / STATUSES_PER_SECOND)
 
 
 def report_of(cluster: Cluster, queue: TenantQueue, waiting: Counter[str]) -> ReportQueue:

@@ -326,6 +326,17 @@ def test_status_says_at_every_level_what_is_used_in_other_pools() -> None:
     assert [status_of(session, name).summary.borrowed for name in ("q", "root")] == [{}, {}]
 
 
+def test_many_queues_that_change_are_reported_less_often() -> None:
+    session = a_session(*(a_queue(f"q-{number:03}") for number in range(100)))
+    session.decide()
+    session.see(a_node("n"), in_queue(a_pod("p"), "q-007"))
+    counts = []
+    for seconds in (0.0, 1.5, 1.0):
+        session.decide(seconds)
+        counts.append(sum(isinstance(action, ReportQueue) for action in session.said))
+    assert counts == [100, 100, 101]
+
+
 def test_lowered_quota_is_shown_and_evicts_nobody() -> None:
     session = a_session(a_queue(cpu="2"), a_node("n"), in_queue(a_pod("p")), in_queue(a_pod("q")))
     session.decide()
