@@ -115,6 +115,15 @@ def test_borrowers_go_for_training_of_the_pool_whatever_they_are() -> None:
     assert evictions(session.decide()) == {"guest": "Reclaimed"}
 
 
+def test_pod_ahead_takes_the_room_of_a_victim_that_it_could_not_evict() -> None:
+    session = a_session(ONLINE, BATCH, a_queue("first", priority=90000))
+    session.see(a_card_node("n", "NVIDIA-H200"), training("v", 8, node="n"), in_queue(a_card_pod("ahead", 8), "first"))
+    assert evictions(session.decide()) == {}
+    session.see(service("web", 8))
+    told = session.decide()
+    assert (set(evictions(told)), nominations(told)["ahead"]) == ({"v"}, "n")
+
+
 def test_whole_gang_goes_where_one_pod_would_do() -> None:
     session = a_session()
     gang = a_gang("g", 3, GangSource.LABELS)
