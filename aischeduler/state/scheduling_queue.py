@@ -122,7 +122,8 @@ def class_key(record: PodRecord) -> bytes:
     key = pod.spec.key if pod.preempts else without_preemption(pod.spec.key)
     tenancy = record.tenancy
     if tenancy.queue:  # its quota, its service and the word of its workload decide beside its spec
-        key += b" in %s as %s" % (tenancy.queue.encode(), (tenancy.service or "").encode())
+        service = (tenancy.service or "") if tenancy.known else "unseen"
+        key += b" in %s as %s" % (tenancy.queue.encode(), service.encode())
     return key if record.rank is None else key + b" %d" % pod.priority
 
 

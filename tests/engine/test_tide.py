@@ -206,6 +206,15 @@ def test_pods_whose_workload_was_not_seen_take_nothing_and_lose_nothing_across_q
     assert evictions(session.decide()) == {"v": "QueueReclaimed"}
 
 
+def test_service_behind_one_whose_workload_was_not_seen_takes_its_cards() -> None:
+    session = a_session(ONLINE, a_queue("batch", priority=20000, reclaimable=False))
+    session.see(a_card_node("n", "NVIDIA-H200"), training("v", 8, node="n"))
+    session.see(replace(service("unseen", 8, priority=5), owner="Job/train"), service("web", 8))
+    assert evictions(session.decide()) == {}
+    session.tell(Seen(replace(BATCH, generation=2)))
+    assert evictions(session.decide(1.0)) == {"v": "QueueReclaimed"}
+
+
 def test_workload_that_is_gone_leaves_the_kind_of_its_pods() -> None:
     session = a_session(settings=TenantSettings(service_types=(("Job", TRAINING),)))
     session.tell(a_workload("Job", "train", said="inference"))

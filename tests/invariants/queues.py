@@ -94,7 +94,8 @@ def _class(record: PodRecord) -> tuple[object, ...]:
     unit = record.unit
     if unit is not None and unit.lead is record:
         return (b"", True, unit.name, None)
-    tenancy = (record.tenancy.queue, record.tenancy.service if record.tenancy.queue else None)
+    queue, service = record.tenancy.queue, record.tenancy.service
+    tenancy = (queue, (service if record.tenancy.known else "unseen") if queue else None)
     ranked = record.pod.priority if record.rank is not None else None
     return (record.pod.spec.key, record.pod.preempts, "", ranked, tenancy)
 
