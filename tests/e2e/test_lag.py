@@ -410,6 +410,16 @@ def test_new_budget_protects_its_pod(stage: LaggedStage) -> None:
 # Tenant queues.
 
 
+def a_service_takes_nothing_back(stage: LaggedStage) -> None:
+    """Let a service come: it evicts no pod, and runs on a new node."""
+    serves(stage, "served")
+    stage.waits("served", "Insufficient cpu")
+    stage.node("d2")
+    stage.goes(served="d2")
+    stage.release()
+    stage.evicted_nobody()
+
+
 def test_pod_of_a_queue_that_is_not_seen_waits_and_starts_once_it_is(stage: LaggedStage) -> None:
     stage.create(queue_object(stage.own("other")))
     stage.node("d1")
@@ -427,12 +437,7 @@ def test_queue_that_has_just_been_spared_loses_no_pod_to_a_service(stage: Lagged
     trains(stage, "low")
     stage.hold("queues")
     stage.patch("Queue", "batch", {"spec": EDITS_THAT_SPARE[edit]})
-    serves(stage, "served")
-    stage.waits("served", "Insufficient cpu")
-    stage.node("d2")
-    stage.goes(served="d2")
-    stage.release()
-    stage.evicted_nobody()
+    a_service_takes_nothing_back(stage)
 
 
 @pytest.mark.parametrize("edit", EDITS_THAT_FORBID)
@@ -481,12 +486,7 @@ def test_pod_stays_whose_job_has_just_spared_it(stage: LaggedStage, says: dict[s
     stage.until(lambda: stage.bound("train") == 1)
     stage.hold("jobs")
     stage.patch("Job", "train", {"metadata": {"annotations": says}})
-    serves(stage, "served")
-    stage.waits("served", "Insufficient cpu")
-    stage.node("d2")
-    stage.goes(served="d2")
-    stage.release()
-    stage.evicted_nobody()
+    a_service_takes_nothing_back(stage)
 
 
 def test_pod_whose_job_is_not_seen_stays_until_it_is(stage: LaggedStage) -> None:
@@ -524,12 +524,7 @@ def test_pod_stays_whose_namespace_may_say_so_since_just_now(stage: LaggedStage)
     trains(stage, "low", **{PREEMPTABLE_KEY: "false"})
     stage.hold("namespaces")
     stage.patch("Namespace", "ns", {"metadata": {"labels": VISION["matchLabels"]}})
-    serves(stage, "served")
-    stage.waits("served", "Insufficient cpu")
-    stage.node("d2")
-    stage.goes(served="d2")
-    stage.release()
-    stage.evicted_nobody()
+    a_service_takes_nothing_back(stage)
 
 
 def test_pod_of_a_namespace_that_its_queue_no_longer_allows_evicts_no_pod(stage: LaggedStage) -> None:
