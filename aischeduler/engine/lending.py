@@ -187,8 +187,15 @@ def takes_room(record: PodRecord, pool: str) -> bool:
 
 
 def spanning_queue(cluster: Cluster, record: PodRecord) -> str:
-    """Return the home pool of a unit that may span pools and starts; each lender's limit is about its part alone."""
-    return record.home if _spans(record) and isinstance(propose_briefly(cluster, record), Place) else ""
+    """Return the home pool of a unit that may span pools and starts; each lender's limit is about its part alone.
+
+    Lenders whose own pods may take the room first are noted, as after an attempt.
+    """
+    if not _spans(record):
+        return ""
+    proposal = propose_briefly(cluster, record)
+    note_blocked(cluster, proposal.search.blocked)
+    return record.home if isinstance(proposal, Place) else ""
 
 
 def try_in(cluster: Cluster, record: PodRecord, pool: str, now: float) -> None:

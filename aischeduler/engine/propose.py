@@ -408,7 +408,10 @@ def _span(look: _Look) -> Place | None:
     if look.brief and not cluster.capacity.may_hold(shape_of_unit(unit), None):
         return None
     found = place_spanning(cluster.borrowing, record.home, look.unit_request(unit))
-    return look.place(found) if found is not None else None
+    if isinstance(found, UnitPlacement):
+        return look.place(found)
+    look.blocked += found
+    return None
 
 
 def _borrow(look: _Look) -> Borrow | Place | None:

@@ -197,9 +197,14 @@ def would_be_helped(cluster: Cluster, record: PodRecord) -> bool:
 
     Lenders whose own pods may take the room first are noted, as after an attempt.
     """
-    proposal = propose_briefly(cluster, record)
+    return _helped(cluster, record, _proposed(cluster, record))
+
+
+def _proposed(cluster: Cluster, record: PodRecord, *, borrows: bool = True) -> Proposal:
+    """Return what an attempt at home would do, and note the lenders whose own pods may take the room first."""
+    proposal = propose_briefly(cluster, record, borrows=borrows)
     note_blocked(cluster, proposal.search.blocked)
-    return _helped(cluster, record, proposal)
+    return proposal
 
 
 def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
@@ -210,7 +215,7 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
     unit = record.leads
     if unit is None:
         return _helped(cluster, record, propose_on(cluster, record, record.home, rows))
-    return _helped(cluster, record, propose_briefly(cluster, record, borrows=unit.spans))
+    return _helped(cluster, record, _proposed(cluster, record, borrows=unit.spans))
 
 
 def may_start_at_home(cluster: Cluster, pool: str, shape: Shape, priority: int | None) -> bool:
@@ -261,7 +266,7 @@ def _starts_now(cluster: Cluster, record: PodRecord, doing: str, checks: Checks)
         return False
     checks.spend(len(record.together), unit=record.leads is not None)
     try:
-        return isinstance(propose_briefly(cluster, record), Place)
+        return isinstance(_proposed(cluster, record), Place)
     except Exception as error:  # noqa: BLE001 - a bug costs one unit its turn, not those behind it
         judging_failed(cluster, record, doing, error)
         return False

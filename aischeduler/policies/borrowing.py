@@ -249,24 +249,29 @@ def _in_order(
     return [name for *_, name in sorted(ranked)]
 
 
-def place_spanning(context: BorrowingContext, home: str, unit: UnitRequest) -> UnitPlacement | None:
-    """Return nodes of the home pool and of lenders for the required pods; None where there are too few."""
+def place_spanning(context: BorrowingContext, home: str, unit: UnitRequest) -> UnitPlacement | tuple[str, ...]:
+    """Return nodes of the home pool and of lenders for the required pods.
+
+    Where there are too few, return the lenders whose own pods wait for some of theirs.
+    """
     runner, nodes = context.runner, context.runner.nodes
     mine = nodes.rows_of_pool(context.pools.id(home))
-    lenders = lenders_in_order(context, home, unit.asks[0])
+    lenders, blocked = lenders_in_order(context, home, unit.asks[0]), dict[str, None]()
     while lenders:
         parts = [mine]
         for lender in lenders:
             rows = nodes.rows_of_pool(context.pools.id(lender))
-            parts.append(rows[~wanted_by_home_pods(context, lender, rows)])
+            wanted = wanted_by_home_pods(context, lender, rows)
+            blocked |= dict.fromkeys([lender] if wanted.any() else ())
+            parts.append(rows[~wanted])
         found = _place(unit, runner, parts)
         if found is None:
-            return None
+            break
         refused = _refused(context, home, found, lenders)
         if not refused:
             return UnitPlacement(in_rank_order(unit, runner, found), 1)
         lenders = [lender for lender in lenders if lender not in refused]
-    return None
+    return tuple(blocked)
 
 
 def _place(unit: UnitRequest, runner: Runner, parts: Sequence[Rows]) -> tuple[AssignedPod, ...] | None:

@@ -177,3 +177,17 @@ def test_gang_that_may_span_pools_is_woken_by_room_at_home_beside_room_of_a_lend
     assert binds(session.decide()) == {}
     session.tell(gone(Pod, "uid-old"))
     assert sorted(binds(session.decide(seconds=1)).values()) == ["a1", "h1"]
+
+
+@pytest.mark.parametrize("freed", ["a1", "h1"])
+def test_gang_that_may_span_pools_is_woken_once_a_pod_of_a_lender_left_room(freed: str) -> None:
+    session = Session(*(a_pool(name, labels={"pool": name}) for name in "haz"))
+    sizes = {"h1": "2", "a1": "2", "z1": "3"}
+    session.see(*(a_node(name, cpu=cpu, labels={"pool": name[0]}) for name, cpu in sizes.items()))
+    session.see(a_pod("old", cpu="2", priority=9, pool=freed[0], node=freed, started=1))
+    gang = a_gang("g", 3, GangSource.LABELS, span=True)
+    session.see(*(member(a_pod(f"g-{turn}", cpu="2", pool="h"), gang) for turn in range(3)))
+    assert binds(session.decide()) == {}
+    session.tell(gone(Pod, "uid-old"))
+    session.see(a_pod("own", cpu="1", pool="z"))
+    assert sorted(binds(session.decide(seconds=1)).values()) == ["a1", "h1", "z1", "z1"]

@@ -142,6 +142,6 @@ def test_pools_without_nodes_lend_and_borrow(unit: UnitRequest, empty: str) -> N
     rows = cluster.nodes.rows_of_pool(cluster.pools.id("lender"))
     assert kept_from_borrowers(cluster.nodes) is None
     assert len(wanted_by_home_pods(context, "lender", rows)) == len(rows)
-    assert place_spanning(context, "home", unit) is None
+    assert place_spanning(context, "home", unit) == ()
     assert lenders_in_order(context, "home", unit.asks[1]) == []
     assert choose_lender(context, "home", unit, ("home",)).refused
