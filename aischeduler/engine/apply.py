@@ -206,14 +206,13 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
         for member in record.together
     )
     victims, planned = proposal.victims, plan_evictions(cluster, proposal.victims)
-    claim = Claim(record, rooms, pool, victims, tried.now, planned)
+    by_queues = victims and cluster.tenants.queues.in_force
+    evicted = cluster.running.table[cluster.running.slots_of(victims)] if by_queues else None
+    claim = Claim(record, rooms, pool, victims, tried.now, planned, evicted)
     cluster.claims.make(claim)
     tried.queue.nominate(record, tried.now)
     _evict(tried, next_victims(cluster, claim) if planned else [cluster.records[uid] for uid in victims])
     renominate(cluster, displaced, tried.now)
-    if cluster.tenants.queues.in_force:  # pods ahead of it may use the room of victims that they could not evict
-        for row in sorted({cluster.records[uid].row for uid in victims}):
-            cluster.row_changed(row)
     tried.actions += nominate(record, tried.queue.pool, proposal.node, proposal.others)
     tried.report(proposal.message)
     record.visited = ()

@@ -2,7 +2,8 @@
 
 Invariants:
 - A claim ends when its owner is placed or leaves the queue, or when it would not fit after all leaving pods are gone.
-- A claim never keeps room from a pod ahead of its owner: an attempt of that pod ignores the claim.
+- A claim keeps no room from a pod ahead of its owner: an attempt of that pod ignores the claim. With tenant queues, it
+  keeps the room of victims from pods for which these would not go: training would take by a service what it may not.
 - A waiting pod without claimed room shows no nominated node, whichever scheduler wrote it: the end of its attempt, or
   what keeps it from being tried, clears it.
 """
@@ -15,17 +16,30 @@ from aischeduler.engine.internal_errors import judging_failed
 from aischeduler.engine.view import View
 from aischeduler.model.actions import Nominate
 from aischeduler.model.proposal import Placement
+from aischeduler.policies.eviction_order import Preemptor, is_below
 from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_placement import all_fit_after_departures
 from aischeduler.state.claims import Claim, ClaimedRoom
 from aischeduler.state.pod_records import PodRecord, PodState
+from aischeduler.state.running_pods import RunningTable
 from aischeduler.state.scheduling_queue import OrderKey, queue_order
 from aischeduler.state.what_if import Trial
 
 
 def lifted_for(cluster: View, record: PodRecord, pool: str) -> tuple[Claim, ...]:
-    """Return the claims of this pool that an attempt of the pod ignores: its own, and those of home pods behind it."""
-    return cluster.claims.not_ahead(pool, queue_order(record)) if cluster.claims.count_in(pool) else ()
+    """Return the claims of this pool that an attempt of the pod ignores: its own, and those of home pods behind it.
+
+    Where there are tenant queues, a claim stays if one of its victims was evicted that would not go for this pod.
+    """
+    claims = cluster.claims.not_ahead(pool, queue_order(record)) if cluster.claims.count_in(pool) else ()
+    if not any(claim.evicted is not None for claim in claims):
+        return claims
+    preemptor = cluster.preemptor_of(record)
+    return tuple(claim for claim in claims if claim.owner is record or _would_all_go(preemptor, claim.evicted))
+
+
+def _would_all_go(preemptor: Preemptor, pods: RunningTable | None) -> bool:
+    return pods is None or bool(is_below(preemptor, pods).all())
 
 
 def without(cluster: View, claims: tuple[Claim, ...]) -> Trial:

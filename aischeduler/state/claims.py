@@ -23,6 +23,7 @@ from aischeduler.state.groups import Groups
 from aischeduler.state.ledger import Account, Ledger
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import AssignedPod, PodRecord
+from aischeduler.state.running_pods import RunningTable
 from aischeduler.state.scheduling_queue import OrderKey, queue_order
 from aischeduler.state.timers import Timers
 
@@ -57,6 +58,8 @@ class Claim(Struct, frozen=True, eq=False):
     since: float
     planned: dict[str, bool] = field(default_factory=dict)
     """Uid of a planned victim -> whether it is of no use any more, because a pod of its unit was evicted."""
+    evicted: RunningTable | None = None
+    """The victims as they were when they were chosen, where tenant queues say for whom they go; else None."""
 
     @property
     def rows(self) -> tuple[int, ...]:

@@ -115,13 +115,15 @@ def test_borrowers_go_for_training_of_the_pool_whatever_they_are() -> None:
     assert evictions(session.decide()) == {"guest": "Reclaimed"}
 
 
-def test_pod_ahead_takes_the_room_of_a_victim_that_it_could_not_evict() -> None:
+@pytest.mark.parametrize(("kind", "takes"), [("training", False), ("", False), ("inference", True)])
+def test_pod_ahead_takes_the_room_of_victims_only_if_these_go_for_it_too(kind: str, takes: bool) -> None:
     session = a_session(ONLINE, BATCH, a_queue("first", priority=90000))
-    session.see(a_card_node("n", "NVIDIA-H200"), training("v", 8, node="n"), in_queue(a_card_pod("ahead", 8), "first"))
-    assert evictions(session.decide()) == {}
-    session.see(service("web", 8))
-    told = session.decide()
-    assert (set(evictions(told)), nominations(told)["ahead"]) == ({"v"}, "n")
+    session.see(a_card_node("n", "NVIDIA-H200"), training("v", 8, node="n"), service("web", 8))
+    assert set(evictions(session.decide())) == {"v"}
+    session.see(in_queue(a_card_pod("ahead", 8), "first", service=kind))
+    assert nominations(session.decide()).get("ahead") == ("n" if takes else None)
+    session.tell(gone(Pod, "uid-v"))
+    assert binds(session.decide()) == {"ahead" if takes else "web": "n"}
 
 
 def test_whole_gang_goes_where_one_pod_would_do() -> None:
