@@ -204,6 +204,7 @@ def _stands_otherwise(cluster: Cluster, record: PodRecord) -> None:
         admit(cluster, record, cluster.now)
         return
     record.queue_priority = priority
+    cluster.held.move(record, cluster.holders(record))
     follow_accounts(cluster, record)
     if record.counted is not None:
         refresh(cluster, record)

@@ -29,6 +29,12 @@ class HeldByAccount:
         for account in accounts:
             self._by_account.setdefault(account, {}).setdefault(of, SortedDict())[order] = record
 
+    def move(self, record: PodRecord, accounts: tuple[Account, ...]) -> None:
+        """Let a pod count in these accounts from now on, if it is here."""
+        if record.pod.uid in self._held:
+            self.drop(record.pod.uid)
+            self.put(record, accounts)
+
     def drop(self, uid: str) -> None:
         """Remove a pod, if it is here."""
         held = self._held.pop(uid, None)

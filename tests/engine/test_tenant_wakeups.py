@@ -1,6 +1,6 @@
 """Pods that wait are tried once what their queues forbade is allowed, whoever else of their queues waits."""
 
-from aischeduler.model.events import gone
+from aischeduler.model.events import Seen, gone
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod
 from tests.engine.session import binds, evictions
@@ -50,6 +50,16 @@ def test_pod_behind_one_that_leaves_before_its_turn_starts() -> None:
     session.tell(gone(Pod, "uid-runs"))
     session.scheduler.decide("default", session.now, 0)
     session.tell(gone(Pod, "uid-first"))
+    assert binds(session.decide(1.0)) == {"next": "n"}
+
+
+def test_pod_behind_one_whose_queue_leaves_its_parent_starts() -> None:
+    session = a_session(a_queue("root", cpu="2"), a_queue("part", parent="root"), a_node("n", cpu="4"))
+    session.see(*(in_queue(a_pod(f"runs-in-{queue}"), queue) for queue in ("root", "part")))
+    session.decide()
+    session.see(in_queue(a_pod("first", gpu=1, priority=5), "part"), in_queue(a_pod("next"), "root"))
+    assert binds(session.decide()) == {}
+    session.tell(Seen(a_queue("part")))
     assert binds(session.decide(1.0)) == {"next": "n"}
 
 

@@ -6,6 +6,7 @@ same. No smaller set of victims would do. After each day, nobody is evicted by a
 holds starts within a second of what it needs.
 """
 
+import re
 from collections.abc import Iterator
 from itertools import product
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import EvictionCause
 from aischeduler.model.gang import Gang, GangSource
 from aischeduler.model.node import Node
@@ -25,6 +27,7 @@ from tests.build import a_node, a_pod, replace
 from tests.gangs import a_gang, member
 from tests.properties.playing import SHRINKING_SECONDS_MAX, play
 from tests.properties.tenant_world import TenantScheduler, TenantWorld
+from tests.properties.test_engine import clauses
 from tests.properties.test_gangs import GangEngine
 from tests.properties.wishes import HOST, PODS_MAX, POOLS, SHAPES, Wishes
 from tests.tenant_oracle import GPU, PRODUCT
@@ -58,6 +61,8 @@ SETTINGS = (
     TenantSettings(over_commit_milli=1500, non_preemptible=TEAM),
     TenantSettings(non_preemptible=label_selector("nonPreemptibleNamespaces", {}, ())),
 )
+QUOTA = re.compile(r" quota: [^.]*\.")
+"""What a reason says about the cards of a quota."""
 QUIET_SECONDS = 180.0
 """Longer than anything that the scheduler or a queue waits for."""
 BACKOFF_SECONDS = 12.0
@@ -250,6 +255,13 @@ class TenantDays(GangEngine):
                 pod = in_queue(a_pod(name, pool=pool, priority=mine, created=created, **fields), queue, service=service)
                 self.world.put(member(pod, gang) if gang is not None else pod)
             self.world.go_on()
+
+    def unconfirmed(self, fresh: Scheduler) -> list[tuple[str, str, str]]:
+        """Compare the reasons; a new engine does not know the cards of nodes that are gone, which charge their pods."""
+        world, found = self.world, super().unconfirmed(fresh)
+        if all(pod.node_name in world.nodes for pod in world.pods.values() if pod.node_name):
+            return found
+        return [one for one in found if clauses(QUOTA.sub("", one[1])) != clauses(QUOTA.sub("", one[2]))]
 
     def teardown(self) -> None:
         """Let quotas grow and cards come free, and then nothing happen but what follows from that."""
