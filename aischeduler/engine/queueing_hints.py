@@ -42,6 +42,7 @@ from aischeduler.engine.lending import (
 from aischeduler.engine.propose import propose_briefly, propose_on
 from aischeduler.model.node import Node
 from aischeduler.model.proposal import Hold, Place, Proposal, Wait, WaitFor
+from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.policies.borrowing import wanted_by_home_pods
 from aischeduler.policies.eviction_order import PRIORITY_MIN, Preemptor, gone_for, may_go, standing_of
 from aischeduler.state.label_index import Rows
@@ -240,7 +241,7 @@ def _helped(cluster: Cluster, record: PodRecord, proposal: Proposal) -> bool:
     if isinstance(proposal, Wait):
         awaited = proposal.waits_for is WaitFor.REFRESH and awaits_view(cluster, record)
         return proposal.waits_for is not WaitFor.ROOM and not awaited
-    return not isinstance(proposal, Hold)
+    return not isinstance(proposal, Hold) or proposal.constraint is ConstraintKind.QUOTA  # nothing else would hold it
 
 
 def offer_to_owners(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks: Checks) -> OrderKey | None:

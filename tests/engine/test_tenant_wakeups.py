@@ -63,6 +63,17 @@ def test_pod_behind_one_whose_queue_leaves_its_parent_starts() -> None:
     assert binds(session.decide(1.0)) == {"next": "n"}
 
 
+def test_parked_pod_whose_quota_was_full_when_room_came_starts_once_it_frees() -> None:
+    session = a_session(a_queue(cpu="2"), a_node("n", cpu="2"), a_pod("other", cpu="2", node="n"))
+    session.see(in_queue(a_pod("waits", cpu="2")))
+    assert binds(session.decide()) == {}
+    session.see(a_node("far", cpu="2", labels={"far": "yes"}), in_queue(a_pod("runs", node="far")))
+    session.tell(gone(Pod, "uid-other"))
+    assert binds(session.decide()) == {}
+    session.see(in_queue(a_pod("runs", node="far"), ""))
+    assert binds(session.decide(1.0)) == {"waits": "n"}
+
+
 def test_service_that_waits_takes_the_room_of_a_pod_that_turns_into_training() -> None:
     session = a_session(ONLINE, BATCH, a_card_node("n", "NVIDIA-H200"))
     session.see(on(in_queue(a_card_pod("v", 8), "batch"), "n"), service("web", 8, priority=-1))
