@@ -421,11 +421,10 @@ def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks
             return False
 
         def use() -> None:
-            if pool == room.pool:
-                cluster.offer(head, room.row)
-            try_in(cluster, head, pool, cluster.now)
             if takes_room(head, pool):
+                cluster.offer(head, room.row)
                 room.take(request)
+            try_in(cluster, head, pool, cluster.now)
 
         return use
 

@@ -191,3 +191,16 @@ def test_gang_that_may_span_pools_is_woken_once_a_pod_of_a_lender_left_room(free
     session.tell(gone(Pod, "uid-old"))
     session.see(a_pod("own", cpu="1", pool="z"))
     assert sorted(binds(session.decide(seconds=1)).values()) == ["a1", "h1", "z1", "z1"]
+
+
+def test_room_of_a_lender_that_a_gang_was_woken_for_and_does_not_take_is_offered_again() -> None:
+    session = Session(*(a_pool(name, labels={"pool": name}, disable_sharing=name == "h") for name in "ahz"))
+    sizes = {"h1": "8Gi", "a1": "8Gi", "a2": "64Gi"}
+    session.see(*(a_node(name, cpu="2", memory=size, labels={"pool": name[0]}) for name, size in sizes.items()))
+    session.see(*(a_pod(f"old-{node}", cpu="2", pool="a", node=node, started=1) for node in ("a1", "a2")))
+    gang = a_gang("g", 3, GangSource.LABELS, span=True)
+    session.see(*(member(a_pod(f"g-{turn}", cpu="2", priority=5, pool="h"), gang) for turn in range(3)))
+    session.see(a_pod("large", cpu="2", memory="32Gi", pool="z"), a_pod("small", pool="z"))
+    assert binds(session.decide()) == {}
+    session.tell(gone(Pod, "uid-old-a1"), gone(Pod, "uid-old-a2"))
+    assert binds(session.decide()) == {"large": "a2", "small": "a1"}
