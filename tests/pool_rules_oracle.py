@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from aischeduler.model.actions import Action, Bind, Evict, EvictionCause, Nominate
 from aischeduler.model.events import (
+    BindRefusal,
     BindRefused,
     Event,
     EvictRefused,
@@ -77,6 +78,8 @@ class Oracle:
             case Seen(Pod() as pod):
                 self._pod_seen(pod)
             case Gone("Pod", (uid,)):
+                self._forget(uid)
+            case BindRefused(uid, refusal=BindRefusal.GONE):
                 self._forget(uid)
             case BindRefused(uid):
                 self._assumed.pop(uid, None)

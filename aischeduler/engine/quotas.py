@@ -187,15 +187,16 @@ def try_behind(cluster: Cluster, record: PodRecord) -> None:
 
 
 def _try_first(cluster: Cluster, accounts: set[Account], *, parked: bool = True) -> None:
-    """Have the first unit tried that each account held; before it, those that are `parked` for one of their cards."""
+    """Have the first unit tried that each account held; beside it, those that are `parked` for one of their cards."""
     for account in sorted(accounts):
+        found = False
         for record in _heads(cluster, account):
             if record.state is PodState.PARKED:
                 recheck_later(cluster, (record,) if parked else ())
-            elif account[0] != QUEUE or not quota_of(cluster, record).message:
+            elif not found and (account[0] != QUEUE or not quota_of(cluster, record).message):
                 recheck_later(cluster, (record,))
-                break
-        else:
+                found = True
+        if not found:
             cluster.held.exhausted.add(account)
 
 

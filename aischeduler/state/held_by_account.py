@@ -68,4 +68,4 @@ class HeldByAccount:
 
 def _class_of(record: PodRecord) -> Class:
     unit = record.leads
-    return (unit.name,) if unit is not None else (record.pod.spec.key, record.tenancy.queue)
+    return (unit.name,) if unit is not None else (record.pod.spec.key, record.tenancy.queue, record.home)

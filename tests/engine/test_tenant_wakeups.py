@@ -2,7 +2,7 @@
 
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.pod import Pod
-from tests.build import a_node, a_pod
+from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import binds, evictions
 from tests.engine.test_tenant_queues import a_session
 from tests.engine.test_tide import BATCH, ONLINE, on, service
@@ -72,6 +72,20 @@ def test_parked_pod_whose_quota_was_full_when_room_came_starts_once_it_frees() -
     assert binds(session.decide()) == {}
     session.see(in_queue(a_pod("runs", node="far"), ""))
     assert binds(session.decide(1.0)) == {"waits": "n"}
+
+
+def test_pod_that_is_parked_for_one_of_its_cards_starts_behind_a_held_pod_of_another_pool() -> None:
+    pools = [a_pool(name, labels={"pool": name}, disable_borrowing=True) for name in ("full", "idle", "other")]
+    session = a_session(a_queue(cards={"H200": 1, "A100": 1}), *pools)
+    session.see(*(a_card_node(f"{pool}-a", "A100", 1, labels={"pool": pool}) for pool in ("idle", "other")))
+    session.see(a_card_node("h", "H200", 1, labels={"pool": "idle"}), a_card_pod("full", pool="idle", node="h"))
+    session.see(in_queue(a_card_pod("runs", pool="other")))
+    session.decide()
+    session.see(in_queue(a_card_pod("first", pool="full", priority=5), cards="A100"))
+    session.see(in_queue(a_card_pod("next", pool="idle"), cards="H200|A100"))
+    assert binds(session.decide()) == {}
+    session.tell(gone(Pod, "uid-runs"))
+    assert binds(session.decide(1.0)) == {"next": "idle-a"}
 
 
 def test_service_that_waits_takes_the_room_of_a_pod_that_turns_into_training() -> None:
