@@ -213,6 +213,9 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     tried.queue.nominate(record, tried.now)
     _evict(tried, next_victims(cluster, claim) if planned else [cluster.records[uid] for uid in victims])
     renominate(cluster, displaced, tried.now)
+    if by_queues:  # a pod ahead of it that could evict none of these may take the room if it could evict this one
+        for row in sorted({cluster.records[uid].row for uid in victims}):
+            cluster.row_changed(row)
     tried.actions += nominate(record, tried.queue.pool, proposal.node, proposal.others)
     tried.report(proposal.message)
     record.visited = ()

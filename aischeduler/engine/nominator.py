@@ -16,12 +16,11 @@ from aischeduler.engine.internal_errors import judging_failed
 from aischeduler.engine.view import View
 from aischeduler.model.actions import Nominate
 from aischeduler.model.proposal import Placement
-from aischeduler.policies.eviction_order import Preemptor, is_below
+from aischeduler.policies.eviction_order import is_below, would_go
 from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_placement import all_fit_after_departures
 from aischeduler.state.claims import Claim, ClaimedRoom
 from aischeduler.state.pod_records import PodRecord, PodState
-from aischeduler.state.running_pods import RunningTable
 from aischeduler.state.scheduling_queue import OrderKey, queue_order
 from aischeduler.state.what_if import Trial
 
@@ -29,17 +28,21 @@ from aischeduler.state.what_if import Trial
 def lifted_for(cluster: View, record: PodRecord, pool: str) -> tuple[Claim, ...]:
     """Return the claims of this pool that an attempt of the pod ignores: its own, and those of home pods behind it.
 
-    Where there are tenant queues, a claim stays if one of its victims was evicted that would not go for this pod.
+    Where there are tenant queues, a claim stays if one of its victims was evicted that would not go for this pod, unless
+    its owner would go for it as soon as that runs.
     """
     claims = cluster.claims.not_ahead(pool, queue_order(record)) if cluster.claims.count_in(pool) else ()
     if not any(claim.evicted is not None for claim in claims):
         return claims
     preemptor = cluster.preemptor_of(record)
-    return tuple(claim for claim in claims if claim.owner is record or _would_all_go(preemptor, claim.evicted))
-
-
-def _would_all_go(preemptor: Preemptor, pods: RunningTable | None) -> bool:
-    return pods is None or bool(is_below(preemptor, pods).all())
+    return tuple(
+        claim
+        for claim in claims
+        if claim.owner is record
+        or claim.evicted is None
+        or is_below(preemptor, claim.evicted).all()
+        or would_go(cluster.preemptor_of(claim.owner), preemptor)
+    )
 
 
 def without(cluster: View, claims: tuple[Claim, ...]) -> Trial:

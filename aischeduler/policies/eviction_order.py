@@ -113,6 +113,15 @@ def is_below(preemptor: Preemptor, pods: RunningTable) -> Mask:
     return lower
 
 
+def would_go(pod: Preemptor, preemptor: Preemptor) -> bool:
+    """Return whether a pod of no training that makes room for itself could be evicted, once it runs, for another one."""
+    ours, others = pod.tenant, preemptor.tenant
+    assert ours is not None
+    assert others is not None
+    unknown = not others.queue or others.service not in (ServiceType.TRAINING, ServiceType.INFERENCE)
+    return unknown and ours.queue == others.queue and pod.priority < preemptor.priority
+
+
 def _lets_go(tenant: TenantPreemptor, pods: RunningTable, lower: Mask) -> Mask:
     """Return a mask of the home pods that tenant queues let go for a preemptor; `lower` are those below it."""
     same: Mask = pods["queue"] == tenant.queue

@@ -126,6 +126,17 @@ def test_pod_ahead_takes_the_room_of_victims_only_if_these_go_for_it_too(kind: s
     assert binds(session.decide()) == {"ahead" if takes else "web": "n"}
 
 
+def test_pod_ahead_takes_the_room_of_victims_of_a_service_that_it_could_evict() -> None:
+    session = a_session(ONLINE, BATCH, a_card_node("n", "NVIDIA-H200"), training("v", 8, node="n"))
+    session.see(in_queue(a_card_pod("ahead", 8, priority=5), "online"))
+    assert evictions(session.decide()) == {}
+    session.see(service("web", 8))
+    told = session.decide()
+    assert (set(evictions(told)), nominations(told)["ahead"]) == ({"v"}, "n")
+    session.tell(gone(Pod, "uid-v"))
+    assert binds(session.decide()) == {"ahead": "n"}
+
+
 def test_whole_gang_goes_where_one_pod_would_do() -> None:
     session = a_session()
     gang = a_gang("g", 3, GangSource.LABELS)

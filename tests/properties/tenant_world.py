@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from aischeduler.engine.profile import Profile
-from aischeduler.model.actions import Action, Evict, ReportQueue
+from aischeduler.model.actions import Action, Evict, EvictionCause, ReportQueue
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.node import Node
@@ -54,6 +54,8 @@ class TenantWorld(GangWorld):
         """Whether controllers make a pod anew that the scheduler evicted."""
         self.evicted: list[tuple[str, str]] = []
         """Who evicted whom since pods are made anew: the names of pods as they were first, or of gangs."""
+        self.taken_back: set[tuple[str, str]] = set()
+        """Those of them that only took lent room back."""
         self._first_names: dict[str, str] = {}
         """Pods that were made anew by uid -> the name of the first."""
         self._asked: set[str] = set()
@@ -117,10 +119,11 @@ class TenantWorld(GangWorld):
     def _take(self, action: Action) -> None:
         super()._take(action)
         match action:
-            case Evict(victim, beneficiary=asker):
+            case Evict(victim, beneficiary=asker, cause=cause):
                 self._asked.add(victim.uid)
                 if self.recreates and asker is not None:
-                    self.evicted.append((self._first(asker), self._first(victim)))
+                    self.evicted.append(pair := (self._first(asker), self._first(victim)))
+                    self.taken_back |= {pair} if cause is EvictionCause.RECLAIMED else set()
             case ReportQueue():
                 self._write_status(action)
             case _:
