@@ -17,7 +17,7 @@ from aischeduler.engine.agenda import BOUNDS_PER_CHECK, Checks, LenderSearch
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.internal_errors import judging_failed
 from aischeduler.engine.propose import propose_briefly, propose_on
-from aischeduler.engine.quotas import try_first
+from aischeduler.engine.quotas import is_held_from_now, try_first
 from aischeduler.model.names import PODS
 from aischeduler.model.proposal import Hold, Lender, Place, Proposal
 from aischeduler.policies.borrowing import choose_lender, wanted_by_home_pods
@@ -176,7 +176,7 @@ def queue_for(cluster: Cluster, record: PodRecord, lender: str, rows: Rows) -> s
     A pod that is held by now is tried at home: nothing else would hold it, and try it again once that changes.
     """
     proposal = _on_loan(cluster, lender, record, rows)
-    if isinstance(proposal, Hold):
+    if isinstance(proposal, Hold) or is_held_from_now(cluster, record, proposal):
         return record.home
     return lender if isinstance(proposal, Place) else spanning_queue(cluster, record)
 

@@ -323,7 +323,7 @@ def _abroad(look: _Look) -> Proposal:
         found = look.find(rows)
         if found is not None:
             return look.uncompared(found) or look.place(found)
-    return _borrow(look) or Wait(WaitFor.HOME, search=look.search())
+    return _borrow(look) or Wait(WaitFor.HOME, search=look.search(), by_quota=bool(look.quota.closes))
 
 
 def _place(look: _Look, lifted: tuple[Claim, ...]) -> Place | Wait | None:
@@ -433,7 +433,7 @@ def _borrow(look: _Look) -> Borrow | Place | None:
 def _wait(look: _Look) -> Wait:
     """Wait in the home queue until an event can help the pod."""
     if look.only is not None or not look.borrows:
-        return Wait(WaitFor.ROOM)
+        return Wait(WaitFor.ROOM, by_quota=bool(look.quota.closes))
     cluster, record = look.cluster, look.record
     found = find_lender(cluster, record, (record.home,), look.quota.closed) if record.visited else None
     if isinstance(found, NoLender):

@@ -40,9 +40,9 @@ from aischeduler.engine.lending import (
     walk,
 )
 from aischeduler.engine.propose import propose_briefly, propose_on
+from aischeduler.engine.quotas import is_held_from_now
 from aischeduler.model.node import Node
 from aischeduler.model.proposal import Hold, Place, Proposal, Wait, WaitFor
-from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.policies.borrowing import wanted_by_home_pods
 from aischeduler.policies.eviction_order import PRIORITY_MIN, Preemptor, gone_for, may_go, standing_of
 from aischeduler.state.label_index import Rows
@@ -238,10 +238,12 @@ def _may_start(cluster: Cluster, record: PodRecord, shape: Shape) -> bool:
 
 
 def _helped(cluster: Cluster, record: PodRecord, proposal: Proposal) -> bool:
+    if is_held_from_now(cluster, record, proposal):
+        return True
     if isinstance(proposal, Wait):
         awaited = proposal.waits_for is WaitFor.REFRESH and awaits_view(cluster, record)
         return proposal.waits_for is not WaitFor.ROOM and not awaited
-    return not isinstance(proposal, Hold) or proposal.constraint is ConstraintKind.QUOTA  # nothing else would hold it
+    return not isinstance(proposal, Hold)
 
 
 def offer_to_owners(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks: Checks) -> OrderKey | None:

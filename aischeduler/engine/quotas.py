@@ -23,6 +23,7 @@ from aischeduler.engine.holds import recheck_later
 from aischeduler.engine.view import View
 from aischeduler.model.card_types import card_names
 from aischeduler.model.event_reasons import EventReason
+from aischeduler.model.proposal import Hold, Proposal, Wait
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.tenant_queue import QueueState, TenantQueue
 from aischeduler.model.unsupported_constraints import ConstraintKind
@@ -198,6 +199,13 @@ def _try_first(cluster: Cluster, accounts: set[Account], *, parked: bool = True)
                 found = True
         if not found:
             cluster.held.exhausted.add(account)
+
+
+def is_held_from_now(cluster: View, record: PodRecord, proposal: Proposal) -> bool:
+    """Return whether a quota keeps a parked pod from room, so that an attempt has it tried again as that frees."""
+    if isinstance(proposal, Wait):
+        return proposal.by_quota and record.pod.uid not in cluster.held
+    return isinstance(proposal, Hold) and proposal.constraint is QUOTA
 
 
 def cards_changed(cluster: Cluster) -> None:

@@ -253,6 +253,9 @@ def _wait_together(cluster: Cluster, unit: Unit, formed: Formed, now: float) -> 
 def _take_out(cluster: Cluster, record: PodRecord, now: float) -> None:
     if record.state is PodState.ACTIVE or record.pod.uid in cluster.deferred.look_at(record.queue).rechecking:
         cluster.turn_is_lost(record)
+    stood_for_others = record.state is PodState.PARKED and record.pod.uid in cluster.held
     cluster.leave_queue(record, now)
+    if stood_for_others:  # the next of its class is tried, so that quotas hold that one
+        cluster.queues[record.home].wake_next(record, now)
     offer_ends(cluster, record)
     end_claim_of(cluster, record, now)

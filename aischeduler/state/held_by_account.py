@@ -54,6 +54,9 @@ class HeldByAccount:
         first = (waiting.peekitem(0) for waiting in self._by_account.get(account, {}).values())
         return [record for _, record in nsmallest(most, first, key=itemgetter(0))]
 
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._held
+
     def __bool__(self) -> bool:
         return bool(self._held)
 

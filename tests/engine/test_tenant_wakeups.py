@@ -1,8 +1,10 @@
 """Pods that wait are tried once what their queues forbade is allowed, whoever else of their queues waits."""
 
+import pytest
+
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.pod import Pod
-from tests.build import a_node, a_pod, a_pool
+from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import binds, evictions
 from tests.engine.test_tenant_queues import a_session
 from tests.engine.test_tide import BATCH, ONLINE, on, service
@@ -86,6 +88,25 @@ def test_pod_that_is_parked_for_one_of_its_cards_starts_behind_a_held_pod_of_ano
     assert binds(session.decide()) == {}
     session.tell(gone(Pod, "uid-runs"))
     assert binds(session.decide(1.0)) == {"next": "idle-a"}
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("lends", [False, True])
+def test_parked_pod_whose_cards_had_no_quota_when_room_came_starts_once_that_frees(*, leaves: bool, lends: bool) -> None:
+    pools = [a_pool(name, labels={"pool": name}, disable_sharing=name == "other") for name in ("home", "lender", "other")]
+    session, where = a_session(a_queue(cards={"H200": 1, "A100": 1}), *pools), "lender" if lends else "home"
+    session.see(a_card_node("h", "H200", 1, labels={"pool": where}), a_card_pod("old", pool=where, node="h"))
+    session.see(*(a_card_node(name, card, 1, labels={"pool": "other"}) for name, card in (("far", "H200"), ("a", "A100"))))
+    session.see(*(in_queue(a_card_pod(name, pool="home", priority=9)) for name in ("first", "next")))
+    assert binds(session.decide()) == {}
+    session.see(runs := in_queue(a_card_pod("runs", pool="other", node="far")))
+    session.tell(gone(Pod, "uid-old"))
+    assert binds(session.decide()) == {}
+    if leaves:
+        session.tell(gone(Pod, "uid-first"))
+        assert binds(session.decide()) == {}
+    session.see(replace(runs, terms=None))
+    assert binds(session.decide(1.0)) == {"next" if leaves else "first": "h"}
 
 
 def test_service_that_waits_takes_the_room_of_a_pod_that_turns_into_training() -> None:

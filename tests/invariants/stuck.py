@@ -47,6 +47,11 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
         for waiting in cluster.freshness.waiting.values()
         for record in waiting.values()
     }
+    awake |= {
+        (record.home, record.pod.spec.key, record.pod.preempts)
+        for agenda in cluster.deferred.agendas.values()
+        for record in agenda.rechecking.values()
+    }
     deferred = cluster.deferred
     agendas = deferred.agendas.items()
     seeking = {pool for pool, one in agendas if one.affected or one.waking or one.seeking or one.sought}
