@@ -87,10 +87,13 @@ def install(plane: ControlPlane) -> None:
 
 
 def create_priority(plane: ControlPlane, name: str, value: int, **more: Any) -> None:
-    """Create a PriorityClass; it is for the whole cluster."""
+    """Create a PriorityClass, for the whole cluster, and wait until the API server takes pods with it."""
     document = priority_class_object(name, value=value) | more
     created = plane.api("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", document)
     assert created.status == 201, created.body
+    pod, path = pod_object("dry-run"), "/api/v1/namespaces/default/pods?dryRun=All"
+    pod["spec"]["priorityClassName"] = name
+    wait_until(lambda: plane.api("POST", path, pod).status == 201, f"pods of the class {name}")
 
 
 def token_kubeconfig(plane: ControlPlane, name: str, namespace: str, directory: Path) -> Path:
