@@ -38,7 +38,7 @@ ZONE = TopologyLevel("zone", required=True)
 FINISHED_SECONDS = 66.0
 """How long a gang may be half where nothing fails: a minute, and a step of the calm."""
 FINISHED_AFTER_FAULTS_SECONDS = 200.0
-"""The same where it is half when the faults stop: an eviction that was lost before is noticed first."""
+"""The same after the faults stop: an eviction that was lost before is noticed first."""
 TOGETHER_OR_APART = (0, 2)
 """The affinity of some gangs: their pods keep apart by host, or come together in a zone."""
 GANGS = st.fixed_dictionaries(
@@ -72,6 +72,7 @@ class GangWorld(World):
         """Whether the scheduler is new and has not decided yet."""
         self._half_until: dict[GangKey, float] = {}
         """The gangs that are half in the calm -> when they must be whole or given up."""
+        self._faults_last_until = 0.0
         super().__init__(often=often)
 
     def put_gang(self, gang: Gang) -> None:
@@ -184,15 +185,15 @@ class GangWorld(World):
         return found
 
     def calm_down(self, seconds: float) -> None:
-        for key in self.half():
-            self._half_until.setdefault(key, self.now + FINISHED_AFTER_FAULTS_SECONDS)
+        self._faults_last_until = self.now + FINISHED_AFTER_FAULTS_SECONDS
         super().calm_down(seconds)
 
     def settle(self) -> None:
         """Let every part act until nothing changes; no gang is half for longer than it may be."""
         super().settle()
         half = self.half()
-        self._half_until = {key: self._half_until.get(key, self.now + FINISHED_SECONDS) for key in half}
+        until = max(self.now + FINISHED_SECONDS, self._faults_last_until)
+        self._half_until = {key: self._half_until.get(key, until) for key in half}
         late = [f"{key}: {half[key]}" for key, until in self._half_until.items() if self.now > until]
         assert late == []
 
