@@ -201,7 +201,7 @@ def _try_first(cluster: Cluster, accounts: set[Account], *, parked: bool = True)
             cluster.held.exhausted.add(account)
 
 
-def is_held_from_now(cluster: View, record: PodRecord, proposal: Proposal) -> bool:
+def is_held_from_now(cluster: Cluster, record: PodRecord, proposal: Proposal) -> bool:
     """Return whether a quota keeps a parked pod from room, so that an attempt has it tried again as that frees."""
     if isinstance(proposal, Wait):
         return proposal.by_quota and record.pod.uid not in cluster.held

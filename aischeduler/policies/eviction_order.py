@@ -114,7 +114,7 @@ def is_below(preemptor: Preemptor, pods: RunningTable) -> Mask:
 
 
 def would_go(pod: Preemptor, preemptor: Preemptor) -> bool:
-    """Return whether a pod of no training that makes room for itself could be evicted, once it runs, for another one."""
+    """Return whether a pod that makes room for itself could be evicted, once it runs, for another home pod."""
     ours, others = pod.tenant, preemptor.tenant
     assert ours is not None
     assert others is not None

@@ -92,11 +92,17 @@ def test_pod_that_is_parked_for_one_of_its_cards_starts_behind_a_held_pod_of_ano
 
 @pytest.mark.parametrize("leaves", [False, True])
 @pytest.mark.parametrize("lends", [False, True])
-def test_parked_pod_whose_cards_had_no_quota_when_room_came_starts_once_that_frees(*, leaves: bool, lends: bool) -> None:
-    pools = [a_pool(name, labels={"pool": name}, disable_sharing=name == "other") for name in ("home", "lender", "other")]
+def test_parked_pod_whose_cards_had_no_quota_when_room_came_starts_once_that_frees(
+    *, leaves: bool, lends: bool
+) -> None:
+    pools = [
+        a_pool(name, labels={"pool": name}, disable_sharing=name == "other") for name in ("home", "lender", "other")
+    ]
     session, where = a_session(a_queue(cards={"H200": 1, "A100": 1}), *pools), "lender" if lends else "home"
     session.see(a_card_node("h", "H200", 1, labels={"pool": where}), a_card_pod("old", pool=where, node="h"))
-    session.see(*(a_card_node(name, card, 1, labels={"pool": "other"}) for name, card in (("far", "H200"), ("a", "A100"))))
+    session.see(
+        *(a_card_node(name, card, 1, labels={"pool": "other"}) for name, card in (("far", "H200"), ("a", "A100")))
+    )
     session.see(*(in_queue(a_card_pod(name, pool="home", priority=9)) for name in ("first", "next")))
     assert binds(session.decide()) == {}
     session.see(runs := in_queue(a_card_pod("runs", pool="other", node="far")))

@@ -127,7 +127,8 @@ def test_pod_ahead_takes_the_room_of_victims_only_if_these_go_for_it_too(kind: s
 
 
 def test_pod_ahead_takes_the_room_of_victims_of_a_service_that_it_could_evict() -> None:
-    session = a_session(ONLINE, BATCH, a_card_node("n", "NVIDIA-H200"), training("v", 8, node="n"))
+    session = a_session(ONLINE, BATCH)
+    session.see(a_card_node("n", "NVIDIA-H200"), training("v", 8, node="n"))
     session.see(in_queue(a_card_pod("ahead", 8, priority=5), "online"))
     assert evictions(session.decide()) == {}
     session.see(service("web", 8))
