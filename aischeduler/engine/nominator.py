@@ -28,8 +28,8 @@ from aischeduler.state.what_if import Trial
 def lifted_for(cluster: View, record: PodRecord, pool: str) -> tuple[Claim, ...]:
     """Return the claims of this pool that an attempt of the pod ignores: its own, and those of home pods behind it.
 
-    Where there are tenant queues, a claim stays if one of its victims would not have gone for this pod, unless its owner
-    would go for it as soon as that runs.
+    With tenant queues, a claim stays if one of its victims would not have gone for this pod, unless its owner would go
+    for it as soon as that runs.
     """
     claims = cluster.claims.not_ahead(pool, queue_order(record)) if cluster.claims.count_in(pool) else ()
     if not any(claim.evicted is not None for claim in claims):
