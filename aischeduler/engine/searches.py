@@ -54,7 +54,7 @@ def find_victims(
         return found
     ask = VictimRequest(record.pod.spec, cluster.preemptor_of(record))
     with without(cluster, claims):
-        return fewest(ask, cluster.runner, cluster.running, cluster.budgets, found)
+        return fewest(ask, cluster.runner, cluster.running, cluster.budgets, found, rows=rows)
 
 
 def _find_victims(cluster: View, record: PodRecord, rows: Rows, claims: tuple[Claim, ...]) -> Candidate | NoCandidate:

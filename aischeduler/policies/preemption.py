@@ -43,6 +43,8 @@ from aischeduler.state.pod_records import AssignedPod
 from aischeduler.state.running_pods import RunningPods, Slots
 from aischeduler.state.what_if import Clearing, Trial
 
+FREED_MAX: Final = 16
+"""The most other rows of victims where it is looked whether fewer of them would do."""
 VICTIMS_MAX: Final = 512
 """The most pods of one node that are considered as victims, the least important ones: a kubelet runs no more."""
 UNIT_BITS: Final = 32
@@ -193,11 +195,12 @@ def select_candidate(candidates: Candidates, runner: Runner, running: RunningPod
 
 
 def fewest(
-    ask: VictimRequest, runner: Runner, running: RunningPods, budgets: BudgetTable, chosen: Candidate
+    ask: VictimRequest, runner: Runner, running: RunningPods, budgets: BudgetTable, chosen: Candidate, *, rows: Rows
 ) -> Candidate:
     """Return the candidate without the victims that may stay although the others go, the most important first.
 
-    A pod that takes its unit with it frees more than itself, so that others need not go; pods of a unit stay together.
+    A pod that takes its unit with it frees more than itself, also on others of these rows, so that others need not go;
+    pods of a unit stay together.
     """
     slots = running.slots_of(chosen.victims)
     if len(slots) < 2 or not running.table["unit"][slots].any():
@@ -208,24 +211,41 @@ def fewest(
         groups.setdefault((unit, 0) if unit else (0, slot), []).append(slot)
     if len(groups) < 2:
         return chosen
-    rows, stay = np.array([chosen.row], dtype=np.intp), set[int]()
-    with Clearing(ask.spec, runner.nodes, running, rows, runner.counts(ask.spec)) as clearing:
-        here = running.slots_on(rows)
-        clearing.take_off(here[running.table["leaving"][here]])
-        clearing.take_off(slots[running.table["row"][slots] == chosen.row])
-        for group in groups.values():
-            of_row = np.array([slot for slot in group if running.table["row"][slot] == chosen.row], dtype=np.intp)
-            clearing.put_on(of_row)
-            if runner.fits(ask.spec, rows)[0]:
-                stay.update(group)
-            else:
-                clearing.take_off(of_row)
+    freed = np.unique(running.table["row"][slots])
+    others = freed[np.isin(freed, rows) & (freed != chosen.row)].tolist()[:FREED_MAX]
+    found = (_staying(ask, runner, running, row, [*groups.values()]) for row in (chosen.row, *others))
+    row, stay = max(zip((chosen.row, *others), found, strict=True), key=lambda one: len(one[1] or ()))
     if not stay:
         return chosen
     staying = set(running.uids_of(np.array(sorted(stay), dtype=np.intp)))
     left = tuple(uid for uid in chosen.victims if uid not in staying)
     violations = int(budgets.broken(left, np.zeros(len(left), dtype=np.intp)).sum())
-    return Candidate(chosen.row, left, violations)
+    return Candidate(row, left, violations)
+
+
+def _staying(
+    ask: VictimRequest, runner: Runner, running: RunningPods, row: int, groups: Sequence[list[int]]
+) -> set[int] | None:
+    """Return the victims that may stay if the pod goes to this row; None where it fits there without none of them."""
+    rows, stay = np.array([row], dtype=np.intp), set[int]()
+    if not runner.allowed(ask.spec, rows)[0]:
+        return None
+    of_row = [
+        np.array([slot for slot in group if running.table["row"][slot] == row], dtype=np.intp) for group in groups
+    ]
+    with Clearing(ask.spec, runner.nodes, running, rows, runner.counts(ask.spec)) as clearing:
+        here = running.slots_on(rows)
+        clearing.take_off(here[running.table["leaving"][here]])
+        clearing.take_off(np.concatenate(of_row))
+        if not runner.fits(ask.spec, rows)[0]:
+            return None
+        for group, slots in zip(groups, of_row, strict=True):
+            clearing.put_on(slots)
+            if runner.fits(ask.spec, rows)[0]:
+                stay.update(group)
+            else:
+                clearing.take_off(slots)
+    return stay
 
 
 def find_candidates(

@@ -8,7 +8,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from tests.build import a_node, a_pod, a_pool, amounts, replace
-from tests.engine.session import Session, binds, evictions, reports
+from tests.engine.session import Session, binds, evictions, nominations, reports
 from tests.gangs import a_gang, member, members
 
 
@@ -204,3 +204,14 @@ def test_room_of_a_lender_that_a_gang_was_woken_for_and_does_not_take_is_offered
     assert binds(session.decide()) == {}
     session.tell(gone(Pod, "uid-old-a1"), gone(Pod, "uid-old-a2"))
     assert binds(session.decide()) == {"large": "a2", "small": "a1"}
+
+
+def test_pod_goes_where_a_gang_frees_room_for_it_and_no_other_pod_goes() -> None:
+    session = Session(*(a_pool(name, labels={"pool": name}) for name in ("home", "other")))
+    session.see(*(a_node(name, cpu="2", labels={"pool": "home"}) for name in ("lent", "own")))
+    gang = a_gang("g", 2, GangSource.LABELS, span=True)
+    session.see(member(a_pod("g-0", pool="other", node="lent", started=1), gang))
+    session.see(member(a_pod("g-1", cpu="2", pool="home", node="own", started=1), gang))
+    session.see(a_pod("borrower", pool="other", node="lent", started=1), a_pod("asks", cpu="2", pool="home"))
+    told = session.decide()
+    assert (set(evictions(told)), nominations(told)["asks"]) == ({"g-0", "g-1"}, "own")
