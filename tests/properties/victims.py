@@ -5,7 +5,8 @@ Invariants:
 - Pods of a gang go one by one while the gang can spare them, and else all: a subset that leaves a gang useless is none.
 - Of pods that come one by one, every node of their pool is tried. The pods of a gang are tried on the nodes that they
   claim, and without fewer gangs, not with fewer pods of one: all ways to move them are too many.
-- It is silent about what the oracle of the pool rules does not model, and about nodes with room that others claim.
+- It is silent about what the oracle of the pool rules does not model, about nodes with room that others claim, and about
+  gangs that are being bound: these go as they were decided.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -44,7 +45,9 @@ class Victims:
         return self._is_modelled() and self._fit(frozenset(self._victims))
 
     def _is_modelled(self) -> bool:
-        specs = [pod.spec for pod in self._askers]
+        specs, oracle = [pod.spec for pod in self._askers], self._oracle
+        if any(oracle._unit_of(pod) and uid in oracle._assumed for uid, pod in self._victims.items()):
+            return False
         return bool(specs) and not any(
             spec.required is not None or spec.tolerations or spec.topology_spread or spec.invalid for spec in specs
         )
