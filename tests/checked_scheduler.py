@@ -1,5 +1,8 @@
 """The production engine with checks: every decision and every state in a test is checked against all invariants."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
@@ -192,22 +195,27 @@ class CheckedScheduler(Scheduler):
             return False
         if cluster.pool_of(record.row) != owner.home:
             return False
-        if owner.leads is not None:
-            return self._unit_needs_no_other(owner, owner.leads)
-        with without(cluster, lifted_for(cluster, owner, owner.home)):
+        with self._latest_victims_stay(owner), without(cluster, lifted_for(cluster, owner, owner.home)):
+            if owner.leads is not None:
+                return self._unit_needs_no_other(owner, owner.leads)
             return fits_after_departures(owner.pod.spec, cluster.runner, cluster.running, record.row)
 
-    def _unit_needs_no_other(self, owner: PodRecord, unit: Unit) -> bool:
-        """Say whether a unit would fit although the victims of its last decision stayed."""
+    @contextmanager
+    def _latest_victims_stay(self, owner: PodRecord) -> Iterator[None]:
+        """Let the victims of the last decision for a pod stay."""
         cluster, running = self._cluster, self._cluster.running
         latest = running.slots_of(
             uid for uid, asked in cluster.leaving_pods.asked.items() if asked.decision == owner.decision
         )
-        request, rows = cluster.unit_request(unit, owner.home), cluster.nodes.rows_of_pool(cluster.pools.id(owner.home))
         running.table["leaving"][latest] = False
         try:
-            with without(cluster, lifted_for(cluster, owner, owner.home)):
-                found = choose_unit_victims(request, cluster.runner, running, rows, cluster.budgets)
+            yield
         finally:
             running.table["leaving"][latest] = True
+
+    def _unit_needs_no_other(self, owner: PodRecord, unit: Unit) -> bool:
+        """Say whether a unit would fit now."""
+        cluster, running = self._cluster, self._cluster.running
+        request, rows = cluster.unit_request(unit, owner.home), cluster.nodes.rows_of_pool(cluster.pools.id(owner.home))
+        found = choose_unit_victims(request, cluster.runner, running, rows, cluster.budgets)
         return isinstance(found, UnitCandidate) and not found.victims
