@@ -5,7 +5,7 @@ Invariants:
 - Pods of a gang go one by one while the gang can spare them, and else all: a subset that leaves a gang useless is none.
 - Of pods that come one by one, every node of their pool is tried. The pods of a gang are tried on the nodes that they
   claim, and without fewer gangs, not with fewer pods of one: all ways to move them are too many.
-- It is silent about what the oracle of the pool rules does not model, about nodes with room that others claim, and about
+- It is silent about what the oracle of the pool rules does not model, about nodes with room that others claim, and of
   gangs that are being bound: these go as they were decided.
 """
 
