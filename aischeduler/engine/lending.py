@@ -144,11 +144,14 @@ def seek_lenders(cluster: Cluster, home: str, checks: Checks) -> None:
 def _on_loan(cluster: Cluster, lender: str, record: PodRecord, rows: Rows) -> Proposal:
     """Return what an attempt in the lender's queue would do with these rows, which the lender does not need.
 
-    A unit is placed as a whole, on whatever rows the lender does not need.
+    A unit is placed as a whole, on whatever rows the lender does not need; a lender that needs some is noted.
     """
     if record.leads is not None:
         every = cluster.nodes.rows_of_pool(cluster.pools.id(lender))
-        rows = every[~wanted_by_home_pods(cluster.borrowing, lender, every)]
+        wanted = wanted_by_home_pods(cluster.borrowing, lender, every)
+        if wanted.any():
+            note_blocked(cluster, (lender,))
+        rows = every[~wanted]
     return propose_on(cluster, record, lender, rows)
 
 

@@ -215,3 +215,17 @@ def test_pod_goes_where_a_gang_frees_room_for_it_and_no_other_pod_goes() -> None
     session.see(a_pod("borrower", pool="other", node="lent", started=1), a_pod("asks", cpu="2", pool="home"))
     told = session.decide()
     assert (set(evictions(told)), nominations(told)["asks"]) == ({"g-0", "g-1"}, "own")
+
+
+def test_gang_borrows_once_a_gang_of_the_lender_has_taken_the_room_that_it_claims() -> None:
+    session = Session(*(a_pool(name, labels={"pool": name}) for name in ("home", "lender")))
+    session.see(*(a_node(name, cpu="3", gpu=1, labels={"pool": "lender"}) for name in ("n1", "n2", "n3")))
+    session.see(*(a_pod(f"old-{node}", cpu="3", pool="lender", node=node, started=1) for node in ("n1", "n2")))
+    session.see(a_pod("full", cpu="3", priority=9, pool="lender", node="n3"))
+    guest, owner = (a_gang(name, 2, GangSource.LABELS) for name in ("guest", "owner"))
+    session.see(*(member(a_pod(f"guest-{turn}", cpu="2", pool="home"), guest) for turn in range(2)))
+    assert binds(session.decide()) == {}
+    session.see(*(member(a_pod(f"owner-{turn}", gpu=1, priority=5, pool="lender"), owner) for turn in range(2)))
+    assert set(evictions(session.decide())) == {"old-n1", "old-n2"}
+    session.tell(gone(Pod, "uid-old-n1"), gone(Pod, "uid-old-n2"))
+    assert set(binds(session.decide())) == {"guest-0", "guest-1", "owner-0", "owner-1"}
