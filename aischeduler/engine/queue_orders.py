@@ -9,6 +9,7 @@ Invariants:
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
@@ -17,7 +18,7 @@ from aischeduler.engine.freshness import answers_due, await_for_order, is_fresh
 from aischeduler.engine.pod_counting import may_go
 from aischeduler.engine.queue_status import over_quota, summary_of
 from aischeduler.engine.quotas import rules_of
-from aischeduler.engine.reclaim import kept_by_its_unit, newness, with_lost
+from aischeduler.engine.reclaim import fewest_above, kept_by_its_unit, newness, with_lost
 from aischeduler.model.actions import Action, EvictionCause
 from aischeduler.model.card_types import form_names
 from aischeduler.model.names import DEFAULT_POOL, PODS
@@ -128,27 +129,7 @@ def _above_quota(cluster: Cluster, queue: TenantQueue) -> list[PodRecord]:
     for record in cluster.tenants.in_queues(cluster.tenants.queues.below((queue.name,))):
         if record.counted is not None and cluster.leaving(record.pod.uid):
             over.subtract(_share(cluster, queue, record))
-    chosen: dict[PodRecord, tuple[PodRecord, ...]] = {}
-    gone: set[PodRecord] = set()
-    for record in _running(cluster, queue):
-        if len(chosen) == EVICTED_AT_ONCE or not any(amount > 0 for amount in over.values()):
-            break
-        share = _share(cluster, queue, record)
-        if record in gone or not any(over[name] > 0 for name in share):
-            continue
-        chosen[record] = tuple(lost for lost in with_lost(cluster, [record]) if lost not in gone)
-        gone.update(chosen[record])
-        for lost in chosen[record]:
-            over.subtract(_share(cluster, queue, lost))
-    kept: list[PodRecord] = []
-    for record in reversed(chosen):
-        back: Counter[str] = Counter()
-        for lost in chosen[record]:
-            back.update(_share(cluster, queue, lost))
-        if all(over[name] + amount <= 0 for name, amount in back.items() if name in over):
-            over.update(back)
-            kept.append(record)
-    return [lost for record, all_lost in chosen.items() if record not in kept for lost in all_lost]
+    return fewest_above(cluster, _running(cluster, queue), over, partial(_share, cluster, queue), EVICTED_AT_ONCE)
 
 
 def _share(cluster: Cluster, queue: TenantQueue, record: PodRecord) -> dict[str, int]:

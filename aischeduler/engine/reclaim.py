@@ -6,6 +6,8 @@ Invariants:
 """
 
 from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import evict, suspending
@@ -56,20 +58,41 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
     on_kept = [record for record in newest_first if kept is not None and kept[record.row]]
     if on_kept:  # what these leave lowers the sums of the limit: it is checked again then
         return with_lost(cluster, on_kept)
+    over = Counter({name: lent[name] - most for name, most in pool.lending_limit.items()})
+    return fewest_above(cluster, newest_first, over, partial(_lent_to, pool))
+
+
+def fewest_above(
+    cluster: Cluster,
+    records: Iterable[PodRecord],
+    over: Counter[str],
+    share: Callable[[PodRecord], ResourceList],
+    most: int | None = None,
+) -> list[PodRecord]:
+    """Return the fewest of these pods, the first first, without which no amount of `over` is above 0; whole units.
+
+    `share` returns what a pod takes of these amounts. At most so many are chosen, units aside. Changes `over`.
+    """
     chosen: dict[PodRecord, tuple[PodRecord, ...]] = {}
     gone: set[PodRecord] = set()
-    for record in newest_first:
-        if record not in gone and _over(pool.lending_limit, lent, record.pod.spec.request.taken):
-            chosen[record] = tuple(lost for lost in _lost_with(cluster, record, gone) if lost not in gone)
-            gone.update(chosen[record])
-            lent.subtract(_lent_to(pool, chosen[record]))
+    for record in records:
+        if len(chosen) == most or not any(amount > 0 for amount in over.values()):
+            break
+        if record in gone or not any(amount and over[name] > 0 for name, amount in share(record).items()):
+            continue
+        chosen[record] = tuple(lost for lost in _lost_with(cluster, record, gone) if lost not in gone)
+        gone.update(chosen[record])
+        for lost in chosen[record]:
+            over.subtract(share(lost))
     ended: list[PodRecord] = []
     for record in reversed(chosen):
-        taken = _lent_to(pool, chosen[record])
-        lent.update(taken)
-        if _over(pool.lending_limit, lent, taken):
+        back: Counter[str] = Counter()
+        for lost in chosen[record]:
+            back.update(share(lost))
+        if all(over[name] + amount <= 0 for name, amount in back.items()):
+            over.update(back)
+        else:
             ended += reversed(chosen[record])
-            lent.subtract(taken)
     return with_lost(cluster, ended[::-1])
 
 
@@ -103,13 +126,9 @@ def _lost_with(cluster: Cluster, record: PodRecord, gone: set[PodRecord]) -> tup
     return (record, *(cluster.records[running.uid_of(slot)] for slot in others))
 
 
-def _lent_to(pool: Pool, records: tuple[PodRecord, ...]) -> Counter[str]:
-    """Return what the pool has lent to these pods."""
-    taken: Counter[str] = Counter()
-    for record in records:
-        if record.loan is not None and record.loan[0] == pool.name:
-            taken.update(record.pod.spec.request.taken)
-    return taken
+def _lent_to(pool: Pool, record: PodRecord) -> ResourceList:
+    """Return what the pool has lent to this pod."""
+    return record.pod.spec.request.taken if record.loan is not None and record.loan[0] == pool.name else {}
 
 
 def _over(limit: ResourceList, lent: ResourceList, taken: ResourceList) -> bool:

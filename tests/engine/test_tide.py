@@ -296,6 +296,18 @@ def test_gang_above_a_lowered_quota_goes_whole() -> None:
     assert set(evictions(session.decide(10.0))) == {"g-0", "g-1"}
 
 
+@pytest.mark.parametrize(("left", "going"), [(1, {"g-0", "g-1"}), (0, {"g-0", "g-1", "g-2", "elsewhere"})])
+def test_gang_of_two_queues_goes_whole_once_too_few_of_it_would_stay_in_one(left: int, going: set[str]) -> None:
+    session = a_session(a_queue("batch", cards={"H200": 8}), a_queue("other"))
+    session.see(a_card_node("n", "NVIDIA-H200", 8))
+    gang = a_gang("g", 2, GangSource.LABELS)
+    session.see(*(member(at(f"g-{number}", "n", 9 - number), gang) for number in range(3)))
+    session.see(member(on(in_queue(a_card_pod("elsewhere"), "other"), "n"), gang))
+    session.decide()
+    session.tell(Seen(a_queue("batch", cards={"H200": left}, shrink_after_seconds=0, over_quota_since_seconds=1)))
+    assert set(evictions(session.decide(10.0))) == going
+
+
 def test_pods_of_a_draining_queue_and_of_those_below_it_go_after_its_time() -> None:
     session = a_session(a_queue("root"), a_queue("batch", parent="root"))
     session.see(a_card_node("n", "NVIDIA-H200"), at("v", "n", 1), on(a_card_pod("stays"), "n"))
