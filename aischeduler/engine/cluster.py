@@ -145,14 +145,15 @@ class Cluster:
     ) -> UnitRequest:
         """Return the placement request of a unit in this pool: its required pods, then these others as room allows.
 
-        The rows of `shut` are closed to the pod of the same number; further pods go where those of their class do.
+        The rows of `shut` are closed to the pod of the same number, and to all that are like it, of whatever queue.
         """
         pods = tuple(record.pod for record in (*unit.together, *others))
         home = unit.together[0].home
-        if any(mask is not None for mask in shut):
-            closed = {pod.spec.key: mask for pod, mask in zip(pods, shut, strict=False)}
-        else:
-            closed = {}
+        closed: dict[bytes, Mask] = {}
+        for pod, mask in zip(pods, shut, strict=False):
+            if mask is not None:
+                before = closed.get(pod.spec.key)
+                closed[pod.spec.key] = mask if before is None else before | mask
         specs = {pod.spec.key: pod.spec for pod in pods}
         ask_of = {key: self.ask(spec, pool, home, closed.get(key)) for key, spec in specs.items()}
         asks = tuple(ask_of[pod.spec.key] for pod in pods)

@@ -141,8 +141,7 @@ def close_parts(unit: UnitRequest, runner: Runner, parts: Sequence[Rows]) -> Ite
 
 
 def rows_beside(unit: UnitRequest, runner: Runner, rows: Rows) -> Rows:
-    """Return the rows that are open to the pods of the unit, and have the labels that those on nodes share."""
-    rows = unit.asks[0].open(rows)
+    """Return the rows that have the labels that the pods of the unit on nodes share."""
     for key, value in unit.beside:
         rows = rows[runner.nodes.labels.mask(Requirement(key, Operator.IN, (value,)))[rows]]
     return rows

@@ -76,8 +76,13 @@ class UnitCandidate(Struct, frozen=True):
 def choose_unit_victims(
     unit: UnitRequest, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
 ) -> UnitCandidate | NoCandidate:
-    """Return rows for the required pods of the unit, and the victims whose eviction makes all of them fit."""
+    """Return rows for the required pods of the unit, and the victims whose eviction makes all of them fit.
+
+    Rows that are closed to one of them are for none: where each pod goes is not known while victims are chosen.
+    """
     rows = rows_beside(unit, runner, rows)
+    for ask in {id(ask): ask for ask in unit.asks[: unit.required]}.values():
+        rows = ask.open(rows)
     room = _room_of_all(unit, runner, running, rows, budgets)
     close = closeness(unit.topology, unit.asks[: unit.required], runner, rows, room)
     if int(close.capacity.sum()) < unit.required:

@@ -201,6 +201,18 @@ def test_gang_is_checked_whole_and_its_surplus_keeps_to_the_quota() -> None:
     assert len(binds(session.decide())) == 3
 
 
+@pytest.mark.parametrize("queues", [("q", "free"), ("free", "q")])
+def test_gang_of_two_queues_takes_no_card_for_which_one_of_them_has_no_quota(queues: tuple[str, str]) -> None:
+    session = a_session(a_queue(cards={"A100": 1, "H200": 8}), a_queue("free"))
+    session.see(a_card_node("a", "A100", 3), running(in_queue(a_card_pod("runs")), "a"))
+    session.see(a_card_node("h", "H200", 1), running(a_card_pod("full"), "h"))
+    gang = a_gang("g", 2, GangSource.LABELS)
+    session.see(*(member(in_queue(a_card_pod(f"g-{turn}"), queue), gang) for turn, queue in enumerate(queues)))
+    assert binds(session.decide()) == {}
+    session.tell(gone(Pod, "uid-runs"))
+    assert set(binds(session.decide())) == {"g-0", "g-1"}
+
+
 def test_smaller_pod_behind_a_held_larger_one_starts_as_quota_frees() -> None:
     session = a_session(a_queue(cards={"H200": 4}), a_card_node("h", "NVIDIA-H200"), in_queue(a_card_pod("p", 4)))
     session.decide()

@@ -13,7 +13,7 @@ from aischeduler.model.pool import Namespace
 from aischeduler.model.selectors import label_selector
 from aischeduler.model.tenant_queue import QueueState, TenantQueue, TenantSettings
 from aischeduler.model.workload import JobRef, ServiceType, TenantTerms, Workload
-from tests.build import a_pool, replace
+from tests.build import a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions, nominations, warnings
 from tests.gangs import a_gang, member
 from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
@@ -136,6 +136,16 @@ def test_pod_ahead_takes_the_room_of_victims_of_a_service_that_it_could_evict() 
     assert (set(evictions(told)), nominations(told)["ahead"]) == ({"v"}, "n")
     session.tell(gone(Pod, "uid-v"))
     assert binds(session.decide()) == {"ahead": "n"}
+
+
+def test_gang_with_a_launcher_evicts_nobody_on_cards_for_which_its_workers_have_no_quota() -> None:
+    session = a_session(a_queue("online", priority=80, cards={"A100": 1, "H200": 8}), BATCH)
+    session.see(a_card_node("a", "A100", 4), on(in_queue(a_card_pod("web"), "online"), "a"), training("v", 3, node="a"))
+    session.see(a_card_node("h", "H200", 1), on(a_card_pod("full"), "h"))
+    gang = a_gang("g", 3, GangSource.LABELS)
+    session.see(member(in_queue(a_pod("g-0"), "online", service="inference"), gang))
+    session.see(*(member(service(f"g-{number}", 1), gang) for number in (1, 2)))
+    assert evictions(session.decide()) == {}
 
 
 def test_whole_gang_goes_where_one_pod_would_do() -> None:
