@@ -276,6 +276,7 @@ def _wait(tried: Attempt, proposal: Wait) -> Result:
         case WaitFor.BACKOFF:
             queue.retry(record, now)
         case _:
+            record.short = proposal.by_quota
             queue.park(record, now)
             if proposal.by_quota:
                 cluster.held.put(record, cluster.holders(record))

@@ -99,7 +99,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     Return the cost; an attempt without searches costs 1. Raises NoProposalError.
     """
     record.decision, searches = cluster.next_decision(), cluster.searches.made
-    record.broken = False
+    record.broken = record.short = False
     if cluster.has_quotas:
         cluster.held.drop(record.pod.uid)
     if record.unit is not None and cluster.units.outdated(record.unit):

@@ -165,6 +165,8 @@ class PodRecord(Struct, eq=False):
     """Its last attempt ended with an error, not a refusal: it waits until its backoff ends."""
     broken: bool = False
     """An exception, or the API server rejected its Binding: until its next attempt, no room is kept for the pod."""
+    short: bool = False
+    """Its last attempt parked it, and quotas close nodes to it that it may fit."""
     caught: int | None = None
     """The count of `Announcements` when the five-minute flush brought it back; None where an event did."""
     message: str = ""

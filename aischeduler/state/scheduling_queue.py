@@ -88,6 +88,8 @@ class QueuedClass(Struct, eq=False):
     """The nominated pods by uid."""
     pending: int = 0
     usable: int = 0
+    short: int = 0
+    """The parked pods to which a quota closes nodes that they fit. What holds one holds all that are parked."""
     turn: OrderKey = (False, 0, 0, 0, "")
     """The queue order of `head`, while pods are parked."""
     unit: Unit | None = None
@@ -103,6 +105,11 @@ class QueuedClass(Struct, eq=False):
     def moves(self) -> bool:
         """Whether a home pod of the class is active or in backoff."""
         return self.usable > len(self.parked) + len(self.nominated)
+
+    @property
+    def takes_room(self) -> bool:
+        """Whether one of its pods may take room that it fits."""
+        return self.usable > (len(self.parked) if self.short else 0)
 
     @property
     def head(self) -> PodRecord:
@@ -365,7 +372,7 @@ class PoolQueue:
         that something may hold as a whole. The home pods in other queues are added, whatever they request.
         """
         here = (self._slots[slot] for slot in np.flatnonzero(self._fitting(room, holds)).tolist())
-        found: list[tuple[PodSpec, Unit | None]] = [(alike.spec, alike.unit) for alike in here if alike.usable]
+        found: list[tuple[PodSpec, Unit | None]] = [(alike.spec, alike.unit) for alike in here if alike.takes_room]
         found += ((record.pod.spec, record.leads) for record in self._away())
         specs = {spec.key: spec for spec, unit in found if unit is None}
         return tuple(specs.values()), tuple(unit for _, unit in found if unit is not None)
@@ -522,6 +529,8 @@ class PoolQueue:
         if home and state in USABLE and not record.broken:
             alike.usable += sign
             self._usable += sign
+            if state is PodState.PARKED and record.short:
+                alike.short += sign
         if not alike.pending:
             self._drop_class(key, alike)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.holds import held_by
+from aischeduler.engine.quotas import quota_of
 from aischeduler.engine.self_check import Violation
 from aischeduler.model.actions import Action, Bind, Evict, EvictionCause
 from aischeduler.model.names import PODS
@@ -105,7 +106,15 @@ def _who_want(cluster: Cluster, lender: str, row: int) -> list[str]:
     could = cluster.runner.passes if evicts else cluster.runner.could_run
     waiting = (record for queue in cluster.queues.values() for record in queue.records() if record.home == lender)
     alone = (record for record in waiting if record.usable and record.leads is None)
-    return [record.pod.uid for record in alone if could(record.pod.spec, rows)[0]]
+    return [
+        record.pod.uid for record in alone if could(record.pod.spec, rows)[0] and not _is_closed(cluster, record, row)
+    ]
+
+
+def _is_closed(cluster: Cluster, record: PodRecord, row: int) -> bool:
+    """Return whether no quota is left for a waiting pod on this row."""
+    quota = quota_of(cluster, record)
+    return bool(quota.message) or any(mask is not None and bool(mask[row]) for mask in quota.closed)
 
 
 def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
