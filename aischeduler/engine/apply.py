@@ -131,7 +131,7 @@ def _place(tried: Attempt, proposal: Place) -> Result:
         binds.append(_bind(tried, placed, assigned, proposal))
     send_or_delay(cluster, binds, verdicts, tried.actions)
     cluster.wake_alike(record, tried.now)
-    try_next(cluster, record.accounts)
+    try_next(cluster, record)
     unit = record.unit
     if unit is not None and unit.lead is record:  # its other pods wait for themselves once it is formed again
         unit.lead, unit.pods, unit.required = None, (), 0

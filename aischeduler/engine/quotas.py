@@ -174,10 +174,18 @@ def try_first(cluster: Cluster, accounts: Iterable[Account]) -> None:
         _try_first(cluster, of_queues)
 
 
-def try_next(cluster: Cluster, accounts: Iterable[Account]) -> None:
-    """Have the next unit tried that one of these accounts held, after another one took its part."""
+def try_next(cluster: Cluster, record: PodRecord) -> None:
+    """Have the next unit tried that an account of this pod held, after that took its part, and the next one like it."""
     if cluster.held:
-        _try_first(cluster, {account[:2] for account in accounts} - cluster.held.exhausted)
+        _try_first(cluster, {account[:2] for account in record.accounts} - cluster.held.exhausted)
+        try_alike(cluster, record)
+
+
+def try_alike(cluster: Cluster, record: PodRecord) -> None:
+    """Have the next pod of the class of this one tried, which waited in its place, where quotas no longer refuse it."""
+    behind = cluster.held.alike(record, cluster.holders(record))
+    if behind is not None and not quota_of(cluster, behind).message:
+        recheck_later(cluster, (behind,))
 
 
 def try_behind(cluster: Cluster, record: PodRecord) -> None:

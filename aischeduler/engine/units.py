@@ -16,6 +16,7 @@ from aischeduler.engine.internal_errors import Doing, error_message, internal_er
 from aischeduler.engine.nominator import clear_nomination, end_claim_of
 from aischeduler.engine.pod_counting import count_with_unit
 from aischeduler.engine.queueing_hints import offer_ends
+from aischeduler.engine.quotas import try_alike
 from aischeduler.framework.plugin import Formed, Incomplete, UnitMembers
 from aischeduler.model.actions import ReportWaiting, Step
 from aischeduler.model.gang import Gang, GangKey, GangSource
@@ -256,6 +257,8 @@ def _take_out(cluster: Cluster, record: PodRecord, now: float) -> None:
     stood_for_others = record.state is PodState.PARKED and record.pod.uid in cluster.held
     cluster.leave_queue(record, now)
     if stood_for_others:  # the next of its class is tried, so that quotas hold that one
+        cluster.held.drop(record.pod.uid)
         cluster.queues[record.home].wake_next(record, now)
+        try_alike(cluster, record)
     offer_ends(cluster, record)
     end_claim_of(cluster, record, now)

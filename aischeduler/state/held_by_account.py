@@ -54,6 +54,12 @@ class HeldByAccount:
         first = (waiting.peekitem(0) for waiting in self._by_account.get(account, {}).values())
         return [record for _, record in nsmallest(most, first, key=itemgetter(0))]
 
+    def alike(self, record: PodRecord, accounts: tuple[Account, ...]) -> PodRecord | None:
+        """Return the first pod of this pod's class that one of these accounts holds; None where there is none."""
+        of = _class_of(record)
+        waiting = next((found for one in accounts if (found := self._by_account.get(one, {}).get(of))), None)
+        return waiting.peekitem(0)[1] if waiting is not None else None
+
     def __contains__(self, uid: str) -> bool:
         return uid in self._held
 

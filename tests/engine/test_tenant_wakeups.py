@@ -115,6 +115,27 @@ def test_parked_pod_whose_cards_had_no_quota_when_room_came_starts_once_that_fre
     assert binds(session.decide(1.0)) == {"next" if leaves else "first": "h"}
 
 
+@pytest.mark.parametrize("first", ["goes", "starts elsewhere"])
+def test_held_pod_behind_a_parked_one_like_it_starts_once_that_no_longer_waits(first: str) -> None:
+    session = a_session(a_queue(cards={"H200": 1, "A100": 1}), *(a_pool(name, labels={"pool": name}) for name in "abc"))
+    for name, card, pool in (("h", "H200", "a"), ("far", "A100", "b"), ("near", "A100", "c")):
+        session.see(a_card_node(name, card, 1, labels={"pool": pool}))
+    session.see(
+        in_queue(a_card_pod("old-h", pool="a", node="h")), in_queue(a_card_pod("old-far", pool="b", node="far"))
+    )
+    session.see(a_card_pod("other", priority=9, pool="c", node="near"))
+    waiting = {"first": "c", "between": "b", "next": "c"}
+    session.see(*(in_queue(a_card_pod(name, pool=pool)) for name, pool in waiting.items()))
+    assert binds(session.decide()) == {}
+    session.see(a_card_pod("new-far", priority=9, pool="b"))
+    session.tell(gone(Pod, "uid-old-far"))
+    assert binds(session.decide(1.0)) == {"new-far": "far"}
+    session.tell(gone(Pod, "uid-first" if first == "goes" else "uid-old-h"))
+    assert binds(session.decide(1.0)) == ({} if first == "goes" else {"first": "h"})
+    session.tell(gone(Pod, "uid-other"))
+    assert binds(session.decide(1.0)) == {"next": "near"}
+
+
 def test_service_that_waits_takes_the_room_of_a_pod_that_turns_into_training() -> None:
     session = a_session(ONLINE, BATCH, a_card_node("n", "NVIDIA-H200"))
     session.see(on(in_queue(a_card_pod("v", 8), "batch"), "n"), service("web", 8, priority=-1))
