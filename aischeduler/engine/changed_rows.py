@@ -103,4 +103,9 @@ def _finish(cluster: Cluster, rows: OrderedDict[int, RowWork], row: int, work: R
             work.after = offer(cluster, room, work.after, checks)
             if work.after is None:
                 work.stage = Stage(stage + 1)
-    return work.stage is Stage.DONE
+    if work.stage is not Stage.DONE:
+        return False
+    for promise in cluster.deferred.promised.values():
+        if promise.pool == room.pool:
+            promise.rows[row] = None
+    return True

@@ -12,7 +12,7 @@ from typing import Final
 
 from aischeduler.engine.cluster_parts import Edits, LeavingPods, Said
 from aischeduler.engine.counters import Counters
-from aischeduler.engine.deferred_work import DeferredWork, Freshness, UnknownPools
+from aischeduler.engine.deferred_work import DeferredWork, Freshness, Promise, UnknownPools
 from aischeduler.engine.pod_classes import PodClasses
 from aischeduler.engine.pod_counting import count_again, follow_accounts, interest_of, planned, pods_on_rows
 from aischeduler.engine.profile import Profile
@@ -321,13 +321,18 @@ class Cluster:
         record.offered = row
         self.deferred.offers.setdefault(row, {})[record.pod.uid] = record.pod.spec
         if record.leads is not None:
-            self.deferred.promised[record.pod.uid] = self.pool_of(row), len(record.together)
+            self.deferred.promised[record.pod.uid] = Promise(self.pool_of(row), len(record.together))
 
     def withdraw(self, record: PodRecord) -> None:
-        """Remove the offer to a pod that is about to be tried, or to leave."""
+        """Remove the offer to a pod that is about to be tried, or to leave.
+
+        Rows that were offered beside a unit are offered again: what was promised to it may have been kept from others.
+        """
         if record.offered == NOWHERE:
             return
-        self.deferred.promised.pop(record.pod.uid, None)
+        promise = self.deferred.promised.pop(record.pod.uid, None)
+        for row in promise.rows if promise is not None else ():
+            self.row_changed(row)
         offered = self.deferred.offers.get(record.offered, {})
         if offered.pop(record.pod.uid, None) is not None and not offered:
             del self.deferred.offers[record.offered]

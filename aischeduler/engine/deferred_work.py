@@ -51,6 +51,14 @@ class Unrest(Struct):
         return True
 
 
+class Promise(Struct):
+    """A unit was woken for room of a pool, and is not tried yet; `rows` were offered to others beside it meanwhile."""
+
+    pool: str
+    pods: int
+    rows: dict[int, None] = field(default_factory=dict)
+
+
 class DeferredWork(Struct):
     """The work that events leave to decisions: the agendas by pool, of pools that have one, and what is common."""
 
@@ -59,8 +67,8 @@ class DeferredWork(Struct):
     """When the reasons of all parked pods are to be updated."""
     domains: tuple[int, ...] = ()
     """The versions of labels and pools of nodes at the last check of counts."""
-    promised: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Unit, by the uid of its lead, that was woken for room and not tried yet -> the pool, and how many pods start."""
+    promised: dict[str, Promise] = field(default_factory=dict)
+    """What units wait for that were woken for room and not tried yet, by the uids of their leads."""
     offers: dict[int, dict[str, PodSpec]] = field(default_factory=dict)
     """Row -> the pods that were woken for its room and not tried yet, with their specs."""
     queue_changes: QueueChanges = field(default_factory=QueueChanges)

@@ -166,7 +166,7 @@ def may_borrow_whole(cluster: Cluster, shape: Shape, lender: str) -> bool:
 
 def promised_in(cluster: Cluster, pool: str) -> int:
     """Return how many pods of units were woken for room of the pool and not tried yet."""
-    return sum(pods for where, pods in cluster.deferred.promised.values() if where == pool)
+    return sum(promise.pods for promise in cluster.deferred.promised.values() if promise.pool == pool)
 
 
 def _spans(record: PodRecord) -> bool:

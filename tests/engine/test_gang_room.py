@@ -229,3 +229,15 @@ def test_gang_borrows_once_a_gang_of_the_lender_has_taken_the_room_that_it_claim
     assert set(evictions(session.decide())) == {"old-n1", "old-n2"}
     session.tell(gone(Pod, "uid-old-n1"), gone(Pod, "uid-old-n2"))
     assert set(binds(session.decide())) == {"guest-0", "guest-1", "owner-0", "owner-1"}
+
+
+def test_room_that_was_kept_for_a_gang_is_offered_to_another_gang_once_the_first_does_not_take_it() -> None:
+    session = Session(*(a_node(f"n{turn}", cpu="2", gpu=2) for turn in (1, 2)), a_node("n3", cpu="1"))
+    session.see(*(a_pod(f"old-{turn}", cpu="2", priority=9, node=f"n{turn}", started=1) for turn in (1, 2)))
+    first, second = (a_gang(name, count, GangSource.LABELS) for name, count in (("first", 3), ("second", 2)))
+    session.see(*(member(a_pod(f"first-{turn}", gpu=1, priority=5), first) for turn in range(3)))
+    session.see(*(member(a_pod(f"second-{turn}", cpu=cpu), second) for turn, cpu in enumerate(("1", "2"))))
+    session.see(a_pod("single", cpu="2", priority=9))
+    assert binds(session.decide()) == {}
+    session.tell(gone(Pod, "uid-old-2"), gone(Pod, "uid-old-1"))
+    assert set(binds(session.decide())) == {"single", "second-0", "second-1"}

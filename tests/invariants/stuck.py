@@ -127,6 +127,7 @@ def _is_offered(cluster: Cluster, pool: str, proposal: Place | MakeRoom) -> bool
     pools = {cluster.pool_of(nodes.rows[name]) for name in names}
     offered = {nodes.names[row] for one in (pool, *pools) for row in cluster.deferred.look_at(one).rows}
     offered.update(nodes.names[row] for row in cluster.deferred.offers)
+    offered.update(nodes.names[row] for promise in cluster.deferred.promised.values() for row in promise.rows)
     return not offered.isdisjoint(names) or not all(_is_missed(cluster, one) for one in pools - {pool})
 
 
