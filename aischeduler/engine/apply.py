@@ -36,8 +36,10 @@ from aischeduler.model.proposal import (
     WaitFor,
 )
 from aischeduler.model.unsupported_constraints import ConstraintKind
+from aischeduler.policies.eviction_order import is_below
 from aischeduler.state.claims import Claim, ClaimedRoom
 from aischeduler.state.pod_records import AssignedPod, PodRecord
+from aischeduler.state.running_pods import RunningTable
 from aischeduler.state.scheduling_queue import PoolQueue
 from aischeduler.state.transitions import Transition, change_state
 
@@ -207,8 +209,7 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     )
     victims, planned = proposal.victims, plan_evictions(cluster, proposal.victims)
     by_queues = victims and cluster.tenants.queues.in_force
-    evicted = cluster.running.table[cluster.running.slots_of(victims)] if by_queues else None
-    claim = Claim(record, rooms, pool, victims, tried.now, planned, evicted)
+    claim = Claim(record, rooms, pool, victims, tried.now, planned, _evicted(tried, victims) if by_queues else None)
     cluster.claims.make(claim)
     tried.queue.nominate(record, tried.now)
     _evict(tried, next_victims(cluster, claim) if planned else [cluster.records[uid] for uid in victims])
@@ -221,6 +222,13 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     record.visited = ()
     cluster.wake_alike(record, tried.now)
     return Result.NOMINATED
+
+
+def _evicted(tried: Attempt, victims: tuple[str, ...]) -> RunningTable:
+    """Return those of the victims that go for the pod itself, not because they are lost with others."""
+    running = tried.cluster.running
+    pods = running.table[running.slots_of(victims)]
+    return pods[is_below(tried.cluster.preemptor_of(tried.record), pods)]
 
 
 def _evict(tried: Attempt, victims: list[PodRecord], *, together: bool = True) -> None:

@@ -138,6 +138,18 @@ def test_pod_ahead_takes_the_room_of_victims_of_a_service_that_it_could_evict() 
     assert binds(session.decide()) == {"ahead": "n"}
 
 
+def test_service_ahead_takes_the_room_of_a_borrower_that_goes_with_its_whole_gang() -> None:
+    session = a_session(ONLINE, BATCH)
+    session.see(*(a_pool(name, labels={"pool": name}) for name in "ab"))
+    session.see(*(a_card_node(f"n{name}", "H200", labels={"pool": name}) for name in "ab"))
+    gang = a_gang("g", 2, GangSource.LABELS)
+    session.see(*(member(on(service(f"g-{node}", 8, pool="b"), f"n{node}"), gang) for node in "ab"))
+    session.see(training("owner", 8, pool="a"))
+    assert set(evictions(session.decide())) == {"g-a", "g-b"}
+    session.see(service("ahead", 8, pool="a"))
+    assert nominations(session.decide())["ahead"] == "na"
+
+
 def test_gang_with_a_launcher_evicts_nobody_on_cards_for_which_its_workers_have_no_quota() -> None:
     session = a_session(a_queue("online", priority=80, cards={"A100": 1, "H200": 8}), BATCH)
     session.see(a_card_node("a", "A100", 4), on(in_queue(a_card_pod("web"), "online"), "a"), training("v", 3, node="a"))
