@@ -284,7 +284,7 @@ class Oracle:
     def _keeps(self, owner: Pod, node: str) -> bool:
         """Say whether a waiting pod of the lender keeps this node from being lent."""
         evicts = self._preemption and not self._pool(self._home(owner)).disable_preemption
-        if self.tenants.refuses(owner, self._nodes[node], self._placed()):
+        if evicts and self.tenants.refuses(owner, self._nodes[node], self._placed()):
             return False
         if not _is_modelled(owner.spec) or not self._suits(owner.spec, node):
             return not _is_modelled(owner.spec)

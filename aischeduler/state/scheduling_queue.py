@@ -368,11 +368,13 @@ class PoolQueue:
     def usable_within(self, room: Amounts, holds: Holds | None = None) -> tuple[tuple[PodSpec, ...], tuple[Unit, ...]]:
         """Return the home pods in this queue that can take room and whose request fits into `room`.
 
-        They are specs, each class once, and units of several pods, one of whose pods may fit, with `holds` only those
-        that something may hold as a whole. The home pods in other queues are added, whatever they request.
+        They are specs, each class once, and units of several pods, one of whose pods may fit. In a pool that may evict,
+        with `holds`, only units that something may hold as a whole, and no parked pod that quotas keep from nodes: it
+        fits on no others. The home pods in other queues are added, whatever they request.
         """
         here = (self._slots[slot] for slot in np.flatnonzero(self._fitting(room, holds)).tolist())
-        found: list[tuple[PodSpec, Unit | None]] = [(alike.spec, alike.unit) for alike in here if alike.takes_room]
+        some = (alike for alike in here if (alike.takes_room if holds is not None else alike.usable))
+        found: list[tuple[PodSpec, Unit | None]] = [(alike.spec, alike.unit) for alike in some]
         found += ((record.pod.spec, record.leads) for record in self._away())
         specs = {spec.key: spec for spec, unit in found if unit is None}
         return tuple(specs.values()), tuple(unit for _, unit in found if unit is not None)

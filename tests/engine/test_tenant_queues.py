@@ -292,14 +292,18 @@ def test_held_pod_stops_no_loan() -> None:
     assert binds(session.decide()) == {"guest": "n"}
 
 
-def test_pod_that_is_parked_for_one_of_its_cards_stops_no_loan_of_the_nodes_with_these() -> None:
-    session = a_session(a_queue(cards={"H200": 1, "A100": 1}), *(a_pool(name, labels={"pool": name}) for name in "ab"))
+@pytest.mark.parametrize(("evicts", "lent"), [(True, {"guest": "h"}), (False, {})])
+def test_pod_that_is_parked_for_one_of_its_cards_stops_no_loan_where_its_pool_may_take_it_back(
+    *, evicts: bool, lent: dict[str, str]
+) -> None:
+    pools = [a_pool(name, labels={"pool": name}, disable_preemption=not evicts) for name in "ab"]
+    session = a_session(a_queue(cards={"H200": 1, "A100": 1}), *pools)
     session.see(*(a_card_node(name, card, 2, labels={"pool": "a"}) for name, card in (("h", "H200"), ("a", "A100"))))
     session.see(running(in_queue(a_card_pod("runs", pool="a")), "h"), running(a_card_pod("full", 2, pool="a"), "a"))
     session.see(in_queue(a_card_pod("waits", pool="a"), cards="H200|A100"))
     assert binds(session.decide()) == {}
     session.see(a_card_pod("guest", pool="b"))
-    assert binds(session.decide()) == {"guest": "h"}
+    assert binds(session.decide()) == lent
 
 
 def test_pod_whose_quota_was_full_when_a_lender_had_room_borrows_once_it_frees() -> None:
