@@ -323,7 +323,7 @@ def _abroad(look: _Look) -> Proposal:
         found = look.find(rows)
         if found is not None:
             return look.uncompared(found) or look.place(found)
-    return _borrow(look) or Wait(WaitFor.HOME, search=look.search(), by_quota=bool(look.quota.closes))
+    return _borrow(look) or Wait(WaitFor.HOME, search=look.search(), by_quota=look.quota.closes_some)
 
 
 def _place(look: _Look, lifted: tuple[Claim, ...]) -> Place | Wait | None:
@@ -349,8 +349,10 @@ def _place_over_claims(look: _Look) -> Place | Wait | None:
 
 
 def _keeps(look: _Look, claim: Claim) -> bool:
-    """Return whether the claimed room will still be enough once the pods that are leaving are gone."""
-    cluster = look.cluster
+    """Return whether the claimed room is open, and will still be enough once the pods that are leaving are gone."""
+    cluster, closed = look.cluster, look.quota.closed or (None,) * len(claim.rooms)
+    if any(shut is not None and shut[room.row] for shut, room in zip(closed, claim.rooms, strict=False)):
+        return False
     with without(cluster, lifted_for(cluster, look.record, claim.pool)):
         return all_fit_after_departures(claim.assigned, cluster.runner, cluster.running)
 
@@ -433,7 +435,7 @@ def _borrow(look: _Look) -> Borrow | Place | None:
 def _wait(look: _Look) -> Wait:
     """Wait in the home queue until an event can help the pod."""
     if look.only is not None or not look.borrows:
-        return Wait(WaitFor.ROOM, by_quota=bool(look.quota.closes))
+        return Wait(WaitFor.ROOM, by_quota=look.quota.closes_some)
     cluster, record = look.cluster, look.record
     found = find_lender(cluster, record, (record.home,), look.quota.closed) if record.visited else None
     if isinstance(found, NoLender):
@@ -443,7 +445,7 @@ def _wait(look: _Look) -> Wait:
         look.clauses[f"{plugin.name}: "] = plugin.post_filter(record.pod, look.pool.name)
     waits_for = WaitFor.BACKOFF if isinstance(found, Lender) else WaitFor.ROOM
     preemption = look.clauses.get(PREEMPTION, "")
-    return Wait(waits_for, look.message(look.clauses), look.search(), preemption, by_quota=bool(look.quota.closes))
+    return Wait(waits_for, look.message(look.clauses), look.search(), preemption, by_quota=look.quota.closes_some)
 
 
 def may_not_preempt(cluster: View, record: PodRecord) -> str:

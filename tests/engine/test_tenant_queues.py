@@ -252,6 +252,18 @@ def test_owner_of_a_claim_counts_and_ends_for_the_quota_of_a_pod_ahead_of_it() -
     assert binds(told) == {"high": "free"}
 
 
+def test_claim_ends_where_the_cards_of_its_node_lose_their_name() -> None:
+    session = a_session(a_queue(cards={"H200": 16}))
+    session.see(a_card_node("n", "H200"), running(in_queue(a_card_pod("v", 8)), "n"), a_card_node("h", "H200", 1))
+    session.see(in_queue(a_card_pod("asks", 8, priority=5)))
+    assert set(evictions(session.decide())) == {"v"}
+    session.see(a_node("n", cpu="64", memory="512Gi", gpu=8))
+    session.tell(gone(Pod, "uid-v"))
+    assert binds(session.decide()) == {}
+    session.see(a_card_pod("other", 8))
+    assert binds(session.decide(1.0)) == {"other": "n"}
+
+
 def test_owner_of_a_claim_gives_way_once_where_its_quota_and_its_room_are_needed() -> None:
     session = a_session(a_queue(cpu="4"), a_node("n", cpu="2"))
     session.see(running(in_queue(a_pod("low", cpu="2")), "n"), in_queue(a_pod("p", cpu="2", priority=1)))
@@ -289,6 +301,14 @@ def test_held_pod_stops_no_loan() -> None:
     session.see(in_queue(a_pod("held", pool="lender")))
     session.decide()
     session.see(a_pod("guest"))
+    assert binds(session.decide()) == {"guest": "n"}
+
+
+def test_pod_whose_queue_names_cards_stops_no_loan_of_nodes_whose_cards_have_no_name() -> None:
+    session = a_session(a_queue(cards={"H200": 8}), *(a_pool(name, labels={"pool": name}) for name in "ab"))
+    session.see(a_node("n", cpu="8", gpu=8, labels={"pool": "a"}), in_queue(a_card_pod("waits", pool="a"), cards=""))
+    assert binds(session.decide()) == {}
+    session.see(a_card_pod("guest", pool="b"))
     assert binds(session.decide()) == {"guest": "n"}
 
 
