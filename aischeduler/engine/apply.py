@@ -77,7 +77,7 @@ def apply(tried: Attempt, proposal: Proposal) -> Result | None:
     if isinstance(proposal, Hold):
         return _hold(tried, proposal)
     record.constraint = None
-    if not isinstance(proposal, Place):
+    if not isinstance(proposal, Place) and cluster.has_quotas:
         try_behind(cluster, record)
     match proposal:
         case Place():

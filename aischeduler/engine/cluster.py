@@ -165,7 +165,8 @@ class Cluster:
         """Return what decides who goes for a pod, or for the unit that it leads."""
         if record.leads is not None:
             return self._unit_preemptor(record.leads)
-        return Preemptor(record.pod.priority, tenant=self._tenant_preemptor(record))
+        tenant = self._tenant_preemptor(record) if self.tenants.queues.in_force else None
+        return Preemptor(record.pod.priority, tenant=tenant)
 
     def _unit_preemptor(self, unit: Unit) -> Preemptor:
         lead, loss = unit.together[0], Loss(self.profile.gpu_resources, int(self.now))

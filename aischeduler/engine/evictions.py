@@ -95,6 +95,8 @@ def suspending(cluster: Cluster, evicted: list[Evict]) -> list[Evict]:
 
     A Job whose pods are deleted may count them as failed more often than it may fail, and then fails as a whole.
     """
+    if all(action.victim.gang is None for action in evicted):
+        return evicted
     jobs = [_suspended_for(cluster, action.victim) for action in evicted]
     return [action if job is None else replace(action, suspends=job) for action, job in zip(evicted, jobs, strict=True)]
 

@@ -32,7 +32,7 @@ def lifted_for(cluster: View, record: PodRecord, pool: str) -> tuple[Claim, ...]
     for it as soon as that runs.
     """
     claims = cluster.claims.not_ahead(pool, queue_order(record)) if cluster.claims.count_in(pool) else ()
-    if not any(claim.evicted is not None for claim in claims):
+    if not claims or all(claim.evicted is None for claim in claims):
         return claims
     preemptor = cluster.preemptor_of(record)
     return tuple(

@@ -275,7 +275,7 @@ def _hold_of(look: _Look, record: PodRecord, *, known: bool) -> Hold | None:
     constraint = held.kind if held is not None else None
     if not known and not is_known(cluster, record, look.now):
         return Hold(unknown_pool_message(record.pod.pool), constraint, unknown_pool=True)
-    queue = queue_refused(cluster, record) if cluster.has_quotas and not refused and held is None else None
+    queue = queue_refused(cluster, record) if record.tenancy.queue and not refused and held is None else None
     of = "" if record is look.record else f"The pod {record.pod.name}, which starts together with this one: "
     if queue is not None:
         return Hold(of + queue.message, ConstraintKind.QUEUE, reason=queue.reason)

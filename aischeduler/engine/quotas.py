@@ -61,7 +61,7 @@ class QuotaAnswer(Struct, frozen=True):
     @property
     def closes_some(self) -> bool:
         """Whether rows are closed to one of the pods."""
-        return any(mask is not None for mask in self.closed)
+        return bool(self.closed) and any(mask is not None for mask in self.closed)
 
 
 UNLIMITED: Final = QuotaAnswer()

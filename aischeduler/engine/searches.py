@@ -61,9 +61,9 @@ def _find_victims(cluster: View, record: PodRecord, rows: Rows, claims: tuple[Cl
     """Search for victims, of which some may stay where gangs go whole. Only results for all rows are kept."""
     spec, priority = record.pod.spec, record.pod.priority
     preemptor = cluster.preemptor_of(record)
-    ask = VictimRequest(spec, preemptor)
     if rows is not cluster.nodes.rows_of_pool(cluster.pools.id(record.home)):
         with without(cluster, claims):
+            ask = VictimRequest(spec, preemptor)
             return choose_victims(ask, cluster.runner, cluster.running, rows, cluster.budgets)
     of_budgets = cluster.budgets.version if cluster.budgets.obeyed else 0  # else a budget makes no victim impossible
     key = (record.home, spec.key, preemptor.tenant)
@@ -76,6 +76,7 @@ def _find_victims(cluster: View, record: PodRecord, rows: Rows, claims: tuple[Cl
         if chosen is not None:
             return chosen
         cluster.searches.made += 1
+        ask = VictimRequest(spec, preemptor)
         candidates = find_candidates(ask, cluster.runner, cluster.running, rows, cluster.budgets)
         found = select_candidate(candidates, cluster.runner, cluster.running)
         if isinstance(found, Candidate):
@@ -178,7 +179,7 @@ def find_lender(cluster: View, record: PodRecord, visited: tuple[str, ...], shut
     """
     key = (record.pod.spec.key, visited)
     versions = (*_seen(cluster, record), cluster.pools.version, cluster.ledger.version)
-    keeps = not cluster.nodes.tentative and record.leads is None and not any_shut(shut)
+    keeps = not cluster.nodes.tentative and record.leads is None and not (shut and any_shut(shut))
     known = cluster.searches.lenders.get(key)
     if keeps and known is not None and known.made_from == versions:
         return known.value
