@@ -241,7 +241,7 @@ class Cluster:
         unit, interest, ours = self.unit_name(pod), interest_of(self, pod), self.ours(pod)  # first: a plugin may raise
         self.records[pod.uid] = record
         self.units.join(record, unit)
-        if ours and (self.tenants.queues.in_force or pod.owner or pod.gang is not None):
+        if ours and (self.tenants.queues.in_force or pod.gang is not None):  # others join once there are queues
             self.tenants.join(record)
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record

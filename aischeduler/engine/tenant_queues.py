@@ -37,6 +37,8 @@ def queue_seen(cluster: Cluster, queue: TenantQueue) -> None:
     first = not cluster.tenants.queues.in_force
     if not cluster.tenants.queues.see(queue):
         return
+    if first:
+        _note_workloads(cluster)
     _warn(cluster, queue)
     _changed(cluster, queue.name, before, everybody=first)
 
@@ -53,6 +55,7 @@ def queues_served(cluster: Cluster, *, served: bool) -> None:
     before = cluster.tenants.queues.in_force
     cluster.tenants.queues.serve(served=served)
     if cluster.tenants.queues.in_force != before:
+        _note_workloads(cluster)
         _follow(cluster, tuple(cluster.records.values()))
 
 
@@ -151,6 +154,13 @@ def follow_tenancy(cluster: Cluster, record: PodRecord) -> None:
     if record.counted is not None:
         refresh(cluster, record)
         cluster.row_changed(record.row)
+
+
+def _note_workloads(cluster: Cluster) -> None:
+    """Note of which workloads the pods are that came before there were queues."""
+    for record in cluster.records.values():
+        if cluster.ours(record.pod):
+            cluster.tenants.note_workloads(record)
 
 
 def _join_again(cluster: Cluster, record: PodRecord) -> None:

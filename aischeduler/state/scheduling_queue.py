@@ -134,6 +134,9 @@ def class_key(record: PodRecord) -> bytes:
     return key if record.rank is None else key + b" %d" % pod.priority
 
 
+_priority: Final = attrgetter("priority")
+
+
 def _reach(unit: Unit) -> int:
     return unit.lead.reach if unit.lead is not None else unit.priority
 
@@ -387,9 +390,8 @@ class PoolQueue:
             if fitting[slots[0]] and holds is not None:
                 first = alike[slots[0]]
                 assert first.shape is not None, "the class stands for a unit"
-                fitting[slots] = holds(
-                    first.shape, max(_reach(other.unit) for other in alike.values() if other.unit is not None)
-                )
+                units = (other.unit for other in alike.values() if other.unit is not None)
+                fitting[slots] = holds(first.shape, max(map(_reach if self._of_tenants else _priority, units)))
         return fitting
 
     def _away(self) -> Iterable[PodRecord]:

@@ -56,8 +56,7 @@ class Tenants:
 
     def join(self, record: PodRecord) -> None:
         """Add a pod that waits in no queue of a pool, and set its tenancy."""
-        for key in self._names_of(record.pod) if record.pod.owner or record.pod.gang is not None else ():
-            self._of_workload.put(key, record.pod.uid, record)
+        self.note_workloads(record)
         if not self.queues.in_force:
             record.tenancy, record.queue_priority = NO_TENANCY, 0
             return
@@ -69,6 +68,11 @@ class Tenants:
             self._in_queue.put(record.tenancy.queue, record.pod.uid, record)
         if record.counted is None:
             self.waits(record)
+
+    def note_workloads(self, record: PodRecord) -> None:
+        """Note of which workloads a pod is."""
+        for key in self._names_of(record.pod) if record.pod.owner or record.pod.gang is not None else ():
+            self._of_workload.put(key, record.pod.uid, record)
 
     def leave(self, record: PodRecord) -> None:
         """Remove a pod."""

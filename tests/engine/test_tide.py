@@ -251,6 +251,15 @@ def test_service_behind_one_whose_workload_was_not_seen_takes_its_cards() -> Non
     assert evictions(session.decide(1.0)) == {"v": "QueueReclaimed"}
 
 
+def test_pod_that_came_before_there_were_queues_follows_its_workload() -> None:
+    session = Session(a_card_node("n", "NVIDIA-H200"), on(replace(a_card_pod("v", 8), owner="Job/train"), "n"))
+    session.tell(Seen(ONLINE), Seen(BATCH))
+    session.see(service("web", 8))
+    assert evictions(session.decide()) == {}
+    session.tell(a_workload("Job", "train", queue="batch", said="training"))
+    assert evictions(session.decide()) == {"v": "QueueReclaimed"}
+
+
 def test_workload_that_is_gone_leaves_the_kind_of_its_pods() -> None:
     session = a_session(settings=TenantSettings(service_types=(("Job", TRAINING),)))
     session.tell(a_workload("Job", "train", said="inference"))
