@@ -188,7 +188,7 @@ def try_next(cluster: Cluster, record: PodRecord) -> None:
 
 def try_alike(cluster: Cluster, record: PodRecord) -> None:
     """Have the next pod of this pod's class tried, where quotas no longer refuse it; a unit is a class of its own."""
-    behind = cluster.held.alike(record, cluster.holders(record)) if record.leads is None else None
+    behind = cluster.held.alike(record) if record.leads is None else None
     if behind is not None and behind.waits_as.queue and not quota_of(cluster, behind).message:  # not between queues
         recheck_later(cluster, (behind,))
 

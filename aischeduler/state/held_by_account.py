@@ -19,6 +19,7 @@ class HeldByAccount:
         self._by_account: dict[Account, dict[Class, SortedDict[OrderKey, PodRecord]]] = {}
         self._held: dict[str, tuple[OrderKey, Class, tuple[Account, ...]]] = {}
         """Uid -> where the pod stands."""
+        self._alike: dict[Class, SortedDict[OrderKey, PodRecord]] = {}
         self.exhausted: set[Account] = set()
         """Accounts that refused all classes that they hold when they were looked at last, and have not shrunk since."""
 
@@ -26,6 +27,7 @@ class HeldByAccount:
         """Add a pod that is not here."""
         order, of = queue_order(record), _class_of(record)
         self._held[record.pod.uid] = order, of, accounts
+        self._alike.setdefault(of, SortedDict())[order] = record
         for account in accounts:
             self._by_account.setdefault(account, {}).setdefault(of, SortedDict())[order] = record
 
@@ -41,6 +43,10 @@ class HeldByAccount:
         if held is None:
             return
         order, of, accounts = held
+        alike = self._alike[of]
+        del alike[order]
+        if not alike:
+            del self._alike[of]
         for account in accounts:
             classes = self._by_account[account]
             del classes[of][order]
@@ -54,10 +60,9 @@ class HeldByAccount:
         first = (waiting.peekitem(0) for waiting in self._by_account.get(account, {}).values())
         return [record for _, record in nsmallest(most, first, key=itemgetter(0))]
 
-    def alike(self, record: PodRecord, accounts: tuple[Account, ...]) -> PodRecord | None:
-        """Return the first pod of this pod's class that one of these accounts holds; None where there is none."""
-        of = _class_of(record)
-        waiting = next((found for one in accounts if (found := self._by_account.get(one, {}).get(of))), None)
+    def alike(self, record: PodRecord) -> PodRecord | None:
+        """Return the first pod of this pod's class; None where there is none."""
+        waiting = self._alike.get(_class_of(record))
         return waiting.peekitem(0)[1] if waiting is not None else None
 
     def __contains__(self, uid: str) -> bool:
