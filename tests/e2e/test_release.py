@@ -17,6 +17,7 @@ from tests.e2e.cluster import (
     CRDS,
     EXAMPLES,
     POOLS_PATH,
+    apply,
     backlog,
     create_nodes,
     create_pods,
@@ -43,12 +44,14 @@ from tests.objects import (
     storage_class_object,
     volume_object,
 )
+from tests.queue_objects import queue_object
 
 ALL = 300
 BEFORE = 30
 FEW = 20
 BACKOFF_SECONDS = 1.5
 """Longer than a pod waits after its first attempt."""
+SUSPENDING = ("batch", "jobs", "patch")
 GANG_GROUPS = (
     "scheduling.x-k8s.io",
     "scheduling.volcano.sh",
@@ -188,6 +191,7 @@ def test_used_permissions_equal_the_granted_ones(
     release.install(config={"eviction": eviction, "requestTimeoutSeconds": 1})
     create_nodes(control_plane, [node_object("n", cpu="110", labels={"pool": "a"})])
     create_pools(control_plane, pool_object("a", labels={"pool": "a"}))
+    apply(control_plane, queue_object("default"))
     create_priority(control_plane, "high", 1000)
     small = [pod_object(f"small-{n:03d}", namespace=namespace, memory="1Mi", pool="a") for n in range(100)]
     with two_replicas(control_plane, release.access()) as (leader, standby):
@@ -199,10 +203,12 @@ def test_used_permissions_equal_the_granted_ones(
         create_pods(control_plane, namespace, [urgent])
         history.wait_until(lambda: bool(events(control_plane, namespace, "Preempted")), "an eviction")
         history.wait_until(lambda: "a" in statuses(control_plane), "the status of the Pool")
+        queue = f"{POOLS_PATH.removesuffix('pools')}queues/default"
+        wait_until(lambda: "used" in control_plane.api("GET", queue).body.get("status", {}), "the status of the Queue")
         assert [leader.stop(), standby.stop()] == [0, 0]
     rights = list(used(control_plane, ACCOUNT, since))
     assert [right for right, status in rights if status == 403] == []
-    of_gangs = {right for right in granted(release.rules()) if right[0] in GANG_GROUPS}
+    of_gangs = {right for right in granted(release.rules()) if right[0] in GANG_GROUPS} | {SUSPENDING}
     assert granted(release.rules()) - {right for right, _ in rights} - of_gangs == set()
 
 

@@ -180,6 +180,7 @@ def amounts(cluster: Cluster) -> list[str | bytes]:
         for one in nodes.pod_counts.all()
     ]
     domains = [recount.domains(cluster, count) for count in nodes.pod_counts.all()]
+    volumes = sorted((row, sorted(pods.items())) for row, pods in storage.used.on.items())
     versions = (nodes.version, nodes.static_version, nodes.pool_version, storage.version, cluster.running.version)
     parts: tuple[object, ...] = (
         versions,
@@ -192,7 +193,7 @@ def amounts(cluster: Cluster) -> list[str | bytes]:
         (sorted(nodes.tentative.items()), sorted(nodes.ports.on.items(), key=repr)),
         counts,
         domains,
-        (sorted(storage.used.on.items(), key=repr), sorted(storage.chosen.all().items(), key=repr)),
+        (volumes, sorted(storage.chosen.all().items(), key=repr)),
         [(claim.owner.pod.uid, claim.rows) for claim in cluster.claims.all()],
         [(uid, one.state, one.queue, one.visited, one.row) for uid, one in cluster.records.items()],
         (
