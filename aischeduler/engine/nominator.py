@@ -16,7 +16,7 @@ from aischeduler.engine.internal_errors import judging_failed
 from aischeduler.engine.view import View
 from aischeduler.model.actions import Nominate
 from aischeduler.model.proposal import Placement
-from aischeduler.policies.eviction_order import is_below, would_go
+from aischeduler.policies.eviction_order import takes_over
 from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.policies.unit_placement import all_fit_after_departures
 from aischeduler.state.claims import Claim, ClaimedRoom
@@ -40,8 +40,7 @@ def lifted_for(cluster: View, record: PodRecord, pool: str) -> tuple[Claim, ...]
         for claim in claims
         if claim.owner is record
         or claim.evicted is None
-        or is_below(preemptor, claim.evicted).all()
-        or would_go(cluster.preemptor_of(claim.owner), preemptor)
+        or takes_over(preemptor, cluster.preemptor_of(claim.owner), claim.evicted)
     )
 
 

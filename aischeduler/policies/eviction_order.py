@@ -113,13 +113,19 @@ def is_below(preemptor: Preemptor, pods: RunningTable) -> Mask:
     return lower
 
 
-def would_go(pod: Preemptor, preemptor: Preemptor) -> bool:
-    """Return whether a pod that makes room for itself could be evicted, once it runs, for another home pod."""
-    ours, others = pod.tenant, preemptor.tenant
-    assert ours is not None
-    assert others is not None
-    unknown = not others.queue or others.service not in (ServiceType.TRAINING, ServiceType.INFERENCE)
-    return unknown and ours.queue == others.queue and pod.priority < preemptor.priority
+def takes_over(preemptor: Preemptor, owner: Preemptor, evicted: RunningTable) -> bool:
+    """Return whether a home pod ahead of one that had pods evicted may take the room of these.
+
+    They go for it too, or the owner would go for it as soon as that runs.
+    """
+    ours, others = preemptor.tenant, owner.tenant
+    if ours is None or others is None:
+        return True
+    if ours.queue == others.queue and preemptor.priority >= owner.priority:
+        unknown = not ours.queue or ours.service not in (ServiceType.TRAINING, ServiceType.INFERENCE)
+        if ours.service == others.service or (unknown and preemptor.priority > owner.priority):
+            return True
+    return bool(is_below(preemptor, evicted).all())
 
 
 def _lets_go(tenant: TenantPreemptor, pods: RunningTable, lower: Mask) -> Mask:

@@ -138,6 +138,15 @@ def test_pod_ahead_takes_the_room_of_victims_of_a_service_that_it_could_evict() 
     assert binds(session.decide()) == {"ahead": "n"}
 
 
+def test_pod_ahead_takes_the_room_of_victims_once_there_are_no_queues() -> None:
+    session = a_session(ONLINE, BATCH)
+    session.see(a_card_node("n", "NVIDIA-H200"), training("v", 8, node="n"), service("web", 8))
+    assert set(evictions(session.decide())) == {"v"}
+    session.tell(*(gone(TenantQueue, str(queue.source), queue.name) for queue in (ONLINE, BATCH)))
+    session.see(a_card_pod("ahead", 8, priority=5))
+    assert nominations(session.decide())["ahead"] == "n"
+
+
 def test_service_ahead_takes_the_room_of_a_borrower_that_goes_with_its_whole_gang() -> None:
     session = a_session(ONLINE, BATCH)
     session.see(*(a_pool(name, labels={"pool": name}) for name in "ab"))
