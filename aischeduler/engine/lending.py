@@ -190,15 +190,15 @@ def takes_room(record: PodRecord, pool: str) -> bool:
 
 
 def spanning_queue(cluster: Cluster, record: PodRecord) -> str:
-    """Return the home pool of a unit that may span pools and starts; each lender's limit is about its part alone.
+    """Return the home pool of a unit that may span pools and starts; each lender's limit is about its part alone."""
+    return record.home if _spans(record) and isinstance(propose_at_home(cluster, record), Place) else ""
 
-    Lenders whose own pods may take the room first are noted, as after an attempt.
-    """
-    if not _spans(record):
-        return ""
-    proposal = propose_briefly(cluster, record)
+
+def propose_at_home(cluster: Cluster, record: PodRecord, *, borrows: bool = True) -> Proposal:
+    """Return what an attempt at home would do, and note the lenders whose own pods may take the room first."""
+    proposal = propose_briefly(cluster, record, borrows=borrows)
     note_blocked(cluster, proposal.search.blocked)
-    return record.home if isinstance(proposal, Place) else ""
+    return proposal
 
 
 def try_in(cluster: Cluster, record: PodRecord, pool: str, now: float) -> None:

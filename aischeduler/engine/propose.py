@@ -23,7 +23,7 @@ from aischeduler.engine.holds import held_by
 from aischeduler.engine.machine_groups import group_refused
 from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.quotas import UNLIMITED, QuotaAnswer, queue_refused, quota_of, surplus_within
-from aischeduler.engine.searches import find_lender, find_unit_victims, find_victims
+from aischeduler.engine.searches import any_shut, find_lender, find_unit_victims, find_victims
 from aischeduler.engine.unknown_pools import is_known, unknown_pool_message
 from aischeduler.engine.view import View
 from aischeduler.framework.allocating import allocation_on
@@ -323,7 +323,7 @@ def _abroad(look: _Look) -> Proposal:
         found = look.find(rows)
         if found is not None:
             return look.uncompared(found) or look.place(found)
-    return _borrow(look) or Wait(WaitFor.HOME, search=look.search(), by_quota=look.quota.closes_some)
+    return _borrow(look) or Wait(WaitFor.HOME, search=look.search(), by_quota=any_shut(look.quota.closed))
 
 
 def _place(look: _Look, lifted: tuple[Claim, ...]) -> Place | Wait | None:
@@ -435,7 +435,7 @@ def _borrow(look: _Look) -> Borrow | Place | None:
 def _wait(look: _Look) -> Wait:
     """Wait in the home queue until an event can help the pod."""
     if look.only is not None or not look.borrows:
-        return Wait(WaitFor.ROOM, by_quota=look.quota.closes_some)
+        return Wait(WaitFor.ROOM, by_quota=any_shut(look.quota.closed))
     cluster, record = look.cluster, look.record
     found = find_lender(cluster, record, (record.home,), look.quota.closed) if record.visited else None
     if isinstance(found, NoLender):
@@ -445,7 +445,7 @@ def _wait(look: _Look) -> Wait:
         look.clauses[f"{plugin.name}: "] = plugin.post_filter(record.pod, look.pool.name)
     waits_for = WaitFor.BACKOFF if isinstance(found, Lender) else WaitFor.ROOM
     preemption = look.clauses.get(PREEMPTION, "")
-    return Wait(waits_for, look.message(look.clauses), look.search(), preemption, by_quota=look.quota.closes_some)
+    return Wait(waits_for, look.message(look.clauses), look.search(), preemption, by_quota=any_shut(look.quota.closed))
 
 
 def may_not_preempt(cluster: View, record: PodRecord) -> str:

@@ -34,12 +34,13 @@ from aischeduler.engine.lending import (
     note_blocked,
     parked_in,
     promised_in,
+    propose_at_home,
     queue_for,
     takes_room,
     try_in,
     walk,
 )
-from aischeduler.engine.propose import propose_briefly, propose_on
+from aischeduler.engine.propose import propose_on
 from aischeduler.engine.quotas import is_held_from_now
 from aischeduler.model.node import Node
 from aischeduler.model.proposal import Hold, Place, Proposal, Wait, WaitFor
@@ -198,14 +199,7 @@ def would_be_helped(cluster: Cluster, record: PodRecord) -> bool:
 
     Lenders whose own pods may take the room first are noted, as after an attempt.
     """
-    return _helped(cluster, record, _proposed(cluster, record))
-
-
-def _proposed(cluster: Cluster, record: PodRecord, *, borrows: bool = True) -> Proposal:
-    """Return what an attempt at home would do, and note the lenders whose own pods may take the room first."""
-    proposal = propose_briefly(cluster, record, borrows=borrows)
-    note_blocked(cluster, proposal.search.blocked)
-    return proposal
+    return _helped(cluster, record, propose_at_home(cluster, record))
 
 
 def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
@@ -216,7 +210,7 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
     unit = record.leads
     if unit is None:
         return _helped(cluster, record, propose_on(cluster, record, record.home, rows))
-    return _helped(cluster, record, _proposed(cluster, record, borrows=unit.spans))
+    return _helped(cluster, record, propose_at_home(cluster, record, borrows=unit.spans))
 
 
 def may_start_at_home(cluster: Cluster, pool: str, shape: Shape, priority: int | None) -> bool:
@@ -269,7 +263,7 @@ def _starts_now(cluster: Cluster, record: PodRecord, doing: str, checks: Checks)
         return False
     checks.spend(len(record.together), unit=record.leads is not None)
     try:
-        return isinstance(_proposed(cluster, record), Place)
+        return isinstance(propose_at_home(cluster, record), Place)
     except Exception as error:  # noqa: BLE001 - a bug costs one unit its turn, not those behind it
         judging_failed(cluster, record, doing, error)
         return False

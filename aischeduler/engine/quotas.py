@@ -58,11 +58,6 @@ class QuotaAnswer(Struct, frozen=True):
     closes: tuple[QuotaRefusal, ...] = ()
     outbid: tuple[Claim, ...] = ()
 
-    @property
-    def closes_some(self) -> bool:
-        """Whether rows are closed to one of the pods."""
-        return bool(self.closed) and any(mask is not None for mask in self.closed)
-
 
 UNLIMITED: Final = QuotaAnswer()
 
