@@ -269,22 +269,21 @@ def want_of(cluster: View, record: PodRecord) -> Want:
 def _answer(cluster: View, wants: list[Want], lifted: tuple[Claim, ...]) -> QuotaAnswer:
     """Return what the quotas of queues say, as if these claims did not exist."""
     answer = _of_named(cluster, wants, lifted)
-    return answer if answer.message or not cluster.nodes.cards.unnamed else _without_unnamed(cluster, wants, answer)
+    unnamed = cluster.nodes.cards.unnamed(cluster.nodes)
+    return answer if answer.message or unnamed is None else _without_unnamed(cluster, wants, answer, unnamed)
 
 
-def _without_unnamed(cluster: View, wants: list[Want], answer: QuotaAnswer) -> QuotaAnswer:
+def _without_unnamed(cluster: View, wants: list[Want], answer: QuotaAnswer, unnamed: Mask) -> QuotaAnswer:
     """Close the rows whose cards have no name to pods with cards whose queue names some: it does not name these.
 
     They hold no pod: others with a name may join.
     """
-    rules, rows = coverage_of(cluster).rules, [*cluster.nodes.cards.unnamed]
+    rules = coverage_of(cluster).rules
     closed = list(answer.closed or [None] * len(wants))
     for number, want in enumerate(wants):
         if any(queue.cards for queue in want.chain) and rules.cards(want.spec):
             before = closed[number]
-            mask: Mask = np.zeros(cluster.nodes.width, dtype=np.bool_) if before is None else before.copy()
-            mask[rows] = True
-            closed[number] = mask
+            closed[number] = unnamed if before is None else before | unnamed
     return replace(answer, closed=tuple(closed))
 
 

@@ -17,7 +17,6 @@ from cachetools import LRUCache
 
 from aischeduler.model.card_types import MPS_PREFIX, card_names, covered_names, is_card, shortest
 from aischeduler.model.names import GPU_DEFAULT, GPU_TYPE_LABELS
-from aischeduler.model.node import Node
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.state.kept import StatePart, Versions, reading
@@ -33,6 +32,7 @@ MIB_PER_GIB: Final = 1024
 MASKS_MAX: Final = 256
 """The most lists of types whose masks are kept; beyond that all are dropped and built again."""
 READ_FOR_KINDS: Final = reading(StatePart.LABELS)
+READ_FOR_UNNAMED: Final = reading(StatePart.LABELS, StatePart.OFFERED)
 READ_FOR_MASKS: Final = reading(StatePart.LABELS, StatePart.POOLS, StatePart.CARDS)
 _ANY: Final = "*"
 
@@ -112,8 +112,6 @@ class Cards:
         resources: tuple[str, ...] = (GPU_DEFAULT,),
     ) -> None:
         self._keys, self._resources = keys, resources
-        self.unnamed: dict[int, None] = {}
-        """The rows of nodes that have cards and do not say which."""
         self._rare = frozenset(rare)
         self._rare_in: dict[int, frozenset[str]] = {}
         self.rare = bool(rare)
@@ -126,6 +124,8 @@ class Cards:
         self._kinds: tuple[CardKind, ...] = (CardKind(),)
         self._numbers: Rows = np.zeros(0, dtype=np.intp)
         self._numbers_made_from: Versions = ()
+        self._unnamed: Mask | None = None
+        self._unnamed_made_from: Versions = ()
         self._masks: dict[tuple[str, ...] | int | None, Mask] = {}
         self._masks_made_from: Versions = ()
 
@@ -150,14 +150,6 @@ class Cards:
             self._lends.add(number)
         return True
 
-    def see_node(self, row: int, node: Node | None) -> None:
-        """Note whether the node of a row, None where it is gone, has cards and does not say which."""
-        offers = node is not None and any(n and is_card(name, self._resources) for name, n in node.allocatable.items())
-        if offers and node is not None and not self.label_of(node.labels):
-            self.unnamed[row] = None
-        else:
-            self.unnamed.pop(row, None)
-
     def kinds(self, nodes: "NodeTable") -> tuple[tuple[CardKind, ...], Rows]:
         """Return all kinds, and per row the number of its kind; the caller must not change them."""
         versions = READ_FOR_KINDS(nodes)
@@ -165,6 +157,21 @@ class Cards:
             self._kinds, self._numbers = self._read_kinds(nodes)
             self._numbers_made_from = versions
         return self._kinds, self._numbers
+
+    def unnamed(self, nodes: "NodeTable") -> Mask | None:
+        """Return a mask of the rows that have cards and do not say which, None where there are none.
+
+        The caller must not change it.
+        """
+        kinds, numbers = self.kinds(nodes)
+        versions = READ_FOR_UNNAMED(nodes)
+        if versions != self._unnamed_made_from:
+            columns = [at for name, at in nodes.columns.items() if is_card(name, self._resources)]
+            nameless = np.array([not kind.label for kind in kinds], dtype=np.bool_)
+            mask: Mask = nameless[numbers] & (nodes.allocatable[columns] > 0).any(axis=0)
+            self._unnamed = mask if mask.any() else None
+            self._unnamed_made_from = versions
+        return self._unnamed
 
     def label_of(self, labels: Labels) -> str:
         """Return the name under which the cards of a node with these labels are counted; empty where it has none."""

@@ -43,6 +43,8 @@ class StatePart(StrEnum):
     """Amounts, ports, numbers of pods, volumes in use."""
     UNLABELLED = "unlabelled_version"
     """Taints, cordons, features, rare types and the set of nodes."""
+    OFFERED = "offered_version"
+    """What nodes offer."""
     POOLS = "pool_version"
     LABELS = "labels.version"
     """The labels that something read."""

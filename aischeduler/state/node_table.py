@@ -8,7 +8,8 @@ Invariants:
 - `version` grows with every change; the change log has the rows that changed, so that readers read only those again.
 - `static_version` grows when labels, taints, cordons, features, rare types or the set of nodes change, from which masks
   are built; a log has the rows. `unlabelled_version` grows with each of these but labels, which have a version of their
-  own, as images have. `pool_version` grows when a node changes its pool.
+  own, as images have. `pool_version` grows when a node changes its pool, `offered_version` when it may offer other
+  amounts.
 - A node that is gone while pods still count on it stays as a stub, on which no pod can be placed.
 """
 
@@ -141,7 +142,7 @@ class NodeTable:
         """The version of what the open trials have changed: 0 where none is open."""
         self.torn = False
         """Whether an exception ended a step of a trial: what counts on rows may be wrong."""
-        self.unlabelled_version, self.pool_version, self._grouped_version = 0, 0, -1
+        self.unlabelled_version, self.offered_version, self.pool_version, self._grouped_version = 0, 0, 0, -1
         self._pool_rows, self._pool_rows_version = dict[int, Rows](), 0
         self._grouped: PoolRows | None = None
         self._changes: ChangeLog[int] = ChangeLog(CHANGES_PER_ROW * self.width)
@@ -166,7 +167,6 @@ class NodeTable:
         if self._set_allocatable(row, node):
             change |= Change.ROOM
         self.nodes[row] = node
-        self.cards.see_node(row, node)
         if old is None:
             self.alive[row] = True
             change |= Change.JOINED
@@ -195,7 +195,6 @@ class NodeTable:
         self.images.change(row, node.images, ())
         self._set_allocatable(row, Node(name))
         self.nodes[row] = None
-        self.cards.see_node(row, None)
         self.alive[row] = False
         self.touch_static(row)
         self.release_stub(row)
@@ -397,6 +396,7 @@ class NodeTable:
             self._drop_columns()
         self._give_columns((*node.allocatable, *node.capacity))
         old = self.allocatable[:, row].copy()
+        self.offered_version += 1
         for amounts, found in ((self.allocatable, node.allocatable), (self.capacity, node.capacity)):
             amounts[:, row] = 0
             for resource, amount in found.items():
