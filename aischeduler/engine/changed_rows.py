@@ -13,7 +13,7 @@ from typing import Final
 
 from aischeduler.engine.agenda import Checks, RowWork, Stage
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.lending import borrowers
+from aischeduler.engine.lending import borrowers, note_offered_beside
 from aischeduler.engine.nominator import check_claims
 from aischeduler.engine.queueing_hints import (
     FEW_ROWS,
@@ -103,9 +103,5 @@ def _finish(cluster: Cluster, rows: OrderedDict[int, RowWork], row: int, work: R
             work.after = offer(cluster, room, work.after, checks)
             if work.after is None:
                 work.stage = Stage(stage + 1)
-    if work.stage is not Stage.DONE:
-        return False
-    for promise in cluster.deferred.promised.values():
-        if promise.pool == room.pool:
-            promise.rows[row] = None
-    return True
+    note_offered_beside(cluster, room.pool, (row,))
+    return work.stage is Stage.DONE

@@ -52,10 +52,14 @@ class Unrest(Struct):
 
 
 class Promise(Struct):
-    """A unit was woken for room of a pool, and is not tried yet; `rows` were offered to others beside it meanwhile."""
+    """A unit was woken for room of a pool, and is not tried yet.
+
+    `withholds` is whether others were refused for what it takes; `rows` were offered to others meanwhile.
+    """
 
     pool: str
     pods: int
+    withholds: bool = False
     rows: dict[int, None] = field(default_factory=dict)
 
 

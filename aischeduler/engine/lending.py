@@ -160,13 +160,31 @@ def may_borrow_whole(cluster: Cluster, shape: Shape, lender: str) -> bool:
 
     Units that were woken for room of the pool and not tried yet take theirs first: it is offered again afterwards.
     """
-    pool = None if shape.spans else cluster.pools.id(lender)
-    return cluster.capacity.may_hold(shape, pool, beside=promised_in(cluster, lender))
+    return holds_beside_promised(cluster, lender, shape, None if shape.spans else cluster.pools.id(lender))
 
 
-def promised_in(cluster: Cluster, pool: str) -> int:
-    """Return how many pods of units were woken for room of the pool and not tried yet."""
-    return sum(promise.pods for promise in cluster.deferred.promised.values() if promise.pool == pool)
+def holds_beside_promised(
+    cluster: Cluster, pool: str, shape: Shape, number: int | None, priority: int | None = None
+) -> bool:
+    """Return whether, by amounts, the pool of this number, or all pools, may hold a unit beside what is promised.
+
+    That is what the units take that were woken for room of `pool` and not tried yet.
+    """
+    promised = [promise for promise in cluster.deferred.promised.values() if promise.pool == pool]
+    beside = sum(promise.pods for promise in promised)
+    if cluster.capacity.may_hold(shape, number, priority, beside=beside):
+        return True
+    if beside and cluster.capacity.may_hold(shape, number, priority):
+        for promise in promised:
+            promise.withholds = True
+    return False
+
+
+def note_offered_beside(cluster: Cluster, pool: str, rows: Sequence[int]) -> None:
+    """Have these rows of the pool offered again once the units are tried whose promised room was kept from others."""
+    for promise in cluster.deferred.promised.values():
+        if promise.withholds and promise.pool == pool:
+            promise.rows |= dict.fromkeys(rows)
 
 
 def _spans(record: PodRecord) -> bool:

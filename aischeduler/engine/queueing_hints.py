@@ -30,10 +30,11 @@ from aischeduler.engine.lending import (
     NEVER_LOOKED,
     Use,
     borrowers,
+    holds_beside_promised,
     may_borrow_whole,
     note_blocked,
+    note_offered_beside,
     parked_in,
-    promised_in,
     propose_at_home,
     queue_for,
     takes_room,
@@ -190,7 +191,8 @@ def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
     queue, nodes = cluster.queues[pool], cluster.nodes
     evicts = cluster.borrowing.may_evict(cluster.pools.pools[pool])
     room = nodes.allocatable[:, rows] if evicts else nodes.allocatable[:, rows] - nodes.used[:, rows]
-    parked = queue.parked_within(room.max(axis=1), None, partial(may_start_at_home, cluster, pool))
+    parked = [*queue.parked_within(room.max(axis=1), None, partial(may_start_at_home, cluster, pool))]
+    note_offered_beside(cluster, pool, rows.tolist())
     return [*queue.in_state(PodState.NOMINATED), *(alike.head for alike in parked)]
 
 
@@ -220,10 +222,9 @@ def may_start_at_home(cluster: Cluster, pool: str, shape: Shape, priority: int |
     it is offered again afterwards.
     """
     priority = priority if cluster.borrowing.may_evict(cluster.pools.pools[pool]) else None
-    capacity, beside = cluster.capacity, promised_in(cluster, pool)
-    if capacity.may_hold(shape, cluster.pools.id(pool), priority, beside=beside):
+    if holds_beside_promised(cluster, pool, shape, cluster.pools.id(pool), priority):
         return True
-    return shape.spans and capacity.may_hold(shape, None, beside=beside)
+    return shape.spans and holds_beside_promised(cluster, pool, shape, None)
 
 
 def _may_start(cluster: Cluster, record: PodRecord, shape: Shape) -> bool:
