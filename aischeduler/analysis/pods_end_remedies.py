@@ -255,7 +255,7 @@ def _least_that_free(question: Question, rows: Rows, short: Amounts, *, evicting
     cluster = question.cluster
     slots = cluster.running.slots_on(rows)
     slots = slots[~may_leave(question, slots)] if evicting else slots
-    table, specs = cluster.running.table[slots], cluster.running.specs
+    table, specs = cluster.running.pods_in(slots), cluster.running.specs
     place = np.searchsorted(rows, table["row"])
     least = np.zeros(len(rows), dtype=np.int64)
     for resource, lacks in zip(question.spec.request.taken, short, strict=True):

@@ -165,7 +165,7 @@ def importance(record: PodRecord) -> tuple[bool, int, int, str]:
 
 def may_leave(question: Question, slots: Slots) -> Mask:
     """Return a mask of the running pods in these slots that are leaving, or may be evicted for the pod."""
-    return gone_for(question.cluster.preemptor_of(question.record), question.cluster.running.table[slots])
+    return gone_for(question.cluster.preemptor_of(question.record), question.cluster.running.pods_in(slots))
 
 
 @contextmanager

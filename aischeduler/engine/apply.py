@@ -214,7 +214,8 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     tried.queue.nominate(record, tried.now)
     _evict(tried, next_victims(cluster, claim) if planned else [cluster.records[uid] for uid in victims])
     renominate(cluster, displaced, tried.now)
-    if by_queues:  # a pod ahead of it that could evict none of these may take the room if it could evict this one
+    if by_queues and (record.tenancy.queue or tried.queue.of_tenants):
+        # A pod ahead of it that could evict none of these may take the room if it could evict this one.
         for row in sorted({cluster.records[uid].row for uid in victims}):
             cluster.row_changed(row)
     tried.actions += nominate(record, tried.queue.pool, proposal.node, proposal.others)
@@ -227,8 +228,8 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
 def _evicted(tried: Attempt, victims: tuple[str, ...]) -> RunningTable:
     """Return those of the victims that go for the pod itself, not because they are lost with others."""
     running = tried.cluster.running
-    pods = running.table[running.slots_of(victims)]
-    return pods[is_below(tried.cluster.preemptor_of(tried.record), pods)]
+    pods = running.pods_in(running.slots_of(victims))
+    return pods.compress(is_below(tried.cluster.preemptor_of(tried.record), pods))
 
 
 def _evict(tried: Attempt, victims: list[PodRecord], *, together: bool = True) -> None:

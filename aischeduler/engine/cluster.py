@@ -165,18 +165,18 @@ class Cluster:
         """Return what decides who goes for a pod, or for the unit that it leads."""
         if record.leads is not None:
             return self._unit_preemptor(record.leads)
-        tenant = self._tenant_preemptor(record) if self.tenants.queues.in_force else None
-        return Preemptor(record.pod.priority, tenant=tenant)
+        return Preemptor(record.pod.priority, tenant=self.tenant_preemptor_of(record))
 
     def _unit_preemptor(self, unit: Unit) -> Preemptor:
         lead, loss = unit.together[0], Loss(self.profile.gpu_resources, int(self.now))
-        return Preemptor(unit.priority, loss, self._tenant_preemptor(lead))
+        return Preemptor(unit.priority, loss, self.tenant_preemptor_of(lead))
 
-    def _tenant_preemptor(self, record: PodRecord) -> TenantPreemptor | None:
+    def tenant_preemptor_of(self, record: PodRecord) -> TenantPreemptor | None:
         """Return the place of a preemptor among the tenant queues; None where there are none."""
-        tenancy, tenants = record.tenancy, self.tenants
+        tenants = self.tenants
         if not tenants.queues.in_force:
             return None
+        tenancy = record.tenancy
         if not tenancy.queue:
             return TenantPreemptor(0, 0, None)
         queue = tenants.queue_of(record)

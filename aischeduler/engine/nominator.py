@@ -32,7 +32,7 @@ def lifted_for(cluster: View, record: PodRecord, pool: str) -> tuple[Claim, ...]
     for it as soon as that runs.
     """
     claims = cluster.claims.not_ahead(pool, queue_order(record)) if cluster.claims.count_in(pool) else ()
-    if not claims or all(claim.evicted is None for claim in claims):
+    if not claims or not cluster.tenants.queues.in_force:
         return claims
     preemptor = cluster.preemptor_of(record)
     return tuple(
@@ -40,6 +40,7 @@ def lifted_for(cluster: View, record: PodRecord, pool: str) -> tuple[Claim, ...]
         for claim in claims
         if claim.owner is record
         or claim.evicted is None
+        or (not record.tenancy.queue and not claim.owner.tenancy.queue and record.priority >= claim.owner.priority)
         or takes_over(preemptor, cluster.preemptor_of(claim.owner), claim.evicted)
     )
 

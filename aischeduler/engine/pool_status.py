@@ -405,7 +405,7 @@ def _claimed(cluster: Cluster, pool: str) -> Sums:
             claimed += nodes.request(room.spec)
     columns = [nodes.column(resource) for resource in running.specs.resources]
     for row, claimed in by_row.items():
-        pods = running.table[running.slots_on(np.array([row], dtype=np.intp))]
+        pods = running.pods_in(running.slots_on(np.array([row], dtype=np.intp)))
         claimed[columns] -= running.specs.amounts[pods["spec"][pods["leaving"]]].sum(axis=0)
         np.maximum(claimed, 0, out=claimed)
     return sum(by_row.values(), np.zeros(len(nodes.used), dtype=np.int64))

@@ -134,8 +134,9 @@ class _Look(Struct):
     @property
     def open_rows(self) -> Rows:
         """The rows that count and that no quota closes to the pod."""
+        rows = self.rows
         shut = self.quota.closed[0] if self.quota.closed else None
-        return self.rows if shut is None else self.rows[~shut[self.rows]]
+        return rows if shut is None else rows[~shut[rows]]
 
     def displaced(self, claims: tuple[Claim, ...], rows: set[int]) -> tuple[str, ...]:
         """Return the other pods whose claims end: those of `claims` on these rows, and those that its quota ends."""
@@ -208,14 +209,15 @@ class _Look(Struct):
         found = place_unit(self.unit_request(unit), cluster.runner, self.rows) if unit else None
         if unit is not None and isinstance(found, NotPlaced):
             fits, pod = len(found.pods), unit.pods[found.short].pod
-            refusals = self.with_closed(refusals_beside(found, pod.spec, cluster.runner, self.open_rows))
-            text = sentence(refusals.message, clauses)
+            refusals = refusals_beside(found, pod.spec, cluster.runner, self.open_rows)
+            text = sentence(self._with_closed(refusals).message, clauses)
             return (
                 f"{unit.late}{fits} of the {unit.required} pods that start together fit. The next, {pod.name}: {text}"
             )
-        return sentence(self.with_closed(cluster.runner.diagnose(self.ask, self.open_rows)).message, clauses)
+        refusals = cluster.runner.diagnose(self.ask, self.open_rows)
+        return sentence((self._with_closed(refusals) if self.quota.closed else refusals).message, clauses)
 
-    def with_closed(self, refusals: Diagnosis) -> Diagnosis:
+    def _with_closed(self, refusals: Diagnosis) -> Diagnosis:
         """Return a diagnosis of the open rows with the number of those that quotas close."""
         closed = len(self.rows) - len(self.open_rows) if self.quota.closed else 0
         if not closed:
@@ -473,7 +475,7 @@ def unhelpful(cluster: View, record: PodRecord, pool: str, found: NoCandidate) -
 
 def _below(cluster: View, record: PodRecord, victim: PodRecord) -> bool:
     """Return whether the pod stands above this running one of its pool."""
-    pods = cluster.running.table[cluster.running.slots_of([victim.pod.uid])]
+    pods = cluster.running.pods_in(cluster.running.slots_of([victim.pod.uid]))
     return bool(is_below(cluster.preemptor_of(record), pods).all())
 
 

@@ -82,13 +82,13 @@ class RowRoom:
     def evict(self, cluster: Cluster, highest: int) -> None:
         """Add the room of leaving and evictable pods, for home pods of at most the `highest` priority."""
         running = cluster.running
-        pods = running.table[running.slots_on(self.rows)]
+        pods = running.pods_in(running.slots_on(self.rows))
         first = gone_for(Preemptor(PRIORITY_MIN), pods)
-        lower = pods[may_go(pods) & ~first]
+        lower = pods.compress(may_go(pods) & ~first)
         columns = [cluster.nodes.column(resource) for resource in running.specs.resources]
         self.lent[columns] += running.specs.amounts[pods["spec"][first]].sum(axis=0)
         standings = standing_of(lower)
-        lower = lower[np.argsort(standings, kind="stable")]
+        lower = lower.take(np.argsort(standings, kind="stable"))
         self._standings = np.sort(standings)
         self._below = np.zeros((len(lower) + 1, len(self.lent)), dtype=np.int64)
         self._below[1:, columns] = np.cumsum(running.specs.amounts[lower["spec"]], axis=0)

@@ -42,7 +42,7 @@ WHOLE_SHARE: Final = 3
 
 def any_shut(shut: Shut) -> bool:
     """Return whether a row is closed to a pod."""
-    return any(mask is not None for mask in shut)
+    return bool(shut) and any(mask is not None for mask in shut)
 
 
 def find_victims(
@@ -60,13 +60,12 @@ def find_victims(
 def _find_victims(cluster: View, record: PodRecord, rows: Rows, claims: tuple[Claim, ...]) -> Candidate | NoCandidate:
     """Search for victims, of which some may stay where gangs go whole. Only results for all rows are kept."""
     spec, priority = record.pod.spec, record.pod.priority
-    preemptor = cluster.preemptor_of(record)
     if rows is not cluster.nodes.rows_of_pool(cluster.pools.id(record.home)):
         with without(cluster, claims):
-            ask = VictimRequest(spec, preemptor)
+            ask = VictimRequest(spec, cluster.preemptor_of(record))
             return choose_victims(ask, cluster.runner, cluster.running, rows, cluster.budgets)
     of_budgets = cluster.budgets.version if cluster.budgets.obeyed else 0  # else a budget makes no victim impossible
-    key = (record.home, spec.key, preemptor.tenant)
+    key = (record.home, spec.key, cluster.tenant_preemptor_of(record))
     versions = (*cluster.nodes.version_for(spec), cluster.running.version, of_budgets)
     known, keeps = cluster.searches.victims.get(key), not claims and not cluster.nodes.tentative
     if keeps and known is not None and known[1].made_from == versions and priority <= known[0]:
@@ -76,6 +75,7 @@ def _find_victims(cluster: View, record: PodRecord, rows: Rows, claims: tuple[Cl
         if chosen is not None:
             return chosen
         cluster.searches.made += 1
+        preemptor = cluster.preemptor_of(record)
         ask = VictimRequest(spec, preemptor)
         candidates = find_candidates(ask, cluster.runner, cluster.running, rows, cluster.budgets)
         found = select_candidate(candidates, cluster.runner, cluster.running)
@@ -145,9 +145,10 @@ def _found_again(cluster: View, record: PodRecord, rows: Rows) -> Candidate | No
 
 
 def _found_by_bounds(cluster: View, record: PodRecord, rows: Rows) -> Candidate | None:
-    """Search the few rows of the lowest bounds; None where they do not decide: with tenant queues they never do."""
+    """Search the few rows of the lowest bounds; None where they do not decide: with pods of tenants they never do."""
     preemptor = cluster.preemptor_of(record)
-    if preemptor.tenant is not None:
+    tenant = preemptor.tenant
+    if tenant is not None and (tenant.queue or cluster.running.of_tenants):
         return None
     bounds = cluster.searches.bounds
     bounds.catch_up(cluster.running, cluster.nodes)

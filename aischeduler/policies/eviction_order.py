@@ -146,7 +146,7 @@ def _lets_go(tenant: TenantPreemptor, pods: RunningTable, lower: Mask) -> Mask:
 
 def potential_victims(preemptor: Preemptor, running: RunningPods, slots: Slots, budgets: BudgetTable) -> Slots:
     """Return those of these slots whose pods may be evicted for the preemptor, also with what is lost with them."""
-    found: Slots = slots[may_evict(preemptor, running.table[slots])]
+    found: Slots = slots[may_evict(preemptor, running.pods_in(slots))]
     found = found[~kept_by_unit(running, found)]
     return found[~_parted(found, running, budgets)] if budgets.obeyed else found
 
@@ -218,7 +218,7 @@ def started_of(pods: RunningTable) -> Column:
 def most_important_first(running: RunningPods, slots: Sequence[int] | Slots) -> Slots:
     """Return these slots with the most important pod first: by standing, start and uid."""
     found: Slots = np.array(slots, dtype=np.intp)
-    pods, uids = running.table[found], np.array(running.uids_of(found), dtype=np.str_)
+    pods, uids = running.pods_in(found), np.array(running.uids_of(found), dtype=np.str_)
     return found[np.lexsort((uids, started_of(pods), -importance_of(pods)))]
 
 

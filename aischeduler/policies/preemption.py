@@ -401,7 +401,7 @@ def _potential_victims(preemptor: Preemptor, running: RunningPods, slots: Slots,
     The order of importance: the highest standing, then earlier start, then uid.
     """
     slots = potential_victims(preemptor, running, slots, budgets)
-    pods = running.table[slots]
+    pods = running.pods_in(slots)
     rank, started = -importance_of(pods), started_of(pods)
     if pods["queue_priority"].any():
         _, rank = np.unique(rank, return_inverse=True)
@@ -449,7 +449,7 @@ def _reprieve(groups: _Groups, clearing: Clearing, runner: Runner, spec: PodSpec
 
 def _costs(rows: Rows, free: Mask, victims: _Victims, running: RunningPods, loss: Loss) -> EvictionCosts:
     """Return the costs of `rows`, of which the `free` ones need no victim."""
-    at, pods, size = np.searchsorted(rows, victims.rows), running.table[victims.slots], len(rows)
+    at, pods, size = np.searchsorted(rows, victims.rows), running.pods_in(victims.slots), len(rows)
     ranks = ranks_of(pods)
     highest, weight = np.zeros((2, size), dtype=np.int64)
     np.maximum.at(highest, at, ranks)

@@ -93,11 +93,11 @@ class EvictionCostBounds:
             self.youth[row] = -latest
 
     def _read(self, running: RunningPods, rows: Rows) -> None:
-        pods = running.table[running.slots_on(rows)]
+        pods = running.pods_in(running.slots_on(rows))
         gone = pods[pods["leaving"]]
         self.leaving[:, rows] = 0
         np.add.at(self.leaving.T, (gone["row"][:, np.newaxis], self.columns), running.specs.amounts[gone["spec"]])
-        pods = pods[may_go(pods)]
+        pods = pods.compress(may_go(pods))
         row, ranks = pods["row"], ranks_of(pods)
         self.highest[rows], self.youth[rows], self.last[rows] = NO_VICTIM, 0, NO_SLOT
         np.minimum.at(self.highest, row, ranks)

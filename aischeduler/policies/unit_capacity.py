@@ -137,7 +137,7 @@ class _Room:
         if self._priority is None:
             return room
         slots = running.slots_on(rows)
-        pods = running.table[slots]
+        pods = running.pods_in(slots)
         goes = gone_for(Preemptor(self._priority), pods)
         at, amounts = np.searchsorted(rows, pods["row"][goes]), running.specs.amounts[pods["spec"][goes]]
         for resource, number in running.specs.resources.items() if len(at) else ():

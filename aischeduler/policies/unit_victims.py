@@ -231,7 +231,7 @@ class UnitVictims:
         taken = running.table["leaving"].copy()
         taken[[slot for step in chosen for slot in step.slots]] = True
         slots = self._potential[looks[running.table["row"][self._potential]] & ~taken[self._potential]]
-        pods = running.table[slots]
+        pods = running.pods_in(slots)
         ranks = ranks_of(pods)
         costs = [ranks, weights_of(ranks), np.ones_like(ranks), -started_of(pods)]
         if loss.cards:

@@ -62,8 +62,8 @@ class _ClearedPorts:
         """What was done: 1 or -1, the port and its row."""
 
     def count(self, slots: Slots, sign: int) -> None:
-        pods = self._running.table[slots]
-        pods = pods[np.isin(pods["spec"], self._specs)]
+        pods = self._running.pods_in(slots)
+        pods = pods.compress(np.isin(pods["spec"], self._specs))
         for row, number in zip(pods["row"].tolist(), pods["spec"].tolist(), strict=True):
             for port in self._running.specs.spec(number).host_ports:
                 self._change(sign, port, row)

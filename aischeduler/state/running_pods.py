@@ -159,6 +159,8 @@ class RunningPods:
         """Row -> its pods: uid -> slot."""
         self._units: Groups[int, int, None] = Groups()
         """Unit -> the slots of its pods."""
+        self.of_tenants: set[int] = set()
+        """The slots of pods of tenant queues and of shielded pods; without any, tenants change no choice of victims."""
         self.spare: dict[int, Spare] = {}
         """Unit -> how many of its pods may leave before the others are of no use; none where it is not here."""
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
@@ -203,6 +205,7 @@ class RunningPods:
         pod = self.table[slot]
         self._note(slot)
         self._leave_unit(slot)
+        self.of_tenants.discard(slot)
         del self._on_row[int(pod["row"])][uid]
         self.specs.release(int(pod["spec"]))
         pod["row"] = NOWHERE
@@ -295,6 +298,10 @@ class RunningPods:
         """Return the values of the pod in a slot."""
         return _AS_POD(self.table.item(slot))
 
+    def pods_in(self, slots: Slots) -> RunningTable:
+        """Return a copy of the pods in these slots: `take` copies whole rows, an index each field for itself."""
+        return self.table.take(slots)
+
     def slots_on(self, rows: Rows) -> Slots:
         """Return the slots of all pods on the rows, unordered."""
         if len(rows) <= ROWS_ONE_BY_ONE:
@@ -327,6 +334,10 @@ class RunningPods:
             self._leave_unit(slot)
             if facts.unit:
                 self._units.put(facts.unit, slot, None)
+        if facts.queue or facts.shielded:
+            self.of_tenants.add(slot)
+        elif self.of_tenants:
+            self.of_tenants.discard(slot)
         spare, uid = self.spare_of(facts.unit) if facts.unit else NONE_TO_SPARE, self._uids[slot]
         extra = facts.queue != 0 and uid in spare.extra
         self.table[slot] = (row, number, *astuple(facts), uid in spare.surplus, extra)

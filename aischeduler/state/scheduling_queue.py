@@ -193,7 +193,7 @@ class PoolQueue:
         self._shapes: Groups[Hashable, int, QueuedClass] = Groups()
         """The classes, by their slots, that stand for units of one shape."""
         self._slots: dict[int, QueuedClass] = {}
-        self._of_tenants = 0
+        self.of_tenants = 0
         """The number of pods of tenant queues."""
         self._heads: SortedKeyList[QueuedClass, OrderKey] = SortedKeyList(key=_turn)
         self._usable = 0
@@ -330,7 +330,7 @@ class PoolQueue:
     def highest_parked(self) -> int:
         """The highest priority of the parked pods that come first in their classes; there must be one."""
         first, last = self._heads[0].head, self._heads[-1].head
-        if first.rank is None and last.rank is None and not self._of_tenants:
+        if first.rank is None and last.rank is None and not self.of_tenants:
             return first.priority
         return max(alike.head.reach for alike in self._heads)  # a plugin, or tenant queues, sort the queue
 
@@ -391,7 +391,7 @@ class PoolQueue:
                 first = alike[slots[0]]
                 assert first.shape is not None, "the class stands for a unit"
                 units = (other.unit for other in alike.values() if other.unit is not None)
-                fitting[slots] = holds(first.shape, max(map(_reach if self._of_tenants else _priority, units)))
+                fitting[slots] = holds(first.shape, max(map(_reach if self.of_tenants else _priority, units)))
         return fitting
 
     def _away(self) -> Iterable[PodRecord]:
@@ -482,11 +482,11 @@ class PoolQueue:
         self._records[record.pod.uid] = record
         record.queue = self.pool
         self._count(record, 1)
-        self._of_tenants += bool(record.tenancy.queue)
+        self.of_tenants += bool(record.tenancy.queue)
 
     def _leave(self, record: PodRecord) -> None:
         self._count(record, -1)
-        self._of_tenants -= bool(record.tenancy.queue)
+        self.of_tenants -= bool(record.tenancy.queue)
         record.queue = ""
 
     def _put_parked(self, record: PodRecord) -> None:

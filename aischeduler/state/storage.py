@@ -426,8 +426,8 @@ class _ClearedVolumes:
     def count(self, slots: Slots, sign: int) -> None:
         if not len(self._specs):
             return
-        pods = self._running.table[slots]
-        pods = pods[np.isin(pods["spec"], self._specs)]
+        pods = self._running.pods_in(slots)
+        pods = pods.compress(np.isin(pods["spec"], self._specs))
         for row, number in zip(pods["row"].tolist(), pods["spec"].tolist(), strict=True):
             volumes = self._running.specs.spec(number).volumes
             assert volumes is not None, "the spec has volumes"

@@ -10,13 +10,13 @@ from aischeduler.model.events import EvictRefusal, EvictRefused, Seen, gone
 from aischeduler.model.names import CLUSTER
 from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import label_selector
-from aischeduler.policies.eviction_order import Preemptor
 from aischeduler.policies.preemption import Candidate, VictimRequest, choose_victims
 from aischeduler.policies.unit_preemption import UnitCandidate
 from aischeduler.state.pod_records import PodRecord, PodState
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
 from tests.gangs import a_gang, member
+from tests.tenants import a_queue, in_queue
 
 NODES, PLACES = 8, 4
 NUMBER = st.integers(0, 99)
@@ -45,7 +45,7 @@ def an_asker(cpu: int, priority: int) -> PodRecord:
 def agree(cluster: Cluster, asker: PodRecord) -> bool:
     """Return whether two searches return the result of a search without kept results."""
     rows = cluster.nodes.rows_of_pool(cluster.pools.id("default"))
-    ask = VictimRequest(asker.pod.spec, Preemptor(asker.pod.priority))
+    ask = VictimRequest(asker.pod.spec, cluster.preemptor_of(asker))
     whole = choose_victims(ask, cluster.runner, cluster.running, rows, cluster.budgets)
     return [find_victims(cluster, asker, rows, ()) for _ in range(2)] == [whole, whole]
 
@@ -60,6 +60,11 @@ def happen(session: Session, what: str, number: int) -> None:
         case "new":
             node = f"n{number % NODES}"
             session.see(a_pod(f"x{number}", cpu="1", node=node, priority=number % 5, started=number))
+        case "queue":
+            session.tell(Seen(a_queue("team")))
+        case "of a queue":
+            tenant = a_pod(f"q{number}", cpu="1", node=f"n{number % NODES}", priority=number % 5, started=number)
+            session.see(in_queue(tenant, "team"))
         case "asked for":
             session.see(a_pod(f"o{number}", cpu=str(1 + number % 3), priority=3 + number % 4))
             session.decide()
@@ -79,7 +84,10 @@ def happen(session: Session, what: str, number: int) -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["gone", "new", "asked for", "asked for", "spared", "budget", "labels", "time"]), NUMBER
+            st.sampled_from(
+                ["gone", "new", "asked for", "asked for", "spared", "budget", "labels", "time", "queue", "of a queue"]
+            ),
+            NUMBER,
         ),
         min_size=5,
         max_size=25,
@@ -105,6 +113,19 @@ def test_one_changed_row_causes_no_full_search() -> None:
     session.tell(gone(Pod, f"uid-{cluster.records[first.victims[0]].pod.name}"))
     assert agree(cluster, asker)
     assert cluster.searches.made == made
+
+
+def test_queue_without_pods_makes_no_search_longer() -> None:
+    made = []
+    for queues in ((), (a_queue("team"),)):
+        session = crowd()
+        for queue in queues:
+            session.tell(Seen(queue))
+        cluster = session.scheduler.cluster
+        rows = cluster.nodes.rows_of_pool(cluster.pools.id("default"))
+        assert isinstance(find_victims(cluster, an_asker(1, 9), rows, ()), Candidate)
+        made.append(cluster.searches.made)
+    assert made == [0, 0]
 
 
 def test_victims_of_a_gang_that_were_found_earlier_are_not_those_of_now() -> None:
