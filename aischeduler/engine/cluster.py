@@ -241,8 +241,10 @@ class Cluster:
         unit, interest, ours = self.unit_name(pod), interest_of(self, pod), self.ours(pod)  # first: a plugin may raise
         self.records[pod.uid] = record
         self.units.join(record, unit)
-        if ours and (self.tenants.queues.in_force or pod.gang is not None):  # others join once there are queues
+        if ours and self.tenants.queues.in_force:  # others join once there are queues
             self.tenants.join(record)
+        elif ours and pod.gang is not None and pod.owner:
+            self.tenants.note_workloads(record)
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record
         if ours and pod.volume_claims:

@@ -40,7 +40,6 @@ def lifted_for(cluster: View, record: PodRecord, pool: str) -> tuple[Claim, ...]
         for claim in claims
         if claim.owner is record
         or claim.evicted is None
-        or (not record.tenancy.queue and not claim.owner.tenancy.queue and record.priority >= claim.owner.priority)
         or takes_over(preemptor, cluster.preemptor_of(claim.owner), claim.evicted)
     )
 

@@ -215,7 +215,7 @@ class _Look(Struct):
                 f"{unit.late}{fits} of the {unit.required} pods that start together fit. The next, {pod.name}: {text}"
             )
         refusals = cluster.runner.diagnose(self.ask, self.open_rows)
-        return sentence((self._with_closed(refusals) if self.quota.closed else refusals).message, clauses)
+        return sentence(self._with_closed(refusals).message, clauses)
 
     def _with_closed(self, refusals: Diagnosis) -> Diagnosis:
         """Return a diagnosis of the open rows with the number of those that quotas close."""

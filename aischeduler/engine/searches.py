@@ -49,34 +49,33 @@ def find_victims(
     cluster: View, record: PodRecord, rows: Rows, claims: tuple[Claim, ...], _: Shut = ()
 ) -> Candidate | NoCandidate:
     """Search for the fewest victims on rows of the pod's home pool as if these claims did not exist."""
-    found = _find_victims(cluster, record, rows, claims)
+    ask = VictimRequest(record.pod.spec, cluster.preemptor_of(record))
+    found = _find_victims(cluster, record, ask, rows, claims)
     if isinstance(found, NoCandidate) or len(found.victims) < 2:
         return found
-    ask = VictimRequest(record.pod.spec, cluster.preemptor_of(record))
     with without(cluster, claims):
         return fewest(ask, cluster.runner, cluster.running, cluster.budgets, found, rows=rows)
 
 
-def _find_victims(cluster: View, record: PodRecord, rows: Rows, claims: tuple[Claim, ...]) -> Candidate | NoCandidate:
+def _find_victims(
+    cluster: View, record: PodRecord, ask: VictimRequest, rows: Rows, claims: tuple[Claim, ...]
+) -> Candidate | NoCandidate:
     """Search for victims, of which some may stay where gangs go whole. Only results for all rows are kept."""
-    spec, priority = record.pod.spec, record.pod.priority
+    spec, preemptor, priority = ask.spec, ask.preemptor, ask.preemptor.priority
     if rows is not cluster.nodes.rows_of_pool(cluster.pools.id(record.home)):
         with without(cluster, claims):
-            ask = VictimRequest(spec, cluster.preemptor_of(record))
             return choose_victims(ask, cluster.runner, cluster.running, rows, cluster.budgets)
     of_budgets = cluster.budgets.version if cluster.budgets.obeyed else 0  # else a budget makes no victim impossible
-    key = (record.home, spec.key, cluster.tenant_preemptor_of(record))
+    key = (record.home, spec.key, preemptor.tenant)
     versions = (*cluster.nodes.version_for(spec), cluster.running.version, of_budgets)
     known, keeps = cluster.searches.victims.get(key), not claims and not cluster.nodes.tentative
     if keeps and known is not None and known[1].made_from == versions and priority <= known[0]:
         return known[1].value
     with without(cluster, claims):
-        chosen = _found_again(cluster, record, rows) or _found_by_bounds(cluster, record, rows)
+        chosen = _found_again(cluster, record.home, ask, rows) or _found_by_bounds(cluster, ask, rows)
         if chosen is not None:
             return chosen
         cluster.searches.made += 1
-        preemptor = cluster.preemptor_of(record)
-        ask = VictimRequest(spec, preemptor)
         candidates = find_candidates(ask, cluster.runner, cluster.running, rows, cluster.budgets)
         found = select_candidate(candidates, cluster.runner, cluster.running)
         if isinstance(found, Candidate):
@@ -114,15 +113,13 @@ def find_unit_victims(
     return found
 
 
-def _found_again(cluster: View, record: PodRecord, rows: Rows) -> Candidate | None:
+def _found_again(cluster: View, home: str, ask: VictimRequest, rows: Rows) -> Candidate | None:
     """Choose by the kept costs of such a pod; None where too many rows changed, or no eviction helps.
 
     The best row is a row that changed since, or the best of the others: only these rows are searched again.
     """
-    pod = record.pod
-    preemptor = cluster.preemptor_of(record)
-    key = (record.home, pod.spec.key, preemptor)
-    known = None if cluster.runner.crosses_rows(pod.spec) else cluster.searches.costs.get(key)
+    key = (home, ask.spec.key, ask.preemptor)
+    known = None if cluster.runner.crosses_rows(ask.spec) else cluster.searches.costs.get(key)
     if known is None or known.costs.rows is not rows or known.rules != _rules(cluster):
         return None
     changed = (cluster.nodes.changed_since(known.nodes), cluster.running.changed_since(known.running))
@@ -136,7 +133,6 @@ def _found_again(cluster: View, record: PodRecord, rows: Rows) -> Candidate | No
     costs.forget(anew)
     best = costs.best(cluster.nodes)
     asked = anew if best is None else np.sort(np.append(anew, best))
-    ask = VictimRequest(pod.spec, preemptor)
     candidates = find_candidates(ask, cluster.runner, cluster.running, asked, cluster.budgets)
     costs.update(candidates.costs)
     cluster.searches.costs[key] = _standing(cluster, costs)
@@ -144,15 +140,13 @@ def _found_again(cluster: View, record: PodRecord, rows: Rows) -> Candidate | No
     return candidates.candidate(row, cluster.running) if row is not None else None
 
 
-def _found_by_bounds(cluster: View, record: PodRecord, rows: Rows) -> Candidate | None:
+def _found_by_bounds(cluster: View, ask: VictimRequest, rows: Rows) -> Candidate | None:
     """Search the few rows of the lowest bounds; None where they do not decide: with pods of tenants they never do."""
-    preemptor = cluster.preemptor_of(record)
-    tenant = preemptor.tenant
+    tenant = ask.preemptor.tenant
     if tenant is not None and (tenant.queue or cluster.running.of_tenants):
         return None
     bounds = cluster.searches.bounds
     bounds.catch_up(cluster.running, cluster.nodes)
-    ask = VictimRequest(record.pod.spec, preemptor)
     return BoundedSearch(ask, cluster.runner, cluster.running, cluster.budgets, bounds).cheapest(rows)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.gang_lifecycle import count_overdue, gang_now, note_deadline, note_start, report
+from aischeduler.engine.holds import RECHECKED
 from aischeduler.engine.internal_errors import Doing, error_message, internal_error
 from aischeduler.engine.nominator import clear_nomination, end_claim_of
 from aischeduler.engine.pod_counting import count_with_unit
@@ -252,7 +253,8 @@ def _wait_together(cluster: Cluster, unit: Unit, formed: Formed, now: float) -> 
 
 
 def _take_out(cluster: Cluster, record: PodRecord, now: float) -> None:
-    if record.state is PodState.ACTIVE or record.pod.uid in cluster.deferred.look_at(record.queue).rechecking:
+    rechecked = record.state in RECHECKED and record.pod.uid in cluster.deferred.look_at(record.queue).rechecking
+    if rechecked or record.state is PodState.ACTIVE:
         cluster.turn_is_lost(record)
     stood_for_others = record.state is PodState.PARKED and record.pod.uid in cluster.held
     cluster.leave_queue(record, now)

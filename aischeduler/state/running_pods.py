@@ -99,29 +99,18 @@ _FIELDS: Final = _fields()
 
 
 class RunningPod(NamedTuple):
-    """One row of the table as plain values; see `RunningFacts`."""
+    """What decides which pod of a row goes first, and what its end frees, as plain values; see `RunningFacts`."""
 
-    row: int
     spec: int
     priority: int
     borrower: bool
     evictable: bool
     leaving: bool
     started_seconds: int
-    home: int
-    ours: bool
     unit: int
-    kept: bool
-    queue: int
-    queue_priority: int
-    training: bool
-    reclaimable: bool
-    shielded: bool
     surplus: bool
-    extra: bool
 
 
-assert RunningPod._fields == _FIELDS.names
 _AS_POD: Final[Callable[[Any], RunningPod]] = partial(tuple.__new__, RunningPod)
 """Returns a row as values, without a call in Python."""
 
@@ -151,6 +140,8 @@ class RunningPods:
     def __init__(self) -> None:
         self.table = np.zeros(SLOTS_FIRST, dtype=_FIELDS)
         self.table["row"] = NOWHERE
+        self._as_pods = self.table[[*RunningPod._fields]]
+        """The same rows with the fields of `RunningPod` alone: fewer values to make."""
         self.specs = SpecTable()
         self._changes: ChangeLog[int] = ChangeLog(CHANGES_MAX)
         self._slots: dict[str, int] = {}
@@ -292,11 +283,11 @@ class RunningPods:
     def pods_on(self, row: int) -> list[tuple[int, RunningPod]]:
         """Return the slots and the values of the pods on one row, unordered: for few pods faster than columns."""
         slots = self._on_row.get(row, {}).values()
-        return list(zip(slots, map(_AS_POD, map(self.table.item, slots)), strict=True))
+        return list(zip(slots, map(_AS_POD, map(self._as_pods.item, slots)), strict=True))
 
     def pod_in(self, slot: int) -> RunningPod:
         """Return the values of the pod in a slot."""
-        return _AS_POD(self.table.item(slot))
+        return _AS_POD(self._as_pods.item(slot))
 
     def pods_in(self, slots: Slots) -> RunningTable:
         """Return a copy of the pods in these slots: `take` copies whole rows, an index each field for itself."""
@@ -347,7 +338,7 @@ class RunningPods:
         wider = np.zeros(old * 2, dtype=_FIELDS)
         wider["row"] = NOWHERE
         wider[:old] = self.table
-        self.table = wider
+        self.table, self._as_pods = wider, wider[[*RunningPod._fields]]
         self._uids.extend([""] * old)
         self._free.extend(range(old * 2 - 1, old - 1, -1))
 

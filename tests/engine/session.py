@@ -38,14 +38,7 @@ class Session:
 
     def see(self, *objects: Node | Pod | Pool) -> None:
         """Let the engine observe objects as they are now."""
-        for thing in objects:
-            match thing:
-                case Node():
-                    self.tell(Seen(thing))
-                case Pod():
-                    self.tell(Seen(thing))
-                case Pool():
-                    self.tell(Seen(thing))
+        self.tell(*map(Seen, objects))
 
     def tell(self, *events: Event) -> None:
         """Let the engine observe events."""

@@ -2,11 +2,15 @@
 
 import pytest
 
+from aischeduler.engine.deferred_work import Promise
+from aischeduler.engine.lending import holds_beside_promised, note_offered_beside
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.gang import GangSource, TopologyLevel
+from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
+from aischeduler.state.units import shape_of_unit
 from tests.build import a_node, a_pod, a_pool, amounts, replace
 from tests.engine.session import Session, binds, evictions, nominations, reports
 from tests.gangs import a_gang, member, members
@@ -241,3 +245,20 @@ def test_room_that_was_kept_for_a_gang_is_offered_to_another_gang_once_the_first
     assert binds(session.decide()) == {}
     session.tell(gone(Pod, "uid-old-2"), gone(Pod, "uid-old-1"))
     assert set(binds(session.decide())) == {"single", "second-0", "second-1"}
+
+
+@pytest.mark.parametrize(("asked", "again"), [(3, {0: None}), (4, {})])
+def test_rows_are_offered_again_only_after_a_unit_that_kept_a_gang_from_room_by_amounts(
+    asked: int, again: dict[int, None]
+) -> None:
+    gang = a_gang("g", asked)
+    session = Session(a_node("n1", cpu="3"), *(member(a_pod(f"g-{turn}", cpu="1"), gang) for turn in range(asked)))
+    cluster = session.scheduler.cluster
+    unit = next(iter(cluster.units.by_name.values()))
+    session.tell(Seen(a_pod("old", cpu="1", node="n1")), Seen(gang))
+    session.decide()
+    session.tell(gone(Pod, "uid-old"))
+    promise = cluster.deferred.promised["uid-woken"] = Promise(DEFAULT_POOL, pods=1)
+    assert not holds_beside_promised(cluster, DEFAULT_POOL, shape_of_unit(unit), cluster.pools.id(DEFAULT_POOL))
+    note_offered_beside(cluster, DEFAULT_POOL, [0])
+    assert promise.rows == again
