@@ -73,6 +73,7 @@ class Cluster:
         profile, self.deferred = self.profile, DeferredWork()
         served, self.tenants = self.tenants.queues.served, Tenants(self.tenants.settings)
         self.tenants.queues.serve(served=served)
+        self.tenants_changed()
         self.nodes = NodeTable(Cards(profile.gpu_type_labels, profile.rare_types, profile.gpu_resources))
         self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)
         self.pools = PoolTable(self.nodes, profile.default_pool)
@@ -96,10 +97,9 @@ class Cluster:
         self.borrowing = BorrowingContext(*parts, profile.preemption, self.unit_request, capacity)
         self.searches = Searches()
 
-    @property
-    def has_quotas(self) -> bool:
-        """Whether a pod may count in an account of a quota."""
-        return self._quotas_of_plugins or self.tenants.queues.in_force
+    def tenants_changed(self) -> None:
+        """Note whether a pod may count in an account of a quota, after queues came or went."""
+        self.has_quotas = self._quotas_of_plugins or self.tenants.queues.in_force
 
     @property
     def capacity(self) -> UnitCapacity:
@@ -165,18 +165,15 @@ class Cluster:
         """Return what decides who goes for a pod, or for the unit that it leads."""
         if record.leads is not None:
             return self._unit_preemptor(record.leads)
-        return Preemptor(record.pod.priority, tenant=self.tenant_preemptor_of(record))
+        tenant = self._tenant_preemptor(record) if self.tenants.queues.in_force else None
+        return Preemptor(record.pod.priority, tenant=tenant)
 
     def _unit_preemptor(self, unit: Unit) -> Preemptor:
         lead, loss = unit.together[0], Loss(self.profile.gpu_resources, int(self.now))
-        return Preemptor(unit.priority, loss, self.tenant_preemptor_of(lead))
+        return Preemptor(unit.priority, loss, self._tenant_preemptor(lead) if self.tenants.queues.in_force else None)
 
-    def tenant_preemptor_of(self, record: PodRecord) -> TenantPreemptor | None:
-        """Return the place of a preemptor among the tenant queues; None where there are none."""
-        tenants = self.tenants
-        if not tenants.queues.in_force:
-            return None
-        tenancy = record.tenancy
+    def _tenant_preemptor(self, record: PodRecord) -> TenantPreemptor:
+        tenants, tenancy = self.tenants, record.tenancy
         if not tenancy.queue:
             return TenantPreemptor(0, 0, None)
         queue = tenants.queue_of(record)

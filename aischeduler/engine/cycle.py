@@ -24,7 +24,7 @@ from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import DEFAULT_POOL, GPU_TYPE_KEY, MACHINE_GROUP_KEY, POOL_KEY, can_be_pool_name
 from aischeduler.model.pod import Pod
 from aischeduler.model.user_text import nearest, quoted
-from aischeduler.model.workload import CARD_REQUEST_KEY, PREEMPTABLE_KEY, SERVICE_TYPE_KEY, ServiceType
+from aischeduler.model.workload import CARD_NAME_KEY, CARD_REQUEST_KEY, PREEMPTABLE_KEY, SERVICE_TYPE_KEY, ServiceType
 from aischeduler.state.pod_records import NOWHERE, PodRecord
 from aischeduler.state.scheduling_queue import PoolQueue
 
@@ -70,7 +70,8 @@ def _warn_of_spelling(cluster: Cluster, pod: Pod, actions: list[Action]) -> None
     near = ((gpu_type, nearest(gpu_type, known)) for gpu_type in spec.gpu_types if gpu_type not in known)
     wrong = next(((gpu_type, meant) for gpu_type, meant in near if meant), None)
     if wrong is not None:
-        message = f"No node has the GPU type {wrong[0]} (annotation {GPU_TYPE_KEY}). Did you mean {wrong[1]}?"
+        where = f"annotation {GPU_TYPE_KEY} or {CARD_NAME_KEY}"
+        message = f"No node has the GPU type {wrong[0]} ({where}). Did you mean {wrong[1]}?"
         if cluster.warned(f"{pod.uid}/{EventReason.UNKNOWN_GPU_TYPE}", message):
             actions.append(pod_warning(pod, EventReason.UNKNOWN_GPU_TYPE, message))
     group, groups = spec.machine_group, nodes.labels.values(MACHINE_GROUP_KEY)

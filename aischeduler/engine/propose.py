@@ -23,7 +23,7 @@ from aischeduler.engine.holds import held_by
 from aischeduler.engine.machine_groups import group_refused
 from aischeduler.engine.nominator import lifted_for, without
 from aischeduler.engine.quotas import UNLIMITED, QuotaAnswer, queue_refused, quota_of, surplus_within
-from aischeduler.engine.searches import any_shut, find_lender, find_unit_victims, find_victims
+from aischeduler.engine.searches import find_lender, find_unit_victims, find_victims
 from aischeduler.engine.unknown_pools import is_known, unknown_pool_message
 from aischeduler.engine.view import View
 from aischeduler.framework.allocating import allocation_on
@@ -210,16 +210,20 @@ class _Look(Struct):
         if unit is not None and isinstance(found, NotPlaced):
             fits, pod = len(found.pods), unit.pods[found.short].pod
             refusals = refusals_beside(found, pod.spec, cluster.runner, self.open_rows)
-            text = sentence(self._with_closed(refusals).message, clauses)
+            if self.quota.closed:
+                refusals = self._with_closed(refusals)
+            text = sentence(refusals.message, clauses)
             return (
                 f"{unit.late}{fits} of the {unit.required} pods that start together fit. The next, {pod.name}: {text}"
             )
         refusals = cluster.runner.diagnose(self.ask, self.open_rows)
-        return sentence(self._with_closed(refusals).message, clauses)
+        if self.quota.closed:
+            refusals = self._with_closed(refusals)
+        return sentence(refusals.message, clauses)
 
     def _with_closed(self, refusals: Diagnosis) -> Diagnosis:
         """Return a diagnosis of the open rows with the number of those that quotas close."""
-        closed = len(self.rows) - len(self.open_rows) if self.quota.closed else 0
+        closed = len(self.rows) - len(self.open_rows)
         if not closed:
             return refusals
         return Diagnosis(refusals.nodes + closed, refusals.reasons + Counter({CLOSED_BY_QUOTA: closed}))
@@ -325,7 +329,7 @@ def _abroad(look: _Look) -> Proposal:
         found = look.find(rows)
         if found is not None:
             return look.uncompared(found) or look.place(found)
-    return _borrow(look) or Wait(WaitFor.HOME, search=look.search(), by_quota=any_shut(look.quota.closed))
+    return _borrow(look) or Wait(WaitFor.HOME, search=look.search(), by_quota=bool(look.quota.closed))
 
 
 def _place(look: _Look, lifted: tuple[Claim, ...]) -> Place | Wait | None:
@@ -437,7 +441,7 @@ def _borrow(look: _Look) -> Borrow | Place | None:
 def _wait(look: _Look) -> Wait:
     """Wait in the home queue until an event can help the pod."""
     if look.only is not None or not look.borrows:
-        return Wait(WaitFor.ROOM, by_quota=any_shut(look.quota.closed))
+        return Wait(WaitFor.ROOM, by_quota=bool(look.quota.closed))
     cluster, record = look.cluster, look.record
     found = find_lender(cluster, record, (record.home,), look.quota.closed) if record.visited else None
     if isinstance(found, NoLender):
@@ -447,7 +451,7 @@ def _wait(look: _Look) -> Wait:
         look.clauses[f"{plugin.name}: "] = plugin.post_filter(record.pod, look.pool.name)
     waits_for = WaitFor.BACKOFF if isinstance(found, Lender) else WaitFor.ROOM
     preemption = look.clauses.get(PREEMPTION, "")
-    return Wait(waits_for, look.message(look.clauses), look.search(), preemption, by_quota=any_shut(look.quota.closed))
+    return Wait(waits_for, look.message(look.clauses), look.search(), preemption, by_quota=bool(look.quota.closed))
 
 
 def may_not_preempt(cluster: View, record: PodRecord) -> str:

@@ -48,8 +48,8 @@ CLAIMS_MAX: Final = 64
 class QuotaAnswer(Struct, frozen=True):
     """What quotas say of a unit: why it is held, or which rows are closed to each of its classes.
 
-    `closed` is by the number of the pod among those that start together, and `closes` is what refuses it on the closed
-    rows. The claims of `outbid` end if it takes room.
+    `closed` is by the number of the pod among those that start together, and empty where no row is closed; `closes` is
+    what refuses it on the closed rows. The claims of `outbid` end if it takes room.
     """
 
     message: str = ""
@@ -142,7 +142,7 @@ def surplus_within(cluster: View, record: PodRecord, others: tuple[PodRecord, ..
     for other in others:
         wants = [want_of(cluster, member) for member in (*taken, other)]
         answer = _answer(cluster, wants, ())
-        if not answer.message and all(rows is None for rows in answer.closed):
+        if not answer.message and not answer.closed:
             taken.append(other)
             found.append(other)
     return tuple(found)
@@ -284,7 +284,7 @@ def _without_unnamed(cluster: View, wants: list[Want], answer: QuotaAnswer, unna
         if any(queue.cards for queue in want.chain) and rules.cards(want.spec):
             before = closed[number]
             closed[number] = unnamed if before is None else before | unnamed
-    return replace(answer, closed=tuple(closed))
+    return answer if all(mask is None for mask in closed) else replace(answer, closed=tuple(closed))
 
 
 def _of_named(cluster: View, wants: list[Want], lifted: tuple[Claim, ...]) -> QuotaAnswer:
@@ -324,6 +324,8 @@ def _checked(
             closes += [why for kind in named if (why := quotas.refused_on(at, kind))]
             for number in numbers:
                 closed[number] = mask
+    if all(mask is None for mask in closed):
+        return UNLIMITED
     return QuotaAnswer(closed=tuple(closed), closes=tuple(closes))
 
 

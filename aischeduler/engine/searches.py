@@ -40,11 +40,6 @@ WHOLE_SHARE: Final = 3
 """Where more than a third of the rows changed, all rows are searched again."""
 
 
-def any_shut(shut: Shut) -> bool:
-    """Return whether a row is closed to a pod."""
-    return bool(shut) and any(mask is not None for mask in shut)
-
-
 def find_victims(
     cluster: View, record: PodRecord, rows: Rows, claims: tuple[Claim, ...], _: Shut = ()
 ) -> Candidate | NoCandidate:
@@ -97,7 +92,7 @@ def find_unit_victims(
     versions = (*_seen(cluster, record), cluster.running.version, cluster.budgets.version, *_rules(cluster))
     tenant = cluster.preemptor_of(record).tenant
     state = (versions, unit.pods, unit.required, unit.priority, unit.gang, tenant)
-    keeps = not claims and not cluster.nodes.tentative and not any_shut(shut)
+    keeps = not claims and not cluster.nodes.tentative and not shut
     known = cluster.searches.units.get(unit.name)
     request = cluster.unit_request(unit, record.home, (), shut)
     if keeps and known is not None:
@@ -174,7 +169,7 @@ def find_lender(cluster: View, record: PodRecord, visited: tuple[str, ...], shut
     """
     key = (record.pod.spec.key, visited)
     versions = (*_seen(cluster, record), cluster.pools.version, cluster.ledger.version)
-    keeps = not cluster.nodes.tentative and record.leads is None and not (shut and any_shut(shut))
+    keeps = not cluster.nodes.tentative and record.leads is None and not shut
     known = cluster.searches.lenders.get(key)
     if keeps and known is not None and known.made_from == versions:
         return known.value

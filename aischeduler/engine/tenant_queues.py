@@ -37,6 +37,7 @@ def queue_seen(cluster: Cluster, queue: TenantQueue) -> None:
     first = not cluster.tenants.queues.in_force
     if not cluster.tenants.queues.see(queue):
         return
+    cluster.tenants_changed()
     if first:
         _note_workloads(cluster)
     _warn(cluster, queue)
@@ -47,6 +48,7 @@ def queue_gone(cluster: Cluster, source: str, name: str) -> None:
     """Remove a queue; its pods run on, and those that wait are held."""
     before = _standing(cluster, name)
     if cluster.tenants.queues.forget(QueueSource(source), name):
+        cluster.tenants_changed()
         _changed(cluster, name, before, everybody=not cluster.tenants.queues.in_force)
 
 
@@ -54,6 +56,7 @@ def queues_served(cluster: Cluster, *, served: bool) -> None:
     """Note whether the API server serves a kind of queues."""
     before = cluster.tenants.queues.in_force
     cluster.tenants.queues.serve(served=served)
+    cluster.tenants_changed()
     if cluster.tenants.queues.in_force != before:
         _note_workloads(cluster)
         _follow(cluster, tuple(cluster.records.values()))

@@ -19,7 +19,7 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.tenant_queue import TenantSettings
 from aischeduler.policies.borrowing import BorrowingContext
-from aischeduler.policies.eviction_order import Preemptor, TenantPreemptor
+from aischeduler.policies.eviction_order import Preemptor
 from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.policies.unit_placement import UnitRequest
 from aischeduler.state.claims import Claim, ClaimedRoom
@@ -160,5 +160,4 @@ class View(Protocol):
         self, record: PodRecord, pool: str, shut: Sequence[Mask | None] = ()
     ) -> PlacementRequest | UnitRequest: ...
     def preemptor_of(self, record: PodRecord) -> Preemptor: ...
-    def tenant_preemptor_of(self, record: PodRecord) -> TenantPreemptor | None: ...
     def total(self, record: PodRecord) -> PodSpec: ...

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aischeduler.model.names import GPU_TYPE_KEY, GPU_TYPE_POLICY_KEY
+from aischeduler.model.workload import CARD_NAME_KEY
 from tests.scenarios.stage import Stage
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -161,7 +162,7 @@ def test_misspelt_type_gets_the_nearest_name_in_an_event(stage: Stage) -> None:
     card_node(stage, "a", A100)
     stage.pod("p", gpu=1, **naming("A10O"))
     stage.waits("p", "didn't match the GPU type A10O")
-    said = f"No node has the GPU type A10O (annotation {GPU_TYPE_KEY}). Did you mean A100?"
+    said = f"No node has the GPU type A10O (annotation {GPU_TYPE_KEY} or {CARD_NAME_KEY}). Did you mean A100?"
     stage.until(lambda: stage.events("p", "UnknownGpuType") == [said])
 
 
