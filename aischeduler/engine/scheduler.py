@@ -413,7 +413,8 @@ class Scheduler:
                 node_seen(cluster, node, now)
             except Exception as error:  # noqa: BLE001 - a bug costs one node's wake-ups, not the slice
                 actions += self._event_failed(Seen(node), error)
-        time(partial(shields_end, cluster, now))
-        time(partial(resume_jobs, cluster, now))
+        if cluster.tenants.shields or cluster.tenants.resumes:
+            time(partial(shields_end, cluster, now))
+            time(partial(resume_jobs, cluster, now))
         time(partial(look_again, cluster, now))
         time(partial(flush, cluster, now))
