@@ -61,7 +61,7 @@ class Cluster:
     def __init__(self, profile: Profile, run: str) -> None:
         self.now, self.decisions, self.start, self._run, self._arrivals = 0.0, 0, 0, run, 0
         self.profile, self.classes, self.counters = profile, PodClasses(profile), Counters()
-        self._quotas_of_plugins = any(plugins.quotas for plugins in (profile.plugins, *profile.others.values()))
+        self.quotas_of_plugins = any(plugins.quotas for plugins in (profile.plugins, *profile.others.values()))
         self.tenants = Tenants(profile.tenants)
         self.leaving_pods, self.edits, self.said = LeavingPods(), Edits(), Said()
         self.reservations, self.unknown_pools, self.freshness = Reservations(profile), UnknownPools(), Freshness()
@@ -98,8 +98,9 @@ class Cluster:
         self.searches = Searches()
 
     def tenants_changed(self) -> None:
-        """Note whether a pod may count in an account of a quota, after queues came or went."""
-        self.has_quotas = self._quotas_of_plugins or self.tenants.queues.in_force
+        """Note whether pods may be in queues, and count in an account of a quota, after queues came or went."""
+        self.tenants.note_use()
+        self.has_quotas = self.quotas_of_plugins or self.tenants.queues.in_force
 
     @property
     def capacity(self) -> UnitCapacity:
@@ -238,8 +239,8 @@ class Cluster:
         unit, interest, ours = self.unit_name(pod), interest_of(self, pod), self.ours(pod)  # first: a plugin may raise
         self.records[pod.uid] = record
         self.units.join(record, unit)
-        if ours and self.tenants.queues.in_force:  # others join once there are queues
-            self.tenants.join(record)
+        if ours and (self.tenants.in_use or (self.tenants.queues.in_force and pod.terms is not None)):
+            self.tenants.join(record)  # others do once they may be in a queue
         elif ours and pod.gang is not None and pod.owner:
             self.tenants.note_workloads(record)
         if pod.pool:
@@ -371,7 +372,7 @@ class Cluster:
 
     def _plain(self, pod: Pod) -> tuple[Account, ...]:
         """Return the accounts of a pod by the quotas of plugins."""
-        if not self._quotas_of_plugins:
+        if not self.quotas_of_plugins:
             return ()
         return tuple(account for quota in self.profile.plugins_of(pod).quotas for account in quota.accounts_of(pod))
 

@@ -90,7 +90,7 @@ def refresh(cluster: "Cluster", record: PodRecord) -> None:
 def accounts_in(cluster: "Cluster", record: PodRecord, pool: str) -> tuple[Account, ...]:
     """Return the accounts of a pod on its row of this pool: those of its loan, if it has one, and of its quotas."""
     at_home = not pool or pool == record.home
-    if (at_home and not cluster.has_quotas) or not cluster.ours(record.pod):
+    if (at_home and not (record.tenancy.queue or cluster.quotas_of_plugins)) or not cluster.ours(record.pod):
         return ()
     accounts = cluster.accounts_of(record, record.row)
     if at_home:

@@ -34,12 +34,11 @@ RESUME_SECONDS: Final = 30.0
 def queue_seen(cluster: Cluster, queue: TenantQueue) -> None:
     """Handle a queue as it is now."""
     before = _standing(cluster, queue.name)
-    first = not cluster.tenants.queues.in_force
+    first, used = not cluster.tenants.queues.in_force, cluster.tenants.in_use
     if not cluster.tenants.queues.see(queue):
         return
     cluster.tenants_changed()
-    if first:
-        _note_workloads(cluster)
+    _note_workloads(cluster, used)
     _warn(cluster, queue)
     _changed(cluster, queue.name, before, everybody=first)
 
@@ -54,17 +53,19 @@ def queue_gone(cluster: Cluster, source: str, name: str) -> None:
 
 def queues_served(cluster: Cluster, *, served: bool) -> None:
     """Note whether the API server serves a kind of queues."""
-    before = cluster.tenants.queues.in_force
+    before, used = cluster.tenants.queues.in_force, cluster.tenants.in_use
     cluster.tenants.queues.serve(served=served)
     cluster.tenants_changed()
     if cluster.tenants.queues.in_force != before:
-        _note_workloads(cluster)
+        _note_workloads(cluster, used)
         _follow(cluster, tuple(cluster.records.values()))
 
 
 def workload_seen(cluster: Cluster, workload: Workload) -> None:
     """Handle a workload as it is now."""
+    used = cluster.tenants.in_use
     if cluster.tenants.see_workload(workload):
+        _note_workloads(cluster, used)
         _follow(cluster, cluster.tenants.of_workload(workload.key))
         warn_of_retries(cluster, *workload.key)
         if workload.suspended and not workload.terms.aborts:
@@ -159,9 +160,9 @@ def follow_tenancy(cluster: Cluster, record: PodRecord) -> None:
         cluster.row_changed(record.row)
 
 
-def _note_workloads(cluster: Cluster) -> None:
-    """Note of which workloads the pods are that came before there were queues."""
-    for record in cluster.records.values():
+def _note_workloads(cluster: Cluster, used: bool) -> None:
+    """Note of which workloads the pods are that came before they could be in a queue, once they can."""
+    for record in cluster.records.values() if cluster.tenants.in_use and not used else ():
         if cluster.ours(record.pod):
             cluster.tenants.note_workloads(record)
 

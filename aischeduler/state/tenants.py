@@ -53,25 +53,33 @@ class Tenants:
         self._of_workload: Groups[WorkloadKey, str, PodRecord] = Groups()
         self._below: Groups[WorkloadKey, WorkloadKey, None] = Groups()
         """Workload -> the workloads that it controls."""
+        self.in_use = False
+        """Whether pods may be in a queue that they do not name: a workload names one, or it is the queue `default`."""
+        self._naming: set[WorkloadKey] = set()
+        """The workloads that name a queue."""
+
+    def note_use(self) -> None:
+        """Update `in_use` after a queue or a workload came, changed or went."""
+        self.in_use = self.queues.in_force and (bool(self._naming) or bool(self.queues.default))
 
     def join(self, record: PodRecord) -> None:
         """Add a pod that waits in no queue of a pool, and set its tenancy."""
         self.note_workloads(record)
+        record.tenancy, record.queue_priority = self.tenancy(record.pod), 0
         if not self.queues.in_force:
-            record.tenancy, record.queue_priority = NO_TENANCY, 0
             return
-        record.tenancy = self.tenancy(record.pod)
+        self.version += 1
+        if not record.tenancy.queue:
+            return
         queue = self.queue_of(record)
         record.queue_priority = queue.priority if queue is not None else 0
-        self.version += 1
-        if record.tenancy.queue:
-            self._in_queue.put(record.tenancy.queue, record.pod.uid, record)
+        self._in_queue.put(record.tenancy.queue, record.pod.uid, record)
         if record.counted is None:
             self.waits(record)
 
     def note_workloads(self, record: PodRecord) -> None:
         """Note of which workloads a pod is."""
-        for key in self._names_of(record.pod) if record.pod.owner or record.pod.gang is not None else ():
+        for key in _names_of(record.pod):
             self._of_workload.put(key, record.pod.uid, record)
 
     def leave(self, record: PodRecord) -> None:
@@ -80,7 +88,7 @@ class Tenants:
         self.waits_no_more(record)
         if record.tenancy.queue:
             self._in_queue.drop(record.tenancy.queue, record.pod.uid)
-        for key in self._names_of(record.pod) if record.pod.owner or record.pod.gang is not None else ():
+        for key in _names_of(record.pod):
             self._of_workload.drop(key, record.pod.uid)
 
     def waits(self, record: PodRecord) -> None:
@@ -133,6 +141,11 @@ class Tenants:
         self._unlink(before)
         self.ended.pop(workload.key, None)
         self.workloads[workload.key] = workload
+        if workload.terms.queue:
+            self._naming.add(workload.key)
+        else:
+            self._naming.discard(workload.key)
+        self.note_use()
         if workload.owner:
             self._below.put(_owner_key(workload), workload.key, None)
         return True
@@ -140,8 +153,10 @@ class Tenants:
     def forget_workload(self, key: WorkloadKey) -> bool:
         """Remove a workload; return whether there was one."""
         before = self.workloads.pop(key, None)
+        self._naming.discard(key)
+        self.note_use()
         self._unlink(before)
-        if before is not None and self._of_workload.get(key, {}):
+        if before is not None and (not self.in_use or self._of_workload.get(key, {})):
             self.ended[key] = None
             if len(self.ended) > ENDED_MAX:
                 del self.ended[next(iter(self.ended))]
@@ -163,7 +178,7 @@ class Tenants:
 
     def tenancy(self, pod: Pod) -> Tenancy:
         """Return what counts for a pod."""
-        if not self.queues.in_force:
+        if not self.in_use and not (self.queues.in_force and pod.terms is not None and pod.terms.queue):
             return NO_TENANCY
         workloads, known, kinds = self._workloads_of(pod)
         said = [pod.terms or NO_TERMS, *(workload.terms for workload in workloads)]
@@ -209,15 +224,17 @@ class Tenants:
             self._below.drop(_owner_key(workload), workload.key)
 
     def _above(self, pod: Pod) -> Iterator[WorkloadKey]:
-        yield from self._names_of(pod)
+        yield from _names_of(pod)
         yield from (workload.key for workload in self._workloads_of(pod)[0])
 
-    def _names_of(self, pod: Pod) -> Iterator[WorkloadKey]:
-        if pod.owner:
-            kind, _, name = pod.owner.partition("/")
-            yield kind, pod.namespace, name
-        if pod.gang is not None:
-            yield POD_GROUP, pod.namespace, pod.gang.key.name
+
+def _names_of(pod: Pod) -> tuple[WorkloadKey, ...]:
+    """Return the workload that made a pod, and the PodGroup that it names."""
+    if not pod.owner and pod.gang is None:
+        return ()
+    kind, _, name = pod.owner.partition("/")
+    owner: tuple[WorkloadKey, ...] = ((kind, pod.namespace, name),) if pod.owner else ()
+    return owner if pod.gang is None else (*owner, (POD_GROUP, pod.namespace, pod.gang.key.name))
 
 
 def _owner_key(workload: Workload) -> WorkloadKey:
