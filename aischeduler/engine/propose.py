@@ -209,21 +209,16 @@ class _Look(Struct):
         found = place_unit(self.unit_request(unit), cluster.runner, self.rows) if unit else None
         if unit is not None and isinstance(found, NotPlaced):
             fits, pod = len(found.pods), unit.pods[found.short].pod
-            refusals = refusals_beside(found, pod.spec, cluster.runner, self.open_rows)
-            if self.quota.closed:
-                refusals = self._with_closed(refusals)
+            refusals = self._with_closed(refusals_beside(found, pod.spec, cluster.runner, self.open_rows))
             text = sentence(refusals.message, clauses)
             return (
                 f"{unit.late}{fits} of the {unit.required} pods that start together fit. The next, {pod.name}: {text}"
             )
-        refusals = cluster.runner.diagnose(self.ask, self.open_rows)
-        if self.quota.closed:
-            refusals = self._with_closed(refusals)
-        return sentence(refusals.message, clauses)
+        return sentence(self._with_closed(cluster.runner.diagnose(self.ask, self.open_rows)).message, clauses)
 
     def _with_closed(self, refusals: Diagnosis) -> Diagnosis:
         """Return a diagnosis of the open rows with the number of those that quotas close."""
-        closed = len(self.rows) - len(self.open_rows)
+        closed = len(self.rows) - len(self.open_rows) if self.quota.closed else 0
         if not closed:
             return refusals
         return Diagnosis(refusals.nodes + closed, refusals.reasons + Counter({CLOSED_BY_QUOTA: closed}))

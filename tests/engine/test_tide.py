@@ -269,6 +269,27 @@ def test_pod_that_came_before_there_were_queues_follows_its_workload() -> None:
     assert evictions(session.decide()) == {"v": "QueueReclaimed"}
 
 
+def test_pod_that_came_while_no_workload_named_a_queue_follows_its_workload() -> None:
+    session = a_session()
+    session.tell(a_workload("Job", "other", queue="batch"), a_workload("Job", "other"))
+    session.see(a_card_node("n", "NVIDIA-H200"), on(replace(a_card_pod("v", 8), owner="Job/train"), "n"))
+    session.see(service("web", 8))
+    assert evictions(session.decide()) == {}
+    session.tell(a_workload("Job", "train", queue="batch", said="training"))
+    assert evictions(session.decide()) == {"v": "QueueReclaimed"}
+    session.tell(a_workload("Job", "train"))
+    assert session.scheduler.cluster.tenants.named() == ("online",)
+
+
+def test_workload_that_is_gone_before_there_is_a_default_queue_leaves_the_kind_of_its_pods() -> None:
+    session = a_session(ONLINE, settings=TenantSettings(service_types=(("Job", TRAINING),)))
+    session.tell(a_workload("Job", "train"))
+    session.see(a_card_node("n", "NVIDIA-H200"), on(replace(a_card_pod("v", 8), owner="Job/train"), "n"))
+    session.tell(gone(Workload, "Job", "default", "train"), Seen(a_queue("default", priority=20000)))
+    session.see(service("web", 8))
+    assert evictions(session.decide()) == {"v": "QueueReclaimed"}
+
+
 def test_workload_that_is_gone_leaves_the_kind_of_its_pods() -> None:
     session = a_session(settings=TenantSettings(service_types=(("Job", TRAINING),)))
     session.tell(a_workload("Job", "train", said="inference"))
