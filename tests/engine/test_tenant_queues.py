@@ -80,6 +80,25 @@ def test_pod_beyond_the_quota_is_held_with_the_words_of_the_quota(
     assert "free" in binds(told)
 
 
+def test_pod_whose_cards_cannot_be_read_is_held_with_the_reason_of_the_quota_in_a_queue_alone() -> None:
+    wrong = "metadata.annotations[volcano.sh/card.name]: '' is not the name of a card"
+    session = a_session(a_queue(), a_card_node("n", "NVIDIA-H200"))
+    session.see(in_queue(a_pod("p", gpu=1, invalid=wrong)), a_pod("free", gpu=1, invalid=wrong))
+    told = session.decide()
+    assert reasons(told) == {"p": "GetTaskRequestResourceFailed", "free": "FailedScheduling"}
+    assert reports(told) == {"p": wrong, "free": wrong}
+
+
+def test_pod_whose_workload_asks_for_cards_that_cannot_be_read_is_held_with_the_reason_of_the_quota() -> None:
+    wrong = "metadata.annotations[volcano.sh/card.request]: must be JSON"
+    session = a_session(a_queue(), a_card_node("n", "NVIDIA-H200"))
+    session.tell(Seen(Workload("Job", "default", "train", terms=TenantTerms(invalid=wrong))))
+    session.see(replace(in_queue(a_pod("p", gpu=1)), owner="Job/train"))
+    told = session.decide()
+    assert reasons(told) == {"p": "GetTaskRequestResourceFailed"}
+    assert wrong in reports(told)["p"]
+
+
 def test_use_counts_at_every_ancestor_and_the_one_that_refuses_is_named() -> None:
     session = a_session(a_queue("root", cpu="2"), a_queue("a", parent="root"), a_queue("b", parent="root", cpu="8"))
     session.see(a_node("n", cpu="8"), in_queue(a_pod("p", cpu="2"), "a"))
