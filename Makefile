@@ -86,9 +86,9 @@ push: docker-engine ## push the image IMAGE:TAG to its registry
 
 lock: $(STAMP) ## pin the dependencies anew
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
-		pyproject.toml -o requirements.lock
+		pyproject.toml --extra gpu -o requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
-		pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
+		pyproject.toml --extra gpu --group dev -c requirements.lock -o requirements-dev.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
 		--group build -c requirements-dev.lock -o requirements-build.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \

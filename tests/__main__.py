@@ -43,7 +43,7 @@ CORE: Final = tuple(
 DAYS: Final = ("tests/properties", "tests/virtual")
 WORLDS: Final = (*SCENARIOS, "tests/operator", "tests/sandbox")
 """The scenarios without a real server, and the tests of the sandbox."""
-SHELLS: Final = ("tests/cli", "tests/daemon", "tests/kube")
+SHELLS: Final = ("tests/cli", "tests/daemon", "tests/device_reporter", "tests/kube")
 """The tests of the programs and of the Kubernetes client: they wait more than they compute."""
 
 

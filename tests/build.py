@@ -11,6 +11,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 import msgspec
 
 from aischeduler.model.allocation import allocation_of
+from aischeduler.model.device import DeviceRequest, HeldDevices
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, MEMORY, PODS, SCHEDULER_NAME
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, HostPort, Pod, PodSpec, Toleration
@@ -71,6 +72,7 @@ def a_spec(
     gpu_type_required: bool = True,
     machine_group: str = "",
     volumes: PodVolumes | None = None,
+    devices: DeviceRequest | None = None,
 ) -> PodSpec:
     """Return the scheduling part of a pod; specs that are equal have equal keys and no others do."""
     spec = PodSpec(
@@ -90,6 +92,7 @@ def a_spec(
         gpu_type_required=gpu_type_required,
         machine_group=machine_group,
         volumes=volumes,
+        devices=devices,
     )
     return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
 
@@ -111,6 +114,7 @@ class SpecFields(TypedDict, total=False):
     gpu_type_required: bool
     machine_group: str
     volumes: PodVolumes
+    devices: DeviceRequest | None
 
 
 def a_pod(
@@ -137,9 +141,10 @@ def a_pod(
     grace: int = 0,
     claims: tuple[VolumeClaimUse, ...] = (),
     controller: str = "",
+    has: HeldDevices | None = None,
     **spec: Unpack[SpecFields],
 ) -> Pod:
-    """Return a pod; `node` is where it is bound."""
+    """Return a pod; `node` is where it is bound, and `has` are the devices that it says to have there."""
     if claims:
         spec["volumes"] = PodVolumes(namespace, claims)
     return Pod(
@@ -161,6 +166,7 @@ def a_pod(
         started_seconds=started,
         grace_seconds=grace,
         controller=controller,
+        devices=has,
     )
 
 

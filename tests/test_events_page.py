@@ -28,6 +28,7 @@ from aischeduler.model.actions import (
     ReportWaiting,
     Warn,
 )
+from aischeduler.model.device import NodeDevices
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.events import Seen
 from aischeduler.model.gang import Gang, GangKey, GangPhase, GangSource, GangStatus
@@ -86,6 +87,7 @@ def played() -> Session:
         a_pool("guest"),
         a_node("m", labels={GROUP: "vision", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}),
         a_node("n", labels=a, invalid="status.allocatable.cpu: '1.5.3' is not a quantity"),
+        NodeDevices("n", faults=("spec.devices[0].type is missing",)),
         POD,
         member(a_pod("low"), "g", others=(a_key("g", source=GangSource.VOLCANO),)),
         member(a_pod("high", priority=1), "g"),

@@ -26,6 +26,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 CHART: Final = ROOT / "helm" / "ai-scheduler"
 MANIFESTS: Final = ROOT / "manifests"
 OPERATOR: Final = MANIFESTS / "operator"
+DEVICE_CRD: Final = Path("devices") / "device-crd.yaml"
+"""The definition of Devices: below the chart's files, and below the manifests, where nothing else names it."""
 BUILD_SCRIPT: Final = ROOT / "tools" / "controlplane" / "build.py"
 
 TABLE_BEGIN: Final = "<!-- values: written by `make chart` from values.yaml -->\n"
@@ -108,7 +110,8 @@ def written() -> dict[Path, str]:
 def manifests(helm: str) -> dict[Path, str]:
     """Return the manifests, one file per template, and a kustomization of each folder.
 
-    The folder itself is the chart with its default values and all definitions; its folder `operator` is the operator.
+    The folder itself is the chart with its default values and all definitions; its folder `operator` is the operator,
+    and `devices` has the definition of Devices.
     """
     files = _rendered(helm, MANIFESTS)
     operator = _rendered(helm, OPERATOR, "--set=operator.enabled=true", "--show-only=templates/operator.yaml")
@@ -118,12 +121,13 @@ def manifests(helm: str) -> dict[Path, str]:
         OPERATOR / "kustomization.yaml": _kustomization([path.name for path in operator]),
         **files,
         **operator,
+        MANIFESTS / DEVICE_CRD: (CHART / "files" / DEVICE_CRD).read_text(encoding="utf-8"),
     }
 
 
 def written_manifests() -> list[Path]:
     """Return the paths of the manifests that are there."""
-    return sorted([*MANIFESTS.glob("*.yaml"), *OPERATOR.glob("*.yaml")])
+    return sorted([*MANIFESTS.glob("*.yaml"), *OPERATOR.glob("*.yaml"), MANIFESTS / DEVICE_CRD])
 
 
 def _rendered(helm: str, folder: Path, *options: str) -> dict[Path, str]:

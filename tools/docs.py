@@ -37,7 +37,7 @@ from aischeduler.observability.metrics import PREFIX, DaemonCollector, MetricsRe
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGE: Final = ROOT / "aischeduler"
 TARGET: Final = ROOT / "docs" / "reference"
-LOGGING: Final = ("cli", "daemon", "kube", "observability", "operator")
+LOGGING: Final = ("cli", "daemon", "device_reporter", "kube", "observability", "operator")
 """The packages that write log lines."""
 LEVELS: Final = ("debug", "info", "warning", "error")
 HEAD: Final = "<!-- `make reference` writes this page; do not edit it. -->\n\n"

@@ -139,6 +139,30 @@ def operator(
     )
 
 
+@app.command("device-reporter")
+def device_reporter(
+    node_name: Annotated[
+        str, Option(envvar="NODE_NAME", metavar="NAME", help="The node of this machine. Default: $NODE_NAME.")
+    ],
+    interval: Annotated[float, Option(min=1, metavar="SECONDS", help="Time between two reports.")] = 30.0,
+    host_root: Annotated[
+        Path, Option(metavar="DIR", help="Where the root folder of the node is mounted, for sys and var/lib/kubelet.")
+    ] = Path("/"),
+    once: Annotated[bool, Option("--once", help="Report once.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print one report as YAML and write nothing.")] = False,
+    kubeconfig: DaemonKubeconfig = None,
+    context: Context = None,
+    log_format: Annotated[LogFormat, Option(help="Log format.")] = LogFormat.JSON,
+    log_level: Annotated[LogLevel, Option(help="Lowest level to log.")] = LogLevel.INFO,
+) -> None:
+    """Report the GPUs and other devices of a node until SIGTERM or Ctrl-C: run one on each node with devices."""
+    from aischeduler.cli.device_reporter import run_device_reporter  # noqa: PLC0415
+    from aischeduler.device_reporter.program import Settings  # noqa: PLC0415
+
+    settings = Settings(node_name, interval, host_root, kubeconfig, context)
+    run_device_reporter(settings, once=once, dry_run=dry_run, log_format=log_format, log_level=log_level)
+
+
 @app.command()
 def demo(
     keep: Annotated[bool, Option("--keep", help="Keep the cluster running for kubectl until Ctrl-C.")] = False,
@@ -211,6 +235,25 @@ def queues(
 
     options = ShowOptions(kubeconfig=kubeconfig, context=context, json=output == "json", watch=watch)
     asyncio.run(print_queues(options, name, config))
+
+
+@app.command()
+def devices(
+    node: Annotated[str, Argument(metavar="[NODE]", help="The devices of this node. Default: of all.")] = "",
+    output: Annotated[
+        Literal["table", "json"], Option("-o", "--output", help="Output format: json is for programs.")
+    ] = "table",
+    snapshot: SnapshotFile = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    config: ConfigFile = None,
+) -> None:
+    """Print every GPU and other device that a Device object has: its health, what is used of it, and by which pods."""
+    from aischeduler.cli.cluster_source import ClusterSource  # noqa: PLC0415
+    from aischeduler.cli.devices import print_devices  # noqa: PLC0415
+
+    source = ClusterSource(kubeconfig, context, snapshot)
+    asyncio.run(print_devices(source, node, config=config, json=output == "json"))
 
 
 @app.command()
@@ -327,7 +370,7 @@ def snapshot(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Write what scheduling reads of a cluster into a file, for explain and plan. Nothing else is in it."""
+    """Write what scheduling reads of a cluster into a file, for explain, plan and devices. Nothing else is in it."""
     from aischeduler.cli.cluster_source import ClusterSource, write_snapshot  # noqa: PLC0415
 
     asyncio.run(write_snapshot(ClusterSource(kubeconfig, context), output))

@@ -33,6 +33,7 @@ from aischeduler.kube.report.report_queue import REPORTS_IN_FLIGHT_MAX
 from aischeduler.kube.report.reporter import Reporter
 from aischeduler.kube.report.volcano_jobs import VolcanoJobs
 from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.device_resources import devices
 from aischeduler.kube.watch.event_queue import EventQueue
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.pod_reader import PodReader
@@ -176,7 +177,7 @@ def build(
         reader=reader,
         refresher=Refresher(client, read, timing, event_queue.put, log),
     )
-    others = (*queues, *map(reflector, storage_resources()), *gangs, *pod_sets)
+    others = (reflector(devices()), *queues, *map(reflector, storage_resources()), *gangs, *pod_sets)
     return Components(
         reflectors=(namespaces, pools, nodes, budgets, *others, pods),
         pods=pods,

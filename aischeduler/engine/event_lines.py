@@ -5,6 +5,7 @@ from typing import Any, Final, get_args
 import msgspec
 from msgspec.structs import astuple
 
+from aischeduler.model.device import NodeDevices
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Event, Gone, Refreshed, RefreshFailed, Seen
 from aischeduler.model.gang import Gang, GangKey
@@ -29,6 +30,7 @@ _FIELDS: Final[dict[type, tuple[str, str, tuple[str, ...]]]] = {
     Gang: ("Gang", "gang", ()),
     TenantQueue: ("TenantQueue", "queue", ("source", "name")),
     Workload: ("Workload", "workload", ("kind", "namespace", "name")),
+    NodeDevices: ("Devices", "devices", ("node",)),
 }
 """Type -> the begin of the names of its events, the field of the object, and those of the key."""
 _STORAGE: Final = frozenset(kind.__name__ for kind in get_args(StorageObject))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.device_events import devices_gone, devices_seen
 from aischeduler.engine.evictions import budget_gone, budget_seen
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
@@ -15,6 +16,7 @@ from aischeduler.engine.tenant_queues import queue_gone, queue_seen, warn_of_ret
 from aischeduler.engine.units import gang_gone, gang_seen
 from aischeduler.engine.unknown_pools import put_off
 from aischeduler.engine.volume_binding import storage_gone, storage_seen
+from aischeduler.model.device import NodeDevices
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Gone, Seen
 from aischeduler.model.gang import Gang
@@ -88,6 +90,7 @@ _OTHERS: Final[tuple[tuple[type, Handlers], ...]] = (
     (Gang, _timeless(_gang_seen, gang_gone)),
     (TenantQueue, _timeless(queue_seen, lambda cluster, key: queue_gone(cluster, *key))),
     (Workload, _timeless(workload_seen, lambda cluster, key: workload_gone(cluster, *key))),
+    (NodeDevices, _timeless(devices_seen, lambda cluster, key: devices_gone(cluster, key[0]))),
     (PodSet, _timeless(_pod_set_seen, lambda cluster, key: cluster.pod_sets.forget((key[0], key[1], key[2])))),
 )
 HANDLERS: Final[Mapping[str, Handlers]] = {

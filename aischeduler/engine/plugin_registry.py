@@ -36,6 +36,7 @@ from aischeduler.model.selectors import (
     readable_requirement,
 )
 from aischeduler.model.topology_spread import DefaultConstraint
+from aischeduler.plugins.device_share import DeviceShare
 from aischeduler.plugins.gangs import Gangs
 from aischeduler.plugins.gpu_type import GpuType
 from aischeduler.plugins.image_locality import ImageLocality
@@ -153,6 +154,7 @@ BUILT_IN: Final[Mapping[str, Factory]] = {
     "NodeAffinity": lambda args, _: (NodeAffinityNames(), _node_affinity(args or NodeAffinityArgs())),
     "MachineGroup": lambda _, __: (MachineGroup(),),
     "GpuType": lambda _, cards: (GpuType(cards.type_labels),),
+    "DeviceShare": lambda _, __: (DeviceShare(),),
     "NodePorts": lambda _, __: (NodePorts(),),
     "NodeFragmentation": lambda _, cards: (NodeFragmentation(cards.resources),),
     "NodeResourcesFit": lambda args, cards: (_fit(args or NodeResourcesFitArgs(), cards),),

@@ -30,7 +30,7 @@ SYSTEM_NAMESPACE: Final = "kube-system"
 def count(cluster: "Cluster", record: PodRecord, node: str) -> None:
     """Count a pod on the node of this name; an unknown node gets a stub."""
     row = cluster.nodes.row(node)
-    allocation = bound_allocation(cluster.profile.plugins_of(record.pod), record.pod)
+    allocation = bound_allocation(cluster.profile.plugins_of(record.pod), record.pod, cluster.nodes)
     assigned = AssignedPod(record.pod, record.pod.spec, row, allocation)
     cluster.nodes.add(assigned)
     adopt(cluster, record, assigned)

@@ -7,13 +7,14 @@ from aischeduler.framework.plugin import Plugins
 from aischeduler.framework.runner import Runner
 from aischeduler.model.allocation import Allocation, allocation_of
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.state.node_table import NodeTable
 
 
 def allocation_on(runner: Runner, spec: PodSpec, row: int, *, claims: bool = False) -> Allocation:
     """Return what a pod takes on a row where it fits, or what it `claims` there, with what allocators choose."""
     allocation = allocation_of(spec)
     for allocator in runner.plugins_of(spec).allocators:
-        if not allocator.allocates(spec) or (claims and not allocator.for_claims):
+        if not allocator.allocates(spec, runner.nodes) or (claims and not allocator.for_claims):
             continue
         state = next((answer.state for answer in runner.prefiltered(spec) if answer.name == allocator.name), None)
         at = NodeView(runner.nodes, np.array([row], dtype=np.intp))
@@ -23,13 +24,16 @@ def allocation_on(runner: Runner, spec: PodSpec, row: int, *, claims: bool = Fal
 
 def claims_something(runner: Runner, spec: PodSpec) -> bool:
     """Return whether an allocator chooses for pods of this class that claim room."""
-    return any(allocator.for_claims and allocator.allocates(spec) for allocator in runner.plugins_of(spec).allocators)
+    return any(
+        allocator.for_claims and allocator.allocates(spec, runner.nodes)
+        for allocator in runner.plugins_of(spec).allocators
+    )
 
 
-def bound_allocation(plugins: Plugins, pod: Pod) -> Allocation:
+def bound_allocation(plugins: Plugins, pod: Pod, nodes: NodeTable) -> Allocation:
     """Return what a pod takes of the row to which it is bound."""
     allocation = allocation_of(pod.spec)
     for allocator in plugins.allocators:
-        if allocator.allocates(pod.spec):
+        if allocator.allocates(pod.spec, nodes):
             allocation = allocator.bound(allocation, pod)
     return allocation

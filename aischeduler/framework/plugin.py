@@ -221,7 +221,7 @@ class Allocator(Protocol):
     def make_part(self, nodes: NodeTable) -> AllocationPart:
         """Return the part for a new table of nodes."""
 
-    def allocates(self, spec: PodSpec) -> bool:
+    def allocates(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether pods of this class get something. It must be fast."""
 
     def choose(self, given: Allocation, spec: PodSpec, at: NodeView, state: PreFilterState | None) -> Allocation:

@@ -19,6 +19,7 @@ class EventReason(StrEnum):
     UNKNOWN_MACHINE_GROUP = "UnknownMachineGroup"
     UNSUPPORTED_CONSTRAINT = "UnsupportedConstraint"
     INVALID_NODE = "InvalidNode"
+    INVALID_DEVICE = "InvalidDevice"
     INVALID_SPEC = "InvalidSpec"
     NODES_CLAIMED_TWICE = "NodesClaimedTwice"
     UNREADABLE = "Unreadable"

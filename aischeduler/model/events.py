@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from aischeduler.model.device import NodeDevices
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.gang import Gang
 from aischeduler.model.node import Node
@@ -37,6 +38,7 @@ Object = (
     | PodSet
     | TenantQueue
     | Workload
+    | NodeDevices
 )
 """An object of the API server as the engine knows it. A Job or a JobSet that asks for no gang is a gang of one."""
 
@@ -53,9 +55,9 @@ class Seen(Struct, frozen=True):
 class Gone(Struct, frozen=True):
     """No object of this kind and key exists any more.
 
-    `kind` is the name of its type here. The key is the uid of a pod; the name of a node, a Pool, a namespace or a
-    volume; of a tenant queue its source and name; for other kinds namespace and name, of a gang with its source before
-    them, of a pod set and a workload with its own kind.
+    `kind` is the name of its type here. The key is the uid of a pod; the name of a node, for its devices too, of a
+    Pool, a namespace or a volume; of a tenant queue its source and name; for other kinds namespace and name, of a gang
+    with its source before them, of a pod set and a workload with its own kind.
     """
 
     kind: str

@@ -4,6 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from aischeduler.model.device import DeviceRequest, HeldDevices
 from aischeduler.model.gang import GangClaim
 from aischeduler.model.images import ImageId
 from aischeduler.model.pod_affinity import NO_POD_AFFINITY, PodAffinity
@@ -58,6 +59,7 @@ class PodSpec(Struct, frozen=True):
     `default_selector` has the pods among which a pod without spread constraints is spread by default; None where no
     Service selects it, and no controller made it. Pods that differ in these three form classes of their own, and
     `origin` is the key without them; else it is empty.
+    `devices` is what it asks of single devices, such as a share of a GPU; None where it asks for none.
     `profile` names the plugins that judge the pods; empty is those of the scheduler's own name. `marks` are the labels
     of the pods that plugins of the profile read, sorted. `read` is the spec that was read, where the profile has made
     another one of it.
@@ -87,6 +89,7 @@ class PodSpec(Struct, frozen=True):
     labels: tuple[tuple[str, str], ...] = ()
     default_selector: DefaultSelector | None = None
     origin: bytes = b""
+    devices: DeviceRequest | None = None
     profile: str = ""
     marks: tuple[tuple[str, str], ...] = ()
     read: "PodSpec | None" = None
@@ -115,7 +118,8 @@ class Pod(Struct, frozen=True, gc=False):
     is of a kind whose pods are spread by default. `unready` is True on a node while its condition Ready is False.
     `terms` are what it says of its tenant, None where it says nothing. `owner` is the controller that made it, of
     whatever kind, as `Job/train`; empty where it has none. `placed_seconds` is when its condition PodScheduled became
-    True, in unix seconds, 0 where it is not.
+    True, in unix seconds, 0 where it is not. `devices` are those that it has on its node, as it says itself; None where
+    it says none that count.
     """
 
     uid: str
@@ -143,6 +147,7 @@ class Pod(Struct, frozen=True, gc=False):
     terms: TenantTerms | None = None
     owner: str = ""
     placed_seconds: int = 0
+    devices: HeldDevices | None = None
 
     @property
     def volume_claims(self) -> tuple[VolumeClaimUse, ...]:

@@ -63,7 +63,7 @@ class VolumeBinding:
         """Return the storage of the table, which keeps the choices of volumes."""
         return nodes.storage
 
-    def allocates(self, spec: PodSpec) -> bool:
+    def allocates(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether the pod has claims."""
         return spec.volumes is not None
 

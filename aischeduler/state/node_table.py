@@ -23,11 +23,13 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from aischeduler.model.allocation import NO_ALLOCATION
+from aischeduler.model.device import DEVICES, NodeDevices
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.cards import Cards
+from aischeduler.state.devices import Devices
 from aischeduler.state.host_ports import HostPorts
 from aischeduler.state.image_index import ImageIndex
 from aischeduler.state.kept import ChangeLog, Stamp, StatePart, Versions, reading, rows_since
@@ -132,7 +134,12 @@ class NodeTable:
         self.taints: RowIndex[Taint] = RowIndex(self.width)
         self.features: RowIndex[str] = RowIndex(self.width)
         self.ports, self.pod_counts, self.storage = HostPorts(self.width), PodCounts(), Storage()
-        self.parts: dict[str, AllocationPart] = {"ports": self.ports, "volumes": self.storage}
+        self.devices = Devices(self.width)
+        self.parts: dict[str, AllocationPart] = {
+            "ports": self.ports,
+            "volumes": self.storage,
+            DEVICES: self.devices,
+        }
         """What pods have for themselves on rows, by the name of the part."""
         self.tentative: Counter[int] = Counter()
         """The rows that open trials changed: the versions and the change log tell nothing of these changes."""
@@ -164,6 +171,8 @@ class NodeTable:
                 self.nodes[row] = node
                 return row, Change.NONE
         change = self._static_change(row, before, node)
+        if self.devices.active:
+            self.devices.see_node(row, node)
         if self._set_allocatable(row, node):
             change |= Change.ROOM
         self.nodes[row] = node
@@ -175,6 +184,20 @@ class NodeTable:
         else:
             self.touch(row)
         return row, change
+
+    def see_devices(self, name: str, found: NodeDevices | None) -> tuple[int, bool]:
+        """Store the devices of a node, None where it has no Device object any more; return its row.
+
+        True says that pods on any row may hold devices that were not counted before (`Devices.see`).
+        """
+        row = self.row(name)
+        node = self.nodes[row]
+        anew = self.devices.see(row, found, node)
+        if node is not None:
+            self._set_allocatable(row, node)
+        self.touch(row)
+        self.release_stub(row)
+        return row, anew
 
     def node(self, name: str) -> Node | None:
         """Return the node of this name, None where it does not exist."""
@@ -195,6 +218,7 @@ class NodeTable:
         self.images.change(row, node.images, ())
         self._set_allocatable(row, Node(name))
         self.nodes[row] = None
+        self.devices.see_node(row, None)
         self.alive[row] = False
         self.touch_static(row)
         self.release_stub(row)
@@ -233,8 +257,8 @@ class NodeTable:
                 self._share(assigned, sign, tentative=True)
 
     def release_stub(self, row: int) -> None:
-        """Free the row of a node that is gone once no pod counts on it."""
-        if self.nodes[row] is not None or self.used[self.columns[PODS], row]:
+        """Free the row of a node that is gone once no pod counts on it, and its Device object is gone too."""
+        if self.nodes[row] is not None or self.used[self.columns[PODS], row] or self.devices.of(row) is not None:
             return
         del self.rows[self.names[row]]
         self.names[row] = ""
@@ -394,12 +418,13 @@ class NodeTable:
         """Write the amounts of a node; return whether an allocatable amount grew."""
         if len(self.columns) > self._columns_most and not self.tentative:
             self._drop_columns()
-        self._give_columns((*node.allocatable, *node.capacity))
+        offered = self.devices.offers(row, node) if self.devices.active else {}
+        self._give_columns((*node.allocatable, *node.capacity, *offered))
         old = self.allocatable[:, row].copy()
         self.offered_version += 1
         for amounts, found in ((self.allocatable, node.allocatable), (self.capacity, node.capacity)):
             amounts[:, row] = 0
-            for resource, amount in found.items():
+            for resource, amount in (*offered.items(), *found.items()):
                 amounts[self.columns[resource], row] = min(amount, AMOUNT_MAX)
         both = self.allocatable[CPU_AND_MEMORY, row]
         self.sized[row] = np.count_nonzero(both > 0)
@@ -458,5 +483,6 @@ class NodeTable:
         self.labels.widen(self.width)
         self.taints.widen(self.width)
         self.ports.rows.widen(self.width)
+        self.devices.widen(self.width)
         self.features.widen(self.width)
         self._touch_all()

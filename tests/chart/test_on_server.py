@@ -1,4 +1,4 @@
-"""The chart on a real API server: install, upgrade, rollback and uninstall; the CRD of Pools stays."""
+"""The chart on a real API server: install, upgrade, rollback and uninstall; the definitions stay."""
 
 import http.client
 import json
@@ -17,13 +17,24 @@ from tests.controlplane.plane import ControlPlane
 from tests.controlplane.ports import free_ports
 from tests.e2e.cluster import install, wait_until
 from tests.objects import pool_object
+from tools.chart import DEVICE_CRD
 
 NAMESPACE = "chart"
 STANDARD = "pod-security.kubernetes.io/enforce"
+DEVICES = "devices.scheduling.koordinator.sh"
 OF_OPERATORS = {"ServiceMonitor", "PrometheusRule"}
 """Kinds of the Prometheus Operator."""
 Release = Callable[..., str]
 """Runs a helm command in a namespace and returns its output."""
+
+
+def device_object(name: str, spec: Json) -> Json:
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Device",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 def kubectl(plane: ControlPlane, *arguments: str, stdin: str | None = None) -> str:
@@ -33,7 +44,7 @@ def kubectl(plane: ControlPlane, *arguments: str, stdin: str | None = None) -> s
 
 
 def undefine(plane: ControlPlane) -> None:
-    definitions = ("pools.resource.aibee.cn", "queues.resource.aibee.cn")
+    definitions = ("pools.resource.aibee.cn", "queues.resource.aibee.cn", DEVICES)
     kubectl(plane, "delete", "crd", *definitions, "--ignore-not-found", "--wait")
 
 
@@ -106,6 +117,31 @@ def test_pools_outlive_the_release_and_the_next_one_takes_them_over(plane: Contr
     assert kubectl(plane, "get", "pools", "-o", "name").split() == ["pool.resource.aibee.cn/masters"]
     release("install", "ai-scheduler", str(CHART))
     assert kubectl(plane, "get", "pools", "-o", "name").split() == ["pool.resource.aibee.cn/masters"]
+    release("uninstall", "ai-scheduler")
+
+
+def test_definition_of_devices_is_left_alone_where_it_is_somebody_elses(plane: ControlPlane, release: Release) -> None:
+    def spelled() -> bool:
+        return "deviceType" in kubectl(plane, "get", "crd", DEVICES, "-o", "yaml")
+
+    options = ("ai-scheduler", str(CHART), "--set=devices.installCRD=true")
+    theirs = (CHART / "files" / DEVICE_CRD).read_text().replace("deviceType:", "ofAnotherOwner:")
+    kubectl(plane, "create", "-f", "-", stdin=theirs)
+    release("install", *options)
+    release("upgrade", *options, "--set=replicaCount=3")
+    assert not spelled()
+    release("uninstall", "ai-scheduler")
+    kubectl(plane, "delete", "crd", DEVICES, "--wait")
+    release("install", *options)
+    assert spelled()
+    kubectl(plane, "wait", "--for=condition=Established", f"crd/{DEVICES}")
+    release("upgrade", *options, "--set=replicaCount=3")
+    spec = {"devices": [{"deviceType": "gpu", "resource": {"kubernetes.io/gpu-memory": "32GB"}}]}
+    stored = plane.api("POST", "/apis/scheduling.koordinator.sh/v1alpha1/devices", device_object("node-1", spec))
+    assert (stored.status, stored.body["spec"]) == (201, spec)
+    assert "kept due to the resource policy" in release("uninstall", "ai-scheduler")
+    release("install", *options)
+    assert kubectl(plane, "get", "devices", "-o", "name").split() == ["device.scheduling.koordinator.sh/node-1"]
     release("uninstall", "ai-scheduler")
 
 

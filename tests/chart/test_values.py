@@ -43,6 +43,7 @@ EVERYTHING_ON: Values = {
             "labelSelector": {"matchLabels": {"app.kubernetes.io/component": "scheduler"}},
         }
     ],
+    "devices": {"installCRD": True},
     "operator": {"enabled": True, "defaultImage": "images.example/base:1"},
     "podDisruptionBudget": {"maxUnavailable": "50%"},
     "metrics": {
@@ -145,6 +146,7 @@ WRONG: list[tuple[Values, str, str]] = [
     ({"serviceAccount": {"token": True}}, "serviceAccount", unknown("token")),
     ({"rbac": {"create": "yes"}}, "rbac.create", other_type("string", "boolean")),
     ({"crds": {"installed": True}}, "crds", unknown("installed")),
+    ({"devices": {"installCRD": "yes"}}, "devices.installCRD", other_type("string", "boolean")),
     ({"resources": {"limit": {}}}, "resources", unknown("limit")),
     ({"resources": {"limits": {"memory": "1 Gi"}}}, "resources.limits.memory", PATTERN),
     ({"nodeSelector": {"gpu": True}}, "nodeSelector.gpu", other_type("boolean", "string")),

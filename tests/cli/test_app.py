@@ -21,6 +21,7 @@ AI_SCHEDULER = (sys.executable, "-m", "aischeduler")
 COMMANDS = [
     ["pools"],
     ["queues"],
+    ["devices"],
     ["plan", "--without", "n"],
     ["snapshot", "-o", "nowhere.jsonl"],
     ["operator"],

@@ -25,7 +25,11 @@ _DEFINED = (
     ("jobset.x-k8s.io/v1alpha2", "jobsets"),
 )
 """Namespaced kinds that a server has only where a test has defined them."""
-_DEFINED_CLUSTER_WIDE = (("resource.aibee.cn/v1alpha1", "queues"), ("scheduling.volcano.sh/v1beta1", "queues"))
+_DEFINED_CLUSTER_WIDE = (
+    ("resource.aibee.cn/v1alpha1", "queues"),
+    ("scheduling.volcano.sh/v1beta1", "queues"),
+    ("scheduling.koordinator.sh/v1alpha1", "devices"),
+)
 """The same for kinds without namespaces."""
 _CLUSTER_WIDE = (
     ("v1", "nodes"),

@@ -20,6 +20,7 @@ from aischeduler.model.actions import (
     ReportWaiting,
     Warn,
 )
+from aischeduler.model.device import NodeDevices
 from aischeduler.model.events import Event, Seen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
@@ -30,13 +31,13 @@ from tests.checked_scheduler import CheckedScheduler, answers
 class Session:
     """A checked engine and its clock; `said` has every action so far."""
 
-    def __init__(self, *objects: Node | Pod | Pool, profile: Profile | None = None) -> None:
+    def __init__(self, *objects: Node | Pod | Pool | NodeDevices, profile: Profile | None = None) -> None:
         self.scheduler = CheckedScheduler(profile or default_profile(), "run")
         self.now = 0.0
         self.said: list[Action] = []
         self.see(*objects)
 
-    def see(self, *objects: Node | Pod | Pool) -> None:
+    def see(self, *objects: Node | Pod | Pool | NodeDevices) -> None:
         """Let the engine observe objects as they are now."""
         self.tell(*map(Seen, objects))
 

@@ -9,6 +9,7 @@ from msgspec.structs import astuple
 
 from aischeduler.engine.journal import JournaledScheduler, JournalError, Observed, read_call, replay
 from aischeduler.engine.profile import default_profile
+from aischeduler.model.device import GPU, DeviceHint, NodeDevices, Partition
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
     BindRefusal,
@@ -38,7 +39,8 @@ from aischeduler.model.storage_objects import StorageCapacity, StorageObject
 from aischeduler.model.tenant_queue import TenantQueue, TenantSettings
 from aischeduler.model.volumes import Volume, VolumeClaim
 from aischeduler.model.workload import ServiceType, TenantTerms, Workload
-from tests.build import a_node, a_pod, a_pool, a_taint, expression, group_rule, tolerates
+from tests.build import a_node, a_pod, a_pool, a_taint, expression, group_rule, replace, tolerates
+from tests.devices import asks, gpus, has, whole
 from tests.tenants import a_queue
 
 GANG = Gang(
@@ -63,6 +65,7 @@ POD = a_pod(
     required=(NodeSelectorTerm((expression("zone", Operator.IN, "z1"),)),),
 )
 CLAIM = GangClaim(GANG.key, "worker", 1, GANG, (GangKey(GangSource.JOB, "default", "j"),))
+HINT = DeviceHint(selector=label_selector("", {"a": "b"}, ()), every=True)
 EVENTS: list[Event] = [
     Seen(msgspec.structs.replace(POD, gang=CLAIM, terms=TenantTerms("q", "inference"), owner="Job/j")),
     gone(Pod, "uid-p"),
@@ -88,6 +91,9 @@ EVENTS: list[Event] = [
     gone(TenantQueue, "Queue", "q"),
     Seen(Workload("Job", "default", "j", "uid-j", "JobSet/s", TenantTerms("q", "training", preemptable=True))),
     gone(Workload, "Job", "default", "j"),
+    Seen(replace(gpus("n", 2), partitions=(Partition((0, 1)),), links={"0-1": 4}, faults=("spec",))),
+    gone(NodeDevices, "n"),
+    Seen(a_pod("holder", node="n", devices=replace(asks(100), hints=((GPU, HINT),)), has=has(whole(0)))),
     QueuesServed(served=True),
     TenantsConfigured(TenantSettings(over_commit_milli=1500, service_types=(("Job", ServiceType.TRAINING),))),
     BindRefused("uid-p", "n", BindRefusal.TAKEN, "no"),

@@ -15,6 +15,7 @@ from aischeduler.engine.holds import held_by
 from aischeduler.engine.quotas import quota_of
 from aischeduler.engine.self_check import Violation
 from aischeduler.model.actions import Action, Bind, Evict, EvictionCause
+from aischeduler.model.device import DEVICES, HeldDevices
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort
 from aischeduler.model.workload import ServiceType
@@ -55,9 +56,11 @@ def _bind_faults(cluster: Cluster, bind: Bind, since: list[Bind]) -> Faults:
         yield "I4", f"{uid}: bound to {bind.node}, which is no node of {bind.pool}"
         return
     taken = recount.total(r.counted for r in cluster.on_row(record.row) if r.counted is not None)
-    over = {name for name in recount.amounts(bind.pod.spec) if taken[name] > node.allocatable.get(name, 0)}
+    offered = recount.offered(cluster, record.row, node)
+    over = {name for name in recount.amounts(bind.pod.spec) if taken[name] > offered.get(name, 0)}
     if over:
         yield "I2", f"{uid}: bound to {bind.node}, where {sorted(over)} are overbooked: {taken}"
+    yield from _device_faults(cluster, bind, record)
     others = [port for r in cluster.on_row(record.row) if r is not record for port in _ports(r)]
     if any(conflict(wanted, other) for wanted in bind.pod.spec.host_ports for other in others):
         yield "I2", f"{uid}: bound to {bind.node}, where one of its host ports is taken"
@@ -69,6 +72,21 @@ def _bind_faults(cluster: Cluster, bind: Bind, since: list[Bind]) -> Faults:
         yield "I14", f"{uid}: bound although its constraint holds it: {held.message}"
     if bind.home_pool != bind.pool:
         yield from _loan_faults(cluster, bind, record, since)
+
+
+def _device_faults(cluster: Cluster, bind: Bind, record: PodRecord) -> Faults:
+    """Check that no device that the pod got is given beyond its total, and none that is unhealthy."""
+    held, found = bind.allocation.part(DEVICES), cluster.nodes.devices.of(record.row)
+    if not isinstance(held, HeldDevices) or found is None:
+        return
+    healthy = {(device.type, device.minor) for device in found.devices if device.healthy}
+    left = recount.free_devices(cluster, record.row, claims=False)
+    for device in held.devices:
+        key = device.type, device.minor
+        if key not in healthy or min(left[key].values()) < 0:
+            yield "I2", f"{bind.pod.uid}: got {key} of {bind.node}, of which is left {left.get(key)}"
+    if held.devices and recount.unknown_devices(cluster, record.row)[held.devices[0].type]:
+        yield "I2", f"{bind.pod.uid}: got a device of {bind.node}, where pods have unknown ones"
 
 
 def _ports(record: PodRecord) -> tuple[HostPort, ...]:

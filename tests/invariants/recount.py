@@ -12,6 +12,7 @@ import numpy as np
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.pod_counting import interest_of
+from aischeduler.model.device import DEVICES, HeldDevices
 from aischeduler.model.names import CPU, DEFAULT_POOL, MEMORY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
@@ -74,6 +75,53 @@ def sizes(node: Node | None) -> tuple[int, float, float]:
     if min(both) > 0:
         return 2, 2.0 * both[0], 2.0 * both[1]
     return sum(amount > 0 for amount in both), math.inf, math.inf
+
+
+DeviceAmounts = dict[tuple[str, int], dict[str, int]]
+"""Type and minor -> dimension -> amount."""
+
+
+def held_on(cluster: Cluster, row: int, *, claims: bool = True) -> list[HeldDevices]:
+    """Return what the pods of a row hold, and with `claims` the owners of claims there."""
+    found = [record.allocation.part(DEVICES) for record in cluster.on_row(row)]
+    if claims:
+        found += [room.allocation.part(DEVICES) for claim in cluster.claims.on_row(row) for room in claim.on(row)]
+    return [held for held in found if isinstance(held, HeldDevices)]
+
+
+def free_devices(cluster: Cluster, row: int, *, claims: bool = True) -> DeviceAmounts:
+    """Return what is left of each device of a row, below zero where more is held than there is."""
+    found = cluster.nodes.devices.of(row)
+    left = {(device.type, device.minor): dict(device.totals) for device in (found.devices if found is not None else ())}
+    for held in held_on(cluster, row, claims=claims):
+        for device in held.devices:
+            of = left.get((device.type, device.minor), {})
+            for dimension, amount in device.amounts:
+                if dimension in of:
+                    of[dimension] -= amount
+    return left
+
+
+def unknown_devices(cluster: Cluster, row: int) -> Counter[str]:
+    """Return how many devices of each type are held on a row of which nobody knows which."""
+    return Counter(kind for held in held_on(cluster, row) for kind, count in held.unknown for _ in range(count))
+
+
+def offered(cluster: Cluster, row: int, node: Node) -> ResourceList:
+    """Return what a node offers: what it lists, and the totals of its devices under names that it does not list."""
+    return {**_offered_by_devices(cluster, row, node), **node.allocatable}
+
+
+def _offered_by_devices(cluster: Cluster, row: int, node: Node) -> ResourceList:
+    """Return the totals of the devices of a node under names that it does not list."""
+    found = cluster.nodes.devices.of(row)
+    sums: Counter[str] = Counter()
+    for device in found.devices if found is not None else ():
+        for dimension, amount in device.totals:
+            sums[f"koordinator.sh/{dimension}"] += amount
+        if device.type == "gpu":
+            sums.update({"koordinator.sh/gpu": 100, "koordinator.sh/gpu.shared": 100, "nvidia.com/gpu": 1})
+    return {name: amount for name, amount in sums.items() if name not in node.allocatable}
 
 
 def ports(specs: Iterable[PodSpec]) -> Counter[HostPort]:
@@ -227,7 +275,7 @@ def can_come_true(cluster: Cluster, claim: Claim, row: int) -> bool:
     others = [room.spec for other in ahead for room in other.on(row)]
     taken = total([*(r.counted for r in pods if r.counted is not None), *others, *own])
     node = cluster.nodes.nodes[row]
-    return node is not None and all(taken[name] <= node.allocatable.get(name, 0) for name in total(own))
+    return node is not None and all(taken[name] <= offered(cluster, row, node).get(name, 0) for name in total(own))
 
 
 def summaries(cluster: Cluster) -> dict[str, Amounts]:
@@ -238,8 +286,9 @@ def summaries(cluster: Cluster) -> dict[str, Amounts]:
     for row, node in enumerate(cluster.nodes.nodes):
         if node is not None:
             mine = sums[cluster.pool_of(row)]
-            mine["allocatable"].update(_bounded(node.allocatable))
-            mine["capacity"].update(_bounded(node.capacity))
+            devices = _offered_by_devices(cluster, row, node)
+            mine["allocatable"].update(_bounded({**devices, **node.allocatable}))
+            mine["capacity"].update(_bounded({**devices, **node.capacity}))
     _add_running(cluster, sums)
     for record in cluster.records.values():
         if record.queue and not (record.state is PodState.GATED and (record.unit is None or record.pod.gates)):

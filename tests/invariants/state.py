@@ -17,6 +17,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.pod_classes import profiled
 from aischeduler.engine.pool_status import summarize
 from aischeduler.engine.self_check import Violation
+from aischeduler.model.device import DEVICES
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.node_table import NO_POOL, UNOFFERED
@@ -225,7 +226,23 @@ def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
                 dict(nodes.storage.used.on.get(row, {})),
                 recount.used_volumes(specs),
             ),
+            ("I2", "has the free devices", nodes.devices.free_on(row), recount.free_devices(cluster, row)),
+            (
+                "I2",
+                "has the unknown devices",
+                +Counter({kind: int(nodes.devices.unknown[at, row]) for kind, at in nodes.devices.types.items()}),
+                recount.unknown_devices(cluster, row),
+            ),
         )
+        if nodes.devices.active:
+            bare = [
+                record.pod.uid
+                for record in cluster.on_row(row)
+                if record.counted is not None
+                and record.counted.devices is not None
+                and record.allocation.part(DEVICES) is None
+            ]
+            yield from unequal(name, ("I2", "has pods that ask for devices and hold none", bare, []))
 
 
 def counts_faults(cluster: Cluster) -> Faults:

@@ -21,6 +21,7 @@ PATHS = {
     "Pool": POOLS,
     "Node": NODES,
     "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
+    "Device": "/apis/scheduling.koordinator.sh/v1alpha1/devices",
     "Queue": "/apis/resource.aibee.cn/v1alpha1/queues",
     "Queue of Volcano": "/apis/scheduling.volcano.sh/v1beta1/queues",
     "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",

@@ -92,7 +92,7 @@ class Halves:
     def make_part(self, nodes: NodeTable) -> HalvesPart:
         return HalvesPart()
 
-    def allocates(self, spec: PodSpec) -> bool:
+    def allocates(self, spec: PodSpec, nodes: NodeTable) -> bool:
         return HALF in spec.request.amounts
 
     def choose(self, given: Allocation, spec: PodSpec, at: NodeView, state: PreFilterState | None) -> Allocation:

@@ -20,6 +20,7 @@ from aischeduler.kube.decode.api_types import (
     NodeAffinityPart,
     NodeTermPart,
     PodAffinityPart,
+    PodAnnotations,
     PodMetadata,
     PodSpecPart,
     PodStatus,
@@ -35,6 +36,7 @@ from aischeduler.kube.decode.images import image_volumes, pod_images
 from aischeduler.kube.decode.meta_types import ABSENT, UNREADABLE, OwnerReference, owner_name
 from aischeduler.kube.decode.placement import PlacementWishes, read_wishes, wishes_key
 from aischeduler.kube.decode.pod_affinity import AFFINITY, ANTI_AFFINITY, read_pod_affinity
+from aischeduler.kube.decode.pod_devices import read_devices, read_hints, shows_gpus
 from aischeduler.kube.decode.requests import (
     ALWAYS,
     NOTHING_GRANTED,
@@ -48,6 +50,7 @@ from aischeduler.kube.decode.requests import (
 )
 from aischeduler.kube.decode.storage import decides, pod_volumes
 from aischeduler.kube.decode.topology_spread import is_hard, spread_constraint
+from aischeduler.model.device import DeviceRequest
 from aischeduler.model.pod import HostPort, PodSpec, Toleration
 from aischeduler.model.pod_affinity import NO_POD_AFFINITY, PodAffinity
 from aischeduler.model.pod_set import controller_of
@@ -124,7 +127,26 @@ class SpecCache(Struct):
             reader = _Reader(read_wishes(metadata.annotations))
             read = reader.spec(spec, metadata, self._request(spec, grant))
             found = _keep(self._specs, SPECS_MAX, key, read)
+        if found.devices is not None:
+            found = self._with_device_wishes(found, found.devices, spec, metadata.annotations)
         return _with_volumes(found, spec, metadata) if volumes_count else found
+
+    def _with_device_wishes(
+        self, found: PodSpec, asked: DeviceRequest, spec: PodSpecPart, annotations: PodAnnotations | None
+    ) -> PodSpec:
+        """Return the spec with what annotations and variables say of the devices that the pod asks for."""
+        notes = annotations or PodAnnotations()
+        said, visible = (notes.device_hint, notes.device_joint, notes.gpu_partition), shows_gpus(spec)
+        if not visible and not any(said):
+            return found
+        key = found.key + ascii((said, visible)).encode()
+        wished = self._specs.get(key)
+        if wished is None:
+            devices, problem = read_hints(asked, *said)
+            made = replace(found, devices=replace(devices, visible=visible), invalid=found.invalid or problem)
+            wished = replace(made, key=blake2b(key, digest_size=16).digest())
+            _keep(self._specs, SPECS_MAX, key, wished)
+        return wished
 
     def _request(self, spec: PodSpecPart, grant: Granted) -> ReadRequest:
         if grant is not NOTHING_GRANTED:
@@ -238,6 +260,8 @@ class _Reader(PartReader):
         spread, evenness = self.topology_spread(part, metadata) if part.topology_spread_constraints else ((), ())
         request, problem = asked
         self.record(problem)
+        devices, problem = read_devices(part, request)
+        self.record(problem)
         required, preferred, unscored = self._affinity(part)
         pods = self._pod_affinity(part, metadata.namespace)
         fields = dict[str, Any](
@@ -259,6 +283,7 @@ class _Reader(PartReader):
             images=pod_images(part),
             containers=len(part.containers or ()) + len(part.init_containers or ()),
             features=needed_features(part),
+            devices=devices,
         )
         return PodSpec(key=blake2b(repr(fields).encode(), digest_size=16).digest(), **fields)
 

@@ -23,6 +23,7 @@ from aischeduler.kube.decode.api_types import (
     BudgetStatus,
     NamespaceDocument,
     NodeDocument,
+    PodAnnotations,
     PodDocument,
     PodStatus,
     Quantities,
@@ -32,16 +33,18 @@ from aischeduler.kube.decode.gang import gang_claim
 from aischeduler.kube.decode.images import node_images
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.decode.pod_affinity import read_selector
+from aischeduler.kube.decode.pod_devices import read_allocated
 from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.decode.tenant_terms import pod_terms
 from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
 from aischeduler.kube.write.pod_writes import POD_SCHEDULED
 from aischeduler.model.decode_errors import decode_problem
+from aischeduler.model.device import HeldDevices
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Seen
 from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
-from aischeduler.model.pod import PENDING, Pod
+from aischeduler.model.pod import PENDING, Pod, PodSpec
 from aischeduler.model.pool import Namespace
 from aischeduler.model.quantity import QuantityError
 from aischeduler.model.resources import parse_resource_list
@@ -112,7 +115,14 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         terms=pod_terms(annotations, spares),
         owner=owner,
         placed_seconds=_placed_seconds(conditions) if conditions else 0,
+        devices=_held_devices(annotations, scheduling) if spec.node_name and scheduling.devices is not None else None,
     )
+
+
+def _held_devices(annotations: PodAnnotations | None, spec: PodSpec) -> HeldDevices | None:
+    """Return the devices that a bound pod says to have; None where it says none that can be read."""
+    said = annotations.device_allocated if annotations is not None else None
+    return read_allocated(said, spec.devices) if said and spec.devices is not None else None
 
 
 def read_node(document: NodeDocument) -> Node:

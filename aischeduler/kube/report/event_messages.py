@@ -33,6 +33,7 @@ _API_VERSIONS: Final = {
     "Queue": f"{GROUP}/{VERSION}",
     "Queue.scheduling.volcano.sh": "scheduling.volcano.sh/v1beta1",
     "PodDisruptionBudget": "policy/v1",
+    "Device": "scheduling.koordinator.sh/v1alpha1",
     "Job": "batch/v1",
     "JobSet": "jobset.x-k8s.io/v1alpha2",
     "PodGroup.scheduling.x-k8s.io": "scheduling.x-k8s.io/v1alpha1",

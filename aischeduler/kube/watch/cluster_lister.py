@@ -23,6 +23,7 @@ from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.http.client import LIST_SECONDS, Client
 from aischeduler.kube.http.errors import ApiError, RefusedError, UnreachableError
 from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.device_resources import devices
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.list_pager import pages, read_raw
 from aischeduler.kube.watch.pod_set_resources import pod_set_resources
@@ -36,6 +37,7 @@ from aischeduler.model.pod_set import CONTROLLERS, SERVICE
 PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 WITHOUT: Final = {
     "PodDisruptionBudget": "the answer may evict pods that a budget protects",
+    "Device": "the answer knows no single GPU or other device, and so no shares of one",
     "Namespace": "the answer lets no pod into a Pool with allowedNamespaces, or a machine group with rules",
     "Queue": "the answer limits no pod by the quota of such a queue",
     "PersistentVolumeClaim": "the answer holds every pod that uses a claim",
@@ -100,6 +102,7 @@ def resources() -> Sequence[WatchedResource[Any]]:
         watched_resources.pools(),
         watched_resources.nodes(),
         watched_resources.budgets(),
+        devices(),
         *queue_resources(),
         *storage_resources(),
         *gang_resources(specs.owners),

@@ -17,8 +17,11 @@ import msgspec
 from msgspec import Struct
 
 from aischeduler.kube.decode.meta_types import StatusDocument, read_status, retry_after_seconds
+from aischeduler.kube.decode.pod_devices import gpu_ids, write_allocated
 from aischeduler.kube.http.paths import object_path
 from aischeduler.model.actions import Bind, ReadPod
+from aischeduler.model.device import DEVICES, HeldDevices
+from aischeduler.model.device_request import DEVICE_ALLOCATED_KEY, GPU_UUIDS_KEY
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.names import MARK_BORROWED, MARK_DECISION, MARK_EPOCH, MARK_HOME_POOL, MARK_POOL
@@ -98,6 +101,11 @@ def binding(action: Bind, epoch: int | None = None) -> tuple[bytes, bytes]:
         annotations[MARK_BORROWED] = "true"
     if epoch is not None:
         annotations[MARK_EPOCH] = str(epoch)
+    held = action.allocation.part(DEVICES)
+    if isinstance(held, HeldDevices) and held.devices:
+        annotations[DEVICE_ALLOCATED_KEY] = write_allocated(held.devices)
+        if ids := gpu_ids(held.devices):
+            annotations[GPU_UUIDS_KEY] = ids
     body = _encode(_Binding(_BindingMetadata(pod.name, pod.namespace, pod.uid, annotations), _Target(action.node)))
     return pod_path(pod, "binding").encode(), body
 

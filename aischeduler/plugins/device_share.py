@@ -1,0 +1,231 @@
+"""DeviceShare: a pod runs where the devices that it asks for are free, and gets particular ones.
+
+Invariants:
+- A request for devices by name is for nodes with a Device object. `nvidia.com/gpu` and the like are counts where the
+  kubelet chooses the devices, which is so on nodes without Device object too: there the ordinary amounts decide.
+- No device is given whose holders are not all known.
+
+Source: DeviceShare of Koordinator (Filter, Reserve); unlike there, a node without Device object gives no devices.
+"""
+
+from collections import Counter
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace
+
+from aischeduler.framework.node_view import NodeView
+from aischeduler.framework.plugin import PreFilterState
+from aischeduler.model.allocation import Allocation
+from aischeduler.model.device import DEVICES, FPGA, GPU, RDMA, DeviceRequest, HeldDevices, HolderSource
+from aischeduler.model.device_request import unknown_holder
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pool import PlacementStrategy
+from aischeduler.plugins.device_choice import Preference, choose, fits
+from aischeduler.state.allocation_parts import AllocationPart
+from aischeduler.state.devices import DELIVERY_LABEL, DeliveryMode, Devices
+from aischeduler.state.label_index import Mask, Rows
+from aischeduler.state.node_table import NodeTable
+
+NO_DEVICES: Final = "node(s) had no Device object"
+UNKNOWN_MODE: Final = f"node(s) had an unknown value of the label {DELIVERY_LABEL}"
+COUNTS_ONLY: Final = "node(s) gave whole GPUs by count only"
+NAMES_ONLY: Final = "node(s) gave no GPUs by count"
+NOT_VISIBLE: Final = "node(s) showed GPUs by a variable that the pod's containers lack"
+UNKNOWN_HOLDERS: Final = "node(s) had pods whose devices are not known"
+_LISTED: Final = (RDMA, FPGA)
+"""Beside GPUs, the types that mean devices whether or not a node has them."""
+Codes = npt.NDArray[np.int64]
+
+
+class NoDevicesError(Exception):
+    """No devices can be chosen on a node where the filter found some."""
+
+
+class _Verdicts:
+    """Why each of some rows is refused, the first reason of each; the filter decides on the rows that are left."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.codes: Codes = np.full(len(rows), -1, dtype=np.int64)
+        self.reasons: list[str] = []
+
+    def refuse(self, mask: Mask, reason: str) -> None:
+        """Refuse the rows of the mask that nothing refused before."""
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+        self.codes[mask & (self.codes < 0)] = self.reasons.index(reason)
+
+    @property
+    def passing(self) -> Mask:
+        """The rows that nothing refused."""
+        mask: Mask = self.codes < 0
+        return mask
+
+
+class DeviceShare:
+    """Filter nodes by their devices, and choose devices."""
+
+    name = "DeviceShare"
+    static = False
+    part = DEVICES
+    for_claims = True
+
+    def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
+        """Return the rows with the devices that the pod asks for; None where it asks for none."""
+        asked = spec.devices
+        if asked is None or not _concerns(asked, at.nodes.devices):
+            return None
+        return _judge(asked, at).passing
+
+    def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:
+        """Count each row for its first reason."""
+        assert spec.devices is not None, "the filter refused the pod"
+        found = _judge(spec.devices, at)
+        return Counter(found.reasons[code] for code in found.codes.tolist() if code >= 0)
+
+    def helps(self, spec: PodSpec, node: Node) -> bool:
+        """Return True: devices are not read from the node."""
+        return True
+
+    def make_part(self, nodes: NodeTable) -> AllocationPart:
+        """Return the devices of the table."""
+        return nodes.devices
+
+    def allocates(self, spec: PodSpec, nodes: NodeTable) -> bool:
+        """Return whether the pod asks for devices, and some node has a Device object."""
+        return spec.devices is not None and nodes.devices.active
+
+    def choose(self, given: Allocation, spec: PodSpec, at: NodeView, state: PreFilterState | None) -> Allocation:
+        """Return the devices that the pod gets; a number of GPUs where the kubelet chooses them."""
+        row, devices = int(at.rows[0]), at.nodes.devices
+        found, asked = devices.of(row), _of_known_types(spec.devices, devices)
+        unknown = HeldDevices()
+        if asked.gpu is not None and _by_count(asked, devices.mode[row]):
+            unknown = HeldDevices(unknown=((GPU, asked.gpu.count),), source=HolderSource.COUNT)
+            asked = replace(asked, gpu=None)
+        if found is None or (asked.gpu is None and not asked.others):
+            return _with(given, unknown)
+        chosen = choose(
+            found,
+            devices.free_on(row),
+            asked,
+            Preference(PlacementStrategy.PACK),
+            taken_functions=devices.functions_on(row),
+        )
+        if isinstance(chosen, str):  # the filter let pass what cannot be: no pod is bound without its devices
+            raise NoDevicesError(f"{found.node}: {chosen}")
+        return _with(given, replace(unknown, devices=chosen))
+
+    def bound(self, given: Allocation, pod: Pod) -> Allocation:
+        """Return the devices that the pod says to have, or a number of devices of which nobody knows which."""
+        assert pod.spec.devices is not None, "the pod asks for devices"
+        held = pod.devices if pod.devices is not None else unknown_holder(pod.spec.devices, HolderSource.COUNT)
+        return _with(given, held)
+
+
+def _with(given: Allocation, held: HeldDevices) -> Allocation:
+    if not held.devices and not held.unknown:
+        return given
+    return replace(given, parts=(*given.parts, (DEVICES, held)))
+
+
+def _by_count(asked: DeviceRequest, mode: int) -> bool:
+    """Return whether the kubelet of a node in this mode chooses the GPUs."""
+    by_count = asked.gpu is not None and bool(asked.gpu.vendor)
+    return by_count and mode in (DeliveryMode.NONE, DeliveryMode.DEVICE_PLUGIN)
+
+
+def _concerns(asked: DeviceRequest, devices: Devices) -> bool:
+    """Return whether a node may refuse the request for its devices."""
+    if asked.gpu is not None and (devices.active or not asked.gpu.vendor):
+        return True
+    return any(_is_device(kind, devices) for kind, _ in asked.others)
+
+
+def _is_device(kind: str, devices: Devices) -> bool:
+    """Return whether a name of a further type means devices: else it is an ordinary resource."""
+    return kind in _LISTED or devices.knows(kind)
+
+
+def _of_known_types(asked: DeviceRequest | None, devices: Devices) -> DeviceRequest:
+    assert asked is not None, "the pod asks for devices"
+    others = tuple((kind, amount) for kind, amount in asked.others if _is_device(kind, devices))
+    return asked if others == asked.others else replace(asked, others=others)
+
+
+def _judge(asked: DeviceRequest, at: NodeView) -> _Verdicts:
+    """Return which rows have the devices, by arrays where these say it, and the others one by one."""
+    nodes, rows = at.nodes, at.rows
+    devices, found = nodes.devices, _Verdicts(rows)
+    mode = devices.mode.take(rows)
+    asked = _of_known_types(asked, devices)
+    if asked.gpu is not None:
+        _judge_delivery(asked, devices, mode, found)
+        counted = np.zeros(len(rows), dtype=np.bool_)
+        if asked.gpu.vendor:
+            counted = mode == DeliveryMode.DEVICE_PLUGIN
+            room = devices.unused(GPU, rows) - devices.unknown_on(rows, GPU)
+            found.refuse(counted & (room < asked.gpu.count), _short(GPU))
+            counted |= mode == DeliveryMode.NONE
+        found.refuse(~counted & (devices.unknown_on(rows, GPU) > 0), UNKNOWN_HOLDERS)
+        hint = asked.hint(GPU)
+        if hint is None or not (hint.every or hint.count):
+            found.refuse(~counted & (devices.with_gpus(asked.gpu, rows) < asked.gpu.count), _short(GPU))
+    for kind, amount in asked.others:
+        found.refuse(mode == DeliveryMode.NONE, NO_DEVICES)
+        found.refuse(devices.unknown_on(rows, kind) > 0, UNKNOWN_HOLDERS)
+        hint = asked.hint(kind)
+        if hint is None or not (hint.every or hint.count):
+            found.refuse(~devices.have(kind, amount, rows), _short(kind))
+    _judge_one_by_one(asked, devices, found)
+    return found
+
+
+def _judge_delivery(asked: DeviceRequest, devices: Devices, mode: npt.NDArray[np.int8], found: _Verdicts) -> None:
+    """Refuse the rows whose way to deliver GPUs cannot honour the request."""
+    gpu = asked.gpu
+    assert gpu is not None, "the pod asks for GPUs"
+    found.refuse(mode == DeliveryMode.UNKNOWN, UNKNOWN_MODE)
+    if gpu.vendor:
+        found.refuse((mode == DeliveryMode.ENV) | (mode == DeliveryMode.HAMI), NAMES_ONLY)
+        if asked.visible:
+            found.refuse((mode == DeliveryMode.DEVICE_PLUGIN) | (mode == DeliveryMode.NONE), COUNTS_ONLY)
+        return
+    found.refuse(mode == DeliveryMode.NONE, NO_DEVICES)
+    by_count = (mode == DeliveryMode.DEVICE_PLUGIN) | (mode == DeliveryMode.HAMI)
+    found.refuse(by_count | ((mode == DeliveryMode.ENV) & devices.counted.take(found.rows)), COUNTS_ONLY)
+    if not asked.visible:
+        found.refuse(mode == DeliveryMode.ENV, NOT_VISIBLE)
+
+
+def _judge_one_by_one(asked: DeviceRequest, devices: Devices, found: _Verdicts) -> None:
+    """Refuse rows that have enough devices but not such as the pod asks for together."""
+    several = asked.gpu is not None and asked.gpu.count > 1
+    if asked.hints or asked.joint or (asked.restricted and several):
+        left = found.passing
+    elif several:
+        left = found.passing & devices.partitions_only.take(found.rows)
+    else:
+        return
+    for at in np.flatnonzero(left).tolist():
+        row = int(found.rows[at])
+        node = devices.of(row)
+        one = _without_counted(asked, devices.mode[row])
+        if node is None or (one.gpu is None and not one.others):
+            continue
+        reason = fits(node, devices.free_on(row), one, taken_functions=devices.functions_on(row))
+        if reason:
+            here = np.zeros(len(found.rows), dtype=np.bool_)
+            here[at] = True
+            found.refuse(here, reason)
+
+
+def _without_counted(asked: DeviceRequest, mode: int) -> DeviceRequest:
+    return replace(asked, gpu=None) if _by_count(asked, mode) else asked
+
+
+def _short(kind: str) -> str:
+    return f"Insufficient {kind} devices"

@@ -1,0 +1,252 @@
+"""Pods that ask for devices: who gets which, what is never given twice, and what a change of a Device object does."""
+
+from aischeduler.model.actions import Action, Bind
+from aischeduler.model.device import GPU, HeldDevices, HolderSource, NodeDevices
+from aischeduler.model.events import gone
+from aischeduler.model.gang import GangSource
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.plugins.device_share import COUNTS_ONLY, NO_DEVICES, NOT_VISIBLE, UNKNOWN_HOLDERS, UNKNOWN_MODE
+from aischeduler.state.devices import DELIVERY_LABEL
+from tests.build import a_node, a_pod, replace
+from tests.devices import a_device, a_gpu, asks, devices_of, gpus, has, part_of, whole
+from tests.engine.session import Session, binds, evictions, nominations, reports, warnings
+from tests.gangs import a_gang, member
+
+GPU_NAME = "nvidia.com/gpu"
+
+
+def given(said: list[Action]) -> dict[str, tuple[str, list[int]]]:
+    """Return pod -> its node and the minors of its devices."""
+    return {
+        one.pod.name: (one.node, [device.minor for device in held(one).devices])
+        for one in said
+        if isinstance(one, Bind)
+    }
+
+
+def held(bind: Bind) -> HeldDevices:
+    found = bind.allocation.part("devices")
+    return found if isinstance(found, HeldDevices) else HeldDevices()
+
+
+def koordlet(name: str, **fields: object) -> Node:
+    return a_node(name, cpu="64", labels={DELIVERY_LABEL: "koordlet"})
+
+
+def counting(name: str, count: int) -> Node:
+    """Return a node whose kubelet chooses the GPUs."""
+    return a_node(name, cpu="64", gpu=count)
+
+
+def by_count(name: str, count: int, *, node: str = "") -> Pod:
+    return a_pod(name, gpu=count, devices=asks(100, count=count, vendor="nvidia"), node=node)
+
+
+def test_halves_of_a_card_are_given_to_two_pods_and_no_third() -> None:
+    session = Session(a_node("n"), gpus("n", 1), *(a_pod(name, devices=asks(50)) for name in ("p", "q", "r")))
+    said = session.decide()
+    assert [*given(said).values()] == [("n", [0]), ("n", [0])]
+    assert (
+        reports(said) == {"r": "0/1 nodes of pool default fit: 1 Insufficient gpu devices."}
+        or "Insufficient gpu devices" in reports(said)["r"]
+    )
+
+
+def test_shares_of_two_cards_add_up_only_on_one_card() -> None:
+    session = Session(a_node("n"), gpus("n", 2), *(a_pod(name, devices=asks(60)) for name in ("p", "q", "r")))
+    assert sorted(minor for _, [minor] in given(session.decide()).values()) == [0, 1]
+
+
+def test_memory_alone_fills_a_card() -> None:
+    session = Session(
+        a_node("n"), gpus("n", 1, gib=80), a_pod("p", devices=asks(10, gib=60)), a_pod("q", devices=asks(10, gib=30))
+    )
+    assert len(given(session.decide())) == 1
+
+
+def test_binding_has_the_devices_that_count() -> None:
+    session = Session(a_node("n"), gpus("n", 2), a_pod("p", devices=asks(100, count=2)))
+    [bind] = [one for one in session.decide() if isinstance(one, Bind)]
+    assert held(bind) == has(whole(0), whole(1))
+
+
+def test_what_a_bound_pod_says_to_have_is_not_given_again() -> None:
+    session = Session(
+        a_node("n"),
+        gpus("n", 2),
+        a_pod("old", node="n", devices=asks(100), has=has(whole(0))),
+        a_pod("p", devices=asks(50)),
+    )
+    assert given(session.decide()) == {"p": ("n", [1])}
+
+
+def test_what_a_waiting_pod_says_to_have_counts_nowhere() -> None:
+    session = Session(a_node("n"), gpus("n", 1), a_pod("forged", devices=asks(100), has=has(whole(0)), gates=("g",)))
+    session.see(a_pod("p", devices=asks(100)))
+    assert given(session.decide()) == {"p": ("n", [0])}
+
+
+def test_bound_pod_that_does_not_say_what_it_has_closes_the_node_to_named_devices() -> None:
+    session = Session(a_node("n"), gpus("n", 4), a_pod("old", node="n", devices=asks(50)), a_pod("p", devices=asks(10)))
+    said = session.decide()
+    assert UNKNOWN_HOLDERS in reports(said)["p"]
+    session.tell(gone(Pod, "uid-old"))
+    assert given(session.decide()) == {"p": ("n", [0])}
+
+
+def test_node_without_device_object_gives_no_share() -> None:
+    session = Session(a_node("n"), a_pod("p", devices=asks(50)))
+    assert NO_DEVICES in reports(session.decide())["p"]
+
+
+def test_device_object_that_comes_later_wakes_the_pods_that_wait() -> None:
+    session = Session(a_node("n"), a_pod("p", devices=asks(50)))
+    session.decide()
+    session.see(gpus("n", 1))
+    assert given(session.decide()) == {"p": ("n", [0])}
+
+
+def test_device_object_before_its_node_counts_once_the_node_is_there() -> None:
+    session = Session(gpus("n", 1), a_pod("p", devices=asks(50)))
+    session.decide()
+    session.see(a_node("n"))
+    assert given(session.decide()) == {"p": ("n", [0])}
+
+
+def test_counted_gpus_of_a_node_without_device_object_are_given_as_before() -> None:
+    session = Session(counting("n", 2), *(by_count(name, 1) for name in ("p", "q", "r")))
+    said = session.decide()
+    assert len(binds(said)) == 2
+    assert all(not held(one).devices for one in said if isinstance(one, Bind))
+
+
+def test_pods_from_before_the_first_device_object_count_when_it_comes() -> None:
+    session = Session(
+        koordlet("n"),
+        a_pod("old", node="n", devices=asks(100)),
+        a_pod("said", node="n", devices=asks(100), has=has(whole(1))),
+    )
+    session.decide()
+    session.see(gpus("n", 2), a_pod("p", devices=asks(50)))
+    assert UNKNOWN_HOLDERS in reports(session.decide())["p"]
+    session.tell(gone(Pod, "uid-old"))
+    assert given(session.decide()) == {"p": ("n", [0])}
+
+
+def test_node_that_gives_gpus_by_count_gives_no_share() -> None:
+    session = Session(counting("n", 2), gpus("n", 2), a_pod("p", devices=asks(50)), by_count("q", 1))
+    said = session.decide()
+    assert COUNTS_ONLY in reports(said)["p"]
+    assert binds(said) == {"q": "n"}
+
+
+def test_counted_pods_get_only_the_cards_that_no_named_holder_has() -> None:
+    session = Session(counting("n", 2), gpus("n", 2), a_pod("old", node="n", devices=asks(50), has=has(part_of(0, 50))))
+    session.see(by_count("p", 1), by_count("q", 1))
+    assert len(binds(session.decide())) == 1
+
+
+def test_pod_without_the_variable_goes_to_no_node_that_needs_it() -> None:
+    session = Session(a_node("n"), gpus("n", 1), a_pod("p", devices=replace(asks(50), visible=False)))
+    assert NOT_VISIBLE in reports(session.decide())["p"]
+
+
+def test_unknown_way_of_delivery_is_named() -> None:
+    session = Session(a_node("n", labels={DELIVERY_LABEL: "magic"}), gpus("n", 1), a_pod("p", devices=asks(50)))
+    assert UNKNOWN_MODE in reports(session.decide())["p"]
+
+
+def test_unhealthy_card_is_given_to_nobody_until_it_is_well() -> None:
+    session = Session(a_node("n"), devices_of("n", a_gpu(0, healthy=False)), a_pod("p", devices=asks(50)))
+    assert "Insufficient gpu devices" in reports(session.decide())["p"]
+    session.see(gpus("n", 1))
+    assert given(session.decide()) == {"p": ("n", [0])}
+
+
+def test_holder_of_a_card_that_turns_unhealthy_stays_and_counts_when_it_is_well_again() -> None:
+    session = Session(a_node("n"), gpus("n", 1), a_pod("old", node="n", devices=asks(60), has=has(part_of(0, 60))))
+    session.see(devices_of("n", a_gpu(0, healthy=False)))
+    assert evictions(session.decide()) == {}
+    session.see(gpus("n", 1), a_pod("p", devices=asks(50)), a_pod("q", devices=asks(40)))
+    assert given(session.decide()) == {"q": ("n", [0])}
+
+
+def test_device_object_that_vanishes_and_comes_back_knows_its_holders() -> None:
+    session = Session(a_node("n"), gpus("n", 1), a_pod("p", devices=asks(60)))
+    session.decide()
+    session.tell(gone(NodeDevices, "n"))
+    session.see(a_pod("q", devices=asks(60)))
+    assert NO_DEVICES in reports(session.decide())["q"]
+    session.see(gpus("n", 1))
+    assert given(session.decide()) == {}
+
+
+def test_deleted_pod_gives_its_share_back() -> None:
+    session = Session(a_node("n"), gpus("n", 1), a_pod("p", devices=asks(100)))
+    session.decide()
+    session.see(a_pod("q", devices=asks(100)))
+    assert given(session.decide()) == {}
+    session.tell(gone(Pod, "uid-p"))
+    assert given(session.decide()) == {"q": ("n", [0])}
+
+
+def test_ratio_is_of_the_memory_of_the_card_that_is_chosen() -> None:
+    session = Session(
+        a_node("n"), devices_of("n", a_gpu(0, gib=16), a_gpu(1, gib=80)), a_pod("p", devices=asks(10, gib=20))
+    )
+    assert given(session.decide()) == {"p": ("n", [1])}
+
+
+def test_gang_gets_different_cards() -> None:
+    gang = a_gang("g", 2, GangSource.LABELS)
+    session = Session(a_node("n"), gpus("n", 2), *(member(a_pod(name, devices=asks(100)), gang) for name in ("p", "q")))
+    assert sorted(minors for _, minors in given(session.decide()).values()) == [[0], [1]]
+
+
+def test_victim_is_the_pod_whose_card_is_needed() -> None:
+    session = Session(koordlet("n"), gpus("n", 2))
+    session.see(
+        a_pod("low", node="n", devices=asks(100), has=has(whole(1)), priority=1),
+        a_pod("high", node="n", devices=asks(100), has=has(whole(0)), priority=9),
+        a_pod("cpu", node="n", priority=0),
+        a_pod("p", devices=asks(50), priority=5),
+    )
+    said = session.decide()
+    assert (evictions(said), nominations(said)) == ({"low": "Preempted"}, {"p": "n"})
+    session.tell(gone(Pod, "uid-low"))
+    assert given(session.decide()) == {"p": ("n", [1])}
+
+
+def test_claim_holds_the_card_of_its_victim_against_other_names() -> None:
+    session = Session(koordlet("n"), gpus("n", 1))
+    session.see(a_pod("low", node="n", devices=asks(100), has=has(whole(0))), a_pod("p", devices=asks(60), priority=5))
+    assert evictions(session.decide()) == {"low": "Preempted"}
+    session.see(a_pod("thief", devices=asks(50), priority=0))
+    session.tell(gone(Pod, "uid-low"))
+    assert given(session.decide()) == {"p": ("n", [0])}
+
+
+def test_further_type_is_a_device_once_a_node_has_it() -> None:
+    session = Session(
+        a_node("n"), devices_of("n", a_device("dpu", 0, total=4)), a_pod("p", devices=asks(others={"dpu": 3}))
+    )
+    assert given(session.decide()) == {"p": ("n", [0])}
+    session.see(a_pod("q", devices=asks(others={"dpu": 2})))
+    assert "Insufficient dpu devices" in reports(session.decide())["q"]
+
+
+def test_fault_of_a_device_object_is_said_once() -> None:
+    session = Session(a_node("n"))
+    session.see(replace(gpus("n", 1), faults=("spec.devices[1].type is missing",)))
+    assert warnings(session.decide()) == [("n", "InvalidDevice")]
+    session.see(replace(gpus("n", 2), faults=("spec.devices[1].type is missing",)))
+    assert warnings(session.decide()) == []
+
+
+def test_counted_pod_that_is_bound_holds_an_unknown_card() -> None:
+    session = Session(counting("n", 2), gpus("n", 2), by_count("old", 1, node="n"))
+    nodes = session.scheduler.cluster.nodes
+    assert [*nodes.devices.holders(nodes.rows["n"]).values()] == [
+        HeldDevices(unknown=((GPU, 1),), source=HolderSource.COUNT)
+    ]
