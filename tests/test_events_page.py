@@ -39,6 +39,7 @@ from aischeduler.model.tenant_queue import QueueSource, QueueState
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
 from aischeduler.model.workload import CARD_REQUEST_KEY, JobRef, TenantTerms, Workload
 from tests.build import a_node, a_pod, a_pool, replace
+from tests.devices import asks, has, part_of
 from tests.engine.session import Session
 from tests.gangs import a_gang, a_key, member
 from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
@@ -98,6 +99,8 @@ def played() -> Session:
     session.tell(Seen(a_gang("g", 2)), Seen(a_gang("half", 2)))
     session.decide(1)
     session.see(replace(half[0], node_name="m"))
+    holder = a_pod("holder", node="m", devices=asks(50), has=has(part_of(0, 50)))
+    session.see(holder, replace(holder, devices=None))
     session.decide()
     session.decide(61)
     return session

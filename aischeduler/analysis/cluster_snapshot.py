@@ -18,7 +18,7 @@ from aischeduler.engine.event_lines import as_line, read_event
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import Event, Object, QueuesServed, Seen
+from aischeduler.model.events import DevicesListed, Event, Object, QueuesServed, Seen
 from aischeduler.model.gang import Gang
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
@@ -124,7 +124,7 @@ def read_lines(lines: Iterable[bytes]) -> ClusterSnapshot:
 def _read(name: str, line: Raw) -> Event:
     """Return an event of a snapshot, which has objects that exist, and whether queues are served."""
     event = read_event(name, line)
-    if not isinstance(event, Seen | QueuesServed):
+    if not isinstance(event, Seen | QueuesServed | DevicesListed):
         raise KeyError(name)
     return event
 

@@ -48,6 +48,7 @@ from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT_MAX, Evictor
 from aischeduler.kube.write.volume_binder import VOLUMES_IN_FLIGHT_MAX, VolumeBinder
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
+from aischeduler.model.events import DevicesListed
 from aischeduler.model.gang import GangSource
 
 
@@ -145,6 +146,7 @@ def build(
     reports = Reporter(connections, client, timing, log, controller=_reporting_controller(config), wall=time.time)
     errors = WatchErrors(log, reports, leadership)
     handlers = _handlers(event_queue, errors, Discovery(client, timing))
+    event_queue.put(DevicesListed(listed=False))
 
     def reflector(resource: WatchedResource[D]) -> Reflector[D]:
         return Reflector(client, resource, handlers, timing)

@@ -41,8 +41,7 @@ from aischeduler.kube.http.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.http.client import LIST_SECONDS, Client
 from aischeduler.kube.http.errors import ApiError, MalformedAnswerError, RefusedError
 from aischeduler.kube.http.paths import collection_path, object_path
-from aischeduler.model.device import HolderSource
-from aischeduler.model.kubelet_devices import PodDevices
+from aischeduler.model.device import HolderSource, PodDevices
 from aischeduler.model.times import time_text
 
 MERGE_PATCH: Final = "application/merge-patch+json"

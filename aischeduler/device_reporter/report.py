@@ -36,8 +36,8 @@ from aischeduler.model.device import (
     VENDORS,
     WHOLE,
     Device,
+    PodDevices,
 )
-from aischeduler.model.kubelet_devices import PodDevices
 from aischeduler.model.quantity import QuantityError, parse_units
 
 Json = dict[str, Any]

@@ -63,6 +63,8 @@ class Cluster:
         self.profile, self.classes, self.counters = profile, PodClasses(profile), Counters()
         self.quotas_of_plugins = any(plugins.quotas for plugins in (profile.plugins, *profile.others.values()))
         self.tenants = Tenants(profile.tenants)
+        self.devices_listed = True
+        """Whether all Device objects are known; a shell that lists them says when."""
         self.leaving_pods, self.edits, self.said = LeavingPods(), Edits(), Said()
         self.reservations, self.unknown_pools, self.freshness = Reservations(profile), UnknownPools(), Freshness()
         self.clear()

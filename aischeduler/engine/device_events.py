@@ -1,18 +1,23 @@
 """Handling of Device objects: the devices of nodes.
 
-Invariant: once a Device object was seen, each pod on a row that asks for devices holds some there, as it says itself,
-or unknown ones.
+Invariants:
+- Once a Device object was seen, each pod on a row that asks for devices holds some there, or unknown ones.
+- What a pod got with its Binding stays while it runs. What another source says of it may change.
 """
+
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.holds import recheck_later
 from aischeduler.framework.allocating import bound_allocation
 from aischeduler.model.actions import ObjectRef, Warn
-from aischeduler.model.device import NodeDevices
+from aischeduler.model.device import DEVICES, Amounts, HeldDevices, HolderSource, NodeDevices
+from aischeduler.model.device_request import DEVICE_ALLOCATED_KEY
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.pod_records import PodRecord, PodState
 
 
 def devices_seen(cluster: Cluster, found: NodeDevices) -> None:
@@ -25,8 +30,7 @@ def devices_seen(cluster: Cluster, found: NodeDevices) -> None:
             about = ObjectRef("Device", found.node, found.uid)
             cluster.say(cluster.pool_of(row) if row is not None else DEFAULT_POOL, _invalid(about, fault))
     row, anew = cluster.nodes.see_devices(found.node, found)
-    if anew:
-        _hold_anew(cluster)
+    _hold_anew(cluster, cluster.records.values() if anew else cluster.on_row(row))
     cluster.row_changed(row)
 
 
@@ -43,10 +47,44 @@ def _invalid(about: ObjectRef, fault: str) -> Warn:
     return Warn(about, EventReason.INVALID_DEVICE, fault)
 
 
-def _hold_anew(cluster: Cluster) -> None:
-    """Let all pods on rows hold the devices that they ask for, which were no devices before."""
-    for record in [record for record in cluster.records.values() if record.counted is not None]:
-        if record.counted is not None and record.counted.devices is not None:
+def devices_listed(cluster: Cluster, *, listed: bool) -> None:
+    """Note whether all Device objects are known; once they are, the pods that were held for it are tried again."""
+    if cluster.devices_listed != listed:
+        cluster.devices_listed = listed
+        for queue in cluster.queues.values():
+            recheck_later(cluster, queue.in_state(PodState.HELD))
+
+
+def said_anew(cluster: Cluster, record: PodRecord, said: HeldDevices | None) -> None:
+    """Follow a bound pod that says for the first time which devices it has; what it said with its Binding stays."""
+    held = record.allocation.part(DEVICES)
+    if not isinstance(held, HeldDevices):
+        return
+    if held.source is not HolderSource.ALLOCATED:
+        _hold(cluster, record)
+        cluster.row_changed(record.row)
+    elif said is None or _amounts(said) != _amounts(held):
+        pod = record.pod
+        text = (
+            f"The annotation {DEVICE_ALLOCATED_KEY} was changed after the pod was bound. "
+            "The devices that it got with its Binding count."
+        )
+        if cluster.warned(f"Pod/{pod.uid}/devices", text):
+            about = ObjectRef("Pod", pod.name, pod.uid, pod.namespace)
+            pool = cluster.pool_of(record.row) or DEFAULT_POOL
+            cluster.say(pool, Warn(about, EventReason.DEVICES_EDITED, text, pod.scheduler_name))
+
+
+def _amounts(held: HeldDevices) -> dict[tuple[str, int], Amounts]:
+    return {(device.type, device.minor): device.amounts for device in held.devices}
+
+
+def _hold_anew(cluster: Cluster, on: Iterable[PodRecord]) -> None:
+    """Let pods on rows hold what they ask for, or what another source says now; not those that said it themselves."""
+    for record in [*on]:
+        held = record.allocation.part(DEVICES)
+        chosen = isinstance(held, HeldDevices) and held.source is HolderSource.ALLOCATED
+        if record.counted is not None and record.counted.devices is not None and record.pod.node_name and not chosen:
             _hold(cluster, record)
 
 

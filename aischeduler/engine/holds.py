@@ -23,6 +23,7 @@ from aischeduler.state.pod_records import PodRecord, PodState
 
 RECHECKED: Final = (PodState.HELD, PodState.PARKED, PodState.NOMINATED)
 """The states of waiting pods that only an event moves."""
+DEVICES_UNKNOWN: Final = "It is not known yet which devices the nodes have."
 FIELDS_MAX: Final = 8
 """The most fields that a message names; the others are counted."""
 
@@ -40,6 +41,8 @@ def held_by(cluster: View, pod: Pod) -> Held | None:
         why = unusable_claim(cluster, pod)
         if why:
             return Held(ConstraintKind.VOLUME_CLAIM, f"{why}; the pod is held.")
+    if pod.spec.devices is not None and not cluster.devices_listed:
+        return Held(ConstraintKind.DEVICES, DEVICES_UNKNOWN)
     if not cluster.profile.hold_unsupported:
         return None
     if pod.spec.unsupported_constraints:

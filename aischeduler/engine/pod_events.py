@@ -12,6 +12,7 @@ Invariants:
 
 from aischeduler.engine.admission import admit
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.device_events import said_anew
 from aischeduler.engine.evictions import left, on_its_way, reconsider, terminates
 from aischeduler.engine.gang_lifecycle import note_end
 from aischeduler.engine.holds import recheck_later
@@ -116,6 +117,8 @@ def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:
         if record.tenancy != tenancy:
             cluster.row_changed(record.row)  # others may evict it now
     reconsider(cluster, (pod.uid,))
+    if pod.devices != old.devices and old.node_name:
+        said_anew(cluster, record, pod.devices)
     if old.pool != pod.pool:
         cluster.row_changed(record.row, loans=True)  # own and lent room may have changed
 

@@ -176,7 +176,7 @@ class _Look(Struct):
             return Place(own.node, found.feasible, displaced, self.search(), own.allocation, others)
         row, feasible = found
         displaced = self.displaced(lifted, {row})
-        allocation = allocation_on(self.cluster.runner, self.record.pod.spec, row)
+        allocation = allocation_on(self.cluster.runner, self.record.pod.spec, row, self.ask.placement)
         return Place(self.cluster.nodes.names[row], feasible, displaced, self.search(), allocation)
 
     def uncompared(self, found: tuple[int, int] | UnitPlacement) -> Wait | None:

@@ -20,6 +20,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.count_hints import note_counts
 from aischeduler.engine.counters import Counters
 from aischeduler.engine.cycle import SEARCH_COST, attempt, warn_pod
+from aischeduler.engine.device_events import devices_listed
 from aischeduler.engine.due_pools import Readiness
 from aischeduler.engine.evictions import evict_refused, flush, read_unheard
 from aischeduler.engine.freshness import refresh_failed, refreshed
@@ -62,6 +63,7 @@ from aischeduler.engine.volume_binding import volumes_answered
 from aischeduler.model.actions import Action, ReportInternalError, Step
 from aischeduler.model.events import (
     BindRefused,
+    DevicesListed,
     Event,
     EvictRefused,
     Gone,
@@ -150,6 +152,8 @@ class Scheduler:
                 bind_refused(cluster, event, now)
             case EvictRefused():
                 evict_refused(cluster, event, now)
+            case DevicesListed(listed):
+                devices_listed(cluster, listed=listed)
             case QueuesServed(served):
                 queues_served(cluster, served=served)
             case TenantsConfigured(settings):

@@ -3,22 +3,38 @@
 import numpy as np
 
 from aischeduler.framework.node_view import NodeView
-from aischeduler.framework.plugin import Plugins
+from aischeduler.framework.plugin import CannotAllocateError, Plugins
 from aischeduler.framework.runner import Runner
 from aischeduler.model.allocation import Allocation, allocation_of
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.node_table import NodeTable
 
 
-def allocation_on(runner: Runner, spec: PodSpec, row: int, *, claims: bool = False) -> Allocation:
-    """Return what a pod takes on a row where it fits, or what it `claims` there, with what allocators choose."""
+def allocation_on(
+    runner: Runner,
+    spec: PodSpec,
+    row: int,
+    placement: PlacementStrategy = PlacementStrategy.PACK,
+    *,
+    claims: bool = False,
+) -> Allocation:
+    """Return what a pod takes on a row where it fits, or what it `claims` there, with what allocators choose.
+
+    `placement` is that of the pool for the pod. A claim may be without what cannot be chosen now; else that raises
+    CannotAllocateError.
+    """
     allocation = allocation_of(spec)
     for allocator in runner.plugins_of(spec).allocators:
         if not allocator.allocates(spec, runner.nodes) or (claims and not allocator.for_claims):
             continue
         state = next((answer.state for answer in runner.prefiltered(spec) if answer.name == allocator.name), None)
         at = NodeView(runner.nodes, np.array([row], dtype=np.intp))
-        allocation = allocator.choose(allocation, spec, at, state)
+        try:
+            allocation = allocator.choose(allocation, spec, at, state, placement)
+        except CannotAllocateError:
+            if not claims:
+                raise
     return allocation
 
 
@@ -35,5 +51,5 @@ def bound_allocation(plugins: Plugins, pod: Pod, nodes: NodeTable) -> Allocation
     allocation = allocation_of(pod.spec)
     for allocator in plugins.allocators:
         if allocator.allocates(pod.spec, nodes):
-            allocation = allocator.bound(allocation, pod)
+            allocation = allocator.bound(allocation, pod, nodes)
     return allocation

@@ -207,6 +207,10 @@ class Reserve(Protocol):
         """Give back what `reserve` kept: the pod was not bound, or it left the node. It may be called for any pod."""
 
 
+class CannotAllocateError(Exception):
+    """An allocator finds nothing for a pod on a row: its filter let pass what cannot be, or pods do not leave."""
+
+
 class Allocator(Protocol):
     """A plugin that chooses what pods get for themselves on a row, and keeps a part of allocations for it (Reserve).
 
@@ -224,14 +228,17 @@ class Allocator(Protocol):
     def allocates(self, spec: PodSpec, nodes: NodeTable) -> bool:
         """Return whether pods of this class get something. It must be fast."""
 
-    def choose(self, given: Allocation, spec: PodSpec, at: NodeView, state: PreFilterState | None) -> Allocation:
+    def choose(
+        self, given: Allocation, spec: PodSpec, at: NodeView, state: PreFilterState | None, placement: PlacementStrategy
+    ) -> Allocation:
         """Return what a pod gets on the one row of `at`, with what it is `given` there otherwise.
 
-        `state` is what the plugin's own `prefilter` returned; None where it has none.
+        `state` is what the plugin's own `prefilter` returned; None where it has none. `placement` is that of the pool.
+        Raises CannotAllocateError.
         """
 
-    def bound(self, given: Allocation, pod: Pod) -> Allocation:
-        """Return what a bound pod has, as its object says, with what it is `given` otherwise."""
+    def bound(self, given: Allocation, pod: Pod, nodes: NodeTable) -> Allocation:
+        """Return what a bound pod has, as its object and its node say, with what it is `given` otherwise."""
 
 
 class Quota(Protocol):

@@ -82,11 +82,16 @@ def pair_of(first: int, second: int) -> str:
     return f"{first}-{second}" if first < second else f"{second}-{first}"
 
 
+PodDevices = Mapping[str, tuple[tuple[str, str], ...]]
+"""The uid of a pod, as its kubelet knows it -> the resources and ids of its devices, sorted."""
+
+
 class NodeDevices(Struct, frozen=True):
     """What the Device object of a node says: its devices by type and minor, and what cannot be read as `faults`.
 
     `partitions` are the sets in which several GPUs may be given; with `partitions_only` no other set is. `links` is the
-    number of NVLinks between two GPUs, by `pair_of` their minors. `vendor` is that of its GPUs.
+    number of NVLinks between two GPUs, by `pair_of` their minors. `vendor` is that of its GPUs. `kubelet` are the
+    devices that the kubelet gave to pods, as an agent on the node reports them.
     """
 
     node: str
@@ -97,6 +102,7 @@ class NodeDevices(Struct, frozen=True):
     vendor: str = "nvidia"
     faults: tuple[str, ...] = ()
     uid: str = ""
+    kubelet: PodDevices = {}
 
     def of_type(self, kind: str) -> tuple[Device, ...]:
         """Return its devices of a type, by minor."""
@@ -205,3 +211,7 @@ class HeldDevices(Struct, frozen=True):
     devices: tuple[HeldDevice, ...] = ()
     unknown: Amounts = ()
     source: HolderSource = HolderSource.ALLOCATED
+
+
+NO_DEVICES: Final = HeldDevices()
+"""What a pod without a node has, whatever it says."""

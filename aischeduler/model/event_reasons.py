@@ -20,6 +20,7 @@ class EventReason(StrEnum):
     UNSUPPORTED_CONSTRAINT = "UnsupportedConstraint"
     INVALID_NODE = "InvalidNode"
     INVALID_DEVICE = "InvalidDevice"
+    DEVICES_EDITED = "DevicesEdited"
     INVALID_SPEC = "InvalidSpec"
     NODES_CLAIMED_TWICE = "NodesClaimedTwice"
     UNREADABLE = "Unreadable"

@@ -167,6 +167,12 @@ class QueuesServed(Struct, frozen=True):
     served: bool
 
 
+class DevicesListed(Struct, frozen=True):
+    """Whether all Device objects are known, or that there are none: until then nobody gets a device."""
+
+    listed: bool
+
+
 class TenantsConfigured(Struct, frozen=True):
     """What the configuration says of all tenants has changed."""
 
@@ -175,4 +181,4 @@ class TenantsConfigured(Struct, frozen=True):
 
 ReadAnswer = Refreshed | RefreshFailed
 Outcome = BindRefused | VolumesWritten | VolumesRefused | EvictRefused
-Event = QueuesServed | TenantsConfigured | Seen | Gone | Outcome | ReadAnswer
+Event = QueuesServed | DevicesListed | TenantsConfigured | Seen | Gone | Outcome | ReadAnswer

@@ -119,7 +119,8 @@ class Pod(Struct, frozen=True, gc=False):
     `terms` are what it says of its tenant, None where it says nothing. `owner` is the controller that made it, of
     whatever kind, as `Job/train`; empty where it has none. `placed_seconds` is when its condition PodScheduled became
     True, in unix seconds, 0 where it is not. `devices` are those that it has on its node, as it says itself; None where
-    it says none that count.
+    it says none. Without a node it cannot have any: they are empty where it says some. `kubelet_uid` is the uid under
+    which its kubelet knows a mirror pod; else it is empty.
     """
 
     uid: str
@@ -148,6 +149,7 @@ class Pod(Struct, frozen=True, gc=False):
     owner: str = ""
     placed_seconds: int = 0
     devices: HeldDevices | None = None
+    kubelet_uid: str = ""
 
     @property
     def volume_claims(self) -> tuple[VolumeClaimUse, ...]:

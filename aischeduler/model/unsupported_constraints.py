@@ -15,6 +15,7 @@ class ConstraintKind(StrEnum):
     VOLUME_CLAIM = "volume_claim"
     QUOTA = "quota"
     QUEUE = "queue"
+    DEVICES = "devices"
 
 
 class Constraint(Struct, frozen=True):

@@ -16,14 +16,14 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from aischeduler.framework.node_view import NodeView
-from aischeduler.framework.plugin import PreFilterState
+from aischeduler.framework.plugin import CannotAllocateError, PreFilterState
 from aischeduler.model.allocation import Allocation
 from aischeduler.model.device import DEVICES, FPGA, GPU, RDMA, DeviceRequest, HeldDevices, HolderSource
-from aischeduler.model.device_request import unknown_holder
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.plugins.device_choice import Preference, choose, fits
+from aischeduler.plugins.device_holders import held_by
 from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.devices import DELIVERY_LABEL, DeliveryMode, Devices
 from aischeduler.state.label_index import Mask, Rows
@@ -38,10 +38,6 @@ UNKNOWN_HOLDERS: Final = "node(s) had pods whose devices are not known"
 _LISTED: Final = (RDMA, FPGA)
 """Beside GPUs, the types that mean devices whether or not a node has them."""
 Codes = npt.NDArray[np.int64]
-
-
-class NoDevicesError(Exception):
-    """No devices can be chosen on a node where the filter found some."""
 
 
 class _Verdicts:
@@ -98,7 +94,9 @@ class DeviceShare:
         """Return whether the pod asks for devices, and some node has a Device object."""
         return spec.devices is not None and nodes.devices.active
 
-    def choose(self, given: Allocation, spec: PodSpec, at: NodeView, state: PreFilterState | None) -> Allocation:
+    def choose(
+        self, given: Allocation, spec: PodSpec, at: NodeView, state: PreFilterState | None, placement: PlacementStrategy
+    ) -> Allocation:
         """Return the devices that the pod gets; a number of GPUs where the kubelet chooses them."""
         row, devices = int(at.rows[0]), at.nodes.devices
         found, asked = devices.of(row), _of_known_types(spec.devices, devices)
@@ -112,18 +110,19 @@ class DeviceShare:
             found,
             devices.free_on(row),
             asked,
-            Preference(PlacementStrategy.PACK),
+            Preference(placement),
             taken_functions=devices.functions_on(row),
         )
         if isinstance(chosen, str):  # the filter let pass what cannot be: no pod is bound without its devices
-            raise NoDevicesError(f"{found.node}: {chosen}")
+            raise CannotAllocateError(f"{found.node}: {chosen}")
         return _with(given, replace(unknown, devices=chosen))
 
-    def bound(self, given: Allocation, pod: Pod) -> Allocation:
-        """Return the devices that the pod says to have, or a number of devices of which nobody knows which."""
+    def bound(self, given: Allocation, pod: Pod, nodes: NodeTable) -> Allocation:
+        """Return the devices that the pod says to have, or its kubelet, or a number of which nobody knows which."""
         assert pod.spec.devices is not None, "the pod asks for devices"
-        held = pod.devices if pod.devices is not None else unknown_holder(pod.spec.devices, HolderSource.COUNT)
-        return _with(given, held)
+        row = nodes.rows.get(pod.node_name)
+        found = nodes.devices.of(row) if row is not None else None
+        return _with(given, held_by(pod, pod.spec.devices, found))
 
 
 def _with(given: Allocation, held: HeldDevices) -> Allocation:

@@ -13,6 +13,7 @@ from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PreFilterState
 from aischeduler.model.allocation import Allocation
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.model.storage_objects import StorageClass
 from aischeduler.model.volumes import PodVolumes, Volume, VolumeChoice, VolumeClaim
 from aischeduler.state.allocation_parts import AllocationPart
@@ -67,14 +68,16 @@ class VolumeBinding:
         """Return whether the pod has claims."""
         return spec.volumes is not None
 
-    def choose(self, given: Allocation, spec: PodSpec, at: NodeView, state: PreFilterState | None) -> Allocation:
+    def choose(
+        self, given: Allocation, spec: PodSpec, at: NodeView, state: PreFilterState | None, placement: PlacementStrategy
+    ) -> Allocation:
         """Return the volumes for the claims that wait."""
         if not isinstance(state, BindingState):
             return given  # a profile may leave the filter out
         choices = state.choices(int(at.rows[0]))
         return replace(given, choices=choices) if choices else given
 
-    def bound(self, given: Allocation, pod: Pod) -> Allocation:
+    def bound(self, given: Allocation, pod: Pod, nodes: NodeTable) -> Allocation:
         """Return what is given: the claims themselves say to which volumes they are bound."""
         return given
 

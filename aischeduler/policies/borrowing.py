@@ -284,7 +284,7 @@ def _place(unit: UnitRequest, runner: Runner, parts: Sequence[Rows]) -> tuple[As
                 found = next((choice for choice in best if choice is not None), None)
                 if found is None:
                     break
-                placed.append(assigned(unit.pods[turn], unit.asks[turn].spec, found[0], runner))
+                placed.append(assigned(unit.pods[turn], unit.asks[turn], found[0], runner))
                 trial.place(placed[-1])
         if len(placed) == unit.required:
             return tuple(placed)

@@ -338,13 +338,20 @@ def fits_after_departures(spec: PodSpec, runner: Runner, running: RunningPods, r
 def claiming(
     pods: Sequence[AssignedPod], victims: Iterable[str], runner: Runner, running: RunningPods
 ) -> list[AssignedPod]:
-    """Return pods that are to claim room, each with what allocators choose for it beside those before it.
+    """Return pods that are to claim room, each with what allocators choose for it beside those before it."""
+    return allocated(pods, running.slots_of(victims), runner, running, claims=True)
 
-    They choose as if the victims, and the pods that leave already, were gone.
+
+def allocated(
+    pods: Sequence[AssignedPod], gone: Slots, runner: Runner, running: RunningPods, *, claims: bool = False
+) -> list[AssignedPod]:
+    """Return pods on rows, each with what allocators choose for it beside those before it.
+
+    They choose as if the pods of `gone`, and those that leave already, were gone.
     """
     if not any(claims_something(runner, assigned.spec) for assigned in pods):
         return [*pods]
-    gone, found = running.slots_of(victims), list[AssignedPod]()
+    found = list[AssignedPod]()
     with Trial(runner.nodes) as trial:
         for assigned in pods:
             rows = np.array([assigned.row], dtype=np.intp)
@@ -352,7 +359,7 @@ def claiming(
             with Clearing(assigned.spec, runner.nodes, running, rows, runner.counts(assigned.spec)) as clearing:
                 clearing.take_off(slots[running.table["leaving"][slots] | np.isin(slots, gone)])
                 allocation = allocation_on(runner, assigned.spec, assigned.row, claims=True)
-            found.append(AssignedPod(assigned.pod, assigned.spec, assigned.row, allocation, claims=True))
+            found.append(AssignedPod(assigned.pod, assigned.spec, assigned.row, allocation, claims=claims))
             trial.place(found[-1])
     return found
 

@@ -25,14 +25,14 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import PodRequest, ResourceList
 from aischeduler.model.selectors import Operator, Requirement
 from aischeduler.policies.eviction_order import Preemptor
-from aischeduler.policies.preemption import fits_after_departures
+from aischeduler.policies.preemption import allocated, fits_after_departures
 from aischeduler.policies.unit_packing import Kind, Places, pack
 from aischeduler.policies.unit_topology import closeness
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import AssignedPod, Unit
-from aischeduler.state.running_pods import RunningPods
+from aischeduler.state.running_pods import NO_SLOTS, RunningPods
 from aischeduler.state.what_if import Trial
 
 ORDERS_MAX: Final = 4
@@ -218,7 +218,7 @@ def _one_by_one(
         if found is None:
             break
         feasible = feasible or found[1]
-        placed.append(assigned(unit.pods[turn], unit.asks[turn].spec, found[0], runner))
+        placed.append(assigned(unit.pods[turn], unit.asks[turn], found[0], runner))
         trial.place(placed[-1])
     return placed, feasible
 
@@ -291,7 +291,7 @@ def _packed(unit: UnitRequest, runner: Runner, rows: Rows) -> list[AssignedPod] 
         for pod, ask, at in zip(unit.pods, asks, on_packed_rows(asks, kinds, found), strict=False):
             if not runner.passes(ask.spec, rows[at : at + 1])[0]:
                 return None
-            placed.append(assigned(pod, ask.spec, int(rows[at]), runner))
+            placed.append(assigned(pod, ask, int(rows[at]), runner))
             trial.place(placed[-1])
     return placed
 
@@ -313,7 +313,7 @@ def _search(unit: UnitRequest, runner: Runner, rows: Rows) -> list[AssignedPod] 
             tries -= 1
             if tries < 0:
                 return None
-            placed = assigned(unit.pods[turn], asks[turn].spec, row, runner)
+            placed = assigned(unit.pods[turn], asks[turn], row, runner)
             with Trial(runner.nodes) as trial:
                 trial.place(placed)
                 others = place_from(turn + 1)
@@ -324,9 +324,9 @@ def _search(unit: UnitRequest, runner: Runner, rows: Rows) -> list[AssignedPod] 
     return place_from(0)
 
 
-def assigned(pod: Pod, spec: PodSpec, row: int, runner: Runner) -> AssignedPod:
+def assigned(pod: Pod, ask: PlacementRequest, row: int, runner: Runner) -> AssignedPod:
     """Return a pod on a row where it fits, with what it has for itself there."""
-    return AssignedPod(pod, spec, row, allocation_on(runner, spec, row))
+    return AssignedPod(pod, ask.spec, row, allocation_on(runner, ask.spec, row, ask.placement))
 
 
 def refusals_beside(found: NotPlaced, spec: PodSpec, runner: Runner, rows: Rows) -> Diagnosis:
@@ -346,5 +346,5 @@ def all_fit_after_departures(pods: Sequence[AssignedPod], runner: Runner, runnin
             if not fits_after_departures(pod.spec, runner, running, pod.row):
                 return False
             if pod is not pods[-1]:
-                trial.place(pod)
+                trial.place_all(allocated([pod], NO_SLOTS, runner, running, claims=pod.claims))
     return True

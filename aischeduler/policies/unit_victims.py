@@ -22,8 +22,9 @@ from msgspec.structs import replace
 
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
+from aischeduler.model.allocation import allocation_of
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY
-from aischeduler.model.pod import PodSpec
+from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import PodRequest
 from aischeduler.policies.eviction_order import potential_victims, ranks_of, started_of, weights_of
 from aischeduler.policies.gang_losses import rows_lost_with
@@ -32,13 +33,15 @@ from aischeduler.policies.preemption import (
     EvictionCosts,
     NoCandidate,
     VictimRequest,
+    allocated,
     find_candidates,
     select_candidate,
 )
-from aischeduler.policies.unit_placement import UnitRequest, assigned, but_for_amounts
+from aischeduler.policies.unit_placement import UnitRequest, but_for_amounts
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import Column
+from aischeduler.state.pod_records import AssignedPod
 from aischeduler.state.running_pods import RunningPods, Slots
 from aischeduler.state.what_if import Trial
 
@@ -253,9 +256,8 @@ class UnitVictims:
         slots = [slot for row in rows for step in chain[row] for slot in step.slots]
         with Trial(self._runner.nodes) as trial:
             at = [(row, sum(step.holds for step in chain[row])) for row in rows]
-            trial.place_all(
-                placed_pod for row, pods in at for placed_pod in [assigned(pod, spec, row, self._runner)] * pods
-            )
+            gone = np.array(slots, dtype=np.intp)
+            trial.place_all(self._placed([(pod, spec, row) for row, pods in at for _ in range(pods)], gone))
             leaving[slots] = True
             found = _Known(self._find(group.ask, np.array(sorted(rows), dtype=np.intp)))
             further = {step.row: step for step in self._steps_of(group, found, len(rows))}
@@ -300,6 +302,11 @@ class UnitVictims:
                     taken.add(row)
         return taken
 
+    def _placed(self, pods: Sequence[tuple[Pod, PodSpec, int]], gone: Slots) -> list[AssignedPod]:
+        """Return pods on rows, each with what it has for itself once the pods of `gone` are gone."""
+        placed = [AssignedPod(pod, spec, row, allocation_of(spec)) for pod, spec, row in pods]
+        return allocated(placed, gone, self._runner, self._running)
+
     def _commit(self, group: Group, steps: Sequence[_Step], left: int, trial: Trial) -> int:
         """Take steps for at most `left` pods, the last ones of the group; return for how many."""
         running = self._running
@@ -311,7 +318,7 @@ class UnitVictims:
         turns = group.turns[len(group.turns) - left :]
         taken = list(zip(turns, rows, strict=False))
         pods, spec = self._unit.pods, group.ask.spec
-        trial.place_all([assigned(pods[turn], spec, row, self._runner) for turn, row in taken])
+        trial.place_all(self._placed([(pods[turn], spec, row) for turn, row in taken], slots))
         self.placed.update(taken)
         changed = {row for _, row in taken}.union(rows_lost_with(running, slots))
         self._touched |= changed

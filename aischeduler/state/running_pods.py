@@ -131,7 +131,7 @@ class Spare(Struct, frozen=True):
 
 
 NONE_TO_SPARE: Final = Spare()
-_NO_SLOTS: Final[Slots] = np.zeros(0, dtype=np.intp)
+NO_SLOTS: Final[Slots] = np.zeros(0, dtype=np.intp)
 
 
 class RunningPods:

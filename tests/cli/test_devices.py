@@ -49,7 +49,7 @@ n1    gpu       0  Healthy    90/100  72Gi/80Gi  90/100           default/p (dev
                                                                   default/q (device-allocated)
 n1    gpu       1  Unhealthy   0/100     0/80Gi   0/100
 n1    rdma      0  Healthy                                20/100  default/r (device-allocated)
-n2    gpu       0  Healthy    30/100   1Gi/16Gi   0/100           default/hami (hami)
+n2    gpu       0  Healthy    30/100   1Gi/16Gi   7/100           default/hami (hami)
 n2    gpu       -  -                                     2 whole  default/old (count)
 n3    gpu       0  Healthy     0/100          -   0/100
 """

@@ -26,7 +26,7 @@ from aischeduler.device_reporter.report import (
     unhealthy,
     without_nulls,
 )
-from aischeduler.kube.decode.device import CHECKPOINT_KEYS, LINKS_KEY, DeviceDocument, read_device, read_kubelet_devices
+from aischeduler.kube.decode.device import CHECKPOINT_KEYS, LINKS_KEY, DeviceDocument, read_device
 from aischeduler.model.device import Device, VirtualFunction
 
 NOW, LATER = "2026-12-01T08:00:00Z", "2026-12-01T09:00:00Z"
@@ -262,8 +262,8 @@ def test_record_of_the_kubelet_leaves_out_exactly_the_pods_that_say_it_themselve
             {"podUID": "theirs", "resourceName": "nvidia.com/gpu", "deviceIDs": ["GPU-1"]},
         ]
     ]
-    read_back = read_kubelet_devices(decoded(document))
-    assert read_back.pods == {
+    read_back = read_device(decoded(document))
+    assert read_back.kubelet == {
         "network": (("example.com/vf", "0000:18:00.1"),),
         "theirs": (("nvidia.com/gpu", "GPU-1"),),
     }

@@ -14,6 +14,7 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
     BindRefusal,
     BindRefused,
+    DevicesListed,
     Event,
     EvictRefusal,
     EvictRefused,
@@ -95,6 +96,8 @@ EVENTS: list[Event] = [
     gone(NodeDevices, "n"),
     Seen(a_pod("holder", node="n", devices=replace(asks(100), hints=((GPU, HINT),)), has=has(whole(0)))),
     QueuesServed(served=True),
+    DevicesListed(listed=False),
+    DevicesListed(listed=True),
     TenantsConfigured(TenantSettings(over_commit_milli=1500, service_types=(("Job", ServiceType.TRAINING),))),
     BindRefused("uid-p", "n", BindRefusal.TAKEN, "no"),
     VolumesWritten("uid-p", "run-1", ("7",)),

@@ -14,7 +14,6 @@ from aischeduler.kube.decode.device import (
     DeviceDocument,
     read_device,
     read_hami_node,
-    read_kubelet_devices,
 )
 from aischeduler.model.device import Device, NodeDevices, Partition, VirtualFunction
 
@@ -304,12 +303,12 @@ def test_devices_of_the_kubelet_are_those_of_both_annotations() -> None:
     entry = {"podUID": "a", "containerName": "c", "resourceName": "nvidia.com/gpu", "deviceIDs": ["GPU-1"]}
     keys = ("node.koordinator.sh/devices-checkpoints", "node.koordinator.sh/gpu-checkpoints")
     texts = json.dumps([entry, {}]), json.dumps([{**entry, "deviceIDs": {"0": ["GPU-0"]}}])
-    found = read_kubelet_devices(decoded(annotations=dict(zip(keys, texts, strict=True))))
-    assert (found.node, found.pods) == ("node-1", {"a": (("nvidia.com/gpu", "GPU-0"), ("nvidia.com/gpu", "GPU-1"))})
+    found = read_device(decoded(spec={}, annotations=dict(zip(keys, texts, strict=True))))
+    assert (found.node, found.kubelet) == ("node-1", {"a": (("nvidia.com/gpu", "GPU-0"), ("nvidia.com/gpu", "GPU-1"))})
     assert found.faults == (f"metadata.annotations[{keys[0]}][1].podUID: is missing",)
-    cut = read_kubelet_devices(decoded(annotations={keys[1]: texts[0][:-3]}))
-    assert (cut.pods, cut.faults) == ({}, (f"metadata.annotations[{keys[1]}]: Input data was truncated",))
-    assert read_kubelet_devices(decoded()).pods == {}
+    cut = read_device(decoded(spec={}, annotations={keys[1]: texts[0][:-3]}))
+    assert (cut.kubelet, cut.faults) == ({}, (f"metadata.annotations[{keys[1]}]: Input data was truncated",))
+    assert read_device(decoded()).kubelet == {}
 
 
 OLD = "GPU-a,10,16384,100,NVIDIA-Tesla V100,1,true:GPU-b,10,16384,100,NVIDIA-Tesla V100,0,false:"

@@ -4,7 +4,7 @@ from typing import Any
 
 from aischeduler.kube.watch.device_resources import devices
 from aischeduler.model.device import Device, NodeDevices
-from aischeduler.model.events import Seen, gone
+from aischeduler.model.events import DevicesListed, Seen, gone
 from tests.kube.api_objects import line, listing
 from tests.kube.reflector_world import World
 from tests.kube.scripted_server import reply, stream, until
@@ -31,8 +31,9 @@ async def test_engine_hears_only_of_other_devices_and_of_the_end() -> None:
     changes = [line("MODIFIED", device(101)), line("MODIFIED", device(102, health=False))]
     world.script.on("watch", PATH, stream(*changes, line("DELETED", device(103, health=False))))
     async with world.running(devices()):
-        await until(lambda: len(world.events) == 3)
-    assert world.events == [seen(), seen(healthy=False), gone(NodeDevices, "n")]
+        await until(lambda: len(world.events) == 4)
+    listed = DevicesListed(listed=True)
+    assert world.events == [seen(), listed, seen(healthy=False), gone(NodeDevices, "n")]
 
 
 async def test_kind_that_is_not_served_counts_as_listed_and_is_found_once_it_is_defined() -> None:

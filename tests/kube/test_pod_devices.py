@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aischeduler.kube.decode.api_types import PodSpecPart
+from aischeduler.kube.decode.api_types import PodDocument, PodSpecPart
 from aischeduler.kube.decode.pod_devices import (
     UNKNOWN_MINOR,
     gpu_ids,
@@ -19,8 +19,15 @@ from aischeduler.kube.decode.pod_devices import (
     shows_gpus,
     write_allocated,
 )
+from aischeduler.kube.decode.pod_spec import SpecCache
+from aischeduler.kube.decode.pods import read_pod
 from aischeduler.kube.decode.requests import NOTHING_GRANTED, read_request
+from aischeduler.kube.write.pod_writes import binding
+from aischeduler.model.actions import Bind
+from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.device import (
+    DEVICES,
+    NO_DEVICES,
     DeviceHint,
     DeviceRequest,
     GpuRequest,
@@ -30,10 +37,12 @@ from aischeduler.model.device import (
     TopologyScope,
 )
 from aischeduler.model.device_request import (
+    DEVICE_ALLOCATED_KEY,
     DEVICE_HINT_KEY,
     DEVICE_JOINT_KEY,
     GPU_PARTITION_KEY,
     GPU_UUIDS_KEY,
+    HAMI_ALLOCATED_KEY,
 )
 
 GIB = 2**30
@@ -463,3 +472,52 @@ def test_each_container_that_asks_for_gpus_must_have_the_variable(
     containers: list[dict[str, Any]], shown: bool
 ) -> None:
     assert shows_gpus(spec(*containers)) is shown
+
+
+def a_document(node: str, **annotations: str) -> PodDocument:
+    container = {"name": "c", "resources": {"requests": {"kubernetes.io/gpu": "50"}}}
+    document = {
+        "metadata": {"name": "p", "namespace": "default", "uid": "u", "annotations": annotations},
+        "spec": {"containers": [container], "nodeName": node},
+    }
+    return msgspec.json.decode(json.dumps(document), type=PodDocument)
+
+
+ALLOCATED = '{"gpu":[{"minor":1,"id":"GPU-1","resources":{"koordinator.sh/gpu-core":"50"}}]}'
+
+
+def test_pod_says_which_devices_it_has_once_it_is_bound() -> None:
+    bound = read_pod(a_document("n", **{DEVICE_ALLOCATED_KEY: ALLOCATED}), SpecCache()).devices
+    assert bound is not None
+    assert [(device.minor, bound.source) for device in bound.devices] == [(1, HolderSource.ALLOCATED)]
+    assert read_pod(a_document("n"), SpecCache()).devices is None
+    assert read_pod(a_document("n", **{DEVICE_ALLOCATED_KEY: ALLOCATED[:20]}), SpecCache()).devices is None
+
+
+def test_share_that_hami_gave_is_read_where_the_pod_says_nothing_else() -> None:
+    hami = "GPU-7,NVIDIA,1024,50:;"
+    of_hami = read_pod(a_document("n", **{HAMI_ALLOCATED_KEY: hami}), SpecCache()).devices
+    both = read_pod(a_document("n", **{HAMI_ALLOCATED_KEY: hami, DEVICE_ALLOCATED_KEY: ALLOCATED}), SpecCache()).devices
+    assert of_hami is not None
+    assert both is not None
+    assert (of_hami.source, both.source) == (HolderSource.HAMI, HolderSource.ALLOCATED)
+
+
+@pytest.mark.parametrize("held", [NO_ALLOCATION, Allocation(parts=((DEVICES, HeldDevices(unknown=(("gpu", 1),))),))])
+def test_binding_overwrites_what_a_pod_says_before_it_is_bound(held: Allocation) -> None:
+    forged = read_pod(a_document("", **{DEVICE_ALLOCATED_KEY: ALLOCATED}), SpecCache())
+    assert forged.devices == NO_DEVICES
+    body = json.loads(binding(Bind(forged, "n", "a", "a", "d-1", 1, allocation=held))[1])
+    assert body["metadata"]["annotations"][DEVICE_ALLOCATED_KEY] == "{}"
+    honest = read_pod(a_document(""), SpecCache())
+    body = json.loads(binding(Bind(honest, "n", "a", "a", "d-1", 1, allocation=held))[1])
+    assert DEVICE_ALLOCATED_KEY not in body["metadata"]["annotations"]
+
+
+def test_binding_names_the_devices_and_the_ids_of_gpus() -> None:
+    pod = read_pod(a_document(""), SpecCache())
+    device = HeldDevice("gpu", 1, (("gpu-core", 50), ("gpu-memory-ratio", 50)), "GPU-1")
+    allocation = Allocation(parts=((DEVICES, HeldDevices((device,))),))
+    said = json.loads(binding(Bind(pod, "n", "a", "a", "d-1", 1, allocation=allocation))[1])["metadata"]["annotations"]
+    assert said[GPU_UUIDS_KEY] == "GPU-1"
+    assert json.loads(said[DEVICE_ALLOCATED_KEY])["gpu"][0]["minor"] == 1

@@ -8,6 +8,7 @@ from aischeduler.framework.node_view import NodeView
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.device import DEVICES, GPU, WHOLE, Device, DeviceHint, DeviceRequest, HeldDevices, Partition
 from aischeduler.model.device_request import device_request
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.plugins.device_choice import fits
 from aischeduler.plugins.device_share import DeviceShare
 from aischeduler.state.devices import DELIVERY_LABEL
@@ -82,7 +83,7 @@ def test_row_passes_exactly_where_devices_can_be_chosen(
     if reason:
         assert sum(SHARE.reasons(spec, at).values()) == 1
     else:
-        given = SHARE.choose(NO_ALLOCATION, spec, at, None).part(DEVICES)
+        given = SHARE.choose(NO_ALLOCATION, spec, at, None, PlacementStrategy.PACK).part(DEVICES)
         assert isinstance(given, HeldDevices)
         check_amounts(table, row, given, request)
 

@@ -10,6 +10,7 @@ from aischeduler.framework.plugin import PreFilterState
 from aischeduler.model.allocation import Allocation
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.label_index import Mask
 from aischeduler.state.node_table import NodeTable
@@ -95,9 +96,11 @@ class Halves:
     def allocates(self, spec: PodSpec, nodes: NodeTable) -> bool:
         return HALF in spec.request.amounts
 
-    def choose(self, given: Allocation, spec: PodSpec, at: NodeView, state: PreFilterState | None) -> Allocation:
+    def choose(
+        self, given: Allocation, spec: PodSpec, at: NodeView, state: PreFilterState | None, placement: PlacementStrategy
+    ) -> Allocation:
         free = part_of(at.nodes).free_on(int(at.rows[0]))
         return replace(given, parts=((HALF, tuple(free[: spec.request.amounts[HALF]])),))
 
-    def bound(self, given: Allocation, pod: Pod) -> Allocation:
+    def bound(self, given: Allocation, pod: Pod, nodes: NodeTable) -> Allocation:
         return replace(given, parts=((HALF, tuple(pod.labels.get(HALF, "").split("."))),))

@@ -15,6 +15,7 @@ from aischeduler.model.device_request import (
     DEVICE_HINT_KEY,
     DEVICE_JOINT_KEY,
     GPU_PARTITION_KEY,
+    HAMI_ALLOCATED_KEY,
 )
 from aischeduler.model.gang import GANG_KEY, GANG_SPAN_KEY, GANG_TIMEOUT_KEY, GANG_TOPOLOGY_KEY
 from aischeduler.model.names import GPU_TYPE_KEY, GPU_TYPE_POLICY_KEY, MACHINE_GROUP_KEY, POOL_KEY
@@ -35,8 +36,8 @@ class PodAnnotations(TenantAnnotations, gc=False):
     """The annotations of a pod that Ai-Scheduler reads: its home pool, its wishes, its gang, its tenant, its mirror.
 
     `card_name` are the cards that it needs, as Volcano names them. `volcano_group` and `older_volcano_group` name a
-    PodGroup of Volcano, `volcano_task` the task of the pod in it. `device_allocated` are the devices that it got, the
-    next three what it says of those that it asks for.
+    PodGroup of Volcano, `volcano_task` the task of the pod in it. `device_allocated` and `hami_allocated` have the
+    devices that it got, the next three what it says of those that it asks for.
     """
 
     pool: str | None = field(name=POOL_KEY, default=None)
@@ -53,6 +54,7 @@ class PodAnnotations(TenantAnnotations, gc=False):
     gang_span: str | None = field(name=GANG_SPAN_KEY, default=None)
     gang_topology: str | None = field(name=GANG_TOPOLOGY_KEY, default=None)
     device_allocated: str | None = field(name=DEVICE_ALLOCATED_KEY, default=None)
+    hami_allocated: str | None = field(name=HAMI_ALLOCATED_KEY, default=None)
     device_hint: str | None = field(name=DEVICE_HINT_KEY, default=None)
     device_joint: str | None = field(name=DEVICE_JOINT_KEY, default=None)
     gpu_partition: str | None = field(name=GPU_PARTITION_KEY, default=None)

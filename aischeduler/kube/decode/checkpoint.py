@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, field
 
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.model.decode_errors import decode_problem
-from aischeduler.model.kubelet_devices import PodDevices
+from aischeduler.model.device import PodDevices
 
 ENTRIES_MAX: Final = 4096
 """The entries of a record that count: a node has some hundred pods."""

@@ -36,10 +36,10 @@ from aischeduler.model.device import (
     Device,
     NodeDevices,
     Partition,
+    PodDevices,
     VirtualFunction,
     pair_of,
 )
-from aischeduler.model.kubelet_devices import KubeletAllocations
 from aischeduler.model.quantity import NANO, QuantityError, parse_nano
 from aischeduler.model.user_text import quoted, shown
 
@@ -192,6 +192,7 @@ def read_device(document: DeviceDocument) -> NodeDevices:
             links = _links(f"metadata.annotations[{LINKS_KEY}]", annotations.links)
         except FieldError as error:
             faults.append(str(error))
+    kubelet = _kubelet_devices(annotations, faults)
     return NodeDevices(
         node=metadata.name,
         devices=devices,
@@ -201,13 +202,13 @@ def read_device(document: DeviceDocument) -> NodeDevices:
         vendor=labels.vendor or NVIDIA,
         faults=_limited(faults),
         uid=metadata.uid,
+        kubelet=kubelet,
     )
 
 
-def read_kubelet_devices(document: DeviceDocument) -> KubeletAllocations:
-    """Return the devices that the kubelet gave to pods, as the annotations of a Device object say."""
-    annotations = document.metadata.annotations or DeviceAnnotations()
-    found, faults = dict[str, set[tuple[str, str]]](), list[str]()
+def _kubelet_devices(annotations: DeviceAnnotations, faults: list[str]) -> PodDevices:
+    """Return the devices that the kubelet gave to pods."""
+    found = dict[str, set[tuple[str, str]]]()
     for key, text in zip(CHECKPOINT_KEYS, (annotations.checkpoint, annotations.gpu_checkpoint), strict=True):
         pods, fault = read_checkpoint(text) if text is not None else ({}, "")
         for uid, held in pods.items():
@@ -215,8 +216,7 @@ def read_kubelet_devices(document: DeviceDocument) -> KubeletAllocations:
         if fault:
             path = f"metadata.annotations[{key}]"
             faults.append(f"{path}{fault}" if fault.startswith("[") else f"{path}: {fault}")
-    pods = {uid: tuple(sorted(found[uid])) for uid in sorted(found)}
-    return KubeletAllocations(document.metadata.name, pods, _limited(faults))
+    return {uid: tuple(sorted(found[uid])) for uid in sorted(found)}
 
 
 def read_hami_node(text: str) -> tuple[Device, ...]:

@@ -33,18 +33,18 @@ from aischeduler.kube.decode.gang import gang_claim
 from aischeduler.kube.decode.images import node_images
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.decode.pod_affinity import read_selector
-from aischeduler.kube.decode.pod_devices import read_allocated
+from aischeduler.kube.decode.pod_devices import read_allocated, read_hami
 from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.decode.tenant_terms import pod_terms
 from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
 from aischeduler.kube.write.pod_writes import POD_SCHEDULED
 from aischeduler.model.decode_errors import decode_problem
-from aischeduler.model.device import HeldDevices
+from aischeduler.model.device import NO_DEVICES, DeviceRequest, HeldDevices
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Seen
 from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
-from aischeduler.model.pod import PENDING, Pod, PodSpec
+from aischeduler.model.pod import PENDING, Pod
 from aischeduler.model.pool import Namespace
 from aischeduler.model.quantity import QuantityError
 from aischeduler.model.resources import parse_resource_list
@@ -115,14 +115,21 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         terms=pod_terms(annotations, spares),
         owner=owner,
         placed_seconds=_placed_seconds(conditions) if conditions else 0,
-        devices=_held_devices(annotations, scheduling) if spec.node_name and scheduling.devices is not None else None,
+        devices=_said_devices(annotations, spec.node_name, scheduling.devices) if annotations is not None else None,
+        kubelet_uid=(annotations.mirror or "") if annotations is not None else "",
     )
 
 
-def _held_devices(annotations: PodAnnotations | None, spec: PodSpec) -> HeldDevices | None:
-    """Return the devices that a bound pod says to have; None where it says none that can be read."""
-    said = annotations.device_allocated if annotations is not None else None
-    return read_allocated(said, spec.devices) if said and spec.devices is not None else None
+def _said_devices(notes: PodAnnotations, node: str | None, asked: DeviceRequest | None) -> HeldDevices | None:
+    """Return the devices that a pod says to have; None where it says none that can be read, or asks for none."""
+    if notes.device_allocated is None and notes.hami_allocated is None:
+        return None
+    if not node:
+        return NO_DEVICES if notes.device_allocated is not None else None
+    if asked is None:
+        return None
+    held = read_allocated(notes.device_allocated, asked) if notes.device_allocated is not None else None
+    return held or (read_hami(notes.hami_allocated) if notes.hami_allocated is not None else None)
 
 
 def read_node(document: NodeDocument) -> Node:
