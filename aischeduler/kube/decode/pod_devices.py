@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
-from aischeduler.kube.decode.api_types import ContainerPart, PodSpecPart, Quantities, SelectorPart
+from aischeduler.kube.decode.api_types import ContainerPart, PodAnnotations, PodSpecPart, Quantities, SelectorPart
 from aischeduler.kube.decode.fields import REQUIREMENTS_MAX, FieldError
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.decode.pod_affinity import read_selector
@@ -260,11 +260,21 @@ def read_hami(text: str) -> HeldDevices | None:
     return HeldDevices(devices, source=HolderSource.HAMI) if devices else None
 
 
+def has_device_wishes(part: PodSpecPart, notes: PodAnnotations | None) -> bool:
+    """Return whether annotations or variables may say something of the devices that a pod asks for: few pods do."""
+    if notes is not None and (notes.device_hint or notes.device_joint or notes.gpu_partition):
+        return True
+    for containers in (part.containers, part.init_containers):
+        for container in containers or ():
+            # the path of an annotation has a quote, which few texts have: one byte is found ten times as fast
+            if container.env and b"'" in (env := bytes(container.env)) and _UUIDS in env:
+                return True
+    return False
+
+
 def shows_gpus(part: PodSpecPart) -> bool:
     """Return whether each container that asks for GPUs has their ids from the annotation that the Binding writes."""
     containers = (*(part.containers or ()), *(part.init_containers or ()))
-    if not any(_UUIDS in bytes(container.env) for container in containers):
-        return False
     asking = [container for container in containers if _asks_for_gpus(container)]
     return bool(asking) and all(_has_variable(container) for container in asking)
 

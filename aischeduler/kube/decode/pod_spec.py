@@ -36,7 +36,7 @@ from aischeduler.kube.decode.images import image_volumes, pod_images
 from aischeduler.kube.decode.meta_types import ABSENT, UNREADABLE, OwnerReference, owner_name
 from aischeduler.kube.decode.placement import PlacementWishes, read_wishes, wishes_key
 from aischeduler.kube.decode.pod_affinity import AFFINITY, ANTI_AFFINITY, read_pod_affinity
-from aischeduler.kube.decode.pod_devices import read_devices, read_hints, shows_gpus
+from aischeduler.kube.decode.pod_devices import has_device_wishes, read_devices, read_hints, shows_gpus
 from aischeduler.kube.decode.requests import (
     ALWAYS,
     NOTHING_GRANTED,
@@ -127,7 +127,7 @@ class SpecCache(Struct):
             reader = _Reader(read_wishes(metadata.annotations))
             read = reader.spec(spec, metadata, self._request(spec, grant))
             found = _keep(self._specs, SPECS_MAX, key, read)
-        if found.devices is not None:
+        if found.devices is not None and has_device_wishes(spec, metadata.annotations):
             found = self._with_device_wishes(found, found.devices, spec, metadata.annotations)
         return _with_volumes(found, spec, metadata) if volumes_count else found
 
@@ -137,8 +137,6 @@ class SpecCache(Struct):
         """Return the spec with what annotations and variables say of the devices that the pod asks for."""
         notes = annotations or PodAnnotations()
         said, visible = (notes.device_hint, notes.device_joint, notes.gpu_partition), shows_gpus(spec)
-        if not visible and not any(said):
-            return found
         key = found.key + ascii((said, visible)).encode()
         wished = self._specs.get(key)
         if wished is None:

@@ -89,6 +89,10 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
     conditions = bytes(status.conditions) if status.conditions and spec.node_name else b""
     pool = (annotations is not None and annotations.pool) or labels.get(POOL_KEY)
     scheduling = specs.read(spec, status, metadata)
+    mirror, says_devices = None, False
+    if annotations is not None:
+        mirror = annotations.mirror
+        says_devices = annotations.device_allocated is not None or annotations.hami_allocated is not None
     return Pod(
         uid=metadata.uid,
         namespace=metadata.namespace,
@@ -104,7 +108,7 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         gates=tuple(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
         labels=labels,
         preempts=spec.preemption_policy != NEVER,
-        guarded=of_daemon_set or (annotations is not None and annotations.mirror is not None),
+        guarded=of_daemon_set or mirror is not None,
         started_seconds=_seconds(started) if started else 0,
         nominated_node=status.nominated_node_name or "",
         grace_seconds=metadata.deletion_grace_period_seconds or 0,
@@ -115,15 +119,14 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         terms=pod_terms(annotations, spares),
         owner=owner,
         placed_seconds=_placed_seconds(conditions) if conditions else 0,
-        devices=_said_devices(annotations, spec.node_name, scheduling.devices) if annotations is not None else None,
-        kubelet_uid=(annotations.mirror or "") if annotations is not None else "",
+        devices=_said_devices(annotations, spec.node_name, scheduling.devices) if says_devices else None,
+        kubelet_uid=mirror or "",
     )
 
 
-def _said_devices(notes: PodAnnotations, node: str | None, asked: DeviceRequest | None) -> HeldDevices | None:
+def _said_devices(notes: PodAnnotations | None, node: str | None, asked: DeviceRequest | None) -> HeldDevices | None:
     """Return the devices that a pod says to have; None where it says none that can be read, or asks for none."""
-    if notes.device_allocated is None and notes.hami_allocated is None:
-        return None
+    assert notes is not None, "it says some"
     if not node:
         return NO_DEVICES if notes.device_allocated is not None else None
     if asked is None:
