@@ -67,7 +67,7 @@ TABLE: Final = (
     KnownPlugin("NodeAffinity", _JUDGES, 2, NodeAffinityArgs),
     KnownPlugin("MachineGroup", ("filter",), own=True),
     KnownPlugin("GpuType", ("filter", "score"), 4000, own=True),
-    KnownPlugin("DeviceShare", ("filter", "reserve"), own=True),
+    KnownPlugin("DeviceShare", ("filter", "score", "reserve"), 2, own=True),
     KnownPlugin("NodePorts", ("preFilter", "filter")),
     KnownPlugin("NodeFragmentation", ("score",), 200, own=True),
     KnownPlugin("NodeResourcesFit", _JUDGES, 1, NodeResourcesFitArgs),

@@ -24,6 +24,7 @@ from aischeduler.model.actions import Action
 from aischeduler.model.card_types import is_card
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.model.workload import ServiceType, Tenancy
 from aischeduler.policies.borrowing import BorrowingContext
 from aischeduler.policies.eviction_order import Loss, Preemptor, TenantPreemptor
@@ -251,6 +252,17 @@ class Cluster:
             self.nodes.storage.use(record)
         if ours or interest:
             self.nodes.pod_counts.use(pod.spec, interest)
+        if pod.spec.devices is not None and self.nodes.devices.active:
+            self._note_request(pod.spec)
+
+    def _note_request(self, spec: PodSpec) -> None:
+        """Let what a new pod asks of GPUs be expected again; what is kept of scores may not hold any more."""
+        devices = self.nodes.devices
+        version = devices.recent.version
+        devices.recent.note(devices.shape_of(spec))
+        fragmentation = PlacementStrategy.FRAGMENTATION
+        if devices.recent.version != version and any(p.placement is fragmentation for p in self.pools.pools.values()):
+            self.nodes.touch_rows()
 
     def strike(self, record: PodRecord) -> None:
         """Remove a record."""

@@ -1,14 +1,18 @@
 """What a pod takes of the row on which it is placed, for whose room it waits, or to which it is bound."""
 
+from collections.abc import Sequence
+
 import numpy as np
+from msgspec.structs import replace
 
 from aischeduler.framework.node_view import NodeView
-from aischeduler.framework.plugin import CannotAllocateError, Plugins
+from aischeduler.framework.plugin import CannotAllocateError, GroupAllocator, Plugins
 from aischeduler.framework.runner import Runner
 from aischeduler.model.allocation import Allocation, allocation_of
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.node_table import NodeTable
+from aischeduler.state.pod_records import AssignedPod
 
 
 def allocation_on(
@@ -36,6 +40,20 @@ def allocation_on(
             if not claims:
                 raise
     return allocation
+
+
+def allocated_together(
+    runner: Runner, pods: Sequence[AssignedPod], placement: PlacementStrategy
+) -> tuple[AssignedPod, ...]:
+    """Return the pods of a gang on one row, where they fit, with what allocators choose for all at once."""
+    found = tuple(pods)
+    at = NodeView(runner.nodes, np.array([pods[0].row], dtype=np.intp))
+    for allocator in runner.plugins_of(pods[0].spec).allocators:
+        if isinstance(allocator, GroupAllocator) and all(allocator.allocates(pod.spec, runner.nodes) for pod in pods):
+            given, specs = [pod.allocation for pod in found], [pod.spec for pod in found]
+            chosen = allocator.choose_together(given, specs, at, placement)
+            found = tuple(replace(pod, allocation=one) for pod, one in zip(found, chosen, strict=True))
+    return found
 
 
 def claims_something(runner: Runner, spec: PodSpec) -> bool:

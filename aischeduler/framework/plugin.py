@@ -13,6 +13,7 @@ Source: the extension points of kube-scheduler; `helps` stands for its QueueingH
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -239,6 +240,16 @@ class Allocator(Protocol):
 
     def bound(self, given: Allocation, pod: Pod, nodes: NodeTable) -> Allocation:
         """Return what a bound pod has, as its object and its node say, with what it is `given` otherwise."""
+
+
+@runtime_checkable
+class GroupAllocator(Allocator, Protocol):
+    """An allocator that chooses for the pods of a gang on one row at once, where the gang asks for one node."""
+
+    def choose_together(
+        self, given: Sequence[Allocation], specs: Sequence[PodSpec], at: NodeView, placement: PlacementStrategy
+    ) -> tuple[Allocation, ...]:
+        """Return what each pod gets on the one row of `at`, in place of what was chosen for one after another."""
 
 
 class Quota(Protocol):

@@ -9,6 +9,8 @@ Source: DeviceShare of Koordinator (Filter, Reserve); unlike there, a node witho
 """
 
 from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -16,18 +18,29 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from aischeduler.framework.node_view import NodeView
-from aischeduler.framework.plugin import CannotAllocateError, PreFilterState
+from aischeduler.framework.plugin import CannotAllocateError, PlacementRequest, PreFilterState, Scores
 from aischeduler.model.allocation import Allocation
-from aischeduler.model.device import DEVICES, FPGA, GPU, RDMA, DeviceRequest, HeldDevices, HolderSource
+from aischeduler.model.device import (
+    DEVICES,
+    FPGA,
+    GPU,
+    RDMA,
+    WHOLE,
+    DeviceRequest,
+    GpuRequest,
+    HeldDevices,
+    HolderSource,
+)
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.plugins.device_choice import Preference, choose, fits
+from aischeduler.plugins.device_choice import Preference, choose, choose_together, fits
 from aischeduler.plugins.device_holders import held_by
 from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.devices import DELIVERY_LABEL, DeliveryMode, Devices
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NodeTable
+from aischeduler.state.recent_requests import WeightedShapes
 
 NO_DEVICES: Final = "node(s) had no Device object"
 UNKNOWN_MODE: Final = f"node(s) had an unknown value of the label {DELIVERY_LABEL}"
@@ -67,6 +80,10 @@ class DeviceShare:
     name = "DeviceShare"
     static = False
     part = DEVICES
+    weight = 2
+    """More than the resource scores: a GPU that is in use already is worth more than a full node."""
+    normalize = False
+    reverse = False
     for_claims = True
 
     def filter(self, spec: PodSpec, at: NodeView) -> Mask | None:
@@ -85,6 +102,20 @@ class DeviceShare:
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """Return True: devices are not read from the node."""
         return True
+
+    def score(self, ask: PlacementRequest, at: NodeView) -> Scores | None:
+        """Return how much of its GPUs is used on each row with the pod, or free with Spread; None for other pods.
+
+        With Fragmentation NodeFragmentation says it. Source: DeviceShare of Koordinator (MostAllocated).
+        """
+        gpu, devices = ask.spec.devices.gpu if ask.spec.devices is not None else None, at.nodes.devices
+        if gpu is None or not devices.active or ask.placement is PlacementStrategy.FRAGMENTATION:
+            return None
+        shape, free = devices.shape_of(ask.spec), devices.free_hundredths(at.rows)
+        total = WHOLE * devices.gpus_on(at.rows)
+        left = np.maximum(free.sum(axis=1) - shape.gpus * shape.hundredths, 0)
+        share = np.where(total > 0, left * WHOLE // np.maximum(total, 1), WHOLE)
+        return share if ask.placement is PlacementStrategy.SPREAD else np.where(total > 0, WHOLE - share, 0)
 
     def make_part(self, nodes: NodeTable) -> AllocationPart:
         """Return the devices of the table."""
@@ -110,12 +141,26 @@ class DeviceShare:
             found,
             devices.free_on(row),
             asked,
-            Preference(placement),
+            Preference(placement, _expected(devices.recent.shapes())),
             taken_functions=devices.functions_on(row),
         )
         if isinstance(chosen, str):  # the filter let pass what cannot be: no pod is bound without its devices
             raise CannotAllocateError(f"{found.node}: {chosen}")
         return _with(given, replace(unknown, devices=chosen))
+
+    def choose_together(
+        self, given: Sequence[Allocation], specs: Sequence[PodSpec], at: NodeView, placement: PlacementStrategy
+    ) -> tuple[Allocation, ...]:
+        """Return the devices that the pods of a gang on one node get: the best connected ones for all of them."""
+        row, devices = int(at.rows[0]), at.nodes.devices
+        found, asked = devices.of(row), [_of_known_types(spec.devices, devices) for spec in specs]
+        if found is None or any(_by_count(one, devices.mode[row]) for one in asked):
+            return tuple(given)
+        prefer = Preference(placement, _expected(devices.recent.shapes()))
+        chosen = choose_together(found, devices.free_on(row), asked, prefer, taken_functions=devices.functions_on(row))
+        if isinstance(chosen, str):
+            return tuple(given)
+        return tuple(_with(one, HeldDevices(held)) for one, held in zip(given, chosen, strict=True))
 
     def bound(self, given: Allocation, pod: Pod, nodes: NodeTable) -> Allocation:
         """Return the devices that the pod says to have, or its kubelet, or a number of which nobody knows which."""
@@ -125,10 +170,17 @@ class DeviceShare:
         return _with(given, held_by(pod, pod.spec.devices, found))
 
 
+@lru_cache(maxsize=2)
+def _expected(shapes: WeightedShapes) -> tuple[tuple[GpuRequest, int], ...]:
+    """Return recent requests as those of GPUs."""
+    return tuple((GpuRequest(one.gpus, one.hundredths, one.hundredths), weight) for one, weight in shapes)
+
+
 def _with(given: Allocation, held: HeldDevices) -> Allocation:
     if not held.devices and not held.unknown:
         return given
-    return replace(given, parts=(*given.parts, (DEVICES, held)))
+    others = (part for part in given.parts if part[0] != DEVICES)
+    return replace(given, parts=(*others, (DEVICES, held)))
 
 
 def _by_count(asked: DeviceRequest, mode: int) -> bool:

@@ -6,9 +6,13 @@ fit are stranded for that size. The score is 50, less one for each further GPU t
 sizes: a whole free node scores lower, a node whose gap the pod fills scores higher. A pod without GPUs is scored in the
 same way, for the CPU and memory that it takes from the GPUs of the node.
 
+On nodes with Device objects single GPUs are known, and what recent pods asked for is expected again: there the score is
+50, less one for each tenth of a GPU that the pod makes useless for them (`expected_waste`).
+
 Source: fragmentation gradient descent (Weng et al., USENIX ATC 2023), for whole GPUs and a fixed mix of jobs.
 """
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -16,12 +20,17 @@ import numpy as np
 from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import PlacementRequest, Scores
 from aischeduler.model.pool import PlacementStrategy
+from aischeduler.plugins.expected_waste import ExpectedRequests, FreeRoom, waste_growth
+from aischeduler.state.devices import DeliveryMode
 from aischeduler.state.node_table import CPU_AND_MEMORY
+from aischeduler.state.recent_requests import WeightedShapes
 from aischeduler.state.requests import requested
 
 JOB_GPUS: Final = (1, 2, 4, 8)
 QUARTERS_ASKED: Final = 3
 """The quarters of a GPU's share of CPU and memory that a typical job requests."""
+TENTH: Final = 100
+"""The thousandths of a GPU in a tenth, for which a node loses one point."""
 UNCHANGED: Final = 50
 SCORE_MAX: Final = 100
 
@@ -43,6 +52,14 @@ class NodeFragmentation:
         """Compare the stranded GPUs with and without the pod; return None for other placements."""
         if ask.placement is not PlacementStrategy.FRAGMENTATION:
             return None
+        devices = at.nodes.devices
+        if devices.active:
+            known = devices.mode.take(at.rows) != DeliveryMode.NONE
+            if known.any():
+                return np.where(known, _by_device(ask, at), self._by_count(ask, at))
+        return self._by_count(ask, at)
+
+    def _by_count(self, ask: PlacementRequest, at: NodeView) -> Scores:
         amounts = ask.spec.request.amounts
         asked = at.nodes.wanted(ask.spec).cpu_and_memory
         stranded = np.zeros(len(at), dtype=np.int64)
@@ -55,6 +72,19 @@ class NodeFragmentation:
             after = free - requested(amounts.get(resource, 0))
             stranded += _stranded(after, room - asked, share) - _stranded(free, room, share)
         return np.clip(UNCHANGED - stranded, 0, SCORE_MAX)
+
+
+def _by_device(ask: PlacementRequest, at: NodeView) -> Scores:
+    """Return 50 less a point for each tenth of a GPU of which recent requests can make no use because of the pod."""
+    devices = at.nodes.devices
+    room = FreeRoom(devices.free_hundredths(at.rows), *at.left[CPU_AND_MEMORY])
+    growth, _ = waste_growth(room, _expected(devices.recent.shapes()), devices.shape_of(ask.spec))
+    return np.clip(UNCHANGED - (growth + TENTH // 2) // TENTH, 0, SCORE_MAX)
+
+
+@lru_cache(maxsize=2)
+def _expected(shapes: WeightedShapes) -> ExpectedRequests:
+    return ExpectedRequests(shapes)
 
 
 def _stranded(free: Scores, room: Scores, share: Scores) -> Scores:

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aischeduler.framework.allocating import allocation_on
+from aischeduler.framework.allocating import allocated_together, allocation_on
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.gang import TopologyLevel
@@ -24,6 +24,7 @@ from aischeduler.model.names import PODS
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import PodRequest, ResourceList
 from aischeduler.model.selectors import Operator, Requirement
+from aischeduler.model.topology_spread import HOSTNAME
 from aischeduler.policies.eviction_order import Preemptor
 from aischeduler.policies.preemption import allocated, fits_after_departures
 from aischeduler.policies.unit_packing import Kind, Places, pack
@@ -109,13 +110,24 @@ def place_unit(unit: UnitRequest, runner: Runner, rows: Rows) -> UnitPlacement |
         for among in (close.fewest(near), near):
             found = _place(unit, runner, among)
             if isinstance(found, UnitPlacement):
-                return UnitPlacement(in_rank_order(unit, runner, found.pods), found.feasible)
+                placed = in_rank_order(unit, runner, found.pods)
+                return UnitPlacement(_allocated_on_one_node(unit, runner, placed), found.feasible)
             best = max(best, found, key=lambda placed_unit: len(placed_unit.pods))
     if not sets:
         found = _place(unit, runner, close.largest())
         assert isinstance(found, NotPlaced), "by amounts, no set holds all pods"
         return found
     return best
+
+
+def _allocated_on_one_node(
+    unit: UnitRequest, runner: Runner, placed: tuple[AssignedPod, ...]
+) -> tuple[AssignedPod, ...]:
+    """Return the pods of a unit that asks for one node with what allocators choose for all of them at once."""
+    one_node = any(level.required and level.label == HOSTNAME for level in unit.topology)
+    if not one_node or len(placed) < 2 or len({pod.row for pod in placed}) > 1:
+        return placed
+    return allocated_together(runner, placed, unit.asks[0].placement)
 
 
 def labels_of_placed(unit: Unit, nodes: NodeTable) -> tuple[tuple[str, str], ...]:

@@ -30,11 +30,13 @@ from aischeduler.model.device import (
     HeldDevices,
     NodeDevices,
 )
+from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.pod_records import AssignedPod
+from aischeduler.state.recent_requests import RecentRequests, RequestShape
 from aischeduler.state.running_pods import RunningPods, Slots
 
 Counts = npt.NDArray[np.int64]
@@ -94,6 +96,8 @@ class Devices(AllocationPart):
         self.dimensions: dict[str, int] = {name: number for number, name in enumerate(GPU_DIMENSIONS)}
         self.left: Counts = np.zeros((len(self.dimensions), width, SLOTS_FIRST), dtype=np.int64)
         self.total = np.zeros_like(self.left)
+        self.recent = RecentRequests()
+        """What pods that came asked of GPUs."""
         self.kind: npt.NDArray[np.int16] = np.full((width, SLOTS_FIRST), NO_TYPE, dtype=np.int16)
         """The type of the device in each slot, also of those that are unhealthy."""
         self.healthy: Mask = np.zeros((width, SLOTS_FIRST), dtype=np.bool_)
@@ -233,6 +237,33 @@ class Devices(AllocationPart):
             ok &= self.vendor[rows, None] == _VENDORS[asked.vendor]
         counts: Counts = ok.sum(axis=1)
         return counts
+
+    def free_hundredths(self, rows: Rows) -> Counts:
+        """Return what is free of each GPU, of the dimension of which least is left: [row, slot], 0 where there is none.
+
+        What is below zero counts as none.
+        """
+        free, total = self.left[:, rows], self.total[:, rows]
+        least = np.minimum(free[_CORE], free[_RATIO])
+        memory = np.where(total[_MEMORY] > 0, free[_MEMORY] * WHOLE // np.maximum(total[_MEMORY], 1), WHOLE)
+        usable = self.healthy[rows] & (self.kind[rows] == _GPU_TYPE)
+        found: Counts = np.where(usable, np.maximum(np.minimum(least, memory), 0), 0)
+        return found
+
+    def gpus_on(self, rows: Rows) -> Counts:
+        """Return how many healthy GPUs each row has."""
+        counts: Counts = (self.healthy[rows] & (self.kind[rows] == _GPU_TYPE)).sum(axis=1)
+        return counts
+
+    def shape_of(self, spec: PodSpec) -> RequestShape:
+        """Return what a pod asks for, as far as free GPUs may be of no use for others; memory in bytes as a share."""
+        amounts = spec.request.amounts
+        gpu = spec.devices.gpu if spec.devices is not None else None
+        count, share = (gpu.count, max(gpu.core, gpu.ratio)) if gpu is not None else (0, 0)
+        if gpu is not None and gpu.memory_bytes:
+            largest = max(int(self.total[_MEMORY].max()), 1)
+            share = max(share, min(-(-gpu.memory_bytes * WHOLE // largest), WHOLE))
+        return RequestShape(count, share, amounts.get(CPU, 0), amounts.get(MEMORY, 0))
 
     def unused(self, kind: str, rows: Rows) -> Counts:
         """Return how many healthy devices of a type nobody holds by name, as long as `rows`."""

@@ -291,6 +291,10 @@ class NodeTable:
         """Note that a row changed."""
         self._changes.note(row)
 
+    def touch_rows(self) -> None:
+        """Note that every row changed, though not what masks are built from."""
+        self._changes.note_all()
+
     @property
     def static_version(self) -> int:
         """Grows with every change of what masks are built from."""

@@ -4,12 +4,13 @@ from aischeduler.engine.holds import DEVICES_UNKNOWN
 from aischeduler.model.actions import Action, Bind
 from aischeduler.model.device import GPU, HeldDevice, HeldDevices, HolderSource, NodeDevices
 from aischeduler.model.events import DevicesListed, gone
-from aischeduler.model.gang import GangSource
+from aischeduler.model.gang import GangSource, TopologyLevel
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.plugins.device_share import COUNTS_ONLY, NO_DEVICES, NOT_VISIBLE, UNKNOWN_HOLDERS, UNKNOWN_MODE
 from aischeduler.state.devices import DELIVERY_LABEL
-from tests.build import a_node, a_pod, replace
+from tests.build import a_node, a_pod, a_pool, replace
 from tests.devices import GIB, a_device, a_gpu, asks, devices_of, gpus, has, part_of, whole
 from tests.engine.session import Session, binds, evictions, nominations, reports, warnings
 from tests.gangs import a_gang, member
@@ -326,3 +327,40 @@ def test_gang_evicts_no_more_than_its_devices_need() -> None:
     assert sorted(held_by_claims, key=repr) == [has(whole(0)), has(whole(1))]
     session.tell(gone(Pod, "uid-low-0"), gone(Pod, "uid-low-1"))
     assert sorted(minors for _, minors in given(session.decide()).values()) == [[0], [1]]
+
+
+def test_share_goes_where_a_card_is_shared_already() -> None:
+    session = Session(a_node("a"), a_node("b"), gpus("a", 2), gpus("b", 2))
+    session.see(a_pod("old", node="b", devices=asks(30), has=has(part_of(1, 30))), a_pod("p", devices=asks(50)))
+    assert given(session.decide()) == {"p": ("b", [1])}
+
+
+def test_with_spread_a_share_goes_to_the_emptiest_card() -> None:
+    session = Session(a_pool("default", placement=PlacementStrategy.SPREAD), a_node("a"), a_node("b"))
+    session.see(gpus("a", 2), gpus("b", 2), a_pod("old", node="b", devices=asks(30), has=has(part_of(1, 30))))
+    session.see(a_pod("p", devices=asks(50)))
+    assert given(session.decide()) == {"p": ("a", [0])}
+
+
+def test_with_fragmentation_a_share_leaves_what_recent_pods_can_use() -> None:
+    """Of 40 and 60 free, a pod of 40 takes the 40: shares of 60 came before."""
+    session = Session(a_pool("default", placement=PlacementStrategy.FRAGMENTATION), a_node("a"), a_node("b"))
+    session.see(gpus("a", 1), gpus("b", 1))
+    session.see(
+        a_pod("x", node="a", devices=asks(40), has=has(part_of(0, 40))),
+        a_pod("y", node="b", devices=asks(60), has=has(part_of(0, 60))),
+        *(a_pod(f"came-{at}", node="a", devices=asks(60), has=has(), phase="Succeeded") for at in range(3)),
+        a_pod("p", devices=asks(40)),
+    )
+    assert given(session.decide()) == {"p": ("b", [0])}
+
+
+def test_gang_on_one_node_gets_the_cards_that_are_connected() -> None:
+    """Each for itself would leave the pair whole, and take the two others."""
+    found = replace(devices_of("n", *(a_gpu(minor) for minor in range(4))), links={"0-1": 18})
+    gang = a_gang("g", 2, GangSource.LABELS)
+    near = a_gang("near", 2, GangSource.LABELS, topology=(TopologyLevel("kubernetes.io/hostname", required=True),))
+    for of, minors in ((gang, [[2], [3]]), (near, [[0], [1]])):
+        session = Session(a_node("n", labels={"kubernetes.io/hostname": "n"}), found)
+        session.see(*(member(a_pod(name, devices=asks(100)), of) for name in ("p", "q")))
+        assert sorted(minors for _, minors in given(session.decide()).values()) == minors
