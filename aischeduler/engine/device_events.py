@@ -83,8 +83,10 @@ def _hold_anew(cluster: Cluster, on: Iterable[PodRecord]) -> None:
     """Let pods on rows hold what they ask for, or what another source says now; not those that said it themselves."""
     for record in [*on]:
         held = record.allocation.part(DEVICES)
+        if record.counted is None or record.counted.devices is None:
+            continue
         chosen = isinstance(held, HeldDevices) and held.source is HolderSource.ALLOCATED
-        if record.counted is not None and record.counted.devices is not None and record.pod.node_name and not chosen:
+        if held is None or (record.pod.node_name and not chosen):  # that of a Binding in flight stays
             _hold(cluster, record)
 
 

@@ -213,6 +213,7 @@ class _Known:
             *cluster.tenants.workloads.values(),
             *cluster.pod_sets.by_key.values(),
             *cluster.nodes.storage.objects(),
+            *cluster.nodes.devices.objects(),
         ]
         self.nodes = [node for node in cluster.nodes.nodes if node is not None]
         self._records = dict(cluster.records)

@@ -191,7 +191,7 @@ def _by_count(asked: DeviceRequest, mode: int) -> bool:
 
 def _concerns(asked: DeviceRequest, devices: Devices) -> bool:
     """Return whether a node may refuse the request for its devices."""
-    if asked.gpu is not None and (devices.active or not asked.gpu.vendor):
+    if asked.gpu is not None and (devices.active or not asked.gpu.vendor or asked.visible):
         return True
     return any(_is_device(kind, devices) for kind, _ in asked.others)
 

@@ -11,6 +11,7 @@ Invariants:
 
 from collections.abc import Mapping
 from enum import IntEnum
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -76,12 +77,15 @@ _MODES: Final = {
 
 
 class _Row(Struct):
-    """The devices of one node, and what its pods hold. A pod is there for what it has, and once more for its claim."""
+    """The devices of one node, and what its pods hold, by uid, and apart from that by claims.
+
+    A pod is there once, but in a trial that counts the same pod several times.
+    """
 
     devices: NodeDevices | None = None
     slots: dict[tuple[str, int], int] = field(default_factory=dict)
     by_id: dict[str, int] = field(default_factory=dict)
-    holders: dict[tuple[str, bool], HeldDevices] = field(default_factory=dict)
+    holders: dict[tuple[str, bool], list[HeldDevices]] = field(default_factory=dict)
 
 
 class Devices(AllocationPart):
@@ -118,7 +122,11 @@ class Devices(AllocationPart):
     def holders(self, row: int) -> Mapping[tuple[str, bool], HeldDevices]:
         """Return what pods hold on a row: by uid, and whether it is a claim."""
         there = self._rows.get(row)
-        return there.holders if there is not None else {}
+        return {holder: held[-1] for holder, held in there.holders.items()} if there is not None else {}
+
+    def objects(self) -> list[NodeDevices]:
+        """Return what all Device objects say."""
+        return [there.devices for there in self._rows.values() if there.devices is not None]
 
     def knows(self, kind: str) -> bool:
         """Return whether a Device object has, or had, devices of this type."""
@@ -170,14 +178,17 @@ class Devices(AllocationPart):
             there = self._rows.get(assigned.row)
             if there is None:
                 there = self._rows[assigned.row] = _Row()
-            there.holders[(assigned.pod.uid, assigned.claims)] = held
+            there.holders.setdefault((assigned.pod.uid, assigned.claims), []).append(held)
             self._count(assigned.row, there, held, 1)
 
     def free(self, assigned: AssignedPod, *, tentative: bool = False) -> None:  # noqa: ARG002
         """Undo `take`."""
-        there = self._rows.get(assigned.row)
-        held = there.holders.pop((assigned.pod.uid, assigned.claims), None) if there is not None else None
-        if there is not None and held is not None:
+        held = assigned.allocation.part(DEVICES)
+        if isinstance(held, HeldDevices):
+            there, holder = self._rows[assigned.row], (assigned.pod.uid, assigned.claims)
+            there.holders[holder].remove(held)
+            if not there.holders[holder]:
+                del there.holders[holder]
             self._count(assigned.row, there, held, -1)
             self._drop_empty(assigned.row, there)
 
@@ -191,7 +202,8 @@ class Devices(AllocationPart):
         held = there.holders.get((uid, False)) if there is not None else None
         if there is None or held is None:
             return False
-        self._count(row, there, held, sign)
+        for one in held:
+            self._count(row, there, one, sign)
         return True
 
     def free_on(self, row: int) -> dict[tuple[str, int], dict[str, int]]:
@@ -210,7 +222,8 @@ class Devices(AllocationPart):
     def functions_on(self, row: int) -> dict[tuple[str, int], frozenset[int]]:
         """Return the virtual functions that pods have on a row, by the type and minor of the device."""
         taken: dict[tuple[str, int], set[int]] = {}
-        for held in self.holders(row).values():
+        there = self._rows.get(row)
+        for held in chain.from_iterable(there.holders.values() if there is not None else ()):
             for device in held.devices:
                 if device.functions:
                     taken.setdefault((device.type, device.minor), set()).update(minor for minor, _ in device.functions)
@@ -279,7 +292,9 @@ class Devices(AllocationPart):
         number = self.types.get(kind)
         if number is None:
             return np.zeros(len(rows), dtype=np.bool_)
-        dimension = self.dimensions[kind]
+        dimension = self.dimensions.get(kind)
+        if dimension is None:  # only a pod asked for the type
+            return np.zeros(len(rows), dtype=np.bool_)
         free, total = self.left[dimension, rows], self.total[dimension, rows]
         usable = self.healthy[rows] & (self.kind[rows] == number) & (total > 0)
         one = (usable & (free >= amount) & (amount <= total)).any(axis=1)
@@ -330,7 +345,7 @@ class Devices(AllocationPart):
                 number = self._dimension(dimension)  # first: it may make the array anew
                 self.total[number, row, slot] = amount
         self.left[:, row] = self.total[:, row]
-        for held in there.holders.values():
+        for held in chain.from_iterable(there.holders.values()):
             self._count(row, there, held, 1)
 
     def _type(self, kind: str) -> int:

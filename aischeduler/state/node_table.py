@@ -216,7 +216,7 @@ class NodeTable:
         row = self.rows[name]
         self._static_change(row, node, Node(name))
         self.images.change(row, node.images, ())
-        self._set_allocatable(row, Node(name))
+        self._set_allocatable(row, Node(name), gone=True)
         self.nodes[row] = None
         self.devices.see_node(row, None)
         self.alive[row] = False
@@ -418,11 +418,11 @@ class NodeTable:
             change |= Change.FEATURES
         return change
 
-    def _set_allocatable(self, row: int, node: Node) -> bool:
-        """Write the amounts of a node; return whether an allocatable amount grew."""
+    def _set_allocatable(self, row: int, node: Node, *, gone: bool = False) -> bool:
+        """Write the amounts of a node, which are none once it is gone; return whether an allocatable amount grew."""
         if len(self.columns) > self._columns_most and not self.tentative:
             self._drop_columns()
-        offered = self.devices.offers(row, node) if self.devices.active else {}
+        offered = self.devices.offers(row, node) if self.devices.active and not gone else {}
         self._give_columns((*node.allocatable, *node.capacity, *offered))
         old = self.allocatable[:, row].copy()
         self.offered_version += 1

@@ -106,7 +106,7 @@ def binding(action: Bind, epoch: int | None = None) -> tuple[bytes, bytes]:
         annotations[DEVICE_ALLOCATED_KEY] = write_allocated(held.devices)
         if ids := gpu_ids(held.devices):
             annotations[GPU_UUIDS_KEY] = ids
-    elif pod.devices is not None:  # what the pod says itself does not hold
+    elif pod.devices is not None or isinstance(held, HeldDevices):  # what the pod says itself does not hold
         annotations[DEVICE_ALLOCATED_KEY] = write_allocated(())
     body = _encode(_Binding(_BindingMetadata(pod.name, pod.namespace, pod.uid, annotations), _Target(action.node)))
     return pod_path(pod, "binding").encode(), body
