@@ -36,6 +36,7 @@ from aischeduler.engine.units import form, stop_waiting
 from aischeduler.engine.unknown_pools import want_again
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
+from aischeduler.model.device import DEVICES
 from aischeduler.model.events import BindRefused, Event, EvictRefused, Gone, Object, Seen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
@@ -227,7 +228,10 @@ class _Known:
         on = cluster.nodes.names[record.row] if record.row != NOWHERE else ""
         under_way = record.state is PodState.ASSUMED and record.pod.uid not in self._undone
         node = record.pod.node_name or (on if under_way else "")
-        return node, record.allocation if node == on and record.counted is not None else None
+        known = node == on and record.counted is not None
+        if record.pod.spec.devices is not None and record.allocation.part(DEVICES) is None:
+            known = False  # the first Device object may be what failed
+        return node, record.allocation if known else None
 
     def _believe(self, cluster: Cluster, event: Event) -> None:
         """Take the pod or the node of an event, or its answer, as it is."""

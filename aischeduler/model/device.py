@@ -109,6 +109,26 @@ class NodeDevices(Struct, frozen=True):
         return tuple(device for device in self.devices if device.type == kind)
 
 
+Islands = tuple[frozenset[int], ...]
+"""Sets of GPUs of a node, by their minors, that a single GPU rather leaves whole."""
+
+
+def islands_of(node: NodeDevices) -> Islands:
+    """Return the sets of several GPUs that are connected by links, below one PCIe switch, or one partition."""
+    below: dict[str, set[int]] = {}
+    for gpu in node.of_type(GPU):
+        below.setdefault(gpu.pcie, set()).add(gpu.minor)
+    linked: list[set[int]] = []
+    for name, links in node.links.items():
+        if links > 0:
+            pair = {int(minor) for minor in name.split("-")}
+            joined = pair.union(*(one for one in linked if not one.isdisjoint(pair)))
+            linked = [*(one for one in linked if one.isdisjoint(pair)), joined]
+    switches = (minors for pcie, minors in below.items() if pcie)
+    found = (*linked, *switches, *(set(partition.minors) for partition in node.partitions))
+    return tuple(dict.fromkeys(frozenset(minors) for minors in found if len(minors) > 1))
+
+
 class GpuRequest(Struct, frozen=True):
     """What a pod asks of each of `count` GPUs: `core` and `ratio` of 100, or `memory_bytes` instead of the ratio.
 

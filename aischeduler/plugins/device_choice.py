@@ -28,9 +28,12 @@ from aischeduler.model.device import (
     DeviceRequest,
     GpuRequest,
     HeldDevice,
+    Islands,
     NodeDevices,
     TopologyScope,
+    islands_of,
 )
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.model.selectors import LabelSelector
 from aischeduler.plugins.device_sets import (
     SETS_MAX,
@@ -45,6 +48,7 @@ from aischeduler.plugins.device_sets import (
     below,
     by_table,
     distance_to,
+    free_percent,
     groups_of,
     numa_nodes_of,
     scope_of,
@@ -79,10 +83,54 @@ def choose(
     prefer: Preference,
     *,
     taken_functions: TakenFunctions = _NO_FUNCTIONS,
+    islands: Islands | None = None,
 ) -> tuple[HeldDevice, ...] | str:
-    """Return the devices that a pod gets, by type and minor, or the reason why it gets none on the node."""
+    """Return the devices that a pod gets, by type and minor, or the reason why it gets none on the node.
+
+    `islands` are those of the node, where the caller keeps them.
+    """
+    if _asks_for_one_gpu(asked) and not (prefer.placement is PlacementStrategy.FRAGMENTATION and prefer.expected):
+        return _one_gpu(node, free, asked, prefer, islands_of(node) if islands is None else islands)
     search = _Search(node, free, asked, taken_functions)
     return search.reason() or search.best(prefer)
+
+
+def _asks_for_one_gpu(asked: DeviceRequest) -> bool:
+    """Return whether one GPU is all that is asked for: nothing but islands and what is free tells GPUs apart."""
+    one = asked.gpu is not None and asked.gpu.count == 1
+    return one and not (asked.others or asked.hints or asked.joint or asked.restricted)
+
+
+def _one_gpu(
+    node: NodeDevices, free: Free, asked: DeviceRequest, prefer: Preference, islands: Islands
+) -> tuple[HeldDevice, ...] | str:
+    """Do what a search does for one GPU, without sets: this is what most pods ask for."""
+    gpu = asked.gpu
+    assert gpu is not None, "the pod asks for a GPU"
+    fitting: list[tuple[Device, Amounts, Mapping[str, int]]] = []
+    untouched, totals, amounts = set[int](), tuple[tuple[str, int], ...](), tuple[tuple[str, int], ...]()
+    for device in node.devices if gpu.vendor in ("", node.vendor) else ():
+        if device.type != GPU or not device.healthy:
+            continue
+        if device.totals != totals:
+            totals, amounts = device.totals, gpu.of(device)
+        left = free.get((GPU, device.minor), _NOTHING)
+        if serves(device, left, amounts):
+            fitting.append((device, amounts, left))
+        if islands and unheld(device, left):
+            untouched.add(device.minor)
+    if not fitting:
+        return INSUFFICIENT.format(GPU)
+    whole = [island for island in islands if island <= untouched]
+    sign = -1 if prefer.placement is PlacementStrategy.SPREAD else 1
+
+    def key(one: tuple[Device, Amounts, Mapping[str, int]]) -> tuple[int, int, int]:
+        device, _, left = one
+        broken = sum(device.minor in island for island in whole)
+        return broken, sign * free_percent(device, left), device.minor
+
+    device, amounts, _ = min(fitting, key=key) if len(fitting) > 1 else fitting[0]
+    return (HeldDevice(GPU, device.minor, amounts, device.id),)
 
 
 def fits(

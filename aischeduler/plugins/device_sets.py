@@ -31,6 +31,7 @@ from aischeduler.model.device import (
     GpuRequest,
     NodeDevices,
     TopologyScope,
+    islands_of,
     pair_of,
 )
 from aischeduler.model.pool import PlacementStrategy
@@ -115,7 +116,7 @@ class Ranking:
         else:
             sign = -1 if self._prefer.placement is PlacementStrategy.SPREAD else 1
             free = {
-                one.device.minor: sign * _free_percent(one.device, self._left(one.device)) for one in option.candidates
+                one.device.minor: sign * free_percent(one.device, self._left(one.device)) for one in option.candidates
             }
             yield lambda one: sum(free[each.device.minor] for each in one)
 
@@ -151,7 +152,7 @@ class Ranking:
     def _island_key(self) -> Key:
         """Return the key of the whole islands of which a set takes a part."""
         free = self._free_gpus()
-        islands = {minors for minors in self._islands() if len(minors) > 1 and minors <= free}
+        islands = [minors for minors in islands_of(self._node) if minors <= free]
         whole = self._asked.gpu is not None and self._asked.gpu.whole
 
         def key(one: DeviceSet) -> int:
@@ -159,20 +160,6 @@ class Ranking:
             return sum(1 for island in islands if not island.isdisjoint(minors) and not (whole and island <= minors))
 
         return key
-
-    def _islands(self) -> Iterator[frozenset[int]]:
-        below: dict[str, set[int]] = {}
-        for gpu in self._node.of_type(GPU):
-            below.setdefault(gpu.pcie, set()).add(gpu.minor)
-        linked: list[set[int]] = []
-        for name, links in self._node.links.items():
-            if links > 0:
-                pair = {int(minor) for minor in name.split("-")}
-                joined = pair.union(*(one for one in linked if not one.isdisjoint(pair)))
-                linked = [*(one for one in linked if one.isdisjoint(pair)), joined]
-        yield from map(frozenset, linked)
-        yield from (frozenset(minors) for pcie, minors in below.items() if pcie)
-        yield from (frozenset(partition.minors) for partition in self._node.partitions)
 
     def _waste_key(self, option: Option, expected: Sequence[tuple[GpuRequest, int]]) -> Key:
         """Return the key of the expected waste: the percents of GPUs that requests cannot use, by weight.
@@ -182,7 +169,7 @@ class Ranking:
         """
 
         def vector(gpu: Device, left: Mapping[str, int]) -> list[int]:
-            free = _free_percent(gpu, left)
+            free = free_percent(gpu, left)
             found = [free]
             for request, _ in expected:
                 able = request.vendor in ("", self._node.vendor) and serves(gpu, left, request.of(gpu))
@@ -257,7 +244,7 @@ def serves(device: Device, left: Mapping[str, int], amounts: Amounts) -> bool:
     return all(left.get(dimension, 0) > 0 for dimension, total in device.totals if total > 0)
 
 
-def _free_percent(device: Device, left: Mapping[str, int]) -> int:
+def free_percent(device: Device, left: Mapping[str, int]) -> int:
     """Return what is free of the dimension of a device that is the scarcest."""
     shares = (left.get(dimension, 0) * WHOLE // total for dimension, total in device.totals if total > 0)
     return max(min(shares, default=0), 0)

@@ -9,7 +9,7 @@ Source: DeviceShare of Koordinator (Filter, Reserve); unlike there, a node witho
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -37,7 +37,16 @@ from aischeduler.model.pool import PlacementStrategy
 from aischeduler.plugins.device_choice import Preference, choose, choose_together, fits
 from aischeduler.plugins.device_holders import held_by
 from aischeduler.state.allocation_parts import AllocationPart
-from aischeduler.state.devices import DELIVERY_LABEL, DeliveryMode, Devices
+from aischeduler.state.devices import (
+    DELIVERY_LABEL,
+    GIVES_ANY_COUNT,
+    GIVES_COUNTS,
+    GIVES_NAMED,
+    GIVES_SHOWN,
+    GIVES_VENDORS,
+    DeliveryMode,
+    Devices,
+)
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.recent_requests import WeightedShapes
@@ -48,6 +57,7 @@ COUNTS_ONLY: Final = "node(s) gave whole GPUs by count only"
 NAMES_ONLY: Final = "node(s) gave no GPUs by count"
 NOT_VISIBLE: Final = "node(s) showed GPUs by a variable that the pod's containers lack"
 UNKNOWN_HOLDERS: Final = "node(s) had pods whose devices are not known"
+NO_FUNCTIONS: Final[Mapping[tuple[str, int], frozenset[int]]] = {}
 _LISTED: Final = (RDMA, FPGA)
 """Beside GPUs, the types that mean devices whether or not a node has them."""
 Codes = npt.NDArray[np.int64]
@@ -91,7 +101,8 @@ class DeviceShare:
         asked = spec.devices
         if asked is None or not _concerns(asked, at.nodes.devices):
             return None
-        return _judge(asked, at).passing
+        quick = _judge_quickly(asked, at)
+        return quick if quick is not None else _judge(asked, at).passing
 
     def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:
         """Count each row for its first reason."""
@@ -111,11 +122,10 @@ class DeviceShare:
         gpu, devices = ask.spec.devices.gpu if ask.spec.devices is not None else None, at.nodes.devices
         if gpu is None or not devices.active or ask.placement is PlacementStrategy.FRAGMENTATION:
             return None
-        shape, free = devices.shape_of(ask.spec), devices.free_hundredths(at.rows)
-        total = WHOLE * devices.gpus_on(at.rows)
-        left = np.maximum(free.sum(axis=1) - shape.gpus * shape.hundredths, 0)
-        share = np.where(total > 0, left * WHOLE // np.maximum(total, 1), WHOLE)
-        return share if ask.placement is PlacementStrategy.SPREAD else np.where(total > 0, WHOLE - share, 0)
+        shape, there = devices.shape_of(ask.spec), np.maximum(devices.gpus.take(at.rows), 1)
+        left = devices.hundredths.take(at.rows, axis=0).sum(axis=1) - shape.gpus * shape.hundredths
+        share: Scores = np.maximum(left, 0) // there
+        return share if ask.placement is PlacementStrategy.SPREAD else WHOLE - share
 
     def make_part(self, nodes: NodeTable) -> AllocationPart:
         """Return the devices of the table."""
@@ -142,7 +152,8 @@ class DeviceShare:
             devices.free_on(row),
             asked,
             Preference(placement, _expected(devices.recent.shapes())),
-            taken_functions=devices.functions_on(row),
+            taken_functions=devices.functions_on(row) if asked.hints else NO_FUNCTIONS,
+            islands=devices.islands_on(row),
         )
         if isinstance(chosen, str):  # the filter let pass what cannot be: no pod is bound without its devices
             raise CannotAllocateError(f"{found.node}: {chosen}")
@@ -205,6 +216,31 @@ def _of_known_types(asked: DeviceRequest | None, devices: Devices) -> DeviceRequ
     assert asked is not None, "the pod asks for devices"
     others = tuple((kind, amount) for kind, amount in asked.others if _is_device(kind, devices))
     return asked if others == asked.others else replace(asked, others=others)
+
+
+def _judge_quickly(asked: DeviceRequest, at: NodeView) -> Mask | None:
+    """Return what `_judge` says of GPUs alone, without wishes, in a few steps; None for other requests."""
+    gpu, devices, rows = asked.gpu, at.nodes.devices, at.rows
+    if gpu is None or asked.others or asked.hints or asked.joint or asked.restricted:
+        return None
+    if gpu.count > 1 and devices.partitions_only.take(rows).any():
+        return None
+    mask: Mask
+    gives, unknown = devices.gives.take(rows), devices.unknown[0].take(rows)
+    whole = gpu.core == gpu.ratio == WHOLE
+    named = gives & (GIVES_VENDORS if gpu.vendor else GIVES_SHOWN if asked.visible else GIVES_NAMED) != 0
+    if not whole:
+        mask = named & (devices.with_gpus(gpu, rows) >= gpu.count) & (unknown == 0)
+        return mask
+    left = devices.whole.take(rows)
+    mask = named & (left >= gpu.count) & (unknown == 0)
+    if not gpu.vendor:
+        return mask
+    mask &= devices.is_of(gpu.vendor, rows)
+    if asked.visible:
+        return mask
+    mask |= (gives & GIVES_ANY_COUNT != 0) | ((gives & GIVES_COUNTS != 0) & (left - unknown >= gpu.count))
+    return mask
 
 
 def _judge(asked: DeviceRequest, at: NodeView) -> _Verdicts:

@@ -77,7 +77,7 @@ class NodeFragmentation:
 def _by_device(ask: PlacementRequest, at: NodeView) -> Scores:
     """Return 50 less a point for each tenth of a GPU of which recent requests can make no use because of the pod."""
     devices = at.nodes.devices
-    room = FreeRoom(devices.free_hundredths(at.rows), *at.left[CPU_AND_MEMORY])
+    room = FreeRoom(devices.hundredths[at.rows], *at.left[CPU_AND_MEMORY])
     growth, _ = waste_growth(room, _expected(devices.recent.shapes()), devices.shape_of(ask.spec))
     return np.clip(UNCHANGED - (growth + TENTH // 2) // TENTH, 0, SCORE_MAX)
 

@@ -29,7 +29,9 @@ from aischeduler.model.device import (
     WHOLE,
     GpuRequest,
     HeldDevices,
+    Islands,
     NodeDevices,
+    islands_of,
 )
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.node import Node
@@ -67,6 +69,9 @@ class DeliveryMode(IntEnum):
     """HAMi's device plugin reads HAMi's annotations."""
 
 
+GIVES_ANY_COUNT, GIVES_COUNTS, GIVES_NAMED, GIVES_SHOWN, GIVES_VENDORS = 1, 2, 4, 8, 16
+"""A count, which the ordinary amounts decide, or the devices that nobody has; what is asked for by name, or by name and
+with the variable; and single GPUs for a count."""
 _VENDORS: Final = {vendor: number for number, vendor in enumerate(VENDORS.values())}
 _MODES: Final = {
     "env": DeliveryMode.ENV,
@@ -84,7 +89,7 @@ class _Row(Struct):
 
     devices: NodeDevices | None = None
     slots: dict[tuple[str, int], int] = field(default_factory=dict)
-    by_id: dict[str, int] = field(default_factory=dict)
+    islands: Islands = ()
     holders: dict[tuple[str, bool], list[HeldDevices]] = field(default_factory=dict)
 
 
@@ -108,6 +113,14 @@ class Devices(AllocationPart):
         self.unknown: Counts = np.zeros((1, width), dtype=np.int64)
         """How many whole devices pods hold of which nobody knows which, [type, row]."""
         self.mode: npt.NDArray[np.int8] = np.zeros(width, dtype=np.int8)
+        self.whole: Counts = np.zeros(width, dtype=np.int64)
+        """How many healthy GPUs nobody holds by name."""
+        self.hundredths: Counts = np.zeros((width, SLOTS_FIRST), dtype=np.int64)
+        """What is free of each GPU, of the dimension of which least is left: 0 where there is none, or it is sick."""
+        self.gpus: Counts = np.zeros(width, dtype=np.int64)
+        """How many healthy GPUs there are."""
+        self.gives: npt.NDArray[np.int16] = np.zeros(width, dtype=np.int16)
+        """Which requests for GPUs a node honours: a sum of `GIVES_...`."""
         self.partitions_only: Mask = np.zeros(width, dtype=np.bool_)
         self.vendor: npt.NDArray[np.int8] = np.full(width, -1, dtype=np.int8)
         self.counted: Mask = np.zeros(width, dtype=np.bool_)
@@ -153,6 +166,7 @@ class Devices(AllocationPart):
         there = self._rows.get(row)
         self.mode[row] = _mode(there.devices if there is not None else None, node)
         self.counted[row] = node is not None and node.allocatable.get(NVIDIA_GPU, 0) > 0
+        self.gives[row] = self._given(row)
 
     def offers(self, row: int, node: Node) -> dict[str, int]:
         """Return what a node offers of names that it need not list itself: there the devices alone decide."""
@@ -211,13 +225,15 @@ class Devices(AllocationPart):
         there = self._rows.get(row)
         if there is None or there.devices is None:
             return {}
-        found = {}
-        for device in there.devices.devices:
-            slot = there.slots[device.type, device.minor]
-            found[device.type, device.minor] = {
-                name: int(self.left[self.dimensions[name], row, slot]) for name, _ in device.totals
-            }
+        left, numbers, found = self.left[:, row].T.tolist(), self.dimensions, {}
+        for device, of in zip(there.devices.devices, left, strict=False):
+            found[device.type, device.minor] = {name: of[numbers[name]] for name, _ in device.totals}
         return found
+
+    def islands_on(self, row: int) -> Islands:
+        """Return the sets of GPUs of a row that a single GPU rather leaves whole."""
+        there = self._rows.get(row)
+        return there.islands if there is not None else ()
 
     def functions_on(self, row: int) -> dict[tuple[str, int], frozenset[int]]:
         """Return the virtual functions that pods have on a row, by the type and minor of the device."""
@@ -247,26 +263,14 @@ class Devices(AllocationPart):
         else:
             ok &= (free[_RATIO] >= asked.ratio) & (free[_MEMORY] >= total * asked.ratio // WHOLE)
         if asked.vendor:
-            ok &= self.vendor[rows, None] == _VENDORS[asked.vendor]
+            ok &= self.is_of(asked.vendor, rows)[:, None]
         counts: Counts = ok.sum(axis=1)
         return counts
 
-    def free_hundredths(self, rows: Rows) -> Counts:
-        """Return what is free of each GPU, of the dimension of which least is left: [row, slot], 0 where there is none.
-
-        What is below zero counts as none.
-        """
-        free, total = self.left[:, rows], self.total[:, rows]
-        least = np.minimum(free[_CORE], free[_RATIO])
-        memory = np.where(total[_MEMORY] > 0, free[_MEMORY] * WHOLE // np.maximum(total[_MEMORY], 1), WHOLE)
-        usable = self.healthy[rows] & (self.kind[rows] == _GPU_TYPE)
-        found: Counts = np.where(usable, np.maximum(np.minimum(least, memory), 0), 0)
-        return found
-
-    def gpus_on(self, rows: Rows) -> Counts:
-        """Return how many healthy GPUs each row has."""
-        counts: Counts = (self.healthy[rows] & (self.kind[rows] == _GPU_TYPE)).sum(axis=1)
-        return counts
+    def is_of(self, vendor: str, rows: Rows) -> Mask:
+        """Return a mask of the rows whose GPUs are of a vendor."""
+        mask: Mask = self.vendor.take(rows) == _VENDORS[vendor]
+        return mask
 
     def shape_of(self, spec: PodSpec) -> RequestShape:
         """Return what a pod asks for, as far as free GPUs may be of no use for others; memory in bytes as a share."""
@@ -313,30 +317,62 @@ class Devices(AllocationPart):
         self.healthy = np.pad(self.healthy, ((0, more), (0, 0)))
         self.unknown = np.pad(self.unknown, ((0, 0), (0, more)))
         self.mode = np.pad(self.mode, (0, more))
+        self.whole, self.gpus = np.pad(self.whole, (0, more)), np.pad(self.gpus, (0, more))
+        self.hundredths = np.pad(self.hundredths, ((0, more), (0, 0)))
+        self.gives = np.pad(self.gives, (0, more))
         self.partitions_only = np.pad(self.partitions_only, (0, more))
         self.vendor = np.pad(self.vendor, (0, more), constant_values=-1)
         self.counted = np.pad(self.counted, (0, more))
 
+    def _given(self, row: int) -> int:
+        """Return which requests for GPUs a node honours."""
+        match self.mode[row]:
+            case DeliveryMode.NONE:
+                return GIVES_ANY_COUNT
+            case DeliveryMode.DEVICE_PLUGIN:
+                return GIVES_COUNTS
+            case DeliveryMode.KOORDLET:
+                return GIVES_NAMED | GIVES_SHOWN | GIVES_VENDORS
+            case DeliveryMode.ENV if not self.counted[row]:
+                return GIVES_SHOWN
+            case _:
+                return 0
+
     def _count(self, row: int, there: _Row, held: HeldDevices, sign: int) -> None:
         """Count what a holder has, or no longer; devices that are not there now count once they are."""
         for device in held.devices:
-            slot = there.by_id.get(device.id) if device.minor < 0 else there.slots.get((device.type, device.minor))
-            for dimension, amount in device.amounts if slot is not None else ():
+            slot = there.slots.get((device.type, device.minor))
+            if slot is None:
+                continue
+            for dimension, amount in device.amounts:
                 number = self.dimensions.get(dimension)
                 if number is not None:
                     self.left[number, row, slot] -= sign * amount
+            if device.type == GPU:
+                self._sum_up(row, slot)
         for kind, count in held.unknown:
             number = self._type(kind)  # first: it may make the array anew
             self.unknown[number, row] += sign * count
+
+    def _sum_up(self, row: int, slot: int) -> None:
+        """Write what is free of a GPU once more, as one number."""
+        if not self.healthy[row, slot]:
+            return
+        core, memory, ratio = self.left[: len(GPU_DIMENSIONS), row, slot].tolist()
+        all_memory = int(self.total[_MEMORY, row, slot])
+        free = min(core, ratio, memory * WHOLE // all_memory if all_memory else WHOLE)
+        before, self.hundredths[row, slot] = self.hundredths[row, slot], max(free, 0)
+        self.whole[row] += int(free >= WHOLE) - int(before >= WHOLE)
 
     def _lay_out(self, row: int, there: _Row) -> None:
         """Write the arrays of a row anew, from its Device object and its holders."""
         devices = there.devices.devices if there.devices is not None else ()
         self._make_slots(len(devices))
         there.slots = {(device.type, device.minor): slot for slot, device in enumerate(devices)}
-        there.by_id = {device.id: slot for slot, device in enumerate(devices) if device.id}
+        there.islands = islands_of(there.devices) if there.devices is not None else ()
         self.left[:, row], self.total[:, row], self.unknown[:, row] = 0, 0, 0
         self.kind[row], self.healthy[row] = NO_TYPE, False
+        self.hundredths[row], self.whole[row], self.gpus[row] = 0, 0, 0
         self.partitions_only[row] = there.devices is not None and there.devices.partitions_only
         self.vendor[row] = _VENDORS.get(there.devices.vendor, -1) if there.devices is not None else -1
         for slot, device in enumerate(devices):
@@ -345,6 +381,10 @@ class Devices(AllocationPart):
                 number = self._dimension(dimension)  # first: it may make the array anew
                 self.total[number, row, slot] = amount
         self.left[:, row] = self.total[:, row]
+        for slot, device in enumerate(devices):
+            if device.type == GPU and device.healthy:
+                self.gpus[row] += 1
+                self._sum_up(row, slot)
         for held in chain.from_iterable(there.holders.values()):
             self._count(row, there, held, 1)
 
@@ -368,6 +408,7 @@ class Devices(AllocationPart):
             self.total = np.pad(self.total, ((0, 0), (0, 0), (0, more)))
             self.kind = np.pad(self.kind, ((0, 0), (0, more)), constant_values=NO_TYPE)
             self.healthy = np.pad(self.healthy, ((0, 0), (0, more)))
+            self.hundredths = np.pad(self.hundredths, ((0, 0), (0, more)))
 
     def _drop_empty(self, row: int, there: _Row) -> None:
         if there.devices is None and not there.holders:

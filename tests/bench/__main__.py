@@ -18,6 +18,7 @@ from rich.console import Console
 from tests.bench.arena import MissingAssetsError, the_binaries
 from tests.bench.cases import (
     backlog,
+    devices,
     explaining,
     gang_over_full_nodes,
     gangs,
@@ -53,6 +54,7 @@ MODULES = (
     explaining,
     gangs,
     gang_over_full_nodes,
+    devices,
     shapes,
     volume_shapes,
 )

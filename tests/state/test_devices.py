@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aischeduler.model.allocation import Allocation
-from aischeduler.model.device import DEVICES, GPU, HeldDevice, HeldDevices, HolderSource, NodeDevices
+from aischeduler.model.device import DEVICES, HeldDevices, NodeDevices
 from aischeduler.model.pod import Pod
 from aischeduler.state.devices import DELIVERY_LABEL, DeliveryMode, Devices
 from aischeduler.state.label_index import Rows
@@ -65,7 +65,16 @@ def test_free_amounts_are_the_totals_less_what_pods_hold_whatever_comes_first(st
             there = value if isinstance(value, NodeDevices) else None
             table.see_devices("n", there)
         held = [one for pod in pods.values() if isinstance(one := pod.allocation.part(DEVICES), HeldDevices)]
-        assert table.devices.free_on(row) == (plainly(there, held) if there is not None else {})
+        free = plainly(there, held) if there is not None else {}
+        assert table.devices.free_on(row) == free
+        hundredths = [
+            max(min(of["gpu-core"], of["gpu-memory-ratio"], of["gpu-memory"] * 100 // device.total("gpu-memory")), 0)
+            for device in (there.devices if there is not None else ())
+            for of in [free[device.type, device.minor]]
+        ]
+        assert table.devices.hundredths[row].tolist() == hundredths + [0] * (8 - len(hundredths))
+        assert int(table.devices.whole[row]) == hundredths.count(100)
+        assert int(table.devices.gpus[row]) == len(hundredths)
 
 
 @given(
@@ -152,15 +161,6 @@ def test_node_offers_names_that_it_does_not_list_as_its_devices_say() -> None:
     }
     table.see_devices("n", None)
     assert table.named(table.allocatable[:, row])["nvidia.com/gpu"] == 0
-
-
-def test_holder_known_by_its_id_alone_counts_on_the_device_of_that_id() -> None:
-    table = NodeTable()
-    row, _ = table.see(a_node("n"))
-    table.see_devices("n", gpus("n", 2))
-    named = HeldDevices((HeldDevice(GPU, -1, whole(1).amounts, "GPU-1"),), source=HolderSource.HAMI)
-    table.add(on(a_pod("p", devices=asks(1)), row, named))
-    assert table.devices.free_on(row)[GPU, 1]["gpu-core"] == 0
 
 
 def test_row_of_a_node_that_is_gone_is_kept_while_its_device_object_is_there() -> None:
