@@ -107,27 +107,34 @@ def _one_gpu(
     """Do what a search does for one GPU, without sets: this is what most pods ask for."""
     gpu = asked.gpu
     assert gpu is not None, "the pod asks for a GPU"
-    fitting: list[tuple[Device, Amounts, Mapping[str, int]]] = []
-    untouched, totals, amounts = set[int](), tuple[tuple[str, int], ...](), tuple[tuple[str, int], ...]()
+    fitting: list[tuple[Device, Amounts, int]] = []
+    untouched, totals = set[int](), None
+    full: Mapping[str, int] = {}
+    amounts: Amounts = ()
+    holds = False
     for device in node.devices if gpu.vendor in ("", node.vendor) else ():
         if device.type != GPU or not device.healthy:
             continue
-        if device.totals != totals:
-            totals, amounts = device.totals, gpu.of(device)
+        if device.totals != totals:  # mostly all are alike
+            totals, full, amounts = device.totals, dict(device.totals), gpu.of(device)
+            holds = serves(device, full, amounts)
         left = free.get((GPU, device.minor), _NOTHING)
-        if serves(device, left, amounts):
-            fitting.append((device, amounts, left))
-        if islands and unheld(device, left):
+        if left == full:
             untouched.add(device.minor)
+            if holds and gpu.whole and not islands:  # the others that fit are as good, and have higher minors
+                return (HeldDevice(GPU, device.minor, amounts, device.id),)
+            if holds:
+                fitting.append((device, amounts, WHOLE))
+        elif serves(device, left, amounts):
+            fitting.append((device, amounts, free_percent(device, left)))
     if not fitting:
         return INSUFFICIENT.format(GPU)
     whole = [island for island in islands if island <= untouched]
     sign = -1 if prefer.placement is PlacementStrategy.SPREAD else 1
 
-    def key(one: tuple[Device, Amounts, Mapping[str, int]]) -> tuple[int, int, int]:
-        device, _, left = one
-        broken = sum(device.minor in island for island in whole)
-        return broken, sign * free_percent(device, left), device.minor
+    def key(one: tuple[Device, Amounts, int]) -> tuple[int, int, int]:
+        device, _, percent = one
+        return sum(device.minor in island for island in whole), sign * percent, device.minor
 
     device, amounts, _ = min(fitting, key=key) if len(fitting) > 1 else fitting[0]
     return (HeldDevice(GPU, device.minor, amounts, device.id),)

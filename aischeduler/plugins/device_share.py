@@ -56,10 +56,13 @@ UNKNOWN_MODE: Final = f"node(s) had an unknown value of the label {DELIVERY_LABE
 COUNTS_ONLY: Final = "node(s) gave whole GPUs by count only"
 NAMES_ONLY: Final = "node(s) gave no GPUs by count"
 NOT_VISIBLE: Final = "node(s) showed GPUs by a variable that the pod's containers lack"
+NO_IDS: Final = "node(s) had a GPU without an id, by which containers would see it"
 UNKNOWN_HOLDERS: Final = "node(s) had pods whose devices are not known"
 NO_FUNCTIONS: Final[Mapping[tuple[str, int], frozenset[int]]] = {}
 _LISTED: Final = (RDMA, FPGA)
 """Beside GPUs, the types that mean devices whether or not a node has them."""
+_BY_COUNT: Final = (int(DeliveryMode.NONE), int(DeliveryMode.DEVICE_PLUGIN))
+"""The modes of nodes whose kubelets choose GPUs; looking an enumeration up takes long."""
 Codes = npt.NDArray[np.int64]
 
 
@@ -151,7 +154,7 @@ class DeviceShare:
             found,
             devices.free_on(row),
             asked,
-            Preference(placement, _expected(devices.recent.shapes())),
+            _preference(placement, devices),
             taken_functions=devices.functions_on(row) if asked.hints else NO_FUNCTIONS,
             islands=devices.islands_on(row),
         )
@@ -167,7 +170,7 @@ class DeviceShare:
         found, asked = devices.of(row), [_of_known_types(spec.devices, devices) for spec in specs]
         if found is None or any(_by_count(one, devices.mode[row]) for one in asked):
             return tuple(given)
-        prefer = Preference(placement, _expected(devices.recent.shapes()))
+        prefer = _preference(placement, devices)
         chosen = choose_together(found, devices.free_on(row), asked, prefer, taken_functions=devices.functions_on(row))
         if isinstance(chosen, str):
             return tuple(given)
@@ -179,6 +182,12 @@ class DeviceShare:
         row = nodes.rows.get(pod.node_name)
         found = nodes.devices.of(row) if row is not None else None
         return _with(given, held_by(pod, pod.spec.devices, found))
+
+
+def _preference(placement: PlacementStrategy, devices: Devices) -> Preference:
+    if placement is not PlacementStrategy.FRAGMENTATION:
+        return Preference(placement)
+    return Preference(placement, _expected(devices.recent.shapes()))
 
 
 @lru_cache(maxsize=2)
@@ -196,13 +205,12 @@ def _with(given: Allocation, held: HeldDevices) -> Allocation:
 
 def _by_count(asked: DeviceRequest, mode: int) -> bool:
     """Return whether the kubelet of a node in this mode chooses the GPUs."""
-    by_count = asked.gpu is not None and bool(asked.gpu.vendor)
-    return by_count and mode in (DeliveryMode.NONE, DeliveryMode.DEVICE_PLUGIN)
+    return asked.gpu is not None and bool(asked.gpu.vendor) and int(mode) in _BY_COUNT
 
 
 def _concerns(asked: DeviceRequest, devices: Devices) -> bool:
     """Return whether a node may refuse the request for its devices."""
-    if asked.gpu is not None and (devices.active or not asked.gpu.vendor or asked.visible):
+    if asked.gpu is not None and (devices.active or not asked.gpu.vendor or asked.visible or _has_gpu_wishes(asked)):
         return True
     return any(_is_device(kind, devices) for kind, _ in asked.others)
 
@@ -278,7 +286,7 @@ def _judge_delivery(asked: DeviceRequest, devices: Devices, mode: npt.NDArray[np
     found.refuse(mode == DeliveryMode.UNKNOWN, UNKNOWN_MODE)
     if gpu.vendor:
         found.refuse((mode == DeliveryMode.ENV) | (mode == DeliveryMode.HAMI), NAMES_ONLY)
-        if asked.visible:
+        if asked.visible or _has_gpu_wishes(asked):
             found.refuse((mode == DeliveryMode.DEVICE_PLUGIN) | (mode == DeliveryMode.NONE), COUNTS_ONLY)
         return
     found.refuse(mode == DeliveryMode.NONE, NO_DEVICES)
@@ -286,6 +294,12 @@ def _judge_delivery(asked: DeviceRequest, devices: Devices, mode: npt.NDArray[np
     found.refuse(by_count | ((mode == DeliveryMode.ENV) & devices.counted.take(found.rows)), COUNTS_ONLY)
     if not asked.visible:
         found.refuse(mode == DeliveryMode.ENV, NOT_VISIBLE)
+    found.refuse((mode == DeliveryMode.ENV) & devices.nameless.take(found.rows), NO_IDS)
+
+
+def _has_gpu_wishes(asked: DeviceRequest) -> bool:
+    """Return whether only single GPUs that the scheduler chooses will do."""
+    return asked.restricted or GPU in asked.joint or asked.hint(GPU) is not None
 
 
 def _judge_one_by_one(asked: DeviceRequest, devices: Devices, found: _Verdicts) -> None:

@@ -121,6 +121,8 @@ class Devices(AllocationPart):
         """How many healthy GPUs there are."""
         self.gives: npt.NDArray[np.int16] = np.zeros(width, dtype=np.int16)
         """Which requests for GPUs a node honours: a sum of `GIVES_...`."""
+        self.nameless: Mask = np.zeros(width, dtype=np.bool_)
+        """Whether a GPU has no id."""
         self.partitions_only: Mask = np.zeros(width, dtype=np.bool_)
         self.vendor: npt.NDArray[np.int8] = np.full(width, -1, dtype=np.int8)
         self.counted: Mask = np.zeros(width, dtype=np.bool_)
@@ -320,6 +322,7 @@ class Devices(AllocationPart):
         self.whole, self.gpus = np.pad(self.whole, (0, more)), np.pad(self.gpus, (0, more))
         self.hundredths = np.pad(self.hundredths, ((0, more), (0, 0)))
         self.gives = np.pad(self.gives, (0, more))
+        self.nameless = np.pad(self.nameless, (0, more))
         self.partitions_only = np.pad(self.partitions_only, (0, more))
         self.vendor = np.pad(self.vendor, (0, more), constant_values=-1)
         self.counted = np.pad(self.counted, (0, more))
@@ -333,7 +336,7 @@ class Devices(AllocationPart):
                 return GIVES_COUNTS
             case DeliveryMode.KOORDLET:
                 return GIVES_NAMED | GIVES_SHOWN | GIVES_VENDORS
-            case DeliveryMode.ENV if not self.counted[row]:
+            case DeliveryMode.ENV if not (self.counted[row] or self.nameless[row]):
                 return GIVES_SHOWN
             case _:
                 return 0
@@ -373,6 +376,7 @@ class Devices(AllocationPart):
         self.left[:, row], self.total[:, row], self.unknown[:, row] = 0, 0, 0
         self.kind[row], self.healthy[row] = NO_TYPE, False
         self.hundredths[row], self.whole[row], self.gpus[row] = 0, 0, 0
+        self.nameless[row] = any(device.type == GPU and not device.id for device in devices)
         self.partitions_only[row] = there.devices is not None and there.devices.partitions_only
         self.vendor[row] = _VENDORS.get(there.devices.vendor, -1) if there.devices is not None else -1
         for slot, device in enumerate(devices):

@@ -2,13 +2,13 @@
 
 from aischeduler.engine.holds import DEVICES_UNKNOWN
 from aischeduler.model.actions import Action, Bind
-from aischeduler.model.device import GPU, HeldDevice, HeldDevices, HolderSource, NodeDevices
+from aischeduler.model.device import GPU, DeviceHint, HeldDevice, HeldDevices, HolderSource, NodeDevices
 from aischeduler.model.events import DevicesListed, gone
 from aischeduler.model.gang import GangSource, TopologyLevel
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.plugins.device_share import COUNTS_ONLY, NO_DEVICES, NOT_VISIBLE, UNKNOWN_HOLDERS, UNKNOWN_MODE
+from aischeduler.plugins.device_share import COUNTS_ONLY, NO_DEVICES, NO_IDS, NOT_VISIBLE, UNKNOWN_HOLDERS, UNKNOWN_MODE
 from aischeduler.state.devices import DELIVERY_LABEL
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.devices import GIB, a_device, a_gpu, asks, devices_of, gpus, has, part_of, whole
@@ -364,3 +364,18 @@ def test_gang_on_one_node_gets_the_cards_that_are_connected() -> None:
         session = Session(a_node("n", labels={"kubernetes.io/hostname": "n"}), found)
         session.see(*(member(a_pod(name, devices=asks(100)), of) for name in ("p", "q")))
         assert sorted(minors for _, minors in given(session.decide()).values()) == minors
+
+
+def test_wishes_about_gpus_are_for_nodes_whose_gpus_the_scheduler_chooses() -> None:
+    wish = replace(asks(100, vendor="nvidia"), hints=((GPU, DeviceHint(every=True)),))
+    session = Session(counting("n", 2), a_pod("p", gpu=1, devices=wish))
+    assert COUNTS_ONLY in reports(session.decide())["p"]
+    session.see(gpus("n", 2))
+    assert binds(session.decide()) == {}
+
+
+def test_gpu_without_an_id_is_of_no_use_where_containers_see_gpus_by_their_ids() -> None:
+    session = Session(a_node("n"), devices_of("n", replace(a_gpu(0), id="")), a_pod("p", devices=asks(50)))
+    assert NO_IDS in reports(session.decide())["p"]
+    session.see(gpus("n", 1))
+    assert given(session.decide()) == {"p": ("n", [0])}

@@ -103,9 +103,7 @@ def binding(action: Bind, epoch: int | None = None) -> tuple[bytes, bytes]:
         annotations[MARK_EPOCH] = str(epoch)
     held = action.allocation.part(DEVICES)
     if isinstance(held, HeldDevices) and held.devices:
-        annotations[DEVICE_ALLOCATED_KEY] = write_allocated(held.devices)
-        if ids := gpu_ids(held.devices):
-            annotations[GPU_UUIDS_KEY] = ids
+        annotations |= {DEVICE_ALLOCATED_KEY: write_allocated(held.devices), GPU_UUIDS_KEY: gpu_ids(held.devices)}
     elif pod.devices is not None or isinstance(held, HeldDevices):  # what the pod says itself does not hold
         annotations[DEVICE_ALLOCATED_KEY] = write_allocated(())
     body = _encode(_Binding(_BindingMetadata(pod.name, pod.namespace, pod.uid, annotations), _Target(action.node)))
