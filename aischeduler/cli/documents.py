@@ -28,9 +28,11 @@ from aischeduler.kube.decode.gang_owners import GangOwners
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.device_resources import devices
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.queue_resources import queue_resources
 from aischeduler.model.decode_errors import decode_finding
+from aischeduler.model.device import NodeDevices
 from aischeduler.model.events import Event, Seen, objects_of
 from aischeduler.model.gang import Gang
 from aischeduler.model.names import GROUP, POOL_KEY, VERSION, can_be_pool_name
@@ -65,6 +67,7 @@ READERS: Final[dict[tuple[str, str], watched_resources.WatchedResource[Any]]] = 
     NODE: watched_resources.nodes(),
     POOL: watched_resources.pools(),
     ("policy/v1", "PodDisruptionBudget"): watched_resources.budgets(),
+    ("scheduling.koordinator.sh/v1alpha1", "Device"): devices(),
     **{
         (resource.path.removeprefix("/apis/").rpartition("/")[0], resource.kind.partition(".")[0]): resource
         for resource in (*gang_resources(GangOwners()), *queue_resources())
@@ -422,6 +425,8 @@ def _problem(event: Event) -> str:
             return workload.terms.invalid
         case Seen(Gang() as gang):
             return gang.invalid.partition(": ")[2]
+        case Seen(NodeDevices() as found):
+            return next(iter(found.faults), "")
         case _:
             return ""
 

@@ -77,7 +77,7 @@ class PlanInput(Struct, frozen=True):
         kinds = Counter(
             document.kind
             for document in self.documents
-            if document.where not in read and document.kind not in ("Namespace", "Node", "PriorityClass")
+            if document.where not in read and document.kind not in ("Namespace", "Node", "Device", "PriorityClass")
         )
         return ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
 
