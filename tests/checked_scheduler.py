@@ -44,6 +44,7 @@ class CheckedScheduler(Scheduler):
             groups=profile.machine_groups,
             tenants=profile.tenants,
         )
+        self.oracle.devices.hami = profile.hami
         self.closely = closely
         self.often = often
         self._held_back: dict[str, Seen] = {}

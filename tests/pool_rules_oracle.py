@@ -27,6 +27,8 @@ from aischeduler.model.selectors import Labels
 from aischeduler.model.tenant_queue import TenantSettings
 from aischeduler.model.topology_spread import PodSelector
 from tests.affinity_oracle import AFFINITY, Reference
+from tests.build import replace
+from tests.device_rules import DeviceRules
 from tests.gang_oracle import GangOracle
 from tests.placement_oracle import is_rare, matches, may_name, suits, taken, total_of
 from tests.tenant_oracle import TenantOracle
@@ -52,6 +54,7 @@ class Oracle:
         tenants: TenantSettings | None = None,
     ) -> None:
         self.tenants = TenantOracle(tenants or TenantSettings())
+        self.devices = DeviceRules()
         self._unit_of, self._rare, self._groups = unit_of, rare, groups
         self._rightful: set[tuple[str, str]] = set()
         """Units and decisions that may evict them."""
@@ -101,6 +104,7 @@ class Oracle:
                 pass
         self._gangs.observe(event)
         self.tenants.observe(event)
+        self.devices.observe(event)
 
     def _pod_seen(self, pod: Pod) -> None:
         if pod.phase in FINISHED:
@@ -150,6 +154,7 @@ class Oracle:
             bind = binds.pop(at)
             found += [f"{bind.pod.name} is bound to {bind.node}: {why}" for why in wrong[at]]
             self._assumed[bind.pod.uid] = bind.node
+            self.devices.given(bind)
         return found
 
     def _wrong_bind(self, bind: Bind, not_in_line: Collection[str]) -> Iterator[str]:
@@ -291,7 +296,7 @@ class Oracle:
         if evicts:
             return not self._refused(owner, node, self._on(node))
         near = self._repels(owner, node, self._on(node)) != AFFINITY  # the pods from which it keeps away may leave
-        return near and not self._short(owner.spec, node, [])
+        return near and not self._short(replace(owner.spec, devices=None), node, [])  # whatever its devices
 
     def _can_be_evicted(self, pod: Pod) -> bool:
         return self._is_ours(pod) and not (pod.guarded or pod.priority >= CRITICAL or self._leaves(pod))
@@ -408,8 +413,10 @@ class Oracle:
         return [*filter(None, (short and f"the node has too little {short}", self._repels(pod, node, pods)))]
 
     def _short(self, spec: PodSpec, node: str, there: list[Pod]) -> list[str]:
-        used, has = total_of(there), self._nodes[node].allocatable
-        short = [one for one, amount in taken(spec).items() if amount and used[one] + amount > has.get(one, 0)]
+        used, has, free = total_of(there), self._nodes[node].allocatable, self.devices.unlisted(self._nodes[node])
+        asked = [(one, amount) for one, amount in taken(spec).items() if amount and one not in free]
+        short = [one for one, amount in asked if used[one] + amount > has.get(one, 0)]
+        short += self.devices.short(spec, self._nodes[node], there)
         ports = {port for pod in there for port in pod.spec.host_ports}
         short += [f"evenness over {key}" for key in self._uneven(spec, node, there)]
         return [*short, *(f"port {port.port}" for port in spec.host_ports if port in ports)]

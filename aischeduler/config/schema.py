@@ -375,6 +375,9 @@ class Config(Section, frozen=True):
     non_preemptible_namespaces: NonPreemptible = None
     """The namespaces whose pods `volcano.sh/preemptable: "false"` spares, beside those that their Pool names; empty: no
     namespace."""
+    hami: Boolean = False
+    """`true`: nodes that HAMi's device plugin serves get pods that ask for `nvidia.com/gpu`; see
+    [Devices](../devices.md#nodes-of-hami)."""
     default_pool: Annotated[DefaultPool, Meta(description="a mapping such as disableSharing: true")] = DefaultPool()
     backoff: Annotated[BackoffConfig, Meta(description="a mapping such as maxSeconds: 30")] = BackoffConfig()
     events: Annotated[EventsConfig, Meta(description="a mapping with the keys perSecond and burst")] = EventsConfig()

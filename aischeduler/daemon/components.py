@@ -45,6 +45,7 @@ from aischeduler.kube.watch.storage_resources import storage_resources
 from aischeduler.kube.watch.watched_resources import D, UnreadableObject, WatchedResource
 from aischeduler.kube.write.binder import Binder, BindHooks, bindings_in_flight_max
 from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT_MAX, Evictor
+from aischeduler.kube.write.hami_binds import HamiBinds
 from aischeduler.kube.write.volume_binder import VOLUMES_IN_FLIGHT_MAX, VolumeBinder
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
@@ -152,8 +153,7 @@ def build(
         return Reflector(client, resource, handlers, timing)
 
     pods = reflector(watched_resources.pods(specs))
-    namespaces = reflector(watched_resources.namespaces())
-    pools = reflector(watched_resources.pools(reports))
+    namespaces, pools = reflector(watched_resources.namespaces()), reflector(watched_resources.pools(reports))
     nodes, budgets = reflector(watched_resources.nodes()), reflector(watched_resources.budgets())
     volcano = VolcanoJobs(client, config.scheduler_names, timing, log)
     gangs = tuple(map(reflector, gang_resources(specs.owners, volcano.pod_group_seen)))
@@ -172,6 +172,7 @@ def build(
             engine=scheduler,
             epoch=leadership.epoch,
             hooks=hooks,
+            hami=HamiBinds(client, time.time) if config.hami else None,
         ),
         volumes=VolumeBinder(connections, timing, scheduler, on_internal_error),
         evictor=_evictor(config, connections, timing, scheduler, on_internal_error),

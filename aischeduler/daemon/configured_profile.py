@@ -44,6 +44,7 @@ def _settings(config: Config) -> Profile:
         machine_groups=tuple(_group_rule(rule) for rule in config.machine_groups),
         obeys_budgets=config.eviction is EvictionWay.EVICT,
         tenants=tenants_of(config),
+        hami=config.hami,
     )
 
 

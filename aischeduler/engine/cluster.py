@@ -78,6 +78,7 @@ class Cluster:
         self.tenants.queues.serve(served=served)
         self.tenants_changed()
         self.nodes = NodeTable(Cards(profile.gpu_type_labels, profile.rare_types, profile.gpu_resources))
+        self.nodes.devices.hami = profile.hami
         self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)
         self.pools = PoolTable(self.nodes, profile.default_pool)
         self.runner = make_runner(profile.plugins, profile.others, self.nodes)

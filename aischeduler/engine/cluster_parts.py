@@ -67,6 +67,8 @@ class LeavingPods(Struct):
 
     asked: OrderedDict[str, Asked] = field(default_factory=OrderedDict)
     """Pods with a requested eviction that are not terminating yet; in the order of `read_at`."""
+    evicted_for: dict[str, str] = field(default_factory=dict)
+    """Pods that were asked to leave, or are terminating since -> the pod (uid) for which they were evicted."""
     terminating: Timers = field(default_factory=Timers)
     """Terminating pods, and until when they count as leaving."""
     overstayed: set[str] = field(default_factory=set)
@@ -81,6 +83,7 @@ class LeavingPods(Struct):
     def forget(self, uid: str) -> None:
         """Drop what is kept of a pod that is on no node."""
         self.asked.pop(uid, None)
+        self.evicted_for.pop(uid, None)
         self.terminating.drop(uid)
         self.overstayed.discard(uid)
         self.spared.drop(uid)

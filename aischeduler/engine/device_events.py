@@ -17,6 +17,8 @@ from aischeduler.model.device import DEVICES, Amounts, HeldDevices, HolderSource
 from aischeduler.model.device_request import DEVICE_ALLOCATED_KEY
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.node import Node
+from aischeduler.state.devices import DELIVERY_LABEL, HAMI_LABEL
 from aischeduler.state.pod_records import PodRecord, PodState
 
 
@@ -41,6 +43,24 @@ def devices_gone(cluster: Cluster, name: str) -> None:
         cluster.nodes.see_devices(name, None)
         if row in cluster.nodes.rows.values():
             cluster.row_changed(row)
+        if (node := cluster.nodes.node(name)) is not None:
+            follow_hami(cluster, node)
+
+
+def follow_hami(cluster: Cluster, node: Node | None, name: str = "") -> None:
+    """Follow the GPUs that HAMi registers on a node: they are its devices where it has no Device object.
+
+    A node that is gone has its `name` alone.
+    """
+    name = node.name if node is not None else name
+    row = cluster.nodes.rows.get(name)
+    found = cluster.nodes.devices.of(row) if row is not None else None
+    if found is not None and not found.registered:
+        return
+    if node is not None and node.hami_gpus and node.labels.get(DELIVERY_LABEL, HAMI_LABEL) == HAMI_LABEL:
+        devices_seen(cluster, NodeDevices(name, node.hami_gpus, registered=True))
+    elif found is not None:
+        devices_gone(cluster, name)
 
 
 def _invalid(about: ObjectRef, fault: str) -> Warn:

@@ -67,6 +67,8 @@ def evict(
     pod, pool = victim.pod, cluster.pool_of(victim.row)
     asker = beneficiary.pod.uid if beneficiary is not None else ""
     cluster.leaving_pods.asked[pod.uid] = Asked(asker, decision, cluster.decisions, cluster.now + UNHEARD_SECONDS)
+    if asker:
+        cluster.leaving_pods.evicted_for[pod.uid] = asker
     cluster.claims.plan_no_more(pod.uid)
     cluster.budgets.note_eviction(pod)
     refresh(cluster, victim)
@@ -196,6 +198,7 @@ def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
     if record is None or asked is None:
         return
     cluster.forget_eviction(event.uid)
+    cluster.leaving_pods.evicted_for.pop(event.uid, None)
     record.protected, record.needs = event.why is EvictRefusal.BUDGET, 1
     if event.why not in NOT_REFUSED:
         _spare(cluster, record, now)

@@ -56,6 +56,7 @@ class Header(msgspec.Struct, frozen=True):
     obeys_budgets: bool = False
     profiles: tuple[ProfileConfig, ...] = ()
     tenants: TenantSettings = TenantSettings()
+    hami: bool = False
 
 
 class Observed(Struct, frozen=True):

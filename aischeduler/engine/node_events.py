@@ -8,6 +8,7 @@ Invariants:
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.device_events import follow_hami
 from aischeduler.engine.lending import look_again
 from aischeduler.engine.nominator import end_claims_on
 from aischeduler.engine.pod_counting import book_rows
@@ -44,6 +45,7 @@ def node_seen(cluster: Cluster, node: Node, now: float) -> None:
             look_again(cluster, (cluster.pool_of(row),))
     if change & Change.LABELS or before is None:
         cards_changed(cluster)
+    follow_hami(cluster, node)
 
 
 def node_gone(cluster: Cluster, name: str, now: float) -> None:
@@ -55,6 +57,7 @@ def node_gone(cluster: Cluster, name: str, now: float) -> None:
         follow(cluster, [moved], now)
     place_changed(cluster, cluster.nodes.rows[name], now)
     cluster.nodes.forget(name)
+    follow_hami(cluster, None, name)
 
 
 def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:

@@ -25,7 +25,8 @@ class Profile(Struct, frozen=True):
     `make_room` is that of pools without one. With `hold_unsupported`, pods with unsupported hard constraints are held.
     `default_pool` is the default pool while it has no object. `gpu_type_labels` are the labels of nodes that have the
     type of their cards, `rare_types` the full names of types that are rare in every pool, and `machine_groups` say who
-    may name a group, beside those of Pools. With `obeys_budgets` pods are evicted by the Eviction API.
+    may name a group, beside those of Pools. With `obeys_budgets` pods are evicted by the Eviction API, and with `hami`
+    nodes of HAMi get pods.
     `tenants` are the settings of tenants at the start.
     """
 
@@ -45,6 +46,7 @@ class Profile(Struct, frozen=True):
     profiles: tuple[ProfileConfig, ...] = ()
     tenants: TenantSettings = TenantSettings()
     """What is said of tenant queues when the engine starts; a running one may be told otherwise."""
+    hami: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

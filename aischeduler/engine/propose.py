@@ -375,6 +375,9 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
     if isinstance(chosen, NoCandidate):
         look.clauses[PREEMPTION] = unhelpful(cluster, record, pool.name, chosen)
         return None
+    if chosen.victims and (leaving := _leaving_for(look)):
+        look.clauses[PREEMPTION] = f"{_pods(leaving)} that were evicted for it are leaving"
+        return None
     if chosen.victims and not is_fresh(cluster, pool.name, look.now):
         return Wait(WaitFor.REFRESH, _not_fresh(look), look.search())
     pods = chosen.pods if isinstance(chosen, UnitCandidate) else (_alone(record, chosen.row),)
@@ -387,6 +390,17 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
     return MakeRoom(
         own.node, chosen.victims, chosen.violations, displaced, message, look.search(), own.allocation, others
     )
+
+
+def _leaving_for(look: _Look) -> int:
+    """Return how many pods are leaving that were evicted for a pod that asks for devices; others evict meanwhile.
+
+    Amounts that leave are of use whatever happens; a device may turn sick, and others would go for the same pod.
+    """
+    if look.record.pod.spec.devices is None:
+        return 0
+    uid, leaving = look.record.pod.uid, look.cluster.leaving_pods
+    return sum(asker == uid and leaving.has(victim) for victim, asker in leaving.evicted_for.items())
 
 
 def _alone(record: PodRecord, row: int) -> AssignedPod:

@@ -36,7 +36,7 @@ from aischeduler.engine.units import form, stop_waiting
 from aischeduler.engine.unknown_pools import want_again
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
-from aischeduler.model.device import DEVICES
+from aischeduler.model.device import DEVICES, NodeDevices
 from aischeduler.model.events import BindRefused, Event, EvictRefused, Gone, Object, Seen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
@@ -244,6 +244,11 @@ class _Known:
                 self.nodes = [known for known in self.nodes if known.name != node.name] + [node]
             case Gone("Node", (name,)):
                 self.nodes = [node for node in self.nodes if node.name != name]
+            case Seen(NodeDevices(node=name)) | Gone("NodeDevices", (name,)):
+                self.objects = [
+                    known for known in self.objects if not (isinstance(known, NodeDevices) and known.node == name)
+                ]
+                self.objects += [event.object] if isinstance(event, Seen) else []
             case BindRefused(uid) if uid in self._records:
                 self._undone.add(uid)
                 break_off(cluster, self._records[uid])

@@ -75,7 +75,10 @@ class LeavingPodsView(Protocol):
     """The pods that leave their nodes, to look at; see `engine.cluster_parts.LeavingPods`."""
 
     @property
+    def evicted_for(self) -> Mapping[str, str]: ...
+    @property
     def spared(self) -> TimesView: ...
+    def has(self, uid: str) -> bool: ...
 
 
 class FreshnessView(Protocol):

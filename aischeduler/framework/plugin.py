@@ -83,6 +83,14 @@ class AmountFilter(Filter, Protocol):
 
 
 @runtime_checkable
+class LastingFilter(Filter, Protocol):
+    """A live filter of which some refusals last whatever pods leave the row."""
+
+    def resolvable(self, spec: PodSpec, at: NodeView) -> Mask:
+        """Return a mask as long as `at`, False where the pod may not run whatever pods leave the row."""
+
+
+@runtime_checkable
 class NamingFilter(Filter, Protocol):
     """A filter that knows the rows that may pass, where the required terms of a pod name few nodes.
 

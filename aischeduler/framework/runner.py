@@ -21,6 +21,7 @@ from aischeduler.framework.node_view import NodeView
 from aischeduler.framework.plugin import (
     AmountFilter,
     Filter,
+    LastingFilter,
     NamingFilter,
     PlacementRequest,
     Plugins,
@@ -59,6 +60,7 @@ class Runner:
         self._live_filters = tuple(f for f in plugins.filters if not f.static)
         self._amount_filters = tuple(f for f in self._live_filters if isinstance(f, AmountFilter))
         self._other_filters = tuple(f for f in self._live_filters if not isinstance(f, AmountFilter))
+        self._lasting_filters = tuple(f for f in self._live_filters if isinstance(f, LastingFilter))
         self._naming_filters = tuple(f for f in plugins.filters if isinstance(f, NamingFilter))
         last = plugins.filters[-1:]
         self._last_by_amounts = last[0] if last and isinstance(last[0], AmountFilter) else None
@@ -197,6 +199,8 @@ class Runner:
             could = could & (self.nodes.allocatable[column, rows] >= requested(amount))
         for plugin in self._cross.prefiltered(spec):
             could = could & plugin.state.resolvable(NodeView(self.nodes, rows))
+        for rule in self._lasting_filters:
+            could = could & rule.resolvable(spec, NodeView(self.nodes, rows))
         return could
 
     def refused_for_now(self, spec: PodSpec, rows: Rows) -> Mask:
@@ -210,6 +214,8 @@ class Runner:
                 lasting[at.rows] = ~rule.state.resolvable(at)
             elif rule.static:
                 lasting[at.rows] = True
+            elif rule in self._lasting_filters:
+                lasting[at.rows] = ~rule.resolvable(spec, at)
             elif rule in self._amount_filters:  # a check against the protocol is slow
                 for resource, amount in spec.request.amounts.items():
                     short = at.allocatable[self.nodes.column(resource)] < requested(amount)

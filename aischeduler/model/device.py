@@ -91,7 +91,8 @@ class NodeDevices(Struct, frozen=True):
 
     `partitions` are the sets in which several GPUs may be given; with `partitions_only` no other set is. `links` is the
     number of NVLinks between two GPUs, by `pair_of` their minors. `vendor` is that of its GPUs. `kubelet` are the
-    devices that the kubelet gave to pods, as an agent on the node reports them.
+    devices that the kubelet gave to pods, as an agent on the node reports them. `registered` says that there is no
+    Device object: HAMi registers the GPUs on the node.
     """
 
     node: str
@@ -103,6 +104,7 @@ class NodeDevices(Struct, frozen=True):
     faults: tuple[str, ...] = ()
     uid: str = ""
     kubelet: PodDevices = {}
+    registered: bool = False
 
     def of_type(self, kind: str) -> tuple[Device, ...]:
         """Return its devices of a type, by minor."""
@@ -189,7 +191,8 @@ class DeviceRequest(Struct, frozen=True):
     `hints` are by type, sorted. `joint` are the types that are to be near each other, the primary first, and with
     `same_pcie` they must be below the same switches. With `restricted` several GPUs must be one of the node's
     partitions, of at least `bandwidth_gbps`. `visible` says that each container that asks for GPUs has the variable
-    NVIDIA_VISIBLE_DEVICES from the annotation that the Binding writes.
+    NVIDIA_VISIBLE_DEVICES from the annotation that the Binding writes. Where `nvidia.com/gpu` is asked for, `parts` are
+    for each container, init containers first, the first of the pod's GPUs that it has and the one after its last.
     """
 
     gpu: GpuRequest | None = None
@@ -200,6 +203,7 @@ class DeviceRequest(Struct, frozen=True):
     restricted: bool = False
     bandwidth_gbps: int = 0
     visible: bool = False
+    parts: tuple[tuple[int, int], ...] = ()
 
     def hint(self, kind: str) -> DeviceHint | None:
         """Return what it says of the devices of a type."""
@@ -226,11 +230,15 @@ class HolderSource(StrEnum):
 
 
 class HeldDevices(Struct, frozen=True):
-    """The devices that a pod has: the named ones, and an `unknown` number of whole devices by type, sorted."""
+    """The devices that a pod has: the named ones, and an `unknown` number of whole devices by type, sorted.
+
+    With `by_hami` HAMi's device plugin has to be told of the GPUs before the Binding.
+    """
 
     devices: tuple[HeldDevice, ...] = ()
     unknown: Amounts = ()
     source: HolderSource = HolderSource.ALLOCATED
+    by_hami: bool = False
 
 
 NO_DEVICES: Final = HeldDevices()

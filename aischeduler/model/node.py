@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from aischeduler.model.device import Device
 from aischeduler.model.images import NodeImage
 from aischeduler.model.resources import ResourceList
 
@@ -25,7 +26,8 @@ class Taint(Struct, frozen=True, order=True):
 class Node(Struct, frozen=True):
     """One node. Equal nodes are the same to every decision: heartbeats change nothing here.
 
-    `images` are those that it reports to have. `features` are the features that it declares, sorted.
+    `images` are those that it reports to have. `features` are the features that it declares, sorted. `hami_gpus` are
+    the GPUs that HAMi registers on it, by minor.
     `invalid` names the fields that could not be read, whose amounts count as zero; else it is empty.
     """
 
@@ -39,6 +41,7 @@ class Node(Struct, frozen=True):
     invalid: str = ""
     images: tuple[NodeImage, ...] = ()
     features: tuple[str, ...] = ()
+    hami_gpus: tuple[Device, ...] = ()
 
 
 def only_opens(before: Node, after: Node) -> bool:

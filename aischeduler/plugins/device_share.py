@@ -63,6 +63,7 @@ _LISTED: Final = (RDMA, FPGA)
 """Beside GPUs, the types that mean devices whether or not a node has them."""
 _BY_COUNT: Final = (int(DeliveryMode.NONE), int(DeliveryMode.DEVICE_PLUGIN))
 """The modes of nodes whose kubelets choose GPUs; looking an enumeration up takes long."""
+_HAMI: Final = int(DeliveryMode.HAMI)
 Codes = npt.NDArray[np.int64]
 
 
@@ -106,6 +107,16 @@ class DeviceShare:
             return None
         quick = _judge_quickly(asked, at)
         return quick if quick is not None else _judge(asked, at).passing
+
+    def resolvable(self, spec: PodSpec, at: NodeView) -> Mask:
+        """Return the rows that honour the request, and have as many GPUs as it asks for."""
+        asked, devices = spec.devices, at.nodes.devices
+        found = _Verdicts(at.rows)
+        if asked is not None and asked.gpu is not None and _concerns(asked, devices):
+            mode = devices.mode.take(at.rows)
+            _judge_delivery(asked, devices, mode, found)
+            found.refuse((mode != DeliveryMode.NONE) & (devices.gpus.take(at.rows) < asked.gpu.count), _short(GPU))
+        return found.passing
 
     def reasons(self, spec: PodSpec, at: NodeView) -> Counter[str]:
         """Count each row for its first reason."""
@@ -160,7 +171,8 @@ class DeviceShare:
         )
         if isinstance(chosen, str):  # the filter let pass what cannot be: no pod is bound without its devices
             raise CannotAllocateError(f"{found.node}: {chosen}")
-        return _with(given, replace(unknown, devices=chosen))
+        by_hami = asked.gpu is not None and devices.mode[row] == _HAMI
+        return _with(given, replace(unknown, devices=chosen, by_hami=by_hami))
 
     def choose_together(
         self, given: Sequence[Allocation], specs: Sequence[PodSpec], at: NodeView, placement: PlacementStrategy
@@ -174,7 +186,11 @@ class DeviceShare:
         chosen = choose_together(found, devices.free_on(row), asked, prefer, taken_functions=devices.functions_on(row))
         if isinstance(chosen, str):
             return tuple(given)
-        return tuple(_with(one, HeldDevices(held)) for one, held in zip(given, chosen, strict=True))
+        by_hami = devices.mode[row] == _HAMI
+        return tuple(
+            _with(one, HeldDevices(held, by_hami=by_hami and of.gpu is not None))
+            for one, held, of in zip(given, chosen, asked, strict=True)
+        )
 
     def bound(self, given: Allocation, pod: Pod, nodes: NodeTable) -> Allocation:
         """Return the devices that the pod says to have, or its kubelet, or a number of which nobody knows which."""
@@ -285,7 +301,9 @@ def _judge_delivery(asked: DeviceRequest, devices: Devices, mode: npt.NDArray[np
     assert gpu is not None, "the pod asks for GPUs"
     found.refuse(mode == DeliveryMode.UNKNOWN, UNKNOWN_MODE)
     if gpu.vendor:
-        found.refuse((mode == DeliveryMode.ENV) | (mode == DeliveryMode.HAMI), NAMES_ONLY)
+        of_hami = mode == DeliveryMode.HAMI
+        found.refuse((mode == DeliveryMode.ENV) | (of_hami & (not devices.hami)), NAMES_ONLY)
+        found.refuse(of_hami & devices.nameless.take(found.rows), NO_IDS)
         if asked.visible or _has_gpu_wishes(asked):
             found.refuse((mode == DeliveryMode.DEVICE_PLUGIN) | (mode == DeliveryMode.NONE), COUNTS_ONLY)
         return

@@ -45,6 +45,7 @@ from aischeduler.state.running_pods import RunningPods, Slots
 Counts = npt.NDArray[np.int64]
 DELIVERY_LABEL: Final = "resource.aibee.cn/gpu-delivery"
 """The label of a node that says how containers get the GPUs that are chosen for them."""
+HAMI_LABEL: Final = "hami"
 SLOTS_FIRST: Final = 8
 NO_TYPE: Final = -1
 _GPU_TYPE: Final = 0
@@ -77,7 +78,7 @@ _MODES: Final = {
     "env": DeliveryMode.ENV,
     "koordlet": DeliveryMode.KOORDLET,
     "device-plugin": DeliveryMode.DEVICE_PLUGIN,
-    "hami": DeliveryMode.HAMI,
+    HAMI_LABEL: DeliveryMode.HAMI,
 }
 
 
@@ -99,6 +100,8 @@ class Devices(AllocationPart):
     def __init__(self, width: int) -> None:
         self.active = False
         """Whether a Device object was seen."""
+        self.hami = False
+        """Whether nodes of HAMi get pods: their Bindings follow HAMi's protocol."""
         self.known: set[str] = set()
         """The types that a Device object has, or had."""
         self.types: dict[str, int] = {GPU: _GPU_TYPE}
@@ -338,6 +341,8 @@ class Devices(AllocationPart):
                 return GIVES_NAMED | GIVES_SHOWN | GIVES_VENDORS
             case DeliveryMode.ENV if not (self.counted[row] or self.nameless[row]):
                 return GIVES_SHOWN
+            case DeliveryMode.HAMI if self.hami and not self.nameless[row]:
+                return GIVES_VENDORS
             case _:
                 return 0
 
@@ -438,7 +443,10 @@ class _ClearedDevices:
 
 
 def _mode(found: NodeDevices | None, node: Node | None) -> DeliveryMode:
-    """Return how a node delivers GPUs: as its label says, else by what it shows."""
+    """Return how a node delivers GPUs: as its label says, else by what it shows.
+
+    The kubelet lists 0 while it starts, or its device plugin does: it gives the GPUs again afterwards.
+    """
     if found is None:
         return DeliveryMode.NONE
     if node is None:
@@ -446,4 +454,6 @@ def _mode(found: NodeDevices | None, node: Node | None) -> DeliveryMode:
     label = node.labels.get(DELIVERY_LABEL)
     if label is not None:
         return _MODES.get(label, DeliveryMode.UNKNOWN)
-    return DeliveryMode.DEVICE_PLUGIN if node.allocatable.get(NVIDIA_GPU, 0) > 0 else DeliveryMode.ENV
+    if node.hami_gpus:
+        return DeliveryMode.HAMI
+    return DeliveryMode.DEVICE_PLUGIN if NVIDIA_GPU in node.allocatable else DeliveryMode.ENV

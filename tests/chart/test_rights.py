@@ -19,11 +19,13 @@ def tables() -> list[str]:
     return re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
 
 
-def documented(table: str, eviction: str) -> Iterator[Right]:
+def documented(table: str, eviction: str, *, hami: bool = False) -> Iterator[Right]:
     """Yield the permissions of a table, with those of only one way to evict."""
     for row in table.splitlines()[2:]:
         group, resources, verbs, purpose = (cell.strip() for cell in row.strip("|").split("|"))
         if "Evicting" in purpose and f"`eviction: {eviction}`" not in purpose:
+            continue
+        if "`hami: true`" in purpose and not hami:
             continue
         for resource in re.findall(r"`([^`]+)`", resources):
             for verb in re.findall(r"`([^`]+)`", verbs):
@@ -47,12 +49,13 @@ def granted(role: Json) -> list[Right]:
         ({"eviction": "Evict"}, "Evict"),
         ({"disablePreemption": True}, "none"),
         ({"disablePreemption": True, "eviction": "Evict"}, "none"),
+        ({"hami": True}, "Delete"),
     ],
 )
 def test_rights_are_those_of_the_documentation(helm: Helm, config: Values, eviction: str) -> None:
     rights = granted(helm.render({"config": config}).one("ClusterRole"))
     assert len(set(rights)) == len(rights)
-    assert sorted(rights) == sorted(documented(tables()[0], eviction))
+    assert sorted(rights) == sorted(documented(tables()[0], eviction, hami="hami" in config))
 
 
 def test_rights_of_the_election_are_those_of_the_documentation(defaults: Rendered) -> None:

@@ -35,7 +35,7 @@ def test_defaults_of_the_configuration_are_those_of_the_engine() -> None:
     assert (found.preemption, found.make_room) == (expected.preemption, expected.make_room)
     assert (found.backoff, found.default_pool) == (expected.backoff, expected.default_pool)
     assert (found.gpu_type_labels, found.rare_types) == (expected.gpu_type_labels, expected.rare_types)
-    assert found.machine_groups == expected.machine_groups
+    assert (found.machine_groups, found.hami) == (expected.machine_groups, expected.hami)
 
 
 def test_every_field_that_the_engine_uses_reaches_it() -> None:
@@ -50,8 +50,10 @@ def test_every_field_that_the_engine_uses_reaches_it() -> None:
             gpu_type_labels=("example.com/card",),
             rare_types=("NVIDIA H200",),
             machine_groups=(RULE,),
+            hami=True,
         )
     )
+    assert found.hami
     assert (found.gpu_type_labels, found.rare_types) == (("example.com/card",), ("H200",))
     assert [(group.name, str(group.namespaces)) for group in found.machine_groups] == [
         ("vision", "team=vision,!closed")

@@ -379,3 +379,20 @@ def test_gpu_without_an_id_is_of_no_use_where_containers_see_gpus_by_their_ids()
     assert NO_IDS in reports(session.decide())["p"]
     session.see(gpus("n", 1))
     assert given(session.decide()) == {"p": ("n", [0])}
+
+
+def test_pod_evicts_nobody_more_while_pods_that_were_evicted_for_it_leave() -> None:
+    """Its card turns sick while its victims leave: it waits for them."""
+    session = Session(koordlet("n"), gpus("n", 2))
+    session.see(
+        *(a_pod(f"low-{at}", node="n", devices=asks(50), has=has(part_of(at // 2, 50))) for at in range(4)),
+        a_pod("big", devices=asks(100), priority=9),
+    )
+    first = evictions(session.decide())
+    assert first in ({"low-0": "Preempted", "low-1": "Preempted"}, {"low-2": "Preempted", "low-3": "Preempted"})
+    sick = 0 if "low-0" in first else 1
+    session.see(devices_of("n", *(a_gpu(minor, healthy=minor != sick) for minor in range(2))))
+    assert evictions(session.decide(1)) == {}
+    session.see(gpus("n", 2))
+    session.tell(*(gone(Pod, f"uid-{name}") for name in first))
+    assert given(session.decide(30)) == {"big": ("n", [sick])}

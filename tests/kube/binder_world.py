@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import OnInternalError
 from aischeduler.kube.write.binder import Binder, BindHooks, Outcome, bindings_in_flight_max
+from aischeduler.kube.write.hami_binds import HamiBinds
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
@@ -36,6 +38,8 @@ class World:
     answer_seconds: float | None = None
     """How long the binder waits for an answer; None for what the script says."""
     hooks: BindHooks | None = None
+    wall_seconds: float | None = None
+    """The time of day where nodes of HAMi get pods."""
 
     def hear(self, _action: Bind, outcome: Outcome, _seconds: float) -> None:
         if self.bugs:
@@ -51,12 +55,20 @@ class World:
 
     @asynccontextmanager
     async def running(self, in_flight: int = 2) -> AsyncIterator[Binder]:
-        async with serving(self.script) as server:
+        async with serving(self.script) as server, Client(server) as client:
             seconds = self.answer_seconds or self.script.answer_seconds
             connections = ConnectionPool(server, bindings_in_flight_max(in_flight), answer_seconds=seconds)
             timing, hooks = self.waits.timing(), self.hooks
+            now = self.wall_seconds
             binder = Binder(
-                connections, self.read, timing, self.failed, in_flight=in_flight, engine=self.engine, hooks=hooks
+                connections,
+                self.read,
+                timing,
+                self.failed,
+                in_flight=in_flight,
+                engine=self.engine,
+                hooks=hooks,
+                hami=HamiBinds(client, lambda: now) if now is not None else None,
             )
             task = asyncio.create_task(binder.run(self.hear))
             try:
@@ -67,10 +79,10 @@ class World:
                     await task
                 await connections.close()
 
-    async def bind(self, *answers: Answer) -> Outcome:
+    async def bind(self, *answers: Answer, action: Bind = BIND) -> Outcome:
         self.script.on("post", PATH, *answers)
         async with self.running() as binder:
-            binder.submit(BIND)
+            binder.submit(action)
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await binder.work_queue.wait_finished()
         assert len(self.outcomes) == 1

@@ -58,6 +58,7 @@ MODULES: Final = (
         "permits",
         "volume_binding",
         "volume_claims",
+        "device_events",
     ),
 )
 """Modules of the engine in which every call of a function of the engine or of a policy may raise."""

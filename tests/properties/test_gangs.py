@@ -220,7 +220,7 @@ class GangWorld(World):
         order = sorted(waiting, key=lambda pod: (pod.created_seconds, pod.uid))[: gang.min_member]
         zones = {node.labels.get("zone") for node in nodes} - {None} if gang.topology else {None}
         return any(
-            _packs(
+            self._packs(
                 {node.name: self._room(node) for node in nodes if zone in (None, node.labels.get("zone"))},
                 order,
                 [(pod, pod.node_name) for pod in self.pods.values() if pod.node_name],
@@ -243,26 +243,33 @@ class GangWorld(World):
                 _take_off(room, one.assigned.pod)
         return room
 
+    def _packs(
+        self,
+        rooms: dict[str, dict[str, int]],
+        pods: list[Pod],
+        placed: list[tuple[Pod, str]],
+        reference: Reference,
+    ) -> bool:
+        """Return whether all pods fit into these rooms beside those that are placed, by trying all."""
+        if not pods:
+            return True
+        asked, verdicts = pods[0].spec.request.taken, reference.verdicts(pods[0], placed)
+        for node, room in rooms.items():
+            there = None if verdicts[node] else self._on_node(pods[0], node, room, placed)
+            if there is not None:
+                left = {**room, **{resource: room.get(resource, 0) - amount for resource, amount in asked.items()}}
+                if self._packs({**rooms, node: left}, pods[1:], [*placed, (there, node)], reference):
+                    return True
+        return False
+
+    def _on_node(self, pod: Pod, node: str, room: dict[str, int], placed: list[tuple[Pod, str]]) -> Pod | None:
+        """Return a pod as it would be on a node with this room, beside those that are placed; None if it cannot be."""
+        return pod if all(room.get(resource, 0) >= n for resource, n in pod.spec.request.taken.items()) else None
+
 
 def _take_off(room: dict[str, int], pod: Pod) -> None:
     for resource, amount in pod.spec.request.taken.items():
         room[resource] = room.get(resource, 0) - amount
-
-
-def _packs(
-    rooms: dict[str, dict[str, int]], pods: list[Pod], placed: list[tuple[Pod, str]], reference: Reference
-) -> bool:
-    """Return whether all pods fit into these rooms beside those that are placed, by trying all."""
-    if not pods:
-        return True
-    asked = pods[0].spec.request.taken
-    verdicts = reference.verdicts(pods[0], placed)
-    for node, room in rooms.items():
-        if not verdicts[node] and all(room.get(resource, 0) >= amount for resource, amount in asked.items()):
-            left = {**room, **{resource: room.get(resource, 0) - amount for resource, amount in asked.items()}}
-            if _packs({**rooms, node: left}, pods[1:], [*placed, (pods[0], node)], reference):
-                return True
-    return False
 
 
 class GangEngine(TakingBack):

@@ -128,6 +128,7 @@ def test_mode_is_that_of_the_label_and_else_what_the_node_shows() -> None:
     modes = {
         "listed": a_node("listed", gpu=8),
         "plain": a_node("plain"),
+        "starting": a_node("starting", extended={"nvidia.com/gpu": "0"}),
         "labelled": a_node("labelled", gpu=8, labels={DELIVERY_LABEL: "koordlet"}),
         "odd": a_node("odd", labels={DELIVERY_LABEL: "odd"}),
         "without": a_node("without", labels={DELIVERY_LABEL: "env"}),
@@ -140,6 +141,7 @@ def test_mode_is_that_of_the_label_and_else_what_the_node_shows() -> None:
     assert found == {
         "listed": DeliveryMode.DEVICE_PLUGIN,
         "plain": DeliveryMode.ENV,
+        "starting": DeliveryMode.DEVICE_PLUGIN,
         "labelled": DeliveryMode.KOORDLET,
         "odd": DeliveryMode.UNKNOWN,
         "without": DeliveryMode.NONE,

@@ -29,11 +29,16 @@ class InProcessReflector(Generic[D]):
         self._known_objects = KnownObjects(resource, self.counts)
         self._version = ""
         self._stream: WatchStream | None = None
+        self._told_absent = False
+        """Whether it said that the resource is not served, which it says once."""
 
     def read(self, now: float) -> list[Event]:
         """Return the events since the last call; the first call returns all objects."""
         events: list[Event] = []
-        if not self.served():
+        absent, self._told_absent = self._told_absent, not self.served()
+        if self._told_absent:
+            if absent:
+                return []
             self._version, self._stream = "", None
             self._known_objects.begin_list()
             return [*self._resource.listed(served=False), *self._known_objects.end_list()]

@@ -23,6 +23,7 @@ from aischeduler.kube.http.backoff import RandomSource
 from aischeduler.kube.report import event_messages, gang_writes, pool_writes, queue_writes
 from aischeduler.kube.report.status_writes import StatusWriter, status_patch
 from aischeduler.kube.watch import watched_resources
+from aischeduler.kube.watch.device_resources import devices
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.pod_set_resources import pod_set_resources
 from aischeduler.kube.watch.queue_resources import queue_resources
@@ -135,6 +136,7 @@ class VirtualDaemon:
         others = (watched_resources.namespaces(), watched_resources.nodes(), watched_resources.budgets())
         resources: tuple[WatchedResource[Any], ...] = (
             *others,
+            devices(),
             *queue_resources(),
             *storage_resources(),
             *gang_resources(self._specs.owners),

@@ -291,10 +291,22 @@ class NodeStatus(Struct, rename="camel", gc=False):
     declared_features: Raw = ABSENT
 
 
+class NodeAnnotations(Struct, gc=False):
+    """The annotations of a node that Ai-Scheduler reads: the GPUs that HAMi registers on it."""
+
+    hami_gpus: str | None = field(name="hami.io/node-nvidia-register", default=None)
+
+
+class NodeMetadata(LabelledMetadata, rename="camel", gc=False):
+    """The metadata of a node."""
+
+    annotations: NodeAnnotations | None = None
+
+
 class NodeDocument(Struct, gc=False):
     """A node."""
 
-    metadata: LabelledMetadata
+    metadata: NodeMetadata
     spec: NodeSpecPart | None = None
     status: NodeStatus | None = None
 

@@ -78,6 +78,8 @@ HOPPER_PARTITIONS: Final = tuple(
 HAMI_FIELDS: Final = ("id", "count", "devmem", "devcore", "type", "numa", "health", "index", "mode")
 """The fields of a device in HAMi's older form; the last two may be missing."""
 HAMI_FIELDS_MIN: Final = 7
+HAMI_SLICES: Final = "mig"
+"""The mode of a GPU that HAMi divides into MIG slices: nobody gets it as a whole."""
 
 Whole = Annotated[int, Meta(ge=0, le=WHOLE_MAX)]
 Quantity = str | int | float
@@ -171,6 +173,7 @@ class _HamiDevice(Struct):
     devcore: Whole = 0
     numa: int = 0
     health: bool = False
+    mode: str = ""
 
 
 def read_device(document: DeviceDocument) -> NodeDevices:
@@ -220,7 +223,10 @@ def _kubelet_devices(annotations: DeviceAnnotations, faults: list[str]) -> PodDe
 
 
 def read_hami_node(text: str) -> tuple[Device, ...]:
-    """Return the GPUs that HAMi registers on a node, by minor; without those that cannot be read."""
+    """Return the GPUs that HAMi registers on a node, by minor; without those that cannot be read.
+
+    One that HAMi divides into MIG slices is given to nobody: it counts as unhealthy.
+    """
     parts = list(_hami_devices(text))
     indexed = len({part.index for part in parts}) == len(parts)
     gpus = [
@@ -231,7 +237,7 @@ def read_hami_node(text: str) -> tuple[Device, ...]:
             totals=_sorted(
                 {GPU_CORE: part.devcore or WHOLE, GPU_MEMORY: part.devmem * MEBIBYTE, GPU_MEMORY_RATIO: WHOLE}
             ),
-            healthy=part.health,
+            healthy=part.health and part.mode != HAMI_SLICES,
             numa=max(part.numa, UNKNOWN_NODE),
         )
         for position, part in enumerate(parts)

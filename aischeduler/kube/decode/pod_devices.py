@@ -31,6 +31,8 @@ from aischeduler.model.device import (
     GPU_MEMORY_RATIO,
     KOORDINATOR_PREFIX,
     KUBERNETES_PREFIX,
+    NVIDIA_GPU,
+    VENDORS,
     WHOLE,
     Amounts,
     DeviceHint,
@@ -75,6 +77,9 @@ _MEBIBYTE: Final = 2**20
 _GIGA: Final = 10**9
 _HAMI_SHARE: Final = re.compile(r"([^,\[]+)(?:\[[^,]*\])?,[^,]+,([1-9][0-9]{0,7}),([0-9]{1,3})", re.ASCII)
 """The id of a GPU, of a MIG slice also where it is in the table, then vendor, MiB and hundredths of the cores."""
+_HAMI_MARKS: Final = frozenset(":;")
+HAMI_NVIDIA: Final = "NVIDIA"
+"""The kind of devices in HAMi's annotations that its device plugin for NVIDIA serves."""
 T = TypeVar("T")
 
 
@@ -173,7 +178,10 @@ def read_devices(part: PodSpecPart, request: PodRequest) -> tuple[DeviceRequest 
     containers = list(_containers(part))
     problem = next(chain.from_iterable(_unit_problems(path, resources) for path, resources in containers), "")
     try:
-        return device_request(request.amounts), problem[:INVALID_LENGTH_MAX]
+        asked = device_request(request.amounts)
+        if asked is not None and asked.gpu is not None and asked.gpu.vendor == VENDORS[NVIDIA_GPU]:
+            asked = replace(asked, parts=_parts(part))
+        return asked, problem[:INVALID_LENGTH_MAX]
     except DeviceRequestError as error:
         problem = problem or f"{error}: {_fields(containers, error.names)}"
         return whole_devices(request.amounts), problem[:INVALID_LENGTH_MAX]
@@ -260,6 +268,23 @@ def read_hami(text: str) -> HeldDevices | None:
     return HeldDevices(devices, source=HolderSource.HAMI) if devices else None
 
 
+def write_hami(devices: Sequence[HeldDevice], parts: Sequence[tuple[int, int]]) -> str:
+    """Return HAMi's annotation that gives these whole GPUs to the containers of a pod; empty where it cannot say it.
+
+    `parts` are those of the request.
+    """
+    gpus = [_hami_share(device) for device in sorted(devices, key=_by_type_and_minor) if device.type == GPU]
+    if not gpus or not all(gpus) or max((end for _, end in parts), default=0) != len(gpus):
+        return ""
+    return "".join("".join(gpus[first:end]) + ";" for first, end in parts)
+
+
+def _hami_share(device: HeldDevice) -> str:
+    amounts = dict(device.amounts)
+    said = f"{device.id},{HAMI_NVIDIA},{amounts.get(GPU_MEMORY, 0) // _MEBIBYTE},{amounts.get(GPU_CORE, 0)}"
+    return f"{said}:" if _HAMI_SHARE.fullmatch(said) and not _HAMI_MARKS.intersection(device.id) else ""
+
+
 def has_device_wishes(part: PodSpecPart, notes: PodAnnotations | None) -> bool:
     """Return whether annotations or variables may say something of the devices that a pod asks for: few pods do."""
     if notes is not None and (notes.device_hint or notes.device_joint or notes.gpu_partition):
@@ -294,6 +319,18 @@ def _has_variable(container: ContainerPart) -> bool:
     values = [variable.value_from for variable in found if variable.name == VISIBLE_DEVICES]
     field_ref = values[-1].field_ref if values and values[-1] is not None else None
     return field_ref is not None and field_ref.field_path == _UUIDS_PATH
+
+
+def _parts(part: PodSpecPart) -> tuple[tuple[int, int], ...]:
+    """Return which of the pod's GPUs each container has: an init container that ends has those of later ones too."""
+    taken, found = 0, []
+    mains = [(container, True) for container in part.containers or ()]
+    for container, stays in (*((one, one.restart_policy == "Always") for one in part.init_containers or ()), *mains):
+        resources = _resources(container)
+        count = _nano(resources.requests).get(NVIDIA_GPU, 0) // NANO if resources is not None else 0
+        found.append((taken, taken + count))
+        taken += count if stays else 0
+    return tuple(found)
 
 
 def _containers(part: PodSpecPart) -> Iterator[tuple[str, _Resources]]:

@@ -29,6 +29,7 @@ from aischeduler.kube.decode.api_types import (
     Quantities,
     SelectorPart,
 )
+from aischeduler.kube.decode.device import read_hami_node
 from aischeduler.kube.decode.gang import gang_claim
 from aischeduler.kube.decode.images import node_images
 from aischeduler.kube.decode.meta_types import UNREADABLE
@@ -39,7 +40,7 @@ from aischeduler.kube.decode.tenant_terms import pod_terms
 from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
 from aischeduler.kube.write.pod_writes import POD_SCHEDULED
 from aischeduler.model.decode_errors import decode_problem
-from aischeduler.model.device import NO_DEVICES, DeviceRequest, HeldDevices
+from aischeduler.model.device import NO_DEVICES, Device, DeviceRequest, HeldDevices
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Seen
 from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
@@ -55,6 +56,8 @@ AMOUNTS_MAX: Final = 20_000
 """How many resource lists of nodes are cached by their bytes; an evicted one is parsed again."""
 SECONDS_MAX: Final = 20_000
 """How many times are cached by their text."""
+HAMI_NODES_MAX: Final = 4096
+"""How many nodes have the GPUs that HAMi registers on them cached by their text: agents write it again and again."""
 TAILS_MAX: Final = 4096
 """How many ends of conditions are cached by their bytes."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -141,6 +144,7 @@ def read_node(document: NodeDocument) -> Node:
     allocatable, problem = _amounts("status.allocatable", bytes(status.allocatable) if status is not None else b"")
     capacity, capacity_problem = _amounts("status.capacity", bytes(status.capacity) if status is not None else b"")
     taints = spec.taints if spec is not None and spec.taints else ()
+    registered = metadata.annotations.hami_gpus if metadata.annotations is not None else None
     return Node(
         name=metadata.name,
         uid=metadata.uid,
@@ -152,6 +156,7 @@ def read_node(document: NodeDocument) -> Node:
         invalid="; ".join(filter(None, (problem, capacity_problem)))[:INVALID_LENGTH_MAX],
         images=node_images(status.images) if status is not None else (),
         features=_features(status.declared_features) if status is not None and status.declared_features else (),
+        hami_gpus=_hami_gpus(registered) if registered else (),
     )
 
 
@@ -267,6 +272,11 @@ def _amounts(path: str, raw: bytes) -> tuple[dict[str, int], str]:
         except QuantityError as error:
             problems.append(str(error))
     return amounts, "; ".join(problems)
+
+
+@lru_cache(maxsize=HAMI_NODES_MAX)
+def _hami_gpus(text: str) -> tuple[Device, ...]:
+    return read_hami_node(text)
 
 
 def _features(raw: Raw) -> tuple[str, ...]:

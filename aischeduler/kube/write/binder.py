@@ -26,6 +26,7 @@ from aischeduler.config.schema import BIND_IN_FLIGHT_MAX
 from aischeduler.kube.http.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError, OnInternalError, RefusedError, UnreachableError
+from aischeduler.kube.write.hami_binds import HamiBinds
 from aischeduler.kube.write.pod_writes import (
     BIND_TRIES_MAX,
     BindAccepted,
@@ -105,7 +106,8 @@ class Binder:
     """Sends submitted Bindings; `work_queue` holds those without an outcome.
 
     `in_flight` is how many Bindings of a pool may be in flight; `engine` knows what it assumes; `epoch` returns the
-    leader's epoch; `hooks` are what plugins do around a Binding, if any does something.
+    leader's epoch; `hooks` are what plugins do around a Binding, if any does something; `hami` prepares the Bindings of
+    pods with GPUs of HAMi, where such nodes get pods.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class Binder:
         engine: AskedWork,
         epoch: Callable[[], int | None] = no_epoch,
         hooks: BindHooks | None = None,
+        hami: HamiBinds | None = None,
     ) -> None:
         self.work_queue: WorkQueue[PendingBinding] = WorkQueue(_queued_max(in_flight), in_flight, reserved(in_flight))
         self.answered = asyncio.Event()
@@ -129,7 +132,7 @@ class Binder:
         self._connections = connections
         self._read_pod = read_pod
         self._timing = timing
-        self._engine, self._epoch, self._hooks = engine, epoch, hooks
+        self._engine, self._epoch, self._hooks, self._hami = engine, epoch, hooks, hami
         self._on_internal_error = on_internal_error
         self._pending: dict[str, PendingBinding] = {}
         """The submitted Bindings whose outcome was not delivered, by the pod's uid, in the order of submission."""
@@ -201,7 +204,7 @@ class Binder:
             pending = await self.work_queue.take(pool)
             pool = pending.action.pool
             try:
-                outcome = await self._bind(pending) if self._hooks is None else await self._hooked(pending)
+                outcome = await (self._send if self._hami is None else self._send_for_hami)(pending)
             except Exception as error:  # noqa: BLE001 - an error costs one Binding a read of its pod
                 self._on_internal_error("binder", error)
                 outcome = None
@@ -249,6 +252,25 @@ class Binder:
                     self._forget(pending)
             if not self._in_doubt:
                 self._has_doubt.clear()
+
+    def _send(self, pending: PendingBinding) -> Awaitable[Outcome | None]:
+        return self._bind(pending) if self._hooks is None else self._hooked(pending)
+
+    async def _send_for_hami(self, pending: PendingBinding) -> Outcome | None:
+        """Return the outcome of a Binding, around which HAMi's device plugin needs more if its node is one of HAMi."""
+        action, hami = pending.action, self._hami
+        assert hami is not None, "the caller has seen it"
+        if not hami.concerns(action):
+            return await self._send(pending)
+        if why := self._why_stale(pending):
+            return stale(action, why)
+        lock = await hami.prepare(action)
+        if isinstance(lock, str):
+            return unavailable(action, lock)
+        outcome = await self._send(pending)
+        if isinstance(outcome, BindRefused):
+            await hami.undo(action, lock)
+        return outcome
 
     async def _bind(self, pending: PendingBinding) -> Outcome | None:
         """Return the outcome of a Binding, however long it takes; None if it is in doubt."""

@@ -7,23 +7,34 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from typing import Final
 
 from aischeduler.model.actions import Bind
-from aischeduler.model.device import DEVICES, DeviceRequest, HeldDevices
+from aischeduler.model.device import DEVICES, WHOLE, DeviceRequest, HeldDevices
+from aischeduler.model.device_request import GPU_UUIDS_KEY
 from aischeduler.model.events import Seen
 from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.state.devices import DELIVERY_LABEL
 from tests.bench.apart import apart
+from tests.bench.arena import FLOOD, Scene, arena, node_name
+from tests.bench.cases.backlog import run_backlog
 from tests.bench.core import World, cpu_of_all, decide_all, evidence, see, tell, world
 from tests.bench.processes import resident_bytes
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
 from tests.build import a_pod, replace
+from tests.controlplane.many import Request, create, send
 from tests.devices import asks, gpus, part_of
+from tests.objects import Json
 
 COUNT, QUARTERS = "the same pods by count", "quarters of GPUs"
 RATE, NODE_BYTES, RESTART = "decisions/s of CPU", "engine's bytes/node", "CPU s to see all pods on nodes"
 GPUS, POOLS, SHAPES = 8, 20, 48
 NODES, PODS, ALLOCATED = 2_500, 10_000, 20_000
+SERVED_NODES, SERVED_PODS = (1_000, 5_000), 4_000
+DEFINITION: Final = Path(__file__).resolve().parents[3] / "manifests" / "devices" / "device-crd.yaml"
+PATH: Final = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
+SHOWN: Final = {"fieldRef": {"fieldPath": f"metadata.annotations['{GPU_UUIDS_KEY}']"}}
 
 
 def cases(shrink: int) -> tuple[Case, ...]:
@@ -53,7 +64,56 @@ def cases(shrink: int) -> tuple[Case, ...]:
             open=restarted,
             goals=(Goal(RESTART, 1.15, at_least=False, peer=COUNT),),
         ),
+        *(backlog(size // shrink, SERVED_PODS // shrink) for size in SERVED_NODES),
     )
+
+
+def backlog(nodes: int, pods: int) -> Case:
+    """Return the case of waiting pods of a quarter of a GPU on a real API server."""
+    return Case(
+        name=f"devices-backlog-{nodes}n-{pods}",
+        about=f"{pods:,} waiting pods of a quarter of a GPU, {nodes:,} nodes of {GPUS} GPUs, one API server",
+        sides=(OURS, FLOOD),
+        open=partial(served, nodes, pods),
+        goals=(Goal("pods/s", 0.9, peer=FLOOD),),
+        needs_server=True,
+    )
+
+
+@contextmanager
+def served(nodes: int, pods: int) -> Iterator[Measure]:
+    with arena(Scene(nodes, pools=4, dress=ask_for_a_quarter)) as ground:
+        plane = ground.plane
+        applied = plane.kubectl("apply", "-f", str(DEFINITION))
+        assert applied.returncode == 0, applied.stderr
+        plane.kubectl("wait", "--for=condition=Established", "crd/devices.scheduling.koordinator.sh")
+        create(plane.connect, PATH, (device_object(node_name(number)) for number in range(nodes)))
+        amounts = {"koordinator.sh/gpu": str(GPUS * WHOLE)}
+        listed = {"status": {"capacity": amounts, "allocatable": amounts}}
+        send(
+            plane.connect,
+            [Request("PATCH", f"/api/v1/nodes/{node_name(number)}/status", listed) for number in range(nodes)],
+        )
+        yield partial(run_backlog, ground, pods)
+
+
+def ask_for_a_quarter(number: int, document: Json) -> None:
+    """Let a pod ask for a quarter of a GPU, and its container show it."""
+    container = document["spec"]["containers"][0]
+    for part in ("requests", "limits"):
+        container.setdefault("resources", {}).setdefault(part, {})["koordinator.sh/gpu"] = "25"
+    container["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": SHOWN}]
+
+
+def device_object(node: str) -> Json:
+    """Return a Device object of GPUs of 80 GiB."""
+    amounts = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "80Gi"}
+    devices = [
+        {"type": "gpu", "id": f"GPU-{node}-{minor}", "minor": minor, "health": True, "resources": amounts}
+        for minor in range(GPUS)
+    ]
+    kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device"}
+    return {**kind, "metadata": {"name": node}, "spec": {"devices": devices}}
 
 
 def a_world(side: str, nodes: int) -> World:
