@@ -28,6 +28,7 @@ from aischeduler.model.device import (
     VENDORS,
     WHOLE,
     GpuRequest,
+    HeldDevice,
     HeldDevices,
     Islands,
     NodeDevices,
@@ -349,7 +350,7 @@ class Devices(AllocationPart):
     def _count(self, row: int, there: _Row, held: HeldDevices, sign: int) -> None:
         """Count what a holder has, or no longer; devices that are not there now count once they are."""
         for device in held.devices:
-            slot = there.slots.get((device.type, device.minor))
+            slot = _slot_of(there, device)
             if slot is None:
                 continue
             for dimension, amount in device.amounts:
@@ -440,6 +441,16 @@ class _ClearedDevices:
     def end(self) -> None:
         for row, uid, sign in reversed(self._done):
             self._devices.count_holder(row, uid, -sign)
+
+
+def _slot_of(there: _Row, held: HeldDevice) -> int | None:
+    """Return the slot of a device that a pod holds: a driver that starts again may number the same cards otherwise."""
+    slot = there.slots.get((held.type, held.minor))
+    devices = there.devices.devices if there.devices is not None else ()
+    if not held.id or (slot is not None and devices[slot].id == held.id):
+        return slot
+    same = (at for at, device in enumerate(devices) if device.id == held.id and device.type == held.type)
+    return next(same, slot)
 
 
 def _mode(found: NodeDevices | None, node: Node | None) -> DeliveryMode:

@@ -396,3 +396,11 @@ def test_pod_evicts_nobody_more_while_pods_that_were_evicted_for_it_leave() -> N
     session.see(gpus("n", 2))
     session.tell(*(gone(Pod, f"uid-{name}") for name in first))
     assert given(session.decide(30)) == {"big": ("n", [sick])}
+
+
+def test_card_that_is_numbered_otherwise_after_its_driver_started_again_is_still_held() -> None:
+    session = Session(koordlet("n"), gpus("n", 2), a_pod("old", node="n", devices=asks(100), has=has(whole(0))))
+    swapped = devices_of("n", replace(a_gpu(0), id="GPU-1"), replace(a_gpu(1), id="GPU-0"))
+    nodes = session.scheduler.cluster.nodes
+    nodes.see_devices("n", swapped)
+    assert [of["gpu-core"] for of in nodes.devices.free_on(nodes.rows["n"]).values()] == [100, 0]

@@ -93,9 +93,11 @@ def free_devices(cluster: Cluster, row: int, *, claims: bool = True) -> DeviceAm
     """Return what is left of each device of a row, below zero where more is held than there is."""
     found = cluster.nodes.devices.of(row)
     left = {(device.type, device.minor): dict(device.totals) for device in (found.devices if found is not None else ())}
+    by_id = {(device.type, device.id): device.minor for device in (found.devices if found is not None else ())}
     for held in held_on(cluster, row, claims=claims):
         for device in held.devices:
-            of = left.get((device.type, device.minor), {})
+            minor = by_id.get((device.type, device.id), device.minor) if device.id else device.minor
+            of = left.get((device.type, minor), {})
             for dimension, amount in device.amounts:
                 if dimension in of:
                     of[dimension] -= amount
