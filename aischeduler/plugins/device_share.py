@@ -63,7 +63,10 @@ _LISTED: Final = (RDMA, FPGA)
 """Beside GPUs, the types that mean devices whether or not a node has them."""
 _BY_COUNT: Final = (int(DeliveryMode.NONE), int(DeliveryMode.DEVICE_PLUGIN))
 """The modes of nodes whose kubelets choose GPUs; looking an enumeration up takes long."""
+_DEVICE_PLUGIN: Final = int(DeliveryMode.DEVICE_PLUGIN)
 _HAMI: Final = int(DeliveryMode.HAMI)
+NONE_LEFT: Final = 200
+"""The score of a node without free GPUs where pods are packed."""
 Codes = npt.NDArray[np.int64]
 
 
@@ -95,7 +98,7 @@ class DeviceShare:
     static = False
     part = DEVICES
     weight = 2
-    """More than the resource scores: a GPU that is in use already is worth more than a full node."""
+    """More than the resource scores, which differ by at most 150: to leave no free GPU, not one, is worth 200."""
     normalize = False
     reverse = False
     for_claims = True
@@ -129,17 +132,28 @@ class DeviceShare:
         return True
 
     def score(self, ask: PlacementRequest, at: NodeView) -> Scores | None:
-        """Return how much of its GPUs is used on each row with the pod, or free with Spread; None for other pods.
+        """Return 200 where the pod leaves no free GPU, 100 where it leaves one; with Spread the percentage it leaves.
 
-        With Fragmentation NodeFragmentation says it. Source: DeviceShare of Koordinator (MostAllocated).
+        A pod without GPUs is packed too: the CPU and memory that it takes are not missing beside free GPUs. Where the
+        kubelet chooses GPUs, amounts say what is free; with Fragmentation NodeFragmentation says it.
+
+        Source: DeviceShare of Koordinator (LeastAllocated; MostAllocated, though of the GPUs that are left).
         """
         gpu, devices = ask.spec.devices.gpu if ask.spec.devices is not None else None, at.nodes.devices
-        if gpu is None or not devices.active or ask.placement is PlacementStrategy.FRAGMENTATION:
+        if not devices.active or ask.placement is PlacementStrategy.FRAGMENTATION:
             return None
-        shape, there = devices.shape_of(ask.spec), np.maximum(devices.gpus.take(at.rows), 1)
+        spread = ask.placement is PlacementStrategy.SPREAD
+        if spread and gpu is None:
+            return None
+        shape = devices.shape_of(ask.spec)
         left = devices.hundredths.take(at.rows, axis=0).sum(axis=1) - shape.gpus * shape.hundredths
-        share: Scores = np.maximum(left, 0) // there
-        return share if ask.placement is PlacementStrategy.SPREAD else WHOLE - share
+        left = np.maximum(left, 0)
+        if spread:
+            share: Scores = left // np.maximum(devices.gpus.take(at.rows), 1)
+            return share
+        left *= devices.mode.take(at.rows) != _DEVICE_PLUGIN
+        packed: Scores = NONE_LEFT * WHOLE // (WHOLE + left)
+        return packed
 
     def make_part(self, nodes: NodeTable) -> AllocationPart:
         """Return the devices of the table."""

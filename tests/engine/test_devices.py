@@ -404,3 +404,8 @@ def test_card_that_is_numbered_otherwise_after_its_driver_started_again_is_still
     nodes = session.scheduler.cluster.nodes
     nodes.see_devices("n", swapped)
     assert [of["gpu-core"] for of in nodes.devices.free_on(nodes.rows["n"]).values()] == [100, 0]
+
+
+def test_counted_gpus_are_taken_where_gpus_are_known_to_be_in_use() -> None:
+    session = Session(counting("a", 2), counting("b", 2), gpus("b", 2), by_count("old", 1, node="b"), by_count("p", 1))
+    assert binds(session.decide()) == {"p": "b"}
