@@ -167,14 +167,19 @@ class Ranking:
         A request that finds too few GPUs can use none of what is free; another cannot use the GPUs that it does not
         fit. The node is a vector: what is free; then of each request the GPUs that it fits, and what is free of others.
         """
+        kinds = {gpu.totals: gpu for gpu in self._node.of_type(GPU)}
+        wanted = {totals: [request.of(gpu) for request, _ in expected] for totals, gpu in kinds.items()}
+        ours = [request.vendor in ("", self._node.vendor) for request, _ in expected]
+        known: dict[tuple[Amounts, tuple[int, ...]], list[int]] = {}
 
         def vector(gpu: Device, left: Mapping[str, int]) -> list[int]:
-            free = free_percent(gpu, left)
-            found = [free]
-            for request, _ in expected:
-                able = request.vendor in ("", self._node.vendor) and serves(gpu, left, request.of(gpu))
-                found += (1, 0) if able else (0, free)
-            return found
+            state = gpu.totals, tuple(left.get(dimension, 0) for dimension, _ in gpu.totals)
+            if state not in known:  # mostly all are alike
+                free = free_percent(gpu, left)
+                known[state] = found = [free]
+                for may, amounts in zip(ours, wanted[gpu.totals], strict=True):
+                    found += (1, 0) if may and serves(gpu, left, amounts) else (0, free)
+            return known[state]
 
         before = {gpu.minor: vector(gpu, self._left(gpu)) for gpu in self._node.of_type(GPU) if gpu.healthy}
         now = [sum(column) for column in zip(*before.values(), strict=True)]

@@ -222,8 +222,12 @@ def _preference(placement: PlacementStrategy, devices: Devices) -> Preference:
 
 @lru_cache(maxsize=2)
 def _expected(shapes: WeightedShapes) -> tuple[tuple[GpuRequest, int], ...]:
-    """Return recent requests as those of GPUs."""
-    return tuple((GpuRequest(one.gpus, one.hundredths, one.hundredths), weight) for one, weight in shapes)
+    """Return recent requests as those of GPUs, each once: CPU and memory do not tell the GPUs of one node apart."""
+    weights: dict[GpuRequest, int] = {}
+    for one, weight in shapes:
+        request = GpuRequest(one.gpus, one.hundredths, one.hundredths)
+        weights[request] = weights.get(request, 0) + weight
+    return tuple(weights.items())
 
 
 def _with(given: Allocation, held: HeldDevices) -> Allocation:

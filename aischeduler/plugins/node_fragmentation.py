@@ -7,7 +7,8 @@ sizes: a whole free node scores lower, a node whose gap the pod fills scores hig
 same way, for the CPU and memory that it takes from the GPUs of the node.
 
 On nodes with Device objects single GPUs are known, and what recent pods asked for is expected again: there the score is
-50, less one for each tenth of a GPU that the pod makes useless for them (`expected_waste`).
+50, less one for each tenth of a GPU that the pod makes useless for them (`expected_waste`). Where the kubelet chooses
+the GPUs, counts decide all the same: which GPUs are free is known late, or never.
 
 Source: fragmentation gradient descent (Weng et al., USENIX ATC 2023), for whole GPUs and a fixed mix of jobs.
 """
@@ -31,6 +32,7 @@ QUARTERS_ASKED: Final = 3
 """The quarters of a GPU's share of CPU and memory that a typical job requests."""
 TENTH: Final = 100
 """The thousandths of a GPU in a tenth, for which a node loses one point."""
+_NONE, _DEVICE_PLUGIN = int(DeliveryMode.NONE), int(DeliveryMode.DEVICE_PLUGIN)
 UNCHANGED: Final = 50
 SCORE_MAX: Final = 100
 
@@ -54,7 +56,10 @@ class NodeFragmentation:
             return None
         devices = at.nodes.devices
         if devices.active:
-            known = devices.mode.take(at.rows) != DeliveryMode.NONE
+            mode = devices.mode.take(at.rows)
+            known = (mode != _NONE) & (mode != _DEVICE_PLUGIN)
+            if known.all():
+                return _by_device(ask, at)
             if known.any():
                 return np.where(known, _by_device(ask, at), self._by_count(ask, at))
         return self._by_count(ask, at)

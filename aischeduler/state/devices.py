@@ -123,7 +123,7 @@ class Devices(AllocationPart):
         """What is free of each GPU, of the dimension of which least is left: 0 where there is none, or it is sick."""
         self.gpus: Counts = np.zeros(width, dtype=np.int64)
         """How many healthy GPUs there are."""
-        self.gives: npt.NDArray[np.int16] = np.zeros(width, dtype=np.int16)
+        self.gives: npt.NDArray[np.int16] = np.full(width, GIVES_ANY_COUNT, dtype=np.int16)
         """Which requests for GPUs a node honours: a sum of `GIVES_...`."""
         self.nameless: Mask = np.zeros(width, dtype=np.bool_)
         """Whether a GPU has no id."""
@@ -325,7 +325,7 @@ class Devices(AllocationPart):
         self.mode = np.pad(self.mode, (0, more))
         self.whole, self.gpus = np.pad(self.whole, (0, more)), np.pad(self.gpus, (0, more))
         self.hundredths = np.pad(self.hundredths, ((0, more), (0, 0)))
-        self.gives = np.pad(self.gives, (0, more))
+        self.gives = np.pad(self.gives, (0, more), constant_values=GIVES_ANY_COUNT)
         self.nameless = np.pad(self.nameless, (0, more))
         self.partitions_only = np.pad(self.partitions_only, (0, more))
         self.vendor = np.pad(self.vendor, (0, more), constant_values=-1)

@@ -25,6 +25,7 @@ from tests.bench.cases import (
     observing,
     parked,
     pathological,
+    placement,
     proposing,
     restart,
     scale,
@@ -55,6 +56,7 @@ MODULES = (
     gangs,
     gang_over_full_nodes,
     devices,
+    placement,
     shapes,
     volume_shapes,
 )

@@ -58,8 +58,9 @@ GANG_GROUPS = (
     "scheduling.k8s.io",
     "jobset.x-k8s.io",
     "batch.volcano.sh",
+    "scheduling.koordinator.sh",
 )
-"""Groups whose kinds are not served here; tests/e2e/test_gangs.py uses them."""
+"""Groups whose kinds are not served here; tests/e2e/test_gangs.py and test_devices.py use them."""
 OF_CLAIMS = {("", f"persistentvolume{kind}", verb) for kind in ("s", "claims") for verb in ("get", "patch")}
 """What binds volumes to claims that wait for their first pod: an object is read again where it changed meanwhile."""
 CLAIMS_SECONDS = 90.0

@@ -1,5 +1,6 @@
 """Spread constraints in the engine: wake-ups over domains, pools, preferences, preemption, claims."""
 
+import gc
 import sys
 from types import FrameType
 
@@ -131,11 +132,14 @@ def steps_of_a_count(*, gangs: int) -> int:
         nonlocal calls
         calls += what == "call"
 
+    gc.collect()
+    gc.disable()  # it calls what others left behind
     sys.setprofile(count)
     try:
         Scheduler.observe(session.scheduler, Seen(web("there", node="x1")), session.now)  # without the checks
     finally:
         sys.setprofile(None)
+        gc.enable()
     counted = {pool: one.counted for pool, one in session.scheduler.cluster.deferred.agendas.items() if one.counted}
     assert counted == {"a": {b"unit " + str(a_key("web")).encode(): None}}
     return calls

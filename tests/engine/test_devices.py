@@ -409,3 +409,8 @@ def test_card_that_is_numbered_otherwise_after_its_driver_started_again_is_still
 def test_counted_gpus_are_taken_where_gpus_are_known_to_be_in_use() -> None:
     session = Session(counting("a", 2), counting("b", 2), gpus("b", 2), by_count("old", 1, node="b"), by_count("p", 1))
     assert binds(session.decide()) == {"p": "b"}
+
+
+def test_nodes_without_device_object_give_counted_gpus_beside_others_that_have_one() -> None:
+    session = Session(counting("a", 1), a_node("b"), gpus("b", 2), by_count("p", 1))
+    assert binds(session.decide()) == {"p": "a"}

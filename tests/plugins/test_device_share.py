@@ -1,21 +1,25 @@
-"""The filter by arrays and the choice on one node say the same."""
+"""The filter by arrays and the choice on one node say the same; which nodes are packed."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aischeduler.framework.node_view import NodeView
+from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.device import DEVICES, GPU, WHOLE, Device, DeviceHint, DeviceRequest, HeldDevices, Partition
 from aischeduler.model.device_request import device_request
+from aischeduler.model.pod import Pod
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.plugins.device_choice import fits
 from aischeduler.plugins.device_share import DeviceShare
 from aischeduler.state.devices import DELIVERY_LABEL
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import AssignedPod
+from aischeduler.state.recent_requests import RequestShape
 from tests.build import a_node, a_pod, replace
-from tests.devices import GIB, a_device, a_gpu, devices_of, has, part_of
+from tests.devices import GIB, a_device, a_gpu, asks, devices_of, has, part_of
 
 SHARE = DeviceShare()
 
@@ -116,3 +120,60 @@ def test_rows_are_judged_as_one_by_one() -> None:
     )
     assert passing is not None
     assert passing.tolist() == [True, True, False]
+
+
+def with_free(*frees: tuple[int, ...], mode: str = "koordlet") -> NodeTable:
+    """Return nodes whose GPUs have so much free."""
+    table = NodeTable()
+    for number, free in enumerate(frees):
+        name = f"n{number}"
+        row, _ = table.see(a_node(name, labels={DELIVERY_LABEL: mode}))
+        table.see_devices(name, devices_of(name, *(a_gpu(minor) for minor in range(len(free)))))
+        pod = a_pod(f"h{number}")
+        parts = (part_of(minor, WHOLE - left) for minor, left in enumerate(free) if left < WHOLE)
+        table.add(AssignedPod(pod, pod.spec, row, Allocation(parts=((DEVICES, has(*parts)),))))
+    return table
+
+
+def score(pod: Pod, table: NodeTable, placement: PlacementStrategy = PlacementStrategy.PACK) -> list[int] | None:
+    rows = np.array(sorted(table.rows.values()), dtype=np.intp)
+    found = SHARE.score(PlacementRequest(pod.spec, placement), NodeView(table, rows))
+    return None if found is None else found.tolist()
+
+
+FREE = st.lists(st.integers(0, WHOLE), max_size=8).map(tuple)
+
+
+@given(FREE, FREE, st.sampled_from((0, 30, 100)))
+def test_the_node_that_a_pod_leaves_with_fewer_free_gpus_is_packed(
+    first: tuple[int, ...], second: tuple[int, ...], share: int
+) -> None:
+    found = score(a_pod(devices=asks(share) if share else None), with_free((100,), first, second))
+    assert found is not None
+    fewer, more = sorted(
+        (max(sum(free) - share, 0), -points) for free, points in zip((first, second), found[1:], strict=True)
+    )
+    assert fewer[1] <= more[1]
+    assert fewer[1] < more[1] or more[0] - fewer[0] < WHOLE, "a GPU more is always seen"
+
+
+def test_pod_without_gpus_is_packed_where_it_takes_no_cpu_from_free_gpus() -> None:
+    table = with_free((0, 0), (100, 0), (100, 100), ())
+    assert score(a_pod(), table) == [200, 100, 66, 200]
+    assert score(a_pod(), table, PlacementStrategy.SPREAD) is None
+
+
+@pytest.mark.parametrize("pod", [a_pod(), a_pod(gpu=1, devices=asks(100, vendor="nvidia"))])
+def test_nodes_whose_kubelets_choose_gpus_are_packed_by_amounts_alone(pod: Pod) -> None:
+    assert score(pod, with_free((100,), (100, 100), mode="device-plugin")) == [200, 200]
+
+
+def test_fragmentation_weighs_requests_of_the_same_gpus_together() -> None:
+    """A pod of 20 makes 60 or 40 free useless. Each of two shapes of 60 came seldom; together they came too often."""
+    table = with_free((60, 40))
+    for share, cpu_milli, times in ((60, 1, 3), (60, 2, 2), (40, 1, 11)):
+        for _ in range(times):
+            table.devices.recent.note(RequestShape(1, share, cpu_milli, 0))
+    spec, at = a_pod(devices=asks(20)).spec, NodeView(table, np.array([0], dtype=np.intp))
+    given = SHARE.choose(NO_ALLOCATION, spec, at, None, PlacementStrategy.FRAGMENTATION).part(DEVICES)
+    assert given == has(part_of(1, 20))

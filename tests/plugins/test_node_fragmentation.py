@@ -12,10 +12,13 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.plugins.node_fragmentation import NodeFragmentation
 from aischeduler.plugins.node_resources_fit import NodeResourcesFit
+from aischeduler.state.devices import DELIVERY_LABEL
 from tests.build import a_node, a_pod
+from tests.devices import gpus
 from tests.plugins.table import a_table, scores
 
 RULE = NodeFragmentation((GPU_DEFAULT,))
+MODES = ("device-plugin", "koordlet")
 
 # Three quarters of a GPU's share of such a node are 6 CPUs and 48Gi.
 STRANDED_BY_FREE = [0, 3, 4, 7, 4, 7, 8, 11, 0]
@@ -106,6 +109,15 @@ def test_fragmentation_decides_before_packing() -> None:
 
 def test_equal_fragmentation_is_decided_by_packing() -> None:
     assert placed(job(1), 7, 5, 3) == "n2"
+
+
+def test_counts_decide_where_the_kubelet_chooses_though_gpus_are_known() -> None:
+    table = a_table(*(a_node(mode, cpu="64", memory="512Gi", gpu=8, labels={DELIVERY_LABEL: mode}) for mode in MODES))
+    for mode in MODES:
+        table.see_devices(mode, gpus(mode, 8))
+    by_count, by_device = scores(RULE, job(1), table, PlacementStrategy.FRAGMENTATION)
+    assert by_count == expected(1, 8)
+    assert by_device == 50, "nothing came, so that nothing is expected"
 
 
 @given(st.integers(0, 8), st.integers(0, 70), st.integers(0, 600), st.integers(0, 8), st.integers(0, 70))
