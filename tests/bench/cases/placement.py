@@ -6,6 +6,7 @@ that fits nowhere is dropped. The trace and the reference results lie outside th
 
 import csv
 import gzip
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,7 +29,8 @@ from tests.bench.spec import OURS, Case, Evidence, Goal, Measure, Measured, Void
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.devices import asks, gpus
 
-TRACE = Path(__file__).resolve().parents[4] / "shared" / "traces" / "openb"
+TRACE = Path(os.environ.get("OPENB_TRACE", "openb"))
+"""The folder of the trace."""
 NODE_FILE, POD_FILE = "openb_node_list_gpu_node.csv", "openb_pod_list_default.csv"
 ARRIVALS, RANKS = "arrivals_default_seed42-46.txt.gz", "node_rank_default_seed42-46.txt.gz"
 REFERENCE = "reference_default_seed42-46.csv"
