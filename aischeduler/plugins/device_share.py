@@ -296,7 +296,7 @@ def _judge(asked: DeviceRequest, at: NodeView) -> _Verdicts:
         counted = np.zeros(len(rows), dtype=np.bool_)
         if asked.gpu.vendor:
             counted = mode == DeliveryMode.DEVICE_PLUGIN
-            room = devices.unused(GPU, rows) - devices.unknown_on(rows, GPU)
+            room = devices.whole.take(rows) - devices.unknown_on(rows, GPU)
             found.refuse(counted & (room < asked.gpu.count), _short(GPU))
             counted |= mode == DeliveryMode.NONE
         found.refuse(~counted & (devices.unknown_on(rows, GPU) > 0), UNKNOWN_HOLDERS)

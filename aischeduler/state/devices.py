@@ -288,15 +288,6 @@ class Devices(AllocationPart):
             share = max(share, min(-(-gpu.memory_bytes * WHOLE // largest), WHOLE))
         return RequestShape(count, share, amounts.get(CPU, 0), amounts.get(MEMORY, 0))
 
-    def unused(self, kind: str, rows: Rows) -> Counts:
-        """Return how many healthy devices of a type nobody holds by name, as long as `rows`."""
-        number = self.types.get(kind)
-        if number is None:
-            return np.zeros(len(rows), dtype=np.int64)
-        untouched = (self.left[:, rows] == self.total[:, rows]).all(axis=0)
-        counts: Counts = (untouched & self.healthy[rows] & (self.kind[rows] == number)).sum(axis=1)
-        return counts
-
     def have(self, kind: str, amount: int, rows: Rows) -> Mask:
         """Return a mask of the rows with an amount of a further type: a share of a device, or whole ones."""
         number = self.types.get(kind)

@@ -12,6 +12,7 @@ from aischeduler.model.device import DEVICES, GPU, WHOLE, Device, DeviceHint, De
 from aischeduler.model.device_request import device_request
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import PlacementStrategy
+from aischeduler.plugins import device_share
 from aischeduler.plugins.device_choice import fits
 from aischeduler.plugins.device_share import DeviceShare
 from aischeduler.state.devices import DELIVERY_LABEL
@@ -177,3 +178,45 @@ def test_fragmentation_weighs_requests_of_the_same_gpus_together() -> None:
     spec, at = a_pod(devices=asks(20)).spec, NodeView(table, np.array([0], dtype=np.intp))
     given = SHARE.choose(NO_ALLOCATION, spec, at, None, PlacementStrategy.FRAGMENTATION).part(DEVICES)
     assert given == has(part_of(1, 20))
+
+
+@given(
+    asked=NAMES,
+    visible=st.booleans(),
+    label=st.sampled_from(("", "env", "koordlet", "device-plugin", "hami", "odd")),
+    listed=st.integers(0, 2),
+    found=node_devices(),
+    there=st.booleans(),
+    unknown=st.integers(0, 2),
+    shares=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 100)), max_size=2),
+)
+@settings(max_examples=400)
+def test_quick_answer_is_that_of_the_rules_one_by_one_in_every_mode(
+    asked: dict[str, int],
+    label: str,
+    listed: int,
+    found: tuple[Device, ...],
+    unknown: int,
+    shares: list[tuple[int, int]],
+    *,
+    visible: bool,
+    there: bool,
+) -> None:
+    request = device_request(asked)
+    assert request is not None
+    request = replace(request, visible=visible)
+    table = NodeTable()
+    row, _ = table.see(a_node("n", gpu=listed, labels={DELIVERY_LABEL: label} if label else {}))
+    other, _ = table.see(a_node("other"))
+    table.see_devices("other", devices_of("other", a_gpu(0)))
+    if there:
+        table.see_devices("n", devices_of("n", *found))
+    held = [has(part_of(minor, share, gib=8)) for minor, share in shares]
+    held += [HeldDevices(unknown=((GPU, unknown),))] if unknown else []
+    for number, one in enumerate(held):
+        pod = a_pod(f"h{number}")
+        table.add(AssignedPod(pod, pod.spec, row, Allocation(parts=((DEVICES, one),))))
+    at = NodeView(table, np.array([row, other], dtype=np.intp))
+    quick = device_share._judge_quickly(request, at)
+    assert quick is not None
+    assert quick.tolist() == device_share._judge(request, at).passing.tolist()
