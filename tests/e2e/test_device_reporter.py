@@ -33,6 +33,8 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     create_nodes(control_plane, [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-0"}}])
     yield control_plane
     control_plane.kubectl("delete", "crd", "devices.scheduling.koordinator.sh", "--wait")
+    control_plane.kubectl("delete", "serviceaccount", NAME, "-n", "kube-system")
+    control_plane.kubectl("delete", "clusterrole,clusterrolebinding", NAME)
     sweep(control_plane)
 
 
