@@ -84,6 +84,10 @@ class DeviceRules:
         if isinstance(held, HeldDevices):
             self._given[bind.pod.uid] = bind.node, held
 
+    def taken_back(self, bind: Bind) -> None:
+        """Forget what a pod gets."""
+        self._given.pop(bind.pod.uid, None)
+
     def mode(self, node: Node) -> str:
         """Return how a node delivers GPUs; empty without Device object."""
         if node.name not in self.of:
@@ -146,6 +150,28 @@ class DeviceRules:
             return pod.devices or HeldDevices(unknown=_whole(asked))
         rest = Counter(dict(_whole(asked))) - Counter(one.type for one in named)
         return HeldDevices(tuple(HeldDevice(one.type, one.minor, one.totals) for one in named), (*rest.items(),))
+
+    def share(self, pod: Pod, node: Node | None) -> int:
+        """Return for how many hundredths of GPUs a pod counts that asks for parts, on a node that it has or may get.
+
+        Bytes are a share of the GPU that it got, a whole one where nobody says which; before that, of the smallest one
+        that has them.
+        """
+        asked = pod.spec.devices.gpu if pod.spec.devices is not None else None
+        if asked is None or asked.vendor:
+            return 0
+        on_its_way = pod.uid in self._given and (node is None or self._given[pod.uid][0] == node.name)
+        named = [one for one in self.held(pod).devices if one.type == GPU] if pod.node_name or on_its_way else []
+        if named:
+            return sum(max(amount for name, amount in one.amounts if name != "gpu-memory") for one in named)
+        if not asked.memory_bytes:
+            return asked.count * max(asked.core, asked.ratio)
+        if pod.node_name or on_its_way:
+            return asked.count * WHOLE
+        here = [self.of[node.name]] if node is not None and node.name in self.of else []
+        sizes = [one.total("gpu-memory") for found in here or self.of.values() for one in found.devices]
+        least = min((size for size in sizes if size >= asked.memory_bytes), default=asked.memory_bytes)
+        return asked.count * max(asked.core, -(-asked.memory_bytes * WHOLE // least))
 
     def _delivers(self, asked: DeviceRequest, node: Node) -> bool:
         """Say whether containers get on a node the GPUs of such a request."""

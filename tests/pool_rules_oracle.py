@@ -9,7 +9,8 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import permutations
 
 from aischeduler.model.actions import Action, Bind, Evict, EvictionCause, Nominate
 from aischeduler.model.events import (
@@ -31,13 +32,20 @@ from tests.build import replace
 from tests.device_rules import DeviceRules
 from tests.gang_oracle import GangOracle
 from tests.placement_oracle import is_rare, matches, may_name, suits, taken, total_of
-from tests.tenant_oracle import TenantOracle
+from tests.tenant_oracle import GPU, TenantOracle
 
 DEFAULT = "default"
 CRITICAL = 2_000_000_000
 FINISHED = ("Succeeded", "Failed")
+ORDERED_MAX = 4
+"""Up to so many Binds of one decision are looked at in every order."""
 NOTHING = Pool(DEFAULT)
 """The default pool before there is one."""
+
+
+def _parts(resource: str) -> int:
+    """Return in how many parts one of a resource is counted."""
+    return 100 if resource == GPU else 1
 
 
 class Oracle:
@@ -55,6 +63,7 @@ class Oracle:
     ) -> None:
         self.tenants = TenantOracle(tenants or TenantSettings())
         self.devices = DeviceRules()
+        self.tenants.share = self.devices.share
         self._unit_of, self._rare, self._groups = unit_of, rare, groups
         self._rightful: set[tuple[str, str]] = set()
         """Units and decisions that may evict them."""
@@ -147,15 +156,30 @@ class Oracle:
 
     def _wrong_binds(self, binds: list[Bind], not_in_line: Collection[str]) -> list[str]:
         """Return what is wrong with the Binds of one decision, in the order in which they are least wrong."""
-        found: list[str] = []
-        while binds:
-            wrong = [list(self._wrong_bind(one, not_in_line)) for one in binds]
+        found, left = list[str](), list(binds)
+        while left:
+            wrong = [list(self._wrong_bind(one, not_in_line)) for one in left]
             at = next((at for at, faults in enumerate(wrong) if not faults), 0)
-            bind = binds.pop(at)
+            bind = left.pop(at)
             found += [f"{bind.pod.name} is bound to {bind.node}: {why}" for why in wrong[at]]
-            self._assumed[bind.pod.uid] = bind.node
-            self.devices.given(bind)
-        return found
+            self._assume(bind)
+        orders = permutations(binds) if found and 1 < len(binds) <= ORDERED_MAX else ()
+        return [] if any(self._is_right(order, not_in_line) for order in orders) else found
+
+    def _is_right(self, binds: Sequence[Bind], not_in_line: Collection[str]) -> bool:
+        """Say whether nothing is wrong with these Binds one after the other: a GPU may be full of the one before."""
+        for bind in binds:
+            del self._assumed[bind.pod.uid]
+            self.devices.taken_back(bind)
+        found: list[str] = []
+        for bind in binds:
+            found += self._wrong_bind(bind, not_in_line)
+            self._assume(bind)
+        return not found
+
+    def _assume(self, bind: Bind) -> None:
+        self._assumed[bind.pod.uid] = bind.node
+        self.devices.given(bind)
 
     def _wrong_bind(self, bind: Bind, not_in_line: Collection[str]) -> Iterator[str]:
         pod, home = self._pods.get(bind.pod.uid), self._home(bind.pod)
@@ -201,8 +225,8 @@ class Oracle:
             (home.borrowing_limit, borrowed, "borrowingLimit"),
             (pool.lending_limit, lent, "lendingLimit"),
         ):
-            total = total_of([*running, pod])
-            over = [one for one in limit if one in taken(pod.spec) and total[one] > limit[one]]
+            total = self._total([*running, pod])
+            over = [one for one in limit if self._total([pod])[one] and total[one] > limit[one] * _parts(one)]
             if over:
                 yield f"beyond the {name} of {over}"
 
@@ -250,10 +274,20 @@ class Oracle:
         if self._home(victim) == lender or pool.reclaim_policy.value != "Evict":
             return False
         lent = [pod for pod, owner in self._loans() if owner == lender and not self._leaves(pod)]
-        total = total_of(lent)
-        over = [one for one, most in pool.lending_limit.items() if total[one] > most and one in taken(victim.spec)]
+        total, its = self._total(lent), self._total([victim])
+        over = [one for one, most in pool.lending_limit.items() if total[one] > most * _parts(one) and its[one]]
         kept = self._is_kept(self._node_of(victim))
         return pool.disable_sharing or bool(pool.invalid) or bool(over) or kept
+
+    def _total(self, pods: Iterable[Pod]) -> Counter[str]:
+        """Return what pods count for in limits: of GPUs hundredths."""
+        pods = list(pods)
+        total = total_of(pods)
+        total[GPU] = total[GPU] * _parts(GPU)
+        for pod in pods:
+            node = self._node_of(pod)
+            total[GPU] += self.devices.share(pod, self._nodes.get(node) if node else None)
+        return total
 
     # Who must not wait.
 

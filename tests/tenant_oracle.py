@@ -7,7 +7,7 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from aischeduler.model.card_types import card_names
@@ -21,6 +21,7 @@ from aischeduler.model.workload import TenantTerms, Workload
 
 INFERENCE, TRAINING = "inference", "training"
 GPU: Final = "nvidia.com/gpu"
+SHARE: Final = "nvidia.com/gpu/100"
 PRODUCT: Final = "nvidia.com/gpu.product"
 WATCHED: Final = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "JobSet")
 
@@ -33,6 +34,8 @@ class TenantOracle:
 
     def __init__(self, settings: TenantSettings) -> None:
         self.settings, self.now, self.served = settings, 0.0, False
+        self.share: Callable[[Pod, Node | None], int] = lambda _pod, _node: 0
+        """Returns for how many hundredths of GPUs a pod with parts of some counts; a world with devices sets it."""
         self._own: dict[str, TenantQueue] = {}
         self._volcano: dict[str, TenantQueue] = {}
         self._workloads: dict[tuple[str, str, str], Workload] = {}
@@ -127,25 +130,27 @@ class TenantOracle:
     def over(self, pod: Pod, node: Node, placed: Placed) -> Iterator[str]:
         """Yield the quotas that a pod on a node would exceed beside those that are placed."""
         placed = list(placed)
-        amounts = {**pod.spec.request.amounts, "pods": 1}
         for queue in self._chain(self.queue_of(pod)):
             inside = [(one, at) for one, at in placed if queue in self._chain(self.queue_of(one))]
             for resource, most in queue.capability.items():
-                if self._is_free(resource, pod) or resource not in amounts:
+                asked = self._amount(pod, resource, None)
+                if self._is_free(resource, pod) or not asked:
                     continue
-                used = sum(self._amount(one, resource) for one, _ in inside if not self._is_free(resource, one))
+                used = sum(self._amount(one, resource, at) for one, at in inside if not self._is_free(resource, one))
                 limit = most * self.settings.over_commit_milli // 1000 if resource in ("cpu", "memory") else most
-                if used + amounts[resource] > limit:
+                if used + asked > limit * (100 if resource == GPU else 1):
                     yield f"queue {queue.name} has too little {resource}"
-            if queue.cards and GPU in amounts:
-                yield from self._over_cards(queue, amounts[GPU], node, inside)
+            if queue.cards and (asked := self._amount(pod, GPU, node)):
+                yield from self._over_cards(queue, asked, node, inside)
 
     def sums(self, placed: Placed) -> dict[str, Counter[str]]:
-        """Return by queue what the pods in it and below it take together."""
+        """Return by queue what the pods in it and below it take together, with shares of GPUs."""
         found: dict[str, Counter[str]] = {}
-        for pod, _ in placed:
+        for pod, node in placed:
+            share = self.share(pod, node)
+            shares = {SHARE: share} if share else {}
             for queue in self._chain(self.queue_of(pod)):
-                found.setdefault(queue.name, Counter()).update({**pod.spec.request.amounts, "pods": 1})
+                found.setdefault(queue.name, Counter()).update({**pod.spec.request.amounts, "pods": 1, **shares})
         return found
 
     def _over_cards(self, queue: TenantQueue, asked: int, node: Node, inside: Placed) -> Iterator[str]:
@@ -153,8 +158,10 @@ class TenantOracle:
         if not covering:
             yield f"queue {queue.name} has no such card"
         for entry in covering:
-            used = sum(self._amount(one, GPU) for one, at in inside if at is not None and entry.card in names_of(at))
-            if used + asked > entry.cards:
+            used = sum(
+                self._amount(one, GPU, at) for one, at in inside if at is not None and entry.card in names_of(at)
+            )
+            if used + asked > entry.cards * 100:
                 yield f"queue {queue.name} has too few {entry.name}"
 
     def _takes(self, name: str, pod: Pod) -> bool:
@@ -181,12 +188,13 @@ class TenantOracle:
         return (
             self.settings.card_unlimited_cpu_memory
             and resource in ("cpu", "memory")
-            and GPU in pod.spec.request.amounts
+            and bool(self._amount(pod, GPU, None))
         )
 
-    def _amount(self, pod: Pod, resource: str) -> int:
-        amounts: Mapping[str, int] = Counter({**pod.spec.request.amounts, "pods": 1})
-        return amounts.get(resource, 0)
+    def _amount(self, pod: Pod, resource: str, node: Node | None) -> int:
+        """Return how much of a resource a pod takes, of GPUs in hundredths."""
+        amount = Counter({**pod.spec.request.amounts, "pods": 1})[resource]
+        return amount * 100 + self.share(pod, node) if resource == GPU else amount
 
     def _get(self, name: str) -> TenantQueue | None:
         return self._own.get(name) or self._volcano.get(name)

@@ -11,7 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from aischeduler.model.card_shares import unit_of
 from aischeduler.model.gang import Lack
+from aischeduler.model.names import GPU_SHARE
 from aischeduler.model.pod import Pod
 from aischeduler.model.proposal import LenderRefusal
 from aischeduler.model.resources import ResourceList
@@ -213,9 +215,9 @@ class PodUnit(Struct, frozen=True):
 class QuotaLevel(Struct, frozen=True):
     """What a tenant queue says of one dimension: a resource, or with `is_card` cards by a name of them.
 
-    `used` is what its pods and those below it hold, `asked` what the pods ask for that start together, in the unit of
-    `resource`. `quota` is None where it is not limited. Some level of a dimension that is `concerned` refuses.
-    `holders` are those pods (namespace/name) that hold the most of what a level lacks that refuses.
+    `used` is what its pods and those below it hold, `asked` what the pods ask for that start together, in its `unit`.
+    `quota` is None where it is not limited. Some level of a dimension that is `concerned` refuses. `holders` are
+    those pods (namespace/name) that hold the most of what a level lacks that refuses.
     """
 
     queue: str
@@ -228,6 +230,11 @@ class QuotaLevel(Struct, frozen=True):
     refuses: bool = False
     concerned: bool = False
     holders: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def unit(self) -> str:
+        """The name of the unit of the amounts: hundredths of cards, or that of the resource."""
+        return GPU_SHARE if self.is_card else unit_of(self.resource)[0]
 
 
 class QuotaUse(Struct, frozen=True):

@@ -5,6 +5,7 @@ from typing import assert_never
 from aischeduler.analysis.explanation import Missing, MissingKind, NearestMiss, NoLoan
 from aischeduler.analysis.nearest_miss import nearest_by_amounts, refusals
 from aischeduler.analysis.what_if import Question
+from aischeduler.model.card_shares import counted, unit_of
 from aischeduler.model.proposal import LenderRefusal, NoLender
 from aischeduler.model.quantity import readable
 from aischeduler.model.resources import ResourceList
@@ -95,8 +96,9 @@ def _reason(question: Question, name: str, refusal: LenderRefusal) -> str:
 
 def _over(question: Question, verb: str, limit: ResourceList, sums: ResourceList) -> str:
     resource = within(limit, sums, question.total)
-    used, most = readable(resource, sums.get(resource, 0)), readable(resource, limit[resource])
-    asked = readable(resource, question.total.request.taken[resource])
+    unit, scale = unit_of(resource)
+    used, most = readable(unit, counted(resource, sums)), readable(unit, limit[resource] * scale)
+    asked = readable(unit, counted(resource, question.total.request.taken))
     who = "the pod requests" if question.record.leads is None else "the pods that start together request"
     return f"it {verb} {used} of at most {most} {resource}; {who} {asked}"
 

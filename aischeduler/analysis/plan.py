@@ -19,7 +19,7 @@ from aischeduler.analysis.cluster_copy import ClusterCopy
 from aischeduler.analysis.explanation import full_name
 from aischeduler.analysis.kept_pods import kept_pods
 from aischeduler.analysis.what_if import question_of
-from aischeduler.engine.queue_status import over_quota, summary_of
+from aischeduler.engine.queue_status import OverQuota, over_quota, summary_of
 from aischeduler.model.actions import Bind, Evict, LogLoanChange, ReportInternalError, Warn
 from aischeduler.model.events import Event, Seen, gone, objects_of
 from aischeduler.model.node import Node
@@ -75,16 +75,6 @@ class PlannedChange(Struct, frozen=True):
     units: tuple[PlannedUnit, ...] = ()
     events: tuple[Event, ...] = ()
     without: tuple[str, ...] = ()
-
-
-class OverQuota(Struct, frozen=True):
-    """A tenant queue uses more of a resource, or of cards, than its quota."""
-
-    queue: str
-    name: str
-    used: int
-    quota: int
-    is_card: bool = False
 
 
 class UnitPlan(Struct, frozen=True):
@@ -340,8 +330,7 @@ def _over_quota(copy: ClusterCopy) -> tuple[OverQuota, ...]:
         if queue is None:
             continue
         summary = summary_of(cluster, queue, Counter())
-        cards = {use.card for use in summary.cards}
-        found += [OverQuota(name, what, used, most, is_card=what in cards) for what, used, most in over_quota(summary)]
+        found += over_quota(name, summary)
     return tuple(found)
 
 

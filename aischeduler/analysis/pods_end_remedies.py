@@ -225,10 +225,10 @@ def _lacking(question: Question, *, evicting: bool) -> dict[int, tuple[int, Amou
     table = cluster.running.table
     loans = table[(table["row"] >= 0) & table["borrower"] & table["ours"]]
     own = (loans["home"] == cluster.pools.id(home.name)) & bool(
-        within(home.borrowing_limit, cluster.ledger.of(BORROWS, home.name), spec)
+        within(home.borrowing_limit, cluster.ledger.of(BORROWS, home.name), question.total)
     )
     for name in question.others():
-        refusal = lender_refusal(cluster.borrowing, home.name, name, spec)
+        refusal = lender_refusal(cluster.borrowing, home.name, name, question.total)
         if refusal not in (None, LenderRefusal.LENDING_LIMIT):
             continue
         found |= _short_of_room(question, name, evicting=False)

@@ -28,6 +28,7 @@ from aischeduler.analysis.quota_use import check_of, holders_of, left_on, quota_
 from aischeduler.analysis.what_if import Question, importance, pods_ended
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.quotas import queue_refused, rules_of
+from aischeduler.model.card_shares import CARD, unit_of, whole_cards
 from aischeduler.model.card_types import TypeNameError, card_form, is_card
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import CPU, MEMORY
@@ -111,19 +112,19 @@ def _raise(question: Question, kind: CardKind | None, changes: ExitStack) -> lis
 def _rise(cluster: Cluster, queue: TenantQueue, refusal: QuotaRefusal) -> _Raised | None:
     """Return the quota with which this is not refused; None where the card has no name for a quota."""
     name, total = refusal.dimension, refusal.total
-    if refusal.resource in (CPU, MEMORY) or (name == refusal.resource and name in queue.capability):
+    if not refusal.is_card:
         resource = refusal.resource
         factor = rules_of(cluster).over_commit_milli if resource in (CPU, MEMORY) else UNSCALED_MILLI
-        amount = -(-total * UNSCALED_MILLI // factor)
+        amount = -(-total * UNSCALED_MILLI // (factor * unit_of(resource)[1]))
         changed = replace(queue, capability={**queue.capability, resource: amount})
         return _Raised(changed, CAPABILITY, resource, resource, queue.capability[resource], amount)
     cards = {entry.name: entry for entry in queue.cards}
     try:
-        cards[name] = CardQuota(name, cards[name].card if name in cards else card_form(name), total)
+        cards[name] = CardQuota(name, cards[name].card if name in cards else card_form(name), whole_cards(total))
     except TypeNameError:
         return None
     changed = replace(queue, cards=tuple(cards.values()))
-    return _Raised(changed, CARDS, name, refusal.resource, refusal.capability, total)
+    return _Raised(changed, CARDS, name, refusal.resource, refusal.capability // CARD, whole_cards(total))
 
 
 def _edits(raised: list[_Raised]) -> Iterator[EditQueue]:
@@ -266,7 +267,7 @@ def quota_left(question: Question, resource: str) -> int | None:
     rules = rules_of(cluster)
     for name, queue in check.queues.items():
         if resource in queue.capability and resource in record.pod.spec.request.amounts:
-            left.append(rules.limit(queue, resource) - check.quotas.in_use(name, resource))
+            left.append((rules.limit(queue, resource) - check.quotas.in_use(name, resource)) // unit_of(resource)[1])
     if is_card(resource, rules.gpu_resources) and check.kinds and check.quotas.limits_cards:
         left.append(max(left_on(check, kind, resource) for kind in check.kinds))
     return min(left, default=None)

@@ -16,10 +16,12 @@ from msgspec.structs import replace
 from aischeduler.analysis.explanation import QuotaLevel, QuotaUse, Refusal, full_name
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.quotas import coverage_of, quota_of, rules_of, want_of
+from aischeduler.model.card_shares import CARD, asks_for_cards, charged, counted, gpu_share
 from aischeduler.model.card_types import TypeNameError, card_form, card_names, form_names, is_card
-from aischeduler.model.names import CPU, MEMORY
+from aischeduler.model.device import NVIDIA_GPU
+from aischeduler.model.names import CPU, GPU_SHARE, MEMORY
 from aischeduler.model.tenant_queue import CardQuota, TenantQueue
-from aischeduler.policies.quota import QuotaRefusal, QuotaRules, Quotas, Want, cards_of_form, names_kind
+from aischeduler.policies.quota import QuotaRefusal, QuotaRules, Quotas, Want, cards_of_form, cards_on, names_kind
 from aischeduler.state.cards import CardKind
 from aischeduler.state.label_index import Rows
 from aischeduler.state.ledger import NO_CARD, QUEUE
@@ -89,11 +91,12 @@ def _whole(cluster: Cluster, record: PodRecord, quotas: Quotas) -> QuotaRefusal 
     names |= {name for form in names for name in card_names(form)}
     entries = [entry for entry in queue.cards if entry.card in names] if queue is not None else []
     rules = rules_of(cluster)
-    resource = next(iter(sorted(rules.cards(record.pod.spec))), rules.gpu_resources[0])
+    resource = next(iter(sorted(rules.cards(record.pod.spec, 0))), rules.gpu_resources[0])
     if not entries:
         return replace(found, resource=resource, dimension=min(names, key=len))
     entry, lacking = entries[0], found.total - found.capability
-    return replace(found, resource=resource, dimension=entry.name, total=entry.cards + lacking, capability=entry.cards)
+    most = entry.cards * CARD
+    return replace(found, resource=resource, dimension=entry.name, total=most + lacking, capability=most)
 
 
 def quota_use(cluster: Cluster, record: PodRecord) -> QuotaUse | None:
@@ -166,21 +169,25 @@ def _held(cluster: Cluster, record: PodRecord, level: QuotaLevel) -> int:
     if spec is None or card is None:
         return 0
     rules = rules_of(cluster)
+    allocation = room.allocation if room is not None else record.allocation
+    charge = charged(spec, gpu_share(spec, allocation))
     if level.is_card:
-        return cards_of_form(_form(level.name), rules, {card: spec.request.amounts})
+        return cards_of_form(_form(level.name), rules, {card: charge})
     free = card != NO_CARD and rules.unlimited_with_cards and level.resource in (CPU, MEMORY)
-    return 0 if free else spec.request.taken.get(level.resource, 0)
+    return 0 if free else counted(level.resource, charge)
 
 
 def _levels(cluster: Cluster, check: QuotaCheck, queue: TenantQueue) -> Iterator[QuotaLevel]:
     """Yield a queue with each dimension in which it is asked: resources, then cards."""
     rules = rules_of(cluster)
     wants = [want for want in check.wants if any(member.name == queue.name for member in want.chain)]
-    for resource, asked in sorted(_asked(rules, wants).items()):
+    sums = _asked(rules, wants)
+    for resource in sorted({NVIDIA_GPU if name == GPU_SHARE else name for name in sums}):
         limit = rules.limit(queue, resource) if resource in queue.capability else None
         if limit is None and is_card(resource, rules.gpu_resources):
             continue  # its cards stand for it
-        yield QuotaLevel(queue.name, resource, resource, check.quotas.in_use(queue.name, resource), asked, limit)
+        used, asked = check.quotas.in_use(queue.name, resource), counted(resource, sums)
+        yield QuotaLevel(queue.name, resource, resource, used, asked, limit)
     yield from _cards(cluster, check, queue, wants)
 
 
@@ -188,8 +195,8 @@ def _asked(rules: QuotaRules, wants: list[Want]) -> Counter[str]:
     """Return what these pods request, as far as it is checked."""
     found: Counter[str] = Counter()
     for want in wants:
-        free = bool(rules.cards(want.spec)) and rules.unlimited_with_cards
-        found.update({name: n for name, n in want.spec.request.taken.items() if not (free and name in (CPU, MEMORY))})
+        free = rules.unlimited_with_cards and asks_for_cards(want.spec, rules.gpu_resources)
+        found.update({name: n for name, n in want.amounts.items() if not (free and name in (CPU, MEMORY))})
     return found
 
 
@@ -201,13 +208,13 @@ def _cards(cluster: Cluster, check: QuotaCheck, queue: TenantQueue, wants: list[
         concerned = check.refused_on(kind) is not None
         asked: Counter[str] = Counter()
         for want in wants:
-            asked.update(rules.cards(want.spec) if names_kind(want, kind) else {})
+            asked.update(cards_on(want, kind, rules) if names_kind(want, kind) else {})
         for resource, number in sorted(asked.items()):
             forms = form_names(kind.card, resource)
             entries: list[CardQuota] = [entry for entry in queue.cards if entry.card in forms]
             alone = CardQuota(forms[0], forms[0], 0) if forms else CardQuota(resource, "", 0)
             for entry in entries or [alone]:
-                limit = entry.cards if entries else 0 if queue.cards else None
+                limit = entry.cards * CARD if entries else 0 if queue.cards else None
                 used = cards_of_form(entry.card, rules, sums)
                 level = QuotaLevel(queue.name, entry.name, resource, used, number, limit, is_card=True)
                 before = found.get(entry.name, level)
@@ -226,7 +233,7 @@ def left_on(check: QuotaCheck, kind: CardKind, resource: str) -> int:
     for queue in check.queues.values():
         covering = [entry for entry in queue.cards if entry.card in forms]
         uses = check.quotas.cards_in_use(queue)
-        left = min(left, *(entry.cards - uses.get(entry.card, 0) for entry in covering), NO_LIMIT)
+        left = min(left, *((entry.cards * CARD - uses.get(entry.card, 0)) // CARD for entry in covering), NO_LIMIT)
         left = 0 if queue.cards and not covering else left
     return left
 

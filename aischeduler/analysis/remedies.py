@@ -40,6 +40,7 @@ from aischeduler.analysis.what_if import (
 )
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.propose import may_not_preempt
+from aischeduler.model.card_shares import counted, unit_of
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec, Toleration
@@ -50,6 +51,7 @@ from aischeduler.model.selectors import NAME_FIELD, Operator
 from aischeduler.plugins.node_unschedulable import TAINT_KEY
 from aischeduler.policies.borrowing import PLENTIFUL, wanted_by_home_pods
 from aischeduler.policies.loan_limits import may_borrow
+from aischeduler.policies.unit_placement import total_of
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.ledger import BORROWS, LENDS
 
@@ -111,9 +113,10 @@ def _request_remedies(question: Question) -> list[Remedy]:
 def _abroad(question: Question, spec: PodSpec, resource: str) -> int:
     """Return the most of the resource that a lender has free for the pod, within all limits."""
     cluster, most = question.cluster, 0
+    total = total_of((spec,), cluster.borrowing.memories)
     home = cluster.pools.pools[question.home]
     for name in question.others():
-        if not may_borrow(cluster.borrowing, question.home, name, spec):
+        if not may_borrow(cluster.borrowing, question.home, name, total):
             continue
         rows = question.rows_of(name)
         free = _most_free(cluster, spec, rows[~wanted_by_home_pods(cluster.borrowing, name, rows)], resource)
@@ -121,7 +124,8 @@ def _abroad(question: Question, spec: PodSpec, resource: str) -> int:
             (home.borrowing_limit, cluster.ledger.of(BORROWS, question.home)),
             (cluster.pools.pools[name].lending_limit, cluster.ledger.of(LENDS, name)),
         ):
-            free = min(free, limit[resource] - sums.get(resource, 0)) if resource in limit else free
+            scale = unit_of(resource)[1]
+            free = min(free, limit[resource] - -(-counted(resource, sums) // scale)) if resource in limit else free
         most = max(most, free)
     return most
 
@@ -335,7 +339,9 @@ def _fits_where_lent(question: Question) -> tuple[Mask, Mask | None]:
 def _raised(limit: ResourceList, sums: ResourceList, spec: PodSpec) -> dict[str, int]:
     """Return the least value of each resource of the limit that the pod exceeds."""
     asked = spec.request.taken
-    needed = {name: sums.get(name, 0) + asked[name] for name in sorted(limit) if name in asked}
+    needed = {
+        name: -(-counted(name, sums, asked) // unit_of(name)[1]) for name in sorted(limit) if counted(name, asked)
+    }
     return {name: amount for name, amount in needed.items() if amount > limit[name]}
 
 

@@ -183,7 +183,7 @@ def _quota(quota: QuotaUse) -> Table:
     table = plain_table(f"Quotas of the queue {printable(quota.queue)}", "Of", "Used", "Asked", "Quota", "")
     for level in [level for level in quota.levels if level.concerned][:LEVELS_MAX]:
         amounts = (level.used, level.asked, level.quota)
-        cells = ("-" if amount is None else readable(level.resource, amount) for amount in amounts)
+        cells = ("-" if amount is None else readable(level.unit, amount) for amount in amounts)
         named = (Text(printable(level.queue)), Text(printable(level.name)))
         table.add_row(*named, *cells, "refuses" if level.refuses else "")
     for column in table.columns[2:5]:
@@ -194,7 +194,7 @@ def _quota(quota: QuotaUse) -> Table:
 def _holders(quota: QuotaUse) -> Iterator[RenderableType]:
     """Yield who holds the most of what each level that refuses lacks."""
     for level in quota.refusing[:LEVELS_MAX]:
-        held = [f"{name} ({readable(level.resource, amount)})" for name, amount in level.holders]
+        held = [f"{name} ({readable(level.unit, amount)})" for name, amount in level.holders]
         if held:
             yield Text(printable(f"Most {level.name} of the queue {level.queue} is held by {', '.join(held)}."))
     if quota.replaces:
@@ -364,17 +364,17 @@ def _quota_json(quota: QuotaUse) -> dict[str, Any]:
 
 
 def _level_json(level: QuotaLevel) -> dict[str, Any]:
-    quota = quantity_text(level.resource, level.quota) if level.quota is not None else None
+    quota = quantity_text(level.unit, level.quota) if level.quota is not None else None
     return {
         "queue": level.queue,
         "kind": "card" if level.is_card else "resource",
         "name": level.name,
         "resource": level.resource,
-        "used": quantity_text(level.resource, level.used),
-        "requested": quantity_text(level.resource, level.asked),
+        "used": quantity_text(level.unit, level.used),
+        "requested": quantity_text(level.unit, level.asked),
         "quota": quota,
         "refuses": level.refuses,
-        "holders": [{"pod": name, "amount": quantity_text(level.resource, amount)} for name, amount in level.holders],
+        "holders": [{"pod": name, "amount": quantity_text(level.unit, amount)} for name, amount in level.holders],
     }
 
 

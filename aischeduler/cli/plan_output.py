@@ -18,9 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 from aischeduler.analysis.explanation import full_name
-from aischeduler.analysis.plan import OverQuota, Plan, UnitPlan, UnitVerdict
+from aischeduler.analysis.plan import Plan, UnitPlan, UnitVerdict
 from aischeduler.cli.output import plain_table, print_trimmed
 from aischeduler.cli.plan_documents import Variant
+from aischeduler.engine.queue_status import OverQuota
 from aischeduler.model.actions import Bind, Evict, EvictionCause
 from aischeduler.model.quantity import quantity_text
 from aischeduler.observability.logging import printable
@@ -140,8 +141,7 @@ def _consequences(plan: Plan, names_max: int) -> Iterator[str]:
         evicted = [_evicted(plan, eviction) for eviction in plan.other_evictions]
         yield f"Also evicts: {_names(evicted, names_max)}."
     for over in plan.over_quota:
-        resource = "" if over.is_card else over.name
-        used, most = (quantity_text(resource, amount) for amount in (over.used, over.quota))
+        used, most = (quantity_text(over.unit, amount) for amount in (over.used, over.quota))
         yield f"The queue {over.queue} is over its quota: {over.name} {used} of {most}."
     if not (
         plan.units
@@ -254,8 +254,7 @@ def _start_json(start: Bind) -> dict[str, Any]:
 
 
 def _over_json(over: OverQuota) -> dict[str, Any]:
-    resource = "" if over.is_card else over.name
-    used, most = (quantity_text(resource, amount) for amount in (over.used, over.quota))
+    used, most = (quantity_text(over.unit, amount) for amount in (over.used, over.quota))
     return {
         "queue": over.queue,
         "kind": "card" if over.is_card else "resource",

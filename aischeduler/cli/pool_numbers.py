@@ -21,6 +21,7 @@ from aischeduler.kube.report.pool_writes import AMOUNTS
 from aischeduler.kube.report.status_writes import STATUS_EXPIRY_SECONDS
 from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.list_pager import pages
+from aischeduler.model.card_shares import CARD
 from aischeduler.model.decode_errors import decode_problem
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
@@ -134,7 +135,7 @@ def _summary(document: PoolDocument, status: _Status) -> PoolSummary:
         preemption=preemption,
         borrowing=borrowing,
         sharing=sharing,
-        cards=tuple(CardCount(card.type, card.total, card.used) for card in status.cards_by_type or ()),
+        cards=tuple(CardCount(card.type, card.total, card.used * CARD) for card in status.cards_by_type or ()),
         **amounts,
     )
 

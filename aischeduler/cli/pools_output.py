@@ -17,6 +17,7 @@ from rich.text import Text
 
 from aischeduler.cli.output import plain_table
 from aischeduler.kube.report.pool_writes import AMOUNTS
+from aischeduler.model.card_shares import whole_cards
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
 from aischeduler.model.quantity import scaled_bytes, trimmed
@@ -113,7 +114,9 @@ def _pool_json(pool: PoolSummary) -> dict[str, Any]:
         "borrowing": pool.borrowing,
         "sharing": pool.sharing,
         **{name: _amounts_json(getattr(pool, name)) for name in AMOUNTS},
-        "cardsByType": [{"type": card.type, "total": card.total, "used": card.used} for card in pool.cards],
+        "cardsByType": [
+            {"type": card.type, "total": card.total, "used": whole_cards(card.used_hundredths)} for card in pool.cards
+        ],
     }
 
 
@@ -140,5 +143,5 @@ def _node_cell(column: str, nodes: int, total: int) -> str:
 
 def _card_cell(column: str, count: CardCount, totals: Mapping[str, int]) -> str:
     """Return a cell of the GPUs of one card type; a status does not have the other columns of these."""
-    cells = {"Allocatable": count.total, "Used": count.used, "Total": totals[count.type]}
+    cells = {"Allocatable": count.total, "Used": whole_cards(count.used_hundredths), "Total": totals[count.type]}
     return f"{cells[column]:,}" if column in cells else "-"

@@ -21,7 +21,7 @@ from aischeduler.engine.search_cache import Searches
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import make_runner
 from aischeduler.model.actions import Action
-from aischeduler.model.card_types import is_card
+from aischeduler.model.card_shares import asks_for_cards
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
@@ -30,7 +30,7 @@ from aischeduler.policies.borrowing import BorrowingContext
 from aischeduler.policies.eviction_order import Loss, Preemptor, TenantPreemptor
 from aischeduler.policies.placement import placement_strategy
 from aischeduler.policies.unit_capacity import UnitCapacity
-from aischeduler.policies.unit_placement import UnitRequest, labels_of_placed
+from aischeduler.policies.unit_placement import UnitRequest, labels_of_placed, total_of
 from aischeduler.state.cards import Cards
 from aischeduler.state.claims import Claims
 from aischeduler.state.counted_pods import NO_INTEREST
@@ -197,7 +197,10 @@ class Cluster:
 
     def total(self, record: PodRecord) -> PodSpec:
         """Return a spec with the requests of a pod, or of the required pods of the unit that it leads."""
-        return record.pod.spec if record.leads is None else self.unit_request(record.leads, record.home).total
+        sizes = self.nodes.cards.gpu_memories(self.nodes)
+        if record.leads is None:
+            return total_of((record.pod.spec,), sizes)
+        return self.unit_request(record.leads, record.home).total(sizes)
 
     def gate_of(self, pod: Pod) -> str:
         """Return why a gate holds the pod; empty where none does."""
@@ -393,10 +396,7 @@ class Cluster:
 
     def _card_of(self, record: PodRecord, row: int) -> str:
         """Return the card on which a pod counts on a row; that of a node that is gone is the last one known."""
-        for resource in record.pod.spec.request.amounts:
-            if is_card(resource, self.profile.gpu_resources):
-                break
-        else:
+        if not asks_for_cards(record.pod.spec, self.profile.gpu_resources):
             return NO_CARD
         if self.nodes.nodes[row] is None:
             known = next((account[2] for account in record.accounts if account[0] == QUEUE), UNNAMED_CARD)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.holds import recheck_later
+from aischeduler.engine.pod_counting import hold_parts
 from aischeduler.framework.allocating import bound_allocation
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.device import DEVICES, Amounts, HeldDevices, HolderSource, NodeDevices
@@ -115,6 +116,4 @@ def _hold(cluster: Cluster, record: PodRecord) -> None:
     pod = record.pod if record.pod.spec is record.counted else replace(record.pod, spec=record.counted)
     allocation = bound_allocation(cluster.profile.plugins_of(record.pod), pod, cluster.nodes)
     if allocation.parts != record.allocation.parts:
-        cluster.nodes.remove(record.assigned)
-        record.allocation = replace(record.allocation, parts=allocation.parts)
-        cluster.nodes.add(record.assigned)
+        hold_parts(cluster, record, allocation.parts)

@@ -4,13 +4,14 @@ Invariant: a pod counts in all of them exactly while its record has a row.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from msgspec.structs import replace
 
 from aischeduler.framework.allocating import bound_allocation
 from aischeduler.model.allocation import NO_ALLOCATION
+from aischeduler.model.card_shares import gpu_share
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.workload import ServiceType
 from aischeduler.policies.eviction_order import QUEUE_PRIORITY_MAX
@@ -42,7 +43,8 @@ def adopt(cluster: "Cluster", record: PodRecord, assigned: AssignedPod) -> None:
     record.home = cluster.pools.home(record.pod.pool)
     pool = cluster.pool_of(record.row)
     cluster.budgets.placed(record.pod)
-    cluster.running.add(record.pod.uid, record.pod.spec, record.row, _facts(cluster, record, pool))
+    share = gpu_share(assigned.spec, assigned.allocation)
+    cluster.running.add(record.pod.uid, record.pod.spec, record.row, _facts(cluster, record, pool), share)
     book(cluster, record, pool)
     if record.waits_with is not None:
         cluster.tenants.waits_no_more(record)
@@ -72,7 +74,7 @@ def book(cluster: "Cluster", record: PodRecord, pool: str) -> None:
         _unbook(cluster, record)
         record.accounts = accounts
         if record.counted is not None:
-            cluster.ledger.book(accounts, record.counted, 1)
+            cluster.ledger.book(accounts, record.counted, 1, cluster.running.gpu_share_of(record.pod.uid))
 
 
 def refresh(cluster: "Cluster", record: PodRecord) -> None:
@@ -185,9 +187,21 @@ def shields_end(cluster: "Cluster", now: float) -> None:
 
 
 def _unbook(cluster: "Cluster", record: PodRecord) -> None:
-    if record.counted is not None:
-        cluster.ledger.book(record.accounts, record.counted, -1)
+    if record.counted is not None and record.accounts:
+        cluster.ledger.book(record.accounts, record.counted, -1, cluster.running.gpu_share_of(record.pod.uid))
     record.accounts = ()
+
+
+def hold_parts(cluster: "Cluster", record: PodRecord, parts: tuple[tuple[str, Hashable], ...]) -> None:
+    """Let a pod on a row have other parts of the node than before."""
+    cluster.nodes.remove(record.assigned)
+    record.allocation = replace(record.allocation, parts=parts)
+    cluster.nodes.add(record.assigned)
+    share = gpu_share(record.assigned.spec, record.allocation)
+    if share != cluster.running.gpu_share_of(record.pod.uid):
+        _unbook(cluster, record)
+        cluster.running.set_gpu_share(record.pod.uid, share)
+        book(cluster, record, cluster.pool_of(record.row))
 
 
 def follow_accounts(cluster: "Cluster", record: PodRecord) -> None:
@@ -238,7 +252,7 @@ def pods_on_rows(cluster: "Cluster") -> Iterator[tuple[Pod, int, bool]]:
 
 def book_rows(cluster: "Cluster", rows: list[int]) -> None:
     """Update the accounts of pods on rows that changed their pool or their cards, pods of one spec in one step."""
-    changes: Counter[tuple[tuple[Account, ...], bytes]] = Counter()
+    changes: Counter[tuple[tuple[Account, ...], bytes, int]] = Counter()
     specs: dict[bytes, PodSpec] = {}
     for row in rows:
         pool = cluster.pool_of(row)
@@ -246,10 +260,10 @@ def book_rows(cluster: "Cluster", rows: list[int]) -> None:
             accounts, spec = accounts_in(cluster, record, pool), record.counted
             if accounts == record.accounts or spec is None:
                 continue
-            specs[spec.key] = spec
-            changes[record.accounts, spec.key] -= 1
-            changes[accounts, spec.key] += 1
+            specs[spec.key], share = spec, cluster.running.gpu_share_of(record.pod.uid)
+            changes[record.accounts, spec.key, share] -= 1
+            changes[accounts, spec.key, share] += 1
             cluster.edits.turned.setdefault(record.pod.uid, record.loan)
             record.accounts = accounts
-    for (accounts, key), pods in changes.items():
-        cluster.ledger.book(accounts, specs[key], pods)
+    for (accounts, key, share), pods in changes.items():
+        cluster.ledger.book(accounts, specs[key], pods, share)

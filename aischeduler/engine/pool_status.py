@@ -8,6 +8,7 @@ Invariants:
 - The first call logs nothing: the state that the scheduler finds at its start is no edit.
 - No sum is kept from one call to the next, so that no kept number can be wrong.
 - Pending requests are summed by name: they may exceed a column, or be of resources without a column.
+- Parts of GPUs are summed as shares, and leave the rest of their GPUs free.
 """
 
 from collections import Counter
@@ -29,15 +30,17 @@ from aischeduler.model.actions import (
     ReportPool,
     Warn,
 )
+from aischeduler.model.card_shares import CARD, charged, gpu_share
+from aischeduler.model.device import NVIDIA_GPU
 from aischeduler.model.event_reasons import ConditionReason, EventReason
-from aischeduler.model.names import DEFAULT_POOL, PODS
+from aischeduler.model.names import DEFAULT_POOL, GPU_SHARE, PODS
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.pool_summary import CARD_TYPES_MAX, GPU, OTHER_TYPES, CardCount, PoolSummary
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.selectors import LabelSelector
 from aischeduler.model.user_text import nearest
-from aischeduler.state.node_table import ALWAYS, NO_POOL
+from aischeduler.state.node_table import ALWAYS, NO_POOL, NodeTable
 from aischeduler.state.running_pods import Slots
 
 Sums = npt.NDArray[np.int64]
@@ -296,26 +299,26 @@ def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
     capacity, allocatable = grouped.sums(nodes.capacity), grouped.sums(nodes.allocatable)
     by_owner, borrowed = _running(cluster)
     cards = _cards(cluster)
-    empty = np.zeros(len(nodes.used), dtype=np.int64)
+    empty = np.zeros(len(nodes.used) + 1, dtype=np.int64)
     summaries: list[PoolSummary] = []
     for name in cluster.pools.names():
         number = cluster.pools.id(name)
         place = grouped.places.get(number)
         own, shared, system = by_owner[number]
         used = own + shared + system
-        has = allocatable[:, place] if place is not None else empty
+        has = np.append(allocatable[:, place], 0) if place is not None else empty
         columns = {
-            "capacity": capacity[:, place] if place is not None else empty,
+            "capacity": np.append(capacity[:, place], 0) if place is not None else empty,
             "allocatable": has,
             "used": used,
             "own": own,
             "shared": shared,
             "system": system,
             "borrowed": borrowed[number],
-            "free": np.maximum(has - used - _claimed(cluster, name), 0),
+            "free": _at_least_none(nodes, has - used - _claimed(cluster, name)),
         }
         pool = cluster.pools.pools[name]
-        sums = {kind: nodes.named(column) for kind, column in columns.items()} | {"pending": _pending(cluster, name)}
+        sums = {kind: _named(nodes, column) for kind, column in columns.items()} | {"pending": _pending(cluster, name)}
         named = {kind: _shown(cluster, amounts) for kind, amounts in sums.items()}
         summaries.append(
             PoolSummary(
@@ -334,7 +337,10 @@ def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
 
 
 def _running(cluster: Cluster) -> tuple[Sums, Sums]:
-    """Return the requests of pods on nodes: [pool, own|shared|system, column], and of loans [home pool, column]."""
+    """Return the requests of pods on nodes: [pool, own|shared|system, column], and of loans [home pool, column].
+
+    The last column is that of shares of GPUs.
+    """
     nodes, table = cluster.nodes, cluster.running.table
     slots = np.flatnonzero(table["row"] >= 0)
     pool = nodes.pool[table["row"][slots]].astype(np.int64)
@@ -357,8 +363,8 @@ def _cards(cluster: Cluster) -> dict[int, dict[str, CardCount]]:
     total = nodes.allocatable[[nodes.columns[name] for name in gpus if name in nodes.columns]].sum(axis=0)
     used = np.zeros(nodes.width, dtype=np.int64)
     slots = np.flatnonzero(table["row"] >= 0)
-    asked = specs.amounts[:, [i for i, name in enumerate(specs.resources) if name in gpus]].sum(axis=1)
-    np.add.at(used, table["row"][slots], asked[table["spec"][slots]])
+    asked = specs.amounts[:, [i for i, name in enumerate(specs.resources) if name in gpus]].sum(axis=1) * CARD
+    np.add.at(used, table["row"][slots], asked[table["spec"][slots]] + cluster.running.gpu_shares[slots])
     found: dict[int, dict[str, CardCount]] = {}
     groups, places = np.unique(np.stack((nodes.pool.astype(np.intp), numbers)), axis=1, return_inverse=True)
     sums = np.zeros((groups.shape[1], 2), dtype=np.int64)
@@ -367,7 +373,7 @@ def _cards(cluster: Cluster) -> dict[int, dict[str, CardCount]]:
         label = kinds[kind].label
         if pool != NO_POOL and label and (has or uses):
             before = found.setdefault(pool, {}).get(label, CardCount(label, 0, 0))
-            found[pool][label] = CardCount(label, before.total + has, before.used + uses)
+            found[pool][label] = CardCount(label, before.total + has, before.used_hundredths + uses)
     return found
 
 
@@ -377,15 +383,17 @@ def _most(cards: Mapping[str, CardCount]) -> tuple[CardCount, ...]:
     if len(ordered) <= CARD_TYPES_MAX:
         return tuple(ordered)
     rest = ordered[CARD_TYPES_MAX - 1 :]
-    other = CardCount(OTHER_TYPES, sum(count.total for count in rest), sum(count.used for count in rest))
+    used = sum(count.used_hundredths for count in rest)
+    other = CardCount(OTHER_TYPES, sum(count.total for count in rest), used)
     return (*ordered[: CARD_TYPES_MAX - 1], other)
 
 
 def _sums(cluster: Cluster, groups: Sums, slots: Slots, count: int) -> Sums:
-    """Return the sums of the requests of the pods in these slots: [group, column]."""
+    """Return the sums of the requests of the pods in these slots: [group, column], the last column of shares."""
     nodes, specs = cluster.nodes, cluster.running.specs
     columns = [nodes.column(resource) for resource in specs.resources]
-    sums = np.zeros((count, len(nodes.used)), dtype=np.int64)
+    sums = np.zeros((count, len(nodes.used) + 1), dtype=np.int64)
+    np.add.at(sums[:, -1], groups, cluster.running.gpu_shares[slots])
     # Pods of one group and spec are counted first: there are far fewer specs than pods.
     size = len(specs.amounts)
     keys, pods = np.unique(groups * size + cluster.running.table["spec"][slots], return_counts=True)
@@ -398,23 +406,39 @@ def _sums(cluster: Cluster, groups: Sums, slots: Slots, count: int) -> Sums:
 def _claimed(cluster: Cluster, pool: str) -> Sums:
     """Return what is claimed in the pool beyond the room of leaving pods, which counts as used."""
     nodes, running = cluster.nodes, cluster.running
+    nothing = np.zeros(len(nodes.used) + 1, dtype=np.int64)
     by_row: dict[int, Sums] = {}
     for claim in cluster.claims.in_pool(pool):
         for room in claim.rooms:
-            claimed = by_row.setdefault(room.row, np.zeros(len(nodes.used), dtype=np.int64))
-            claimed += nodes.request(room.spec)
+            claimed = by_row.setdefault(room.row, nothing.copy())
+            claimed[:-1] += nodes.request(room.spec)
+            claimed[-1] += gpu_share(room.spec, room.allocation)
     columns = [nodes.column(resource) for resource in running.specs.resources]
     for row, claimed in by_row.items():
-        pods = running.pods_in(running.slots_on(np.array([row], dtype=np.intp)))
-        claimed[columns] -= running.specs.amounts[pods["spec"][pods["leaving"]]].sum(axis=0)
-        np.maximum(claimed, 0, out=claimed)
-    return sum(by_row.values(), np.zeros(len(nodes.used), dtype=np.int64))
+        slots = running.slots_on(np.array([row], dtype=np.intp))
+        leaving = slots[running.table["leaving"][slots]]
+        claimed[columns] -= running.specs.amounts[running.table["spec"][leaving]].sum(axis=0)
+        claimed[-1] -= running.gpu_shares[leaving].sum()
+    return sum((_at_least_none(nodes, claimed) for claimed in by_row.values()), nothing)
+
+
+def _at_least_none(nodes: NodeTable, amounts: Sums) -> Sums:
+    """Return amounts by column without those below 0; whole GPUs and shares, the last column, are one amount."""
+    left, column = np.maximum(amounts, 0), nodes.columns.get(NVIDIA_GPU)
+    if column is not None and amounts[-1]:
+        left[column], left[-1] = divmod(max(int(amounts[column]) * CARD + int(amounts[-1]), 0), CARD)
+    return left
+
+
+def _named(nodes: NodeTable, amounts: Sums) -> ResourceList:
+    """Return amounts by column as amounts by name."""
+    return {**nodes.named(amounts[:-1]), GPU_SHARE: int(amounts[-1])}
 
 
 def _pending(cluster: Cluster, pool: str) -> ResourceList:
     total: Counter[str] = Counter()
     for spec, count in cluster.queues[pool].pending():
-        for resource, amount in spec.request.taken.items():
+        for resource, amount in charged(spec, gpu_share(spec)).items():
             total[resource] += count * amount
     return total
 

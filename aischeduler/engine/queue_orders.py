@@ -18,10 +18,11 @@ from aischeduler.engine.freshness import answers_due, await_for_order, is_fresh
 from aischeduler.engine.pod_counting import may_go
 from aischeduler.engine.queue_status import over_quota, summary_of
 from aischeduler.engine.quotas import rules_of
-from aischeduler.engine.reclaim import fewest_above, kept_by_its_unit, newness, with_lost
+from aischeduler.engine.reclaim import charge_of, fewest_above, kept_by_its_unit, newness, with_lost
 from aischeduler.model.actions import Action, EvictionCause
+from aischeduler.model.card_shares import counted
 from aischeduler.model.card_types import form_names
-from aischeduler.model.names import DEFAULT_POOL, PODS
+from aischeduler.model.names import CPU, DEFAULT_POOL, GPU_SHARE, MEMORY
 from aischeduler.model.tenant_queue import QueueSource, QueueState, TenantQueue
 from aischeduler.state.ledger import QUEUE
 from aischeduler.state.pod_records import PodRecord
@@ -125,7 +126,9 @@ def _all_of(cluster: Cluster, queue: TenantQueue) -> list[PodRecord]:
 
 def _above_quota(cluster: Cluster, queue: TenantQueue) -> list[PodRecord]:
     """Return the fewest pods without which a queue is within its quotas, those that go first first."""
-    over = Counter({name: used - most for name, used, most in over_quota(summary_of(cluster, queue, Counter()))})
+    over = Counter(
+        {one.name: one.used - one.quota for one in over_quota(queue.name, summary_of(cluster, queue, Counter()))}
+    )
     for record in cluster.tenants.in_queues(cluster.tenants.queues.below((queue.name,))):
         if record.counted is not None and cluster.leaving(record.pod.uid):
             over.subtract(_share(cluster, queue, record))
@@ -133,15 +136,14 @@ def _above_quota(cluster: Cluster, queue: TenantQueue) -> list[PodRecord]:
 
 
 def _share(cluster: Cluster, queue: TenantQueue, record: PodRecord) -> dict[str, int]:
-    """Return what a running pod takes of each quota of a queue: of resources, and of cards by their forms."""
+    """Return what a running pod takes of each quota of a queue, in its unit: of resources, and of cards by forms."""
     card = next((account[2] for account in record.accounts if account[:2] == (QUEUE, queue.name)), None)
     if card is None:
         return {}
-    rules, spec = rules_of(cluster), record.pod.spec
-    cards = rules.cards(spec)
-    free = ("cpu", "memory") if cards and rules.unlimited_with_cards else ()
-    share = {name: n for name, n in (*spec.request.amounts.items(), (PODS, 1)) if name in queue.capability}
-    share = {name: n for name, n in share.items() if name not in free}
+    rules, charge = rules_of(cluster), charge_of(cluster, record)
+    cards = rules.cards(record.pod.spec, charge.get(GPU_SHARE, 0))
+    free = (CPU, MEMORY) if cards and rules.unlimited_with_cards else ()
+    share = {name: n for name in queue.capability if name not in free and (n := counted(name, charge))}
     for resource, amount in cards.items():
         forms = form_names(card, resource)
         covering = [entry.card for entry in queue.cards if entry.card in forms]

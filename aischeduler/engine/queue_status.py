@@ -11,12 +11,15 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.quotas import coverage_of
 from aischeduler.model.actions import Condition, ReportQueue
+from aischeduler.model.card_shares import CARD, charged, counted, gpu_share, hundredths_of, unit_of
 from aischeduler.model.card_types import form_names, is_card
 from aischeduler.model.event_reasons import ConditionReason
-from aischeduler.model.names import CPU, DEFAULT_POOL, MEMORY, PODS
+from aischeduler.model.names import CPU, DEFAULT_POOL, GPU_SHARE, MEMORY, PODS
 from aischeduler.model.quantity import quantity_text
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.tenant_queue import CardUse, QueueSource, QueueState, QueueSummary, TenantQueue
@@ -30,6 +33,17 @@ OVER_NAMED_MAX: Final = 8
 """The most dimensions over quota that a condition names."""
 
 State = tuple[int, ...]
+
+
+class OverQuota(Struct, frozen=True):
+    """A tenant queue uses more of a resource, or of cards, than its quota; `unit` says in what the amounts are."""
+
+    queue: str
+    name: str
+    unit: str
+    used: int
+    quota: int
+    is_card: bool = False
 
 
 class QueueReports:
@@ -102,12 +116,16 @@ def summary_of(cluster: Cluster, queue: TenantQueue, waiting: Counter[str]) -> Q
     )
 
 
-def over_quota(summary: QueueSummary) -> list[tuple[str, int, int]]:
-    """Return in what a queue is over its quota, with use and quota: resources, then cards."""
-    used = {**summary.used, PODS: summary.pods}
-    uses = [(name, used.get(name, 0), most) for name, most in summary.quota.items()]
-    uses += [(use.card, use.used, use.quota) for use in summary.cards if use.quota is not None]
-    return [(name, used, most) for name, used, most in uses if used > most]
+def over_quota(queue: str, summary: QueueSummary) -> list[OverQuota]:
+    """Return in what a queue is over its quota: resources, then cards."""
+    sums = {**summary.used, PODS: summary.pods}
+    uses = [OverQuota(queue, name, unit_of(name)[0], counted(name, sums), most) for name, most in summary.quota.items()]
+    uses += [
+        OverQuota(queue, use.card, GPU_SHARE, use.used_hundredths, use.quota * CARD, is_card=True)
+        for use in summary.cards
+        if use.quota is not None
+    ]
+    return [use for use in uses if use.used > use.quota]
 
 
 def _cards(queue: TenantQueue, coverage: Coverage, by_card: Mapping[str, ResourceList]) -> tuple[CardUse, ...]:
@@ -120,7 +138,7 @@ def _cards(queue: TenantQueue, coverage: Coverage, by_card: Mapping[str, Resourc
                 continue
             forms = form_names(card, resource) if card != UNNAMED_CARD else ()
             if not any(form in covered for form in forms):
-                others[forms[0] if forms else "other"] += amount
+                others[forms[0] if forms else "other"] += hundredths_of(resource, amount)
     limited = 0 if queue.cards else None
     found |= {card: CardUse(card, number, limited) for card, number in others.items()}
     return tuple(found[card] for card in sorted(found))
@@ -133,7 +151,8 @@ def waiting_of(cluster: Cluster) -> dict[str, Counter[str]]:
     waiting = {name: +total for name, total in tenants.waiting.items()}
     for room in (room for claim in cluster.claims.all() for room in claim.rooms):
         if room.record.waits_with is not None:
-            waiting[room.record.tenancy.queue] -= Counter(room.record.waits_with.request.taken)
+            spec = room.record.waits_with
+            waiting[room.record.tenancy.queue] -= Counter(charged(spec, gpu_share(spec)))
     for name, total in waiting.items():
         for queue in tenants.queues.chain(name) if total else ():
             found.setdefault(queue.name, Counter()).update(total)
@@ -154,7 +173,7 @@ def _state(cluster: Cluster) -> State:
 def _conditions(
     cluster: Cluster, queue: TenantQueue, state: QueueState, summary: QueueSummary
 ) -> tuple[Condition, ...]:
-    return (_ready(cluster, queue, state), _accepted(cluster, queue), _over(summary))
+    return (_ready(cluster, queue, state), _accepted(cluster, queue), _over(queue.name, summary))
 
 
 def _ready(cluster: Cluster, queue: TenantQueue, state: QueueState) -> Condition:
@@ -180,13 +199,13 @@ def _accepted(cluster: Cluster, queue: TenantQueue) -> Condition:
     return Condition("Accepted", status=False, reason=reason, message=f"The queue takes nothing new: {problem}.")
 
 
-def _over(summary: QueueSummary) -> Condition:
-    over = over_quota(summary)
+def _over(queue: str, summary: QueueSummary) -> Condition:
+    over = over_quota(queue, summary)
     if not over:
         return Condition("OverQuota", status=False, reason=ConditionReason.WITHIN_QUOTA, message="Within its quotas.")
     named = ", ".join(
-        f"{name} {quantity_text(name, used)} of {quantity_text(name, most)}"
-        for name, used, most in over[:OVER_NAMED_MAX]
+        f"{one.name} {quantity_text(one.unit, one.used)} of {quantity_text(one.unit, one.quota)}"
+        for one in over[:OVER_NAMED_MAX]
     )
     text = f"More is used than the quota says: {named}."
     return Condition("OverQuota", status=True, reason=ConditionReason.OVER_QUOTA, message=text)

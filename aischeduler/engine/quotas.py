@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.holds import recheck_later
 from aischeduler.engine.view import View
+from aischeduler.model.card_shares import asks_for_cards, charged, gpu_share
 from aischeduler.model.card_types import card_names
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.proposal import Hold, Proposal, Wait
@@ -263,7 +264,10 @@ def want_of(cluster: View, record: PodRecord) -> Want:
     """Return what a pod wants of the quotas of its queue."""
     requests = record.tenancy.card_request
     said = tuple(dict.fromkeys(card_names(form)[0] for form in requests[0].forms)) if len(requests) == 1 else ()
-    return Want(cluster.tenants.chain(record), record.pod.spec, said=said)
+    spec = record.pod.spec
+    in_bytes = spec.devices is not None and spec.devices.gpu is not None and spec.devices.gpu.memory_bytes > 0
+    sizes = cluster.nodes.cards.gpu_memories(cluster.nodes) if in_bytes else ()
+    return Want(cluster.tenants.chain(record), spec, said=said, memories=sizes)
 
 
 def _answer(cluster: View, wants: list[Want], lifted: tuple[Claim, ...]) -> QuotaAnswer:
@@ -281,7 +285,7 @@ def _without_unnamed(cluster: View, wants: list[Want], answer: QuotaAnswer, unna
     rules = coverage_of(cluster).rules
     closed = list(answer.closed or [None] * len(wants))
     for number, want in enumerate(wants):
-        if any(queue.cards for queue in want.chain) and rules.cards(want.spec):
+        if any(queue.cards for queue in want.chain) and asks_for_cards(want.spec, rules.gpu_resources):
             before = closed[number]
             closed[number] = unnamed if before is None else before | unnamed
     return answer if all(mask is None for mask in closed) else replace(answer, closed=tuple(closed))
@@ -338,7 +342,8 @@ class _Without:
         for claim in lifted:
             for room in claim.rooms:
                 for account in room.accounts:
-                    self._lifted.setdefault(account, Counter()).update(room.spec.request.taken)
+                    share = gpu_share(room.spec, room.allocation)
+                    self._lifted.setdefault(account, Counter()).update(charged(room.spec, share))
 
     def under(self, kind: str, name: str) -> Mapping[str, ResourceList]:
         """Return the sums of the accounts of this kind and name, by their last name."""

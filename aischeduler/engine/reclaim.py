@@ -14,6 +14,7 @@ from aischeduler.engine.evictions import evict, suspending
 from aischeduler.engine.freshness import await_to_end_loans, is_fresh
 from aischeduler.engine.pod_counting import may_go
 from aischeduler.model.actions import Action
+from aischeduler.model.card_shares import charged, counted, unit_of
 from aischeduler.model.pool import Pool, ReclaimPolicy
 from aischeduler.model.resources import ResourceList
 from aischeduler.policies.borrowing import kept_from_borrowers
@@ -49,7 +50,7 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
     lent = Counter(cluster.ledger.of(LENDS, pool.name))
     for record in loans:
         if cluster.leaving(record.pod.uid) or record.pod.uid in cluster.leaving_pods.overstayed:
-            lent.subtract(record.pod.spec.request.taken)
+            lent.subtract(charge_of(cluster, record))
     mortal = [record for record in loans if may_go(cluster, record) and not kept_by_its_unit(cluster, record)]
     newest_first = sorted(mortal, key=newness)
     if pool.disable_sharing:
@@ -58,8 +59,8 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
     on_kept = [record for record in newest_first if kept is not None and kept[record.row]]
     if on_kept:  # what these leave lowers the sums of the limit: it is checked again then
         return with_lost(cluster, on_kept)
-    over = Counter({name: lent[name] - most for name, most in pool.lending_limit.items()})
-    return fewest_above(cluster, newest_first, over, partial(_lent_to, pool))
+    over = Counter({name: counted(name, lent) - most * unit_of(name)[1] for name, most in pool.lending_limit.items()})
+    return fewest_above(cluster, newest_first, over, partial(_lent_to, cluster, pool))
 
 
 def fewest_above(
@@ -126,11 +127,19 @@ def _lost_with(cluster: Cluster, record: PodRecord, gone: set[PodRecord]) -> tup
     return (record, *(cluster.records[running.uid_of(slot)] for slot in others))
 
 
-def _lent_to(pool: Pool, record: PodRecord) -> ResourceList:
-    """Return what the pool has lent to this pod."""
-    return record.pod.spec.request.taken if record.loan is not None and record.loan[0] == pool.name else {}
+def charge_of(cluster: Cluster, record: PodRecord) -> ResourceList:
+    """Return what a pod on a row counts for in accounts."""
+    return charged(record.pod.spec, cluster.running.gpu_share_of(record.pod.uid))
+
+
+def _lent_to(cluster: Cluster, pool: Pool, record: PodRecord) -> ResourceList:
+    """Return what the pool has lent to this pod, of what its limit names, each in its unit."""
+    if record.loan is None or record.loan[0] != pool.name:
+        return {}
+    charge = charge_of(cluster, record)
+    return {name: counted(name, charge) for name in pool.lending_limit}
 
 
 def _over(limit: ResourceList, lent: ResourceList, taken: ResourceList) -> bool:
     """Return whether a resource in `taken` is lent beyond the limit."""
-    return any(lent.get(name, 0) > most and taken.get(name) for name, most in limit.items())
+    return any(counted(name, lent) > most * unit_of(name)[1] and counted(name, taken) for name, most in limit.items())

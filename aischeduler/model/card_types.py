@@ -14,6 +14,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from aischeduler.model.device import DEVICE_PREFIXES
+from aischeduler.model.names import GPU_SHARE
+
 TYPE_LENGTH_MAX: Final = 63
 """The longest name of a type: that of a label value."""
 FORM_LENGTH_MAX: Final = 128
@@ -103,7 +106,9 @@ def form_names(card: str, resource: str) -> tuple[str, ...]:
 
 def is_card(resource: str, gpu_resources: tuple[str, ...]) -> bool:
     """Return whether units of a resource are cards, or parts of cards; `gpu_resources` are whole cards."""
-    return resource in gpu_resources or MIG_RESOURCE in resource or resource.endswith(SHARED_RESOURCE)
+    if resource in gpu_resources or resource == GPU_SHARE or MIG_RESOURCE in resource:
+        return True
+    return resource.endswith(SHARED_RESOURCE) and not resource.startswith(DEVICE_PREFIXES)  # those are numbers of GPUs
 
 
 @lru_cache(maxsize=NAMES_CACHED_MAX)

@@ -42,6 +42,8 @@ PODS: Final = "pods"
 HUGE_PAGES: Final = "hugepages-"
 """The prefix of the names of huge pages."""
 GPU_DEFAULT: Final = "nvidia.com/gpu"
+GPU_SHARE: Final = "nvidia.com/gpu/100"
+"""The name of parts of GPUs in sums, in hundredths: beside whole ones, which count under their own names."""
 
 
 def can_be_pool_name(name: str) -> bool:

@@ -10,7 +10,7 @@ Source: k8s.io/apimachinery, resource.Quantity (syntax and canonical form).
 import re
 from typing import Final
 
-from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_SHARE, HUGE_PAGES, MEMORY
 from aischeduler.model.user_text import quoted
 
 NANO: Final = 10**9
@@ -87,9 +87,14 @@ def _canonical(text: str, nano: int) -> str:
 
 
 def quantity_text(resource: str, amount: int) -> str:
-    """Return the exact quantity of an amount, which is in milli for CPU: bytes with the largest suffix that divides."""
+    """Return the exact quantity of an amount: bytes with the largest suffix that divides.
+
+    It is in milli for CPU, and in hundredths for GPU_SHARE.
+    """
     if resource == CPU:
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    if resource == GPU_SHARE:
+        return trimmed(f"{amount // 100}.{amount % 100:02}")
     if not _is_bytes(resource):
         return str(amount)
     suffix, scale = _largest(amount, _BINARY)

@@ -16,6 +16,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from aischeduler.model.names import GPU_SHARE
+from aischeduler.model.quantity import quantity_text
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.selectors import LabelSelector
 from aischeduler.model.workload import ServiceType
@@ -105,16 +107,22 @@ class CardUse(Struct, frozen=True):
     """The cards of one form that pods of a queue use, and its quota; None where it is not limited."""
 
     card: str
-    used: int
+    used_hundredths: int
     quota: int | None = None
+
+    @property
+    def used(self) -> str:
+        """How many cards they use, as 2.5."""
+        return quantity_text(GPU_SHARE, self.used_hundredths)
 
 
 class QueueSummary(Struct, frozen=True):
     """The numbers of one queue with all that count in it: cpu in milli, memory in bytes, everything else in units.
 
+    The shares of GPUs are GPU_SHARE, beside whole ones under their names.
     `used` are the requests of its pods on nodes and of those that own claims, `borrowed` what of it is on nodes of
     other pools than their own; `pending` are the requests of `pending_pods` that wait, held ones too. `quota` is the
-    capability. `cards` are sorted by name: those that it names, and others that it uses.
+    capability, each in its unit (`unit_of`). `cards` are sorted by name: those that it names, and others that it uses.
     """
 
     used: ResourceList

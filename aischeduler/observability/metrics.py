@@ -28,8 +28,10 @@ from aischeduler.engine.counters import Counters, Result
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.engine.self_check import NAMES
 from aischeduler.model.actions import Bind, Evict, EvictionCause, ReportQueue, Step
+from aischeduler.model.card_shares import CARD, counted
+from aischeduler.model.device import NVIDIA_GPU
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from aischeduler.model.pool_summary import CARD_TYPES_MAX, GPU, OTHER_TYPES, PoolSummary
+from aischeduler.model.pool_summary import CARD_TYPES_MAX, GPU, OTHER_TYPES, PoolSummary, gpus
 from aischeduler.model.tenant_queue import CARDS_MAX
 from aischeduler.model.unsupported_constraints import ConstraintKind
 
@@ -396,21 +398,22 @@ def _cards(groups: Iterable[tuple[str, list[PoolSummary]]]) -> list[Row]:
         counts: dict[str, tuple[int, int]] = {}
         for card in (card for pool in group for card in pool.cards):
             before = counts.get(card.type, (0, 0))
-            counts[card.type] = (before[0] + card.total, before[1] + card.used)
+            counts[card.type] = (before[0] + card.total, before[1] + card.used_hundredths)
         named = sorted(counts, key=lambda kind: (kind == OTHER_TYPES, -counts[kind][0], kind))[: CARD_TYPES_MAX - 1]
         for kind, (total, used) in counts.items():
             name = kind if kind in named or len(counts) <= CARD_TYPES_MAX else OTHER_TYPES
-            found[label, name, "total"] += total
+            found[label, name, "total"] += total * CARD
             found[label, name, "used"] += used
-    return sorted(found.items())
+    return [(names, hundredths / CARD) for names, hundredths in sorted(found.items())]
 
 
 def _amounts(groups: Iterable[tuple[str, list[PoolSummary]]], resources: Iterable[str]) -> Iterator[Row]:
     for label, group in groups:
         for resource in resources:
-            scale = 1000 if resource == CPU else 1
+            scale = 1000 if resource == CPU else CARD if resource in (GPU, NVIDIA_GPU) else 1
             for kind in KINDS:
-                amount = sum(getattr(pool, kind).get(resource, 0) for pool in group)
+                of_pools = [getattr(pool, kind) for pool in group]
+                amount = sum(map(gpus, of_pools)) if resource == GPU else counted(resource, *of_pools)
                 yield (label, resource, kind), amount / scale
 
 
@@ -471,10 +474,10 @@ def _queue_cards(groups: Iterable[tuple[str, list[ReportQueue]]]) -> list[Row]:
         names = {name for _, name in named}
         for card in cards:
             name = card.card if card.card in names else OTHER_TYPES
-            found[label, name, "used"] += card.used
+            found[label, name, "used"] += card.used_hundredths
             if card.quota is not None:
-                found[label, name, "quota"] += card.quota
-    return sorted(found.items())
+                found[label, name, "quota"] += card.quota * CARD
+    return [(names, hundredths / CARD) for names, hundredths in sorted(found.items())]
 
 
 def _by(values: Mapping[str, float]) -> list[Row]:

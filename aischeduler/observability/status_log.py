@@ -15,8 +15,9 @@ from typing import Final, Generic, NoReturn, TypeVar
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.model.actions import ReportPool, ReportQueue
+from aischeduler.model.card_shares import CARD
 from aischeduler.model.names import CPU, MEMORY
-from aischeduler.model.pool_summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import GPU, PoolSummary, gpus
 
 PERIOD_SECONDS: Final = 60.0
 """Shortest time between two lines of an object, and the time in which `LINES_MAX` lines are written."""
@@ -110,7 +111,9 @@ class PoolStatusLog(StatusLog[ReportPool]):
         fields: Fields = {name: getattr(summary, name) for name in _SWITCHES_AND_COUNTS}
         for name, resource, unit in _RESOURCES:
             for kind in _KINDS:
-                fields[f"{name}_{kind}"] = _number(getattr(summary, kind).get(resource, 0) / unit)
+                amounts = getattr(summary, kind)
+                amount = gpus(amounts) / CARD if resource == GPU else amounts.get(resource, 0) / unit
+                fields[f"{name}_{kind}"] = _number(amount)
         return fields
 
     def tell(self, name: str, fields: Fields) -> None:

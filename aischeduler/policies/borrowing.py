@@ -23,7 +23,9 @@ from msgspec.structs import replace
 
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
-from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from aischeduler.model.card_shares import CARD, Memories, counted
+from aischeduler.model.device import NVIDIA_GPU
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_SHARE, MEMORY, PODS
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Lender, LenderRefusal, NoLender
@@ -44,7 +46,7 @@ from aischeduler.state.ledger import BORROWS, Ledger, within
 from aischeduler.state.node_table import NodeTable
 from aischeduler.state.pod_records import AssignedPod, Unit
 from aischeduler.state.pool_table import PoolTable
-from aischeduler.state.requests import requested
+from aischeduler.state.requests import Amounts, requested
 from aischeduler.state.scheduling_queue import PoolQueue
 from aischeduler.state.units import Shape, shape_of, shape_of_unit
 from aischeduler.state.what_if import Trial
@@ -76,6 +78,15 @@ class BorrowingContext(Struct, frozen=True):
     )
     """Unit and pool -> what placing it there read, and whether it fits now."""
 
+    @property
+    def memories(self) -> Memories:
+        """The sizes of the GPUs that are known."""
+        return self.runner.nodes.cards.gpu_memories(self.runner.nodes)
+
+    def total(self, ask: PlacementRequest | UnitRequest) -> PodSpec:
+        """Return what a pod, or the required pods of a unit, ask for together, with their shares of GPUs."""
+        return ask.total(self.memories) if isinstance(ask, UnitRequest) else total_of((ask.spec,), self.memories)
+
     def may_evict(self, pool: Pool) -> bool:
         """Return whether pods of this pool may preempt."""
         return self.preemption and not pool.disable_preemption
@@ -85,7 +96,7 @@ def choose_lender(
     context: BorrowingContext, home: str, ask: PlacementRequest | UnitRequest, visited: tuple[str, ...]
 ) -> Lender | NoLender:
     """Return the best lender for a pod, or a whole unit, of this home pool, apart from those that it has `visited`."""
-    spec, first = (ask.total, ask.asks[0]) if isinstance(ask, UnitRequest) else (ask.spec, ask)
+    spec, first = context.total(ask), ask.asks[0] if isinstance(ask, UnitRequest) else ask
     unable, resource = home_refusal(context, home, spec)
     if unable is not None:
         return NoLender((), unable, resource)
@@ -208,11 +219,12 @@ def _fits_large_enough_nodes(context: BorrowingContext, unit: Unit, specs: Itera
 
 def lenders_in_order(context: BorrowingContext, home: str, ask: PlacementRequest) -> list[str]:
     """Return the pools that lend to one such pod of this home pool, room for others aside, the best first."""
-    if home_refusal(context, home, ask.spec)[0] is not None:
+    spec = context.total(ask)
+    if home_refusal(context, home, spec)[0] is not None:
         return []
     names = [name for name in context.pools.names() if name != home]
-    willing = [name for name in names if lender_refusal(context, home, name, ask.spec) is None]
-    return _in_order(context, willing, ask.spec, context.runner.feasible(ask), [])
+    willing = [name for name in names if lender_refusal(context, home, name, spec) is None]
+    return _in_order(context, willing, spec, context.runner.feasible(ask), [])
 
 
 def _in_order(
@@ -220,7 +232,8 @@ def _in_order(
 ) -> list[str]:
     """Return the willing pools that have a fitting node, best first; add the others to `refused`.
 
-    The idle share of a pool is the smallest of the resources that the pod requests, once the pod is placed.
+    The idle share of a pool is the smallest of the resources that the pod requests, once the pod is placed. Of GPUs it
+    is that of all GPUs, of which nodes with Device objects may have given parts.
     """
     if not willing:
         return []
@@ -232,6 +245,7 @@ def _in_order(
         nodes.columns[name] for name in nodes.columns if name not in PLENTIFUL and name not in spec.request.amounts
     ]
     scarce = idle[other].sum(axis=0)
+    gpus = grouped.sums(_gpus(nodes)) if nodes.devices.active else None
     ranked: list[tuple[float, int, int, str]] = []
     for name in willing:
         place = grouped.places.get(context.pools.id(name))
@@ -239,7 +253,12 @@ def _in_order(
             refused.append((name, LenderRefusal.NO_ROOM))
             continue
         share = np.inf
+        if gpus is not None and (asked := counted(NVIDIA_GPU, spec.request.amounts)):
+            come = counted(NVIDIA_GPU, context.queues[name].borrowers_ask)
+            share = float((gpus[0, place] - asked - come) / max(gpus[1, place], 1))
         for resource, amount in spec.request.amounts.items():
+            if resource == GPU_SHARE or (resource == NVIDIA_GPU and gpus is not None):
+                continue
             column = nodes.column(resource)
             # borrowers in the pool's queue count as placed, so that pods that come together spread over lenders
             left = idle[column, place] - requested(amount) - context.queues[name].borrowers_ask[resource]
@@ -247,6 +266,13 @@ def _in_order(
         pods = int(used[nodes.columns[PODS], place]) - context.claims.count_in(name)
         ranked.append((-share, pods, int(scarce[place]), name))
     return [name for *_, name in sorted(ranked)]
+
+
+def _gpus(nodes: NodeTable) -> Amounts:
+    """Return per row how much of its GPUs is free, and of how many, in hundredths: [free|all, row]."""
+    column, devices = nodes.column(NVIDIA_GPU), nodes.devices
+    offered, free = nodes.allocatable[column], nodes.allocatable[column] - nodes.used[column]
+    return np.stack((np.where(devices.there, devices.free_hundredths(), free * CARD), offered * CARD))
 
 
 def place_spanning(context: BorrowingContext, home: str, unit: UnitRequest) -> UnitPlacement | tuple[str, ...]:
@@ -296,9 +322,10 @@ def _refused(context: BorrowingContext, home: str, pods: tuple[AssignedPod, ...]
     parts: dict[str, list[PodSpec]] = {}
     for on_row in pods:
         parts.setdefault(context.pools.name(int(context.runner.nodes.pool[on_row.row])), []).append(on_row.spec)
-    lent = [lender for lender in lenders if lender in parts]
-    refused = [lender for lender in lent if lender_refusal(context, home, lender, total_of(parts[lender])) is not None]
-    every = total_of([spec for lender in lent for spec in parts[lender]])
+    lent, sizes = [lender for lender in lenders if lender in parts], context.memories
+    totals = {lender: total_of(parts[lender], sizes) for lender in lent}
+    refused = [lender for lender in lent if lender_refusal(context, home, lender, totals[lender]) is not None]
+    every = total_of([spec for lender in lent for spec in parts[lender]], sizes)
     if within(context.pools.pools[home].borrowing_limit, context.ledger.of(BORROWS, home), every):
         return [lent[-1]]
     return refused

@@ -1,6 +1,8 @@
 """What the specs of two Pools allow: whether one lends to the other, and the limits of their loans.
 
-Invariant: a limit bounds the sum of all running loans. A resource that it does not name is unlimited.
+Invariants:
+- A limit bounds the sum of all running loans. A resource that it does not name is unlimited.
+- The `spec` of a loan is a total (`total_of`), which has the shares of GPUs.
 """
 
 from typing import Protocol

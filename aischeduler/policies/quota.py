@@ -6,6 +6,8 @@ Invariants:
 - The card that a pod is charged for is that of its node, so that cards close rows: a row is open where the pod, or all
   pods of its unit that may use such cards, fit into what is left of them.
 - Where every card that a pod may use is closed, the pod is refused as a whole.
+- Cards are counted in hundredths, so that parts of them count as their shares. A share in bytes is that of the smallest
+  GPU of such a node on which it fits, until the pod has its devices.
 
 Source: capacity-card's checks and its words; quotas at every ancestor as in Volcano's `capacity`.
 """
@@ -16,9 +18,19 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from aischeduler.model.card_shares import (
+    CARD,
+    Memories,
+    charged,
+    counted,
+    gpu_share,
+    hundredths_of,
+    unit_of,
+)
 from aischeduler.model.card_types import card_names, form_names, is_card
+from aischeduler.model.device import NVIDIA_GPU
 from aischeduler.model.event_reasons import EventReason
-from aischeduler.model.names import CPU, MEMORY
+from aischeduler.model.names import CPU, GPU_SHARE, MEMORY
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.quantity import quantity_text
 from aischeduler.model.resources import ResourceList
@@ -43,13 +55,18 @@ class QuotaRules(Struct, frozen=True):
     over_commit_milli: int = UNSCALED_MILLI
     """By how much the capability in cpu and memory is multiplied, in thousandths."""
 
-    def cards(self, spec: PodSpec) -> dict[str, int]:
-        """Return the cards that a pod requests, by resource."""
-        return {name: n for name, n in spec.request.amounts.items() if is_card(name, self.gpu_resources)}
+    def cards(self, spec: PodSpec, share: int) -> dict[str, int]:
+        """Return the cards that a pod with this share of GPUs requests, by resource, in hundredths.
+
+        The share is one of nvidia.com/gpu, so that an entry of a queue is compared with whole cards and parts together.
+        """
+        found = {name: n * CARD for name, n in spec.request.amounts.items() if is_card(name, self.gpu_resources)}
+        whole = NVIDIA_GPU if NVIDIA_GPU in self.gpu_resources else GPU_SHARE
+        return {**found, whole: found.get(whole, 0) + share} if share else found
 
     def limit(self, queue: TenantQueue, resource: str) -> int:
-        """Return the capability of a queue in a resource that it names, as it is checked."""
-        amount = queue.capability[resource]
+        """Return the capability of a queue in a resource that it names, in its unit (`unit_of`), as it is checked."""
+        amount = queue.capability[resource] * unit_of(resource)[1]
         return amount * self.over_commit_milli // UNSCALED_MILLI if resource in (CPU, MEMORY) else amount
 
 
@@ -61,6 +78,13 @@ class Want(Struct, frozen=True):
     pods: int = 1
     said: tuple[str, ...] = ()
     """The names of the cards that its workload says, where it names none itself."""
+    memories: Memories = ()
+    """The sizes of the GPUs that are known, where it asks for memory in bytes."""
+
+    @property
+    def amounts(self) -> ResourceList:
+        """What each pod counts for, whatever its node."""
+        return charged(self.spec, gpu_share(self.spec, memories=self.memories))
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -71,8 +95,8 @@ class Want(Struct, frozen=True):
 class Bounds(Struct, frozen=True):
     """What may be in use at most before pods like these take more, so that nothing closes a row to one of them.
 
-    `resources` are by queue and resource, `cards` by queue and the form of an entry. `closes` says that cards of some
-    nodes are closed whatever is in use.
+    `resources` are by queue and resource, in its unit; `cards` by queue and the form of an entry, in hundredths.
+    `closes` says that cards of some nodes are closed whatever is in use.
     """
 
     resources: tuple[tuple[str, str, int], ...]
@@ -81,7 +105,7 @@ class Bounds(Struct, frozen=True):
 
 
 class Certain(Struct, frozen=True):
-    """How much may have been added to all accounts, by resource and in cards, while pods like these certainly fit.
+    """How much may have been added to all accounts, by resource and in hundredths of cards, while pods like these fit.
 
     What is taken out of accounts in between only leaves more, so that most pods are not checked against each queue.
     """
@@ -131,7 +155,7 @@ class Coverage:
         added, certain = used.added, self._certain.get(key)
         if certain is not None and self._cards_added(added) <= certain.cards:
             for resource, most in certain.resources:
-                if added.get(resource, 0) > most:
+                if counted(resource, added) > most:
                     break
             else:
                 return True
@@ -143,7 +167,7 @@ class Coverage:
         free = self.rules.unlimited_with_cards
         until: dict[str, int] = {}
         for queue, resource, most in bounds.resources:
-            left = most - sum([amounts.get(resource, 0) for amounts in used.under(QUEUE, queue).values()])
+            left = most - counted(resource, *used.under(QUEUE, queue).values())
             if free or left < 0:
                 return False
             until[resource] = min(until.get(resource, left), left)
@@ -154,36 +178,37 @@ class Coverage:
                 cards_left = min(cards_left, most - in_use[form])
         if cards_left < 0:
             return False
-        resources = tuple((name, added.get(name, 0) + left) for name, left in until.items())
+        resources = tuple((name, counted(name, added) + left) for name, left in until.items())
         self._certain[key] = Certain(resources, self._cards_added(added) + cards_left)
         return True
 
     def _cards_added(self, added: ResourceList) -> int:
-        """Return how many cards of any kind were ever added to accounts."""
+        """Return how many hundredths of cards of any kind were ever added to accounts."""
         if len(added) != self._resources_seen:
             self._resources_seen = len(added)
             self._card_resources = tuple(name for name in added if is_card(name, self.rules.gpu_resources))
-        return sum([added[name] for name in self._card_resources])
+        return sum([hundredths_of(name, added[name]) for name in self._card_resources])
 
     def _bounds_of(self, want: Want, kinds: Sequence[CardKind]) -> Bounds:
-        taken, cards = want.spec.request.taken, self.rules.cards(want.spec)
+        amounts, cards = want.amounts, cards_on(want, CardKind(), self.rules)
         resources = tuple(
-            (queue.name, name, self.rules.limit(queue, name) - taken[name])
+            (queue.name, name, self.rules.limit(queue, name) - asked)
             for queue in want.chain
             for name in sorted(queue.capability)
-            if taken.get(name)
+            if (asked := counted(name, amounts))
         )
         named = [kind for kind in kinds if kind.names and names_kind(want, kind)]
         limits: dict[str, dict[str, int]] = {}
         closes = bool(cards) and (not named or bool(want.said))
         for queue in want.chain if cards else ():
             for kind in named if queue.cards else ():
-                for resource, number in cards.items():
+                for resource, number in cards_on(want, kind, self.rules).items():
                     covering = self.entries(queue, kind.card, resource)
                     closes = closes or not covering
                     found = limits.setdefault(queue.name, {})
                     for entry in covering:
-                        found[entry.card] = min(found.get(entry.card, entry.cards), entry.cards - number)
+                        most = entry.cards * CARD
+                        found[entry.card] = min(found.get(entry.card, most), most - number)
         by_queue = tuple((queue, tuple(limits[queue.name].items())) for queue in want.chain if queue.name in limits)
         return Bounds(resources, by_queue, closes and any(queue.cards for queue in want.chain))
 
@@ -196,7 +221,7 @@ class CardsInUse(Protocol):
 
 
 class QuotaRefusal(Struct, frozen=True):
-    """The queue that refuses, the dimension as people call it, and the amounts as they read them; what it lacks."""
+    """The queue that refuses, the dimension as people call it, and what it lacks, in its `unit`."""
 
     queue: str
     dimension: str
@@ -204,6 +229,12 @@ class QuotaRefusal(Struct, frozen=True):
     requested: int
     total: int
     capability: int
+    is_card: bool = False
+
+    @property
+    def unit(self) -> str:
+        """The name of the unit of the amounts: hundredths of cards, or that of the resource."""
+        return GPU_SHARE if self.is_card else unit_of(self.resource)[0]
 
     @property
     def reason(self) -> EventReason:
@@ -216,7 +247,7 @@ class QuotaRefusal(Struct, frozen=True):
     def message(self) -> str:
         """The sentence for it."""
         requested, total, capability = (
-            quantity_text(self.resource, amount) for amount in (self.requested, self.total, self.capability)
+            quantity_text(self.unit, amount) for amount in (self.requested, self.total, self.capability)
         )
         return (
             f"Queue {self.queue} has insufficient {self.dimension} quota: requested {requested}, "
@@ -235,7 +266,7 @@ class Quotas:
         self._coverage, self._rules, self._used = coverage, coverage.rules, used
         self._wants = wants
         self._alone = wants[0] if len(wants) == 1 else None
-        self._cards = [self._rules.cards(want.spec) for want in wants]
+        self._cards = [cards_on(want, CardKind(), self._rules) for want in wants]
         self._queues = {queue.name: queue for want in wants for queue in want.chain}
         self._entries: dict[str, dict[str, int]] = {}
 
@@ -246,7 +277,7 @@ class Quotas:
                 continue
             asked = self._asked(name)
             for resource in sorted(queue.capability):
-                requested = asked.get(resource, 0)
+                requested = counted(resource, asked)
                 if not requested:
                     continue
                 total, limit = self.in_use(name, resource) + requested, self._rules.limit(queue, resource)
@@ -255,10 +286,10 @@ class Quotas:
         return None
 
     def in_use(self, queue: str, resource: str) -> int:
-        """Return how much of a resource counts in a queue."""
+        """Return how much of a resource counts in a queue, in its unit."""
         free = self._rules.unlimited_with_cards and resource in (CPU, MEMORY)
         sums = self._used.under(QUEUE, queue)
-        return sum(amounts.get(resource, 0) for card, amounts in sums.items() if not free or card == NO_CARD)
+        return counted(resource, *(amounts for card, amounts in sums.items() if not free or card == NO_CARD))
 
     @property
     def limits_cards(self) -> bool:
@@ -267,27 +298,29 @@ class Quotas:
 
     def refused_on(self, number: int, kind: CardKind) -> QuotaRefusal | None:
         """Return what refuses the pods of this want on nodes with cards of this kind; None where nothing does."""
-        cards = self._cards[number]
+        want, cards = self._wants[number], self._cards[number]
+        if want.memories:
+            cards = cards_on(want, kind, self._rules)
         for resource in sorted(cards) if len(cards) > 1 else cards:
-            for queue in self._wants[number].chain:
+            for queue in want.chain:
                 if not queue.cards:
                     continue
                 alone = self._alone
-                asked = self._cards[0][resource] * alone.pods if alone is not None else None
+                asked = cards[resource] * alone.pods if alone is not None else None
                 requested = asked if asked is not None else self._asked_on(queue.name, resource, kind)
                 covering = self._coverage.entries(queue, kind.card, resource)
                 if not covering:
                     name = next(iter(form_names(kind.card, resource)), resource)
-                    return QuotaRefusal(queue.name, name, resource, requested, requested, 0)
+                    return QuotaRefusal(queue.name, name, resource, requested, requested, 0, is_card=True)
                 in_use = self._entries.get(queue.name) or self.cards_in_use(queue)
                 for entry in covering:
-                    total = in_use[entry.card] + requested
-                    if total > entry.cards:
-                        return QuotaRefusal(queue.name, entry.name, resource, requested, total, entry.cards)
+                    total, most = in_use[entry.card] + requested, entry.cards * CARD
+                    if total > most:
+                        return QuotaRefusal(queue.name, entry.name, resource, requested, total, most, is_card=True)
         return None
 
     def cards_in_use(self, queue: TenantQueue) -> Mapping[str, int]:
-        """Return how many cards each entry of a queue covers now."""
+        """Return how many hundredths of cards each entry of a queue covers now."""
         found = self._entries.get(queue.name)
         if found is None:
             found = self._entries[queue.name] = cards_by_entry(
@@ -324,30 +357,31 @@ class Quotas:
                     continue
                 entries = [entry for entry in queue.cards if any(_covers(entry, form) for form in request.forms)]
                 used = sum(self.cards_in_use(queue).get(entry.card, 0) for entry in entries)
-                total, quota = used + request.cards, sum(entry.cards for entry in entries)
-                if total > quota:
-                    return QuotaRefusal(queue.name, request.name, request.name, request.cards, total, quota)
+                asked, quota = request.cards * CARD, sum(entry.cards for entry in entries) * CARD
+                if used + asked > quota:
+                    name, total = request.name, used + asked
+                    return QuotaRefusal(queue.name, name, name, asked, total, quota, is_card=True)
         return None
 
     def _asked(self, queue: str) -> ResourceList:
         """Return what all the pods in a queue request, by resource, as far as it is checked."""
         if self._alone is not None and not self._rules.unlimited_with_cards:
-            taken, pods = self._alone.spec.request.taken, self._alone.pods
+            taken, pods = self._alone.amounts, self._alone.pods
             return taken if pods == 1 else {name: amount * pods for name, amount in taken.items()}
         found: Counter[str] = Counter()
         for want, cards in zip(self._wants, self._cards, strict=True):
             if all(member.name != queue for member in want.chain):
                 continue
             free = bool(cards) and self._rules.unlimited_with_cards
-            for resource, amount in want.spec.request.taken.items():
+            for resource, amount in want.amounts.items():
                 if not (free and resource in (CPU, MEMORY)):
                     found[resource] += amount * want.pods
         return found
 
     def _asked_on(self, queue: str, resource: str, kind: CardKind) -> int:
-        """Return how many units of a resource the pods in a queue may take on nodes with such cards, in all."""
+        """Return how many hundredths of cards the pods in a queue may take on nodes with such cards, in all."""
         return sum(
-            cards[resource] * want.pods
+            cards_on(want, kind, self._rules)[resource] * want.pods
             for want, cards in zip(self._wants, self._cards, strict=True)
             if resource in cards and names_kind(want, kind) and any(member.name == queue for member in want.chain)
         )
@@ -357,24 +391,29 @@ def _covers(entry: CardQuota, form: str) -> bool:
     return entry.card == form or entry.card in card_names(form)
 
 
+def cards_on(want: Want, kind: CardKind, rules: QuotaRules) -> dict[str, int]:
+    """Return the cards that a pod requests on a node with such cards, by resource, in hundredths."""
+    return rules.cards(want.spec, gpu_share(want.spec, memories=kind.gpu_memories or want.memories))
+
+
 def names_kind(want: Want, kind: CardKind) -> bool:
     """Return whether pods may run on nodes with cards of this kind, by the names that they, or their workload, say."""
     return not want.types or not set(want.types).isdisjoint(kind.names)
 
 
 def cards_by_entry(queue: TenantQueue, coverage: Coverage, sums: Mapping[str, ResourceList]) -> dict[str, int]:
-    """Return for each entry of a queue, by its form, how many cards it covers of what is used by card."""
+    """Return for each entry of a queue, by its form, how many hundredths of cards it covers of what is used by card."""
     found = {entry.card: 0 for entry in queue.cards}
     for card, amounts in sums.items():
         for resource, form in coverage.pairs(queue, card, amounts):
-            found[form] += amounts[resource]
+            found[form] += hundredths_of(resource, amounts[resource])
     return found
 
 
 def cards_of_form(form: str, rules: QuotaRules, sums: Mapping[str, ResourceList]) -> int:
-    """Return how many cards of one form are used, of what is used by card."""
+    """Return how many hundredths of cards of one form are used, of what is used by card."""
     return sum(
-        amount
+        hundredths_of(resource, amount)
         for card, amounts in sums.items()
         for resource, amount in amounts.items()
         if is_card(resource, rules.gpu_resources) and form in form_names(card, resource)

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from aischeduler.framework.allocating import allocated_together, allocation_on
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
+from aischeduler.model.card_shares import Memories, gpu_share
 from aischeduler.model.gang import TopologyLevel
-from aischeduler.model.names import PODS
+from aischeduler.model.names import GPU_SHARE, PODS
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import PodRequest, ResourceList
 from aischeduler.model.selectors import Operator, Requirement
@@ -57,9 +58,15 @@ class _TotalRequest(PodRequest, frozen=True, kw_only=True):
         return {**self.amounts, PODS: self.pods}
 
 
-def total_of(specs: Sequence[PodSpec]) -> PodSpec:
-    """Return a spec with the requests of several pods together."""
-    amounts: Counter[str] = Counter()
+def total_of(specs: Sequence[PodSpec], memories: Memories) -> PodSpec:
+    """Return a spec with the requests of several pods together, and their shares of GPUs: no node offers these.
+
+    Requests in bytes are shares of GPUs of these sizes. That of one pod without a share is its own spec.
+    """
+    shares = sum(gpu_share(spec, memories=memories) for spec in specs)
+    if len(specs) == 1 and not shares:
+        return specs[0]
+    amounts: Counter[str] = Counter({GPU_SHARE: shares} if shares else {})
     for spec in specs:
         amounts.update(spec.request.amounts)
     return PodSpec(b"", _TotalRequest(dict(sorted(amounts.items())), 0, 0, pods=len(specs)))
@@ -78,10 +85,9 @@ class UnitRequest(Struct, frozen=True):
     beside: tuple[tuple[str, str], ...] = ()
     """The node labels (key, value) of the pods of the unit on nodes, which the others must have too."""
 
-    @property
-    def total(self) -> PodSpec:
-        """A spec with the requests of the required pods together, for limits and idle shares."""
-        return total_of([ask.spec for ask in self.asks[: self.required]])
+    def total(self, memories: Memories) -> PodSpec:
+        """Return a spec with the requests of the required pods together, for limits and idle shares."""
+        return total_of([ask.spec for ask in self.asks[: self.required]], memories)
 
 
 class UnitPlacement(Struct, frozen=True):

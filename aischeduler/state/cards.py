@@ -2,19 +2,20 @@
 
 Invariants:
 - Nodes with the same cards share one `CardKind`, so that a question costs per kind and not per node.
-- What is kept is built from labels, pools and rules, and built again when one of them changes.
+- What is kept is built from labels, the memory of GPUs, pools and rules, and built again when one of them changes.
 - Without rare types every question about them is answered by one check.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from cachetools import LRUCache
 
+from aischeduler.model.card_shares import Memories
 from aischeduler.model.card_types import MPS_PREFIX, card_names, covered_names, is_card, shortest
 from aischeduler.model.names import GPU_DEFAULT, GPU_TYPE_LABELS
 from aischeduler.model.pool import Pool
@@ -31,7 +32,7 @@ GPU_REPLICAS_LABEL: Final = "nvidia.com/gpu.replicas"
 MIB_PER_GIB: Final = 1024
 MASKS_MAX: Final = 256
 """The most lists of types whose masks are kept; beyond that all are dropped and built again."""
-READ_FOR_KINDS: Final = reading(StatePart.LABELS)
+READ_FOR_KINDS: Final = reading(StatePart.LABELS, StatePart.GPU_MEMORIES)
 READ_FOR_UNNAMED: Final = reading(StatePart.LABELS, StatePart.OFFERED)
 READ_FOR_MASKS: Final = reading(StatePart.LABELS, StatePart.POOLS, StatePart.CARDS)
 _ANY: Final = "*"
@@ -46,6 +47,8 @@ class CardKind:
     """The shortest name of the first label, under which its cards are counted."""
     share: str = ""
     """How the node shares its cards by MPS, as `/mps-18g*1/8`; empty where it says nothing of that."""
+    gpu_memories: Memories = ()
+    """The memory of its GPUs, each size once; none where it has no Device object."""
 
     @property
     def card(self) -> str:
@@ -168,10 +171,16 @@ class Cards:
         if versions != self._unnamed_made_from:
             columns = [at for name, at in nodes.columns.items() if is_card(name, self._resources)]
             nameless = np.array([not kind.label for kind in kinds], dtype=np.bool_)
-            mask: Mask = nameless[numbers] & (nodes.allocatable[columns] > 0).any(axis=0)
+            mask: Mask = nameless[numbers] & ((nodes.allocatable[columns] > 0).any(axis=0) | (nodes.devices.gpus > 0))
             self._unnamed = mask if mask.any() else None
             self._unnamed_made_from = versions
         return self._unnamed
+
+    def gpu_memories(self, nodes: "NodeTable") -> Memories:
+        """Return the memory of all GPUs that are known, each size once."""
+        if not nodes.devices.active:
+            return ()
+        return tuple(sorted({memory for kind in self.kinds(nodes)[0] for memory in kind.gpu_memories}))
 
     def label_of(self, labels: Labels) -> str:
         """Return the name under which the cards of a node with these labels are counted; empty where it has none."""
@@ -273,7 +282,12 @@ class Cards:
         for key in (*_present(labels.keys(), self._keys), *sharing):
             numbers = labels.numbers(key)
             codes = np.unique(codes * (int(numbers.max()) + 2) + numbers + 1, return_inverse=True)[1].reshape(-1)
+        codes = codes * len(nodes.devices.memories) + nodes.devices.memory_numbers
         _, first, numbers = np.unique(codes, return_index=True, return_inverse=True)
-        found = (nodes.nodes[row] for row in first.tolist())
-        kinds = tuple(CardKind() if node is None else kind_of(node.labels, self._keys) for node in found)
+        kinds = tuple(self._kind_on(nodes, row) for row in first.tolist())
         return kinds, numbers.reshape(-1)
+
+    def _kind_on(self, nodes: "NodeTable", row: int) -> CardKind:
+        node, memories = nodes.nodes[row], nodes.devices.memories_on(row)
+        kind = CardKind() if node is None else kind_of(node.labels, self._keys)
+        return replace(kind, gpu_memories=memories) if memories else kind

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from sortedcontainers import SortedKeyList
 
 from aischeduler.model.allocation import NO_ALLOCATION, Allocation
+from aischeduler.model.card_shares import gpu_share
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.groups import Groups
 from aischeduler.state.ledger import Account, Ledger
@@ -193,4 +194,4 @@ class Claims:
     def _book(self, claim: Claim, sign: int) -> None:
         """Count a claim in the ledger, or no longer, before it is added or removed here: neither is half done."""
         for room in claim.rooms:
-            self._ledger.book(room.accounts, room.spec, sign)
+            self._ledger.book(room.accounts, room.spec, sign, gpu_share(room.spec, room.allocation))

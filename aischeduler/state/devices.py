@@ -18,10 +18,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
 
+from aischeduler.model.card_shares import Memories
 from aischeduler.model.device import (
     DEVICES,
     GPU,
     GPU_DIMENSIONS,
+    GPU_MEMORY,
     GPU_SHARED,
     KOORDINATOR_PREFIX,
     NVIDIA_GPU,
@@ -131,6 +133,11 @@ class Devices(AllocationPart):
         self.vendor: npt.NDArray[np.int8] = np.full(width, -1, dtype=np.int8)
         self.counted: Mask = np.zeros(width, dtype=np.bool_)
         """Whether the node lists nvidia.com/gpu: its kubelet gives whole GPUs to pods that ask for a count."""
+        self.memories: dict[Memories, int] = {(): 0}
+        """The sizes that the GPUs of a node have, each once -> a number."""
+        self.memory_numbers: Counts = np.zeros(width, dtype=np.int64)
+        self.memories_version = 0
+        """Grows with each change of the sizes of a node."""
         self._rows: dict[int, _Row] = {}
 
     def of(self, row: int) -> NodeDevices | None:
@@ -173,6 +180,21 @@ class Devices(AllocationPart):
         self.mode[row] = _mode(there.devices if there is not None else None, node)
         self.counted[row] = node is not None and node.allocatable.get(NVIDIA_GPU, 0) > 0
         self.gives[row] = self._given(row)
+
+    def memories_on(self, row: int) -> Memories:
+        """Return the sizes that the GPUs of a row have, each once."""
+        return tuple(self.memories)[self.memory_numbers[row]]
+
+    @property
+    def there(self) -> Mask:
+        """A mask of the rows that have a Device object."""
+        mask: Mask = self.mode != DeliveryMode.NONE
+        return mask
+
+    def free_hundredths(self) -> Counts:
+        """Return per row how much of its GPUs nobody has, in hundredths of them; 0 where there is no Device object."""
+        free: Counts = np.maximum(self.hundredths.sum(axis=1) - self.unknown[_GPU_TYPE] * WHOLE, 0)
+        return free
 
     def offers(self, row: int, node: Node) -> dict[str, int]:
         """Return what a node offers of names that it need not list itself: there the devices alone decide."""
@@ -321,6 +343,7 @@ class Devices(AllocationPart):
         self.partitions_only = np.pad(self.partitions_only, (0, more))
         self.vendor = np.pad(self.vendor, (0, more), constant_values=-1)
         self.counted = np.pad(self.counted, (0, more))
+        self.memory_numbers = np.pad(self.memory_numbers, (0, more))
 
     def _given(self, row: int) -> int:
         """Return which requests for GPUs a node honours."""
@@ -381,6 +404,11 @@ class Devices(AllocationPart):
             for dimension, amount in device.totals:
                 number = self._dimension(dimension)  # first: it may make the array anew
                 self.total[number, row, slot] = amount
+        sizes = tuple(sorted({device.total(GPU_MEMORY) for device in devices if device.type == GPU} - {0}))
+        number = self.memories.setdefault(sizes, len(self.memories))
+        if number != self.memory_numbers[row]:
+            self.memory_numbers[row] = number
+            self.memories_version += 1
         self.left[:, row] = self.total[:, row]
         for slot, device in enumerate(devices):
             if device.type == GPU and device.healthy:

@@ -49,6 +49,8 @@ class StatePart(StrEnum):
     LABELS = "labels.version"
     """The labels that something read."""
     CARDS = "cards.version"
+    GPU_MEMORIES = "devices.memories_version"
+    """The memory of the GPUs of nodes."""
     COUNTED = "pod_counts.begun"
     """What is counted, not how many pods there are."""
     STORAGE = "storage.version"

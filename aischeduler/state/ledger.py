@@ -5,6 +5,7 @@ Invariants:
   with one type of cards is an account of its own, with the type as its last name.
 - A pod counts in its accounts from the moment that it is booked under them, with the spec that counts on its row. Who
   books it keeps the accounts, to take out the same.
+- Parts of GPUs count as shares beside the resources as the pod writes them (`card_shares`).
 - The sums equal those of all pods on rows, counted anew.
 """
 
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
+from aischeduler.model.card_shares import charged, counted, unit_of
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.resources import ResourceList
@@ -69,14 +71,14 @@ class Ledger:
         self._by_card: dict[Account, dict[str, Counter[str]]] = {}
         """The accounts of a tenant queue -> their sums by card."""
 
-    def book(self, accounts: tuple[Account, ...], spec: PodSpec, pods: int) -> None:
-        """Add this number of pods of this spec to these accounts; a negative number takes them out."""
+    def book(self, accounts: tuple[Account, ...], spec: PodSpec, pods: int, gpu_share: int = 0) -> None:
+        """Add this number of pods of this spec and share to these accounts; a negative number takes them out."""
         if not accounts:
             return
         self.version += 1
         if pods < 0:
             self.shrunk.update(accounts)
-        taken = spec.request.taken.items()
+        taken = charged(spec, gpu_share).items()
         if pods > 0:
             self._note(taken, pods)
         for account in accounts:
@@ -123,10 +125,11 @@ class Ledger:
 def within(limit: ResourceList, sums: ResourceList, spec: PodSpec) -> str:
     """Return the first resource, by name, of which the pod would exceed the limit; empty where it exceeds none.
 
-    A resource is unlimited where the limit does not name it, or the pod does not request it.
+    A resource is unlimited where the limit does not name it, or the pod does not request it. `spec` is a total
+    (`total_of`), which has the shares of GPUs.
     """
     asked = spec.request.taken
     for resource, most in sorted(limit.items()):
-        if resource in asked and sums.get(resource, 0) + asked[resource] > most:
+        if counted(resource, asked) and counted(resource, sums, asked) > most * unit_of(resource)[1]:
             return resource
     return ""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
+from aischeduler.model.card_shares import CARD
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.groups import Groups
@@ -142,6 +143,8 @@ class RunningPods:
         self.table["row"] = NOWHERE
         self._as_pods = self.table[[*RunningPod._fields]]
         """The same rows with the fields of `RunningPod` alone: fewer values to make."""
+        self.gpu_shares = np.zeros(SLOTS_FIRST, dtype=np.int64)
+        """The hundredths of GPUs that the pod in each slot has beside whole ones by count (`card_shares`)."""
         self.specs = SpecTable()
         self._changes: ChangeLog[int] = ChangeLog(CHANGES_MAX)
         self._slots: dict[str, int] = {}
@@ -176,7 +179,7 @@ class RunningPods:
         slots = [slot for unit in units if unit in self._units for slot in self._units[unit]]
         return sorted({change for change in changed if change >= 0}.union(self.table["row"][slots].tolist()))
 
-    def add(self, uid: str, spec: PodSpec, row: int, facts: RunningFacts) -> None:
+    def add(self, uid: str, spec: PodSpec, row: int, facts: RunningFacts, gpu_share: int = 0) -> None:
         """Add a pod to a row."""
         assert uid not in self._slots, "the pod counts on a row already"
         self._changes.note(row)
@@ -187,6 +190,8 @@ class RunningPods:
         self._uids[slot] = uid
         self._on_row[row][uid] = slot
         self._write(slot, row, self.specs.hold(spec), facts)
+        if gpu_share:
+            self.gpu_shares[slot] = gpu_share
         if facts.unit:
             self._note(slot)
 
@@ -200,6 +205,7 @@ class RunningPods:
         del self._on_row[int(pod["row"])][uid]
         self.specs.release(int(pod["spec"]))
         pod["row"] = NOWHERE
+        self.gpu_shares[slot] = 0
         self._uids[slot] = ""
         self._free.append(slot)
 
@@ -209,6 +215,16 @@ class RunningPods:
         pod = self.table[slot]
         self._note(slot)
         self._write(slot, int(pod["row"]), int(pod["spec"]), facts)
+
+    def gpu_share_of(self, uid: str) -> int:
+        """Return the share of GPUs of a pod."""
+        return int(self.gpu_shares[self._slots[uid]])
+
+    def set_gpu_share(self, uid: str, gpu_share: int) -> None:
+        """Set the share of GPUs of a pod whose devices are others now."""
+        slot = self._slots[uid]
+        self.gpu_shares[slot] = gpu_share
+        self._note(slot)
 
     def follow_pools(self, rows: Rows, pool: npt.NDArray[np.int32]) -> None:
         """Update which pods are borrowers on rows whose pool changed; `pool` is the pool column of the node table."""
@@ -247,9 +263,9 @@ class RunningPods:
         return self.spare.get(unit, NONE_TO_SPARE)
 
     def work(self, slots: Slots, cards: tuple[str, ...], now_seconds: int) -> npt.NDArray[np.int64]:
-        """Return the card-seconds of each of these pods until now; `cards` are resources."""
+        """Return the work of each of these pods until now, in hundredths of card-seconds; `cards` are resources."""
         columns = [number for number, name in enumerate(self.specs.resources) if name in cards]
-        count = self.specs.amounts[self.table["spec"][slots]][:, columns].sum(axis=1)
+        count = self.specs.amounts[self.table["spec"][slots]][:, columns].sum(axis=1) * CARD + self.gpu_shares[slots]
         started = self.table["started_seconds"][slots]
         worked: npt.NDArray[np.int64] = count * np.where(started == 0, 0, np.maximum(now_seconds - started, 0))
         return worked
@@ -339,6 +355,7 @@ class RunningPods:
         wider["row"] = NOWHERE
         wider[:old] = self.table
         self.table, self._as_pods = wider, wider[[*RunningPod._fields]]
+        self.gpu_shares = np.pad(self.gpu_shares, (0, old))
         self._uids.extend([""] * old)
         self._free.extend(range(old * 2 - 1, old - 1, -1))
 

@@ -10,6 +10,7 @@ Invariants:
 from collections import Counter
 from collections.abc import Iterator
 
+from aischeduler.model.card_shares import charged, gpu_share
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.tenant_queue import TenantQueue, TenantSettings
 from aischeduler.model.workload import NO_TENANCY, NO_TERMS, ServiceType, Tenancy, Workload
@@ -48,7 +49,10 @@ class Tenants:
         self.cards: tuple[str, ...] = ()
         """The cards of nodes, as they were when held pods were checked last."""
         self.waiting: dict[str, Counter[str]] = {}
-        """Queue -> what its pods request that are on no node, owners of claims too; `pods` counts pods."""
+        """Queue -> what its pods request that are on no node, owners of claims too; `pods` counts pods.
+
+        A share of GPUs in bytes counts as a whole GPU, because nobody knows yet which GPU the pod gets.
+        """
         self._in_queue: Groups[str, str, PodRecord] = Groups()
         self._of_workload: Groups[WorkloadKey, str, PodRecord] = Groups()
         self._below: Groups[WorkloadKey, WorkloadKey, None] = Groups()
@@ -108,7 +112,7 @@ class Tenants:
         waiting = self.waiting.get(queue)
         if waiting is None:
             waiting = self.waiting[queue] = Counter()
-        for resource, amount in spec.request.taken.items():
+        for resource, amount in charged(spec, gpu_share(spec)).items():
             waiting[resource] += pods * amount
 
     def named(self) -> tuple[str, ...]:

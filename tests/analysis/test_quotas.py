@@ -66,17 +66,26 @@ def test_levels_have_the_numbers_of_each_queue_and_of_all_that_is_asked() -> Non
     found = world.explain("p")
     assert found.verdict is Verdict.HELD
     assert found.quota is not None
-    held = ("default/b", 4), ("default/a", 1), ("default/c", 1)
+    held = ("default/b", 400), ("default/a", 100), ("default/c", 100)
     assert found.quota.levels == (
         QuotaLevel("q", "cpu", "cpu", 2000, 3000, None),
         QuotaLevel("q", "memory", "memory", found.quota.levels[1].used, found.quota.levels[1].asked, None),
         QuotaLevel("q", "pods", "pods", 2, 1, None),
-        QuotaLevel("q", "H200", "nvidia.com/gpu", 5, 2, 8, is_card=True, concerned=True),
+        QuotaLevel("q", "H200", "nvidia.com/gpu", 500, 200, 800, is_card=True, concerned=True),
         QuotaLevel("org", "cpu", "cpu", 3000, 3000, 100_000),
         QuotaLevel("org", "memory", "memory", found.quota.levels[5].used, found.quota.levels[5].asked, None),
         QuotaLevel("org", "pods", "pods", 3, 1, None),
         QuotaLevel(
-            "org", "NVIDIA-H200", "nvidia.com/gpu", 6, 2, 6, is_card=True, refuses=True, concerned=True, holders=held
+            "org",
+            "NVIDIA-H200",
+            "nvidia.com/gpu",
+            600,
+            200,
+            600,
+            is_card=True,
+            refuses=True,
+            concerned=True,
+            holders=held,
         ),
     )
 
@@ -182,7 +191,7 @@ def test_quota_is_raised_for_the_whole_workload_where_that_is_checked() -> None:
     assert found.verdict is Verdict.HELD
     assert texts(found, RemedyKind.QUOTA) == ["raise cards[NVIDIA-H200] of the Queue q to 8 (by 4)"]
     assert found.quota is not None
-    assert [(level.name, level.asked, level.quota) for level in found.quota.refusing] == [("NVIDIA-H200", 8, 4)]
+    assert [(level.name, level.asked, level.quota) for level in found.quota.refusing] == [("NVIDIA-H200", 800, 400)]
 
 
 RED_ONLY: dict[str, Any] = {"allowed_namespaces": label_selector("", {"team": "red"}, ())}

@@ -148,8 +148,8 @@ def test_no_line_ends_in_blanks_without_a_terminal() -> None:
 
 
 def test_wide_table_has_a_row_for_each_card_type_with_the_total_of_all_pools() -> None:
-    cards = (CardCount("A100", 64, 3), CardCount("V100", 50, 0))
-    pools = [replace(GPU_POOL, cards=cards), replace(CPU_POOL, cards=(CardCount("V100", 4, 4),))]
+    cards = (CardCount("A100", 64, 300), CardCount("V100", 50, 0))
+    pools = [replace(GPU_POOL, cards=cards), replace(CPU_POOL, cards=(CardCount("V100", 4, 400),))]
     text = io.StringIO()
     print_trimmed(Console(file=text, width=200), pool_table(pools, wide=True))
     rows = [line.split() for line in text.getvalue().splitlines() if "00 " in line and "- " in line]

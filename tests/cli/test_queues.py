@@ -43,7 +43,7 @@ QUEUES = "/apis/resource.aibee.cn/v1alpha1/queues"
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1/queues"
 SHARE = {"cards": {"RTX-4090": 8, "H200": 4}, "capability": {"cpu": 4, "memory": "4Gi"}}
 OVER = QueueSummary(
-    used={CPU: 5000}, pending={}, borrowed={}, quota={CPU: 2000}, cards=(CardUse("H200", 5, 4),), pods=5
+    used={CPU: 5000}, pending={}, borrowed={}, quota={CPU: 2000}, cards=(CardUse("H200", 500, 4),), pods=5
 )
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "queues.md"
 

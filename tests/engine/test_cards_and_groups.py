@@ -55,7 +55,7 @@ def test_cards_of_pools_are_counted_by_model_with_pods_of_every_scheduler() -> N
         a_pod("plain", node="n3"),
     )
     counts = {summary.name: summary.cards for summary in session.scheduler.summary()}
-    assert counts == {"a": (CardCount("A100", 12, 5),), "default": (CardCount("T4", 2, 0),)}
+    assert counts == {"a": (CardCount("A100", 12, 500),), "default": (CardCount("T4", 2, 0),)}
 
 
 def test_types_beyond_the_limit_share_an_entry() -> None:

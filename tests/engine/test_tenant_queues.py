@@ -375,11 +375,11 @@ def test_status_has_what_is_used_and_what_waits_at_every_level() -> None:
     )
     session.see(in_queue(a_card_pod("held", 1, created=3)))
     told = status_of(session, "q")
-    assert told.summary.cards == (CardUse("H200", 2, 2),)
+    assert told.summary.cards == (CardUse("H200", 200, 2),)
     assert (told.summary.used["cpu"], told.summary.pods, told.summary.pending_pods) == (2000, 2, 1)
     root = status_of(session, "root")
     assert (root.summary.used["cpu"], root.summary.pending["nvidia.com/gpu"]) == (2000, 1)
-    assert root.summary.cards == (CardUse("H200", 2, None),)
+    assert root.summary.cards == (CardUse("H200", 200, None),)
 
 
 def test_status_says_at_every_level_what_is_used_in_other_pools() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.pod_counting import interest_of
+from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.device import DEVICES, HeldDevices
 from aischeduler.model.names import CPU, DEFAULT_POOL, MEMORY
 from aischeduler.model.node import Node
@@ -31,6 +32,8 @@ from aischeduler.state.scheduling_queue import queue_order
 Faults = Iterator[tuple[str, str]]
 """The name of an invariant, and what violates it."""
 
+NVIDIA, GPU_SHARE = "nvidia.com/gpu", "nvidia.com/gpu/100"
+SHARES = ("gpu-core", "gpu-memory-ratio")
 Amounts = dict[str, Counter[str]]
 """Pool, or kind of amount -> resource -> amount."""
 
@@ -48,6 +51,28 @@ def unequal(about: str, *compared: tuple[str, str, object, object]) -> Faults:
 def amounts(spec: PodSpec) -> Counter[str]:
     """Return what a pod of this spec takes, as the node table counts it."""
     return Counter({name: requested(amount) for name, amount in spec.request.taken.items()})
+
+
+def gpu_share(spec: PodSpec, allocation: Allocation = NO_ALLOCATION) -> int:
+    """Return the hundredths of GPUs that a pod has, or asks for as parts: 0 for whole ones by count."""
+    asked, held = spec.devices.gpu if spec.devices is not None else None, allocation.part(DEVICES)
+    if asked is None or asked.vendor:
+        return 0
+    named = [device for device in held.devices if device.type == "gpu"] if isinstance(held, HeldDevices) else []
+    if named:
+        return sum(max(of for name, of in device.amounts if name in SHARES) for device in named)
+    return asked.count * (100 if asked.memory_bytes else max(asked.core, asked.ratio))
+
+
+def charge(spec: PodSpec, allocation: Allocation = NO_ALLOCATION) -> Counter[str]:
+    """Return what a pod counts for in sums: what it takes, and its share of GPUs."""
+    share = gpu_share(spec, allocation)
+    return Counter({**spec.request.taken, **({GPU_SHARE: share} if share else {})})
+
+
+def in_hundredths(amounts: Counter[str]) -> Counter[str]:
+    """Return amounts with whole GPUs and shares of them together."""
+    return Counter({**amounts, NVIDIA: 0, GPU_SHARE: amounts[NVIDIA] * 100 + amounts[GPU_SHARE]})
 
 
 def total(specs: Iterable[PodSpec]) -> Counter[str]:
@@ -188,10 +213,12 @@ def ledger(cluster: Cluster) -> dict[Account, Counter[str]]:
             accounts += [(LENDS, loan[0], cards), (BORROWS, loan[1], cards)] if cards else []
             accounts += [(QUEUE_BORROWS, queue.name) for queue in cluster.tenants.chain(record)]
         for account in accounts:
-            sums.setdefault(account, Counter()).update(record.counted.request.taken if record.counted else {})
+            sums.setdefault(account, Counter()).update(
+                charge(record.counted, record.allocation) if record.counted else {}
+            )
     for room in (room for claim in cluster.claims.all() for room in claim.rooms):
         for account in cluster.accounts_of(room.record, room.row):
-            sums.setdefault(account, Counter()).update(room.spec.request.taken)
+            sums.setdefault(account, Counter()).update(charge(room.spec, room.allocation))
     return sums
 
 
@@ -205,7 +232,7 @@ def waiting(cluster: Cluster) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = {}
     for record in cluster.records.values():
         if record.tenancy.queue and record.counted is None:
-            found.setdefault(record.tenancy.queue, Counter()).update(record.pod.spec.request.taken)
+            found.setdefault(record.tenancy.queue, Counter()).update(charge(record.pod.spec))
     return dict(sorted(found.items()))
 
 
@@ -294,18 +321,21 @@ def summaries(cluster: Cluster) -> dict[str, Amounts]:
     _add_running(cluster, sums)
     for record in cluster.records.values():
         if record.queue and not (record.state is PodState.GATED and (record.unit is None or record.pod.gates)):
-            sums[record.queue]["pending"].update(record.pod.spec.request.taken)
+            sums[record.queue]["pending"].update(charge(record.pod.spec))
         room = cluster.claims.room_of(record)
         if room is not None:
-            claimed.setdefault(room.row, Counter()).update(amounts(room.spec))
+            asked = amounts(room.spec) + Counter({GPU_SHARE: gpu_share(room.spec, room.allocation)})
+            claimed.setdefault(room.row, Counter()).update(asked)
         if record.counted is not None and cluster.leaving(record.pod.uid):
-            left.setdefault(record.row, Counter()).update(amounts(record.counted))
+            left.setdefault(record.row, Counter()).update(counted(record))
     kept = {name: Counter[str]() for name in sums}
     for row, asked in claimed.items():
-        kept[cluster.pool_of(row)].update(asked - left.get(row, Counter()))
+        kept[cluster.pool_of(row)].update(in_hundredths(asked) - in_hundredths(left.get(row, Counter())))
     for name, mine in sums.items():
-        for resource, amount in mine["allocatable"].items():
-            mine["free"][resource] = max(amount - mine["used"][resource] - kept[name][resource], 0)
+        offers, used = in_hundredths(mine["allocatable"]), in_hundredths(mine["used"])
+        for resource, amount in offers.items():
+            mine["free"][resource] = max(amount - used[resource] - kept[name][resource], 0)
+        mine["free"][NVIDIA], mine["free"][GPU_SHARE] = divmod(mine["free"][GPU_SHARE], 100)
         for kind in mine.values():
             kind[GPU] = sum(kind[resource] for resource in cluster.profile.gpu_resources)
     return sums
@@ -316,10 +346,16 @@ def _add_running(cluster: Cluster, sums: dict[str, Amounts]) -> None:
         pool, spec, loan = cluster.pool_of(record.row), record.counted, loan_of(cluster, record)
         if pool and spec is not None:
             owner = "shared" if loan else "own" if cluster.ours(record.pod) else "system"
-            sums[pool]["used"].update(amounts(spec))
-            sums[pool][owner].update(amounts(spec))
+            sums[pool]["used"].update(counted(record))
+            sums[pool][owner].update(counted(record))
             if loan:
-                sums[loan[1]]["borrowed"].update(amounts(spec))
+                sums[loan[1]]["borrowed"].update(counted(record))
+
+
+def counted(record: PodRecord) -> Counter[str]:
+    """Return what a pod on a row counts for, as the node table counts it, with its share of GPUs."""
+    assert record.counted is not None
+    return amounts(record.counted) + Counter({GPU_SHARE: gpu_share(record.counted, record.allocation)})
 
 
 def _bounded(found: ResourceList) -> Mapping[str, int]:

@@ -195,6 +195,8 @@ def _running_faults(cluster: Cluster, record: PodRecord, counted: PodSpec) -> Fa
     yield from unequal(
         f"{uid}, among the running pods", *(("I5", f"{of} is", has[of], value) for of, value in should.items())
     )
+    share, should_share = running.gpu_share_of(uid), recount.gpu_share(counted, record.allocation)
+    yield from unequal(f"{uid}, among the running pods", ("I5", "its share of GPUs is", share, should_share))
     if running.specs.spec(has["spec"]).key != counted.key:
         yield "I5", f"{uid}: among the running pods with another spec than it is counted with"
     if uid in cluster.leaving_pods.asked and not evictable:

@@ -15,7 +15,7 @@ BUSY = QueueSummary(
     pending={CPU: 500},
     borrowed={CPU: 1500, "nvidia.com/gpu": 2},
     quota={CPU: 4000, MEMORY: 4 * GIB},
-    cards=(CardUse("H200", 0, 4), CardUse("RTX-4090", 6, 8), CardUse("V100", 1)),
+    cards=(CardUse("H200", 0, 4), CardUse("RTX-4090", 600, 8), CardUse("V100", 100)),
     pods=5,
     pending_pods=2,
 )

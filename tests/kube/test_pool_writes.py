@@ -12,7 +12,7 @@ from aischeduler.model.pool_summary import GPU, CardCount
 from tests.build import replace
 from tests.kube.pool_reports import EMPTY, NOTHING, WRITER, a_report
 
-NVIDIA = "nvidia.com/gpu"
+NVIDIA, SHARE = "nvidia.com/gpu", "nvidia.com/gpu/100"
 T1 = replace(WRITER, now=1_000_000_000.0)
 T2 = replace(WRITER, now=1_000_000_030.0)
 T1_TEXT, T2_TEXT = "2001-09-09T01:46:40Z", "2001-09-09T01:47:10Z"
@@ -107,8 +107,24 @@ def test_columns_are_ready_made_texts() -> None:
     }
 
 
+def test_parts_of_gpus_are_in_quantities_and_texts_exactly_and_in_counts_rounded_up() -> None:
+    used = {**amounts(gpu=2, nvidia=2), SHARE: 250}
+    summary = replace(BUSY, used=used, own=used, shared={**NOTHING, SHARE: 50}, cards=(CardCount("A100", 8, 450),))
+    status = pool_writes.pool_status(a_report(summary=summary), {}, T1)
+    assert (status["used"][NVIDIA], status["shared"][NVIDIA]) == ("4500m", "500m")
+    assert SHARE not in status["used"]
+    assert (status["gpus"]["used"], status["gpus"]["shared"]) == (5, 1)
+    assert status["cardsByType"] == [{"type": "A100", "total": 8, "used": 5}]
+    assert {name: status["columns"][name] for name in ("gpu", "shared", "own", "cards")} == {
+        "gpu": "4.5/8",
+        "shared": "0.5 gpu",
+        "own": "4.5 gpu",
+        "cards": "A100 4.5/8",
+    }
+
+
 def test_cards_are_a_list_and_a_text_that_names_as_many_types_as_fit() -> None:
-    cards = tuple(CardCount(f"RTX-{number}000-ADA", 8, 7) for number in range(9))
+    cards = tuple(CardCount(f"RTX-{number}000-ADA", 8, 700) for number in range(9))
     report = a_report(summary=replace(BUSY, cards=cards))
     status = pool_writes.pool_status(report, {}, status_writes.StatusWriter("ai-scheduler", 0.0))
     assert status["cardsByType"][8] == {"type": "RTX-8000-ADA", "total": 8, "used": 7}

@@ -56,6 +56,15 @@ def test_status_has_the_numbers_as_quantities_and_as_columns() -> None:
     assert (ready["type"], ready["status"], ready["lastTransitionTime"]) == ("Ready", "True", TIME_1)
 
 
+def test_parts_of_cards_are_in_quantities_and_texts_exactly_and_in_counts_rounded_up() -> None:
+    share = {"nvidia.com/gpu/100": 50}
+    summary = replace(EMPTY, used={"nvidia.com/gpu": 2, **share}, borrowed=share, cards=(CardUse("H200", 250, 4),))
+    status = queue_status(a_queue_report(summary=summary), {}, T1)
+    assert (status["used"], status["borrowed"]) == ({"nvidia.com/gpu": "2500m"}, {"nvidia.com/gpu": "500m"})
+    assert status["cards"] == [{"name": "H200", "used": 3, "quota": 4}]
+    assert (status["columns"]["cards"], status["columns"]["borrowed"]) == ("H200 2.5/4", "0.5 nvidia.com/gpu")
+
+
 def test_columns_without_a_quota_have_only_what_is_used() -> None:
     assert columns(replace(BUSY, quota={}, cards=())) == {
         "cards": "-",
@@ -67,7 +76,7 @@ def test_columns_without_a_quota_have_only_what_is_used() -> None:
 
 
 def test_schema_accepts_the_status_of_a_queue_with_many_long_names() -> None:
-    cards = tuple(CardUse(f"{number:0128d}", 1, None if number < 100 else 2) for number in range(200))
+    cards = tuple(CardUse(f"{number:0128d}", 100, None if number < 100 else 2) for number in range(200))
     things = {f"a.example/thing-{number}": 1 for number in range(100)}
     summary = replace(BUSY, cards=cards, used=things, pending=things, borrowed=things)
     status = queue_status(a_queue_report(summary=summary), {}, T1)

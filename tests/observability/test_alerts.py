@@ -55,11 +55,11 @@ def conflicts(world: World, _: int) -> None:
 
 
 def queue_is_over_quota(world: World, _: int) -> None:
-    world.recorder.record_queues([queue_report("vision", CardUse("H200", 9, 8), over=True)])
+    world.recorder.record_queues([queue_report("vision", CardUse("H200", 900, 8), over=True)])
 
 
 def queue_pods_wait(world: World, _: int) -> None:
-    world.recorder.record_queues([queue_report("vision", CardUse("H200", 8, 8), pending_pods=2)])
+    world.recorder.record_queues([queue_report("vision", CardUse("H200", 800, 8), pending_pods=2)])
 
 
 def bindings_fail(world: World, minute: int) -> None:

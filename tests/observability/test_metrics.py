@@ -49,7 +49,7 @@ def busy_world() -> World:
     gpu = summary(
         "gpu",
         nodes=2,
-        cards=(CardCount("A100", 8, 3),),
+        cards=(CardCount("A100", 8, 300),),
         capacity={CPU: 64_000, GPU: 8, FPGA: 1},
         pending={PODS: 3},
         sharing=False,
@@ -77,7 +77,7 @@ def busy_world() -> World:
     world.recorder.internal_errors["binder"] += 1
     world.recorder.plugin_errors["Far"] += 1
     world.queues = ["vision", "speech"]
-    world.recorder.record_queues([queue_report("vision", CardUse("H200", 3, 8), pending_pods=2, over=True)])
+    world.recorder.record_queues([queue_report("vision", CardUse("H200", 300, 8), pending_pods=2, over=True)])
     world.recorder.record_reclaims("vision", 4)
     world.recorder.plugin_calls["Far"], world.recorder.plugin_seconds["Far"] = 4, 0.5
     return world
@@ -113,12 +113,19 @@ def test_both_formats_have_the_same_samples() -> None:
 
 def test_amounts_are_in_base_units() -> None:
     gib = 2**30
-    world = World(summary("gpu", capacity={CPU: 64_500, MEMORY: gib, GPU: 8}, used={CPU: 1_250}, free={GPU: 7}))
+    world = World(
+        summary(
+            "gpu",
+            capacity={CPU: 64_500, MEMORY: gib, GPU: 8},
+            used={CPU: 1_250},
+            free={GPU: 7, "nvidia.com/gpu/100": 50},
+        )
+    )
     told = values(world, "ai_scheduler_pool_resource")  # kind, pool, resource
     assert told["capacity", "gpu", CPU] == 64.5
     assert told["capacity", "gpu", MEMORY] == gib
     assert told["used", "gpu", CPU] == 1.25
-    assert told["free", "gpu", GPU] == 7
+    assert told["free", "gpu", GPU] == 7.5
 
 
 def test_every_pool_has_every_kind_of_amount() -> None:
@@ -137,8 +144,8 @@ def test_queues_and_attempts_of_an_idle_pool_are_zero() -> None:
 
 def test_tenant_queue_has_its_newest_numbers_until_it_is_deleted_and_reclaims_from_its_first_scrape() -> None:
     world = busy_world()
-    world.recorder.record_queues([queue_report("vision", CardUse("H200", 5, 8), CardUse("V100", 1))])
-    cards = {("H200", "quota", "vision"): 8, ("H200", "used", "vision"): 5, ("V100", "used", "vision"): 1}
+    world.recorder.record_queues([queue_report("vision", CardUse("H200", 450, 8), CardUse("V100", 100))])
+    cards = {("H200", "quota", "vision"): 8, ("H200", "used", "vision"): 4.5, ("V100", "used", "vision"): 1}
     assert values(world, "ai_scheduler_queue_cards") == cards
     assert values(world, "ai_scheduler_queue_over_quota") == {("vision",): 0}
     assert values(world, "ai_scheduler_queue_pending_pods") == {("vision",): 0}
@@ -151,8 +158,8 @@ def test_tenant_queue_has_its_newest_numbers_until_it_is_deleted_and_reclaims_fr
 def test_tenant_queue_with_many_cards_has_few_series_and_those_with_a_quota_first() -> None:
     world = World(summary("gpu"))
     world.queues = ["q"]
-    cards = [CardUse(f"A{number:03}", 1) for number in range(CARDS_MAX)]
-    world.recorder.record_queues([queue_report("q", *cards, CardUse("H200", 3, 8))])
+    cards = [CardUse(f"A{number:03}", 100) for number in range(CARDS_MAX)]
+    world.recorder.record_queues([queue_report("q", *cards, CardUse("H200", 300, 8))])
     told = values(world, "ai_scheduler_queue_cards")
     assert told["H200", "used", "q"] == 3
     assert told["other", "used", "q"] == 1

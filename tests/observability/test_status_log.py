@@ -55,7 +55,7 @@ def test_line_has_the_numbers_of_the_table_in_cores_gib_and_devices() -> None:
     lines.report(
         "gpu",
         nodes=2,
-        used={CPU: 1_250, MEMORY: gib // 2, GPU: 3, PODS: 4},
+        used={CPU: 1_250, MEMORY: gib // 2, GPU: 3, "nvidia.com/gpu/100": 50, PODS: 4},
         allocatable={CPU: 64_000, MEMORY: 512 * gib, GPU: 8},
         shared={GPU: 1},
         borrowed={CPU: 500},
@@ -73,7 +73,7 @@ def test_line_has_the_numbers_of_the_table_in_cores_gib_and_devices() -> None:
     assert (line["preemption"], line["borrowing"], line["sharing"]) == (True, True, True)
     assert (line["cpu_used"], line["cpu_allocatable"], line["cpu_borrowed"]) == (1.25, 64, 0.5)
     assert (line["memory_gib_used"], line["memory_gib_allocatable"]) == (0.5, 512)
-    assert (line["gpu_used"], line["gpu_allocatable"], line["gpu_shared"], line["gpu_pending"]) == (3, 8, 1, 16)
+    assert (line["gpu_used"], line["gpu_allocatable"], line["gpu_shared"], line["gpu_pending"]) == (3.5, 8, 1, 16)
 
 
 def test_line_of_a_tenant_queue_has_its_cards_as_used_and_quota_and_is_written_once() -> None:

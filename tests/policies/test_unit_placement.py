@@ -87,7 +87,7 @@ def test_unit_that_does_not_fit_says_how_many_of_its_pods_do() -> None:
 
 def test_total_of_a_unit_counts_its_required_pods() -> None:
     unit = a_unit(*(a_pod(f"p{i}", cpu="2", memory="1Gi") for i in range(3)), required=2)
-    assert unit.total.request.taken == {"cpu": 4000, "memory": 2 * 2**30, "pods": 2}
+    assert unit.total(()).request.taken == {"cpu": 4000, "memory": 2 * 2**30, "pods": 2}
 
 
 @pytest.mark.parametrize("topology", [(), (TopologyLevel("rack", required=False),)], ids=["by name", "by rack"])

@@ -211,14 +211,18 @@ class DeviceWorld(GangWorld):
     # At rest.
 
     def forgotten(self) -> dict[str, tuple[object, object]]:
-        """Return the nodes of whose devices a new engine knows something else, with what both know."""
+        """Return the nodes of whose devices a new engine knows something else, with what both know.
+
+        Without those that are kept back until their pools are known: a new engine need not wait for these.
+        """
         if self.binds or len(self.scheduler.cluster.claims) or self._unheard:
             return {}
         fresh = CheckedScheduler(self.profile(), "compared", often=False)
         for event in self._everything():
             fresh.observe(event, self.now)
         old, new = known(self.scheduler), known(fresh)
-        return {name: (old[name], new.get(name)) for name in sorted(old) if old[name] != new.get(name)}
+        late = self.scheduler.cluster.unknown_pools.late
+        return {name: (old[name], new.get(name)) for name in sorted(old.keys() - late) if old[name] != new.get(name)}
 
     def _would_fit(self, pods: list[Pod]) -> bool:
         """Return whether a gang waits that fits; not where its order, or who gets which devices, may decide."""

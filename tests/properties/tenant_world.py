@@ -46,7 +46,7 @@ class TenantScheduler(CheckedScheduler):
 class TenantWorld(GangWorld):
     """A world with tenant queues and workloads; nodes have cards by their names."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, often: bool = False) -> None:
         self.queues: dict[tuple[QueueSource, str], TenantQueue] = {}
         self.workloads: dict[tuple[str, str, str], Workload] = {}
         self.settings = TenantSettings()
@@ -59,7 +59,7 @@ class TenantWorld(GangWorld):
         self._first_names: dict[str, str] = {}
         """Pods that were made anew by uid -> the name of the first."""
         self._asked: set[str] = set()
-        super().__init__()
+        super().__init__(often=often)
 
     def profile(self) -> Profile:
         return replace(super().profile(), tenants=self.settings)
@@ -157,8 +157,11 @@ class TenantWorld(GangWorld):
         if gang is None or len({(oracle.tenants.queue_of(pod), pod.spec.key) for pod in pods}) > 1:
             return False
         amounts = {name: gang.min_member * n for name, n in pods[0].spec.request.amounts.items()}
-        request = replace(pods[0].spec.request, amounts=amounts)
-        whole = replace(pods[0], spec=replace(pods[0].spec, request=request))
+        spec = pods[0].spec
+        if spec.devices is not None and spec.devices.gpu is not None:
+            gpus = replace(spec.devices.gpu, count=gang.min_member * spec.devices.gpu.count)
+            spec = replace(spec, devices=replace(spec.devices, gpu=gpus))
+        whole = replace(pods[0], spec=replace(spec, request=replace(spec.request, amounts=amounts)))
         try:
             self.nodes = {
                 name: replace(node, unschedulable=node.unschedulable or refused)

@@ -18,13 +18,15 @@ from aischeduler.kube.report.status_writes import (
     amounts_text,
     conditions,
     cores,
+    gpus_text,
     joined,
     quantities,
     rounded_bytes,
 )
 from aischeduler.model.actions import ReportPool
+from aischeduler.model.card_shares import whole_cards
 from aischeduler.model.names import CPU, GROUP, MEMORY, VERSION
-from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
+from aischeduler.model.pool_summary import CardCount, PoolSummary, gpus
 
 AMOUNTS: Final = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
 """The resource lists of a status, which are fields of PoolSummary."""
@@ -64,8 +66,8 @@ def pool_status(report: ReportPool, before: Mapping[str, Any], writer: StatusWri
         "pendingPods": summary.pending_pods,
         **{name: getattr(summary, name) for name in SWITCHES},
         **{name: quantities(getattr(summary, name), summary.capacity) for name in AMOUNTS},
-        "gpus": {name: getattr(summary, name).get(GPU, 0) for name in AMOUNTS},
-        "cardsByType": [{"type": card.type, "total": card.total, "used": card.used} for card in summary.cards],
+        "gpus": {name: whole_cards(gpus(getattr(summary, name))) for name in AMOUNTS},
+        "cardsByType": [_card(card) for card in summary.cards],
         "columns": columns(report),
         "conditions": conditions(report.conditions, report.generation, before, writer.time_text),
     }
@@ -78,7 +80,7 @@ def columns(report: ReportPool) -> dict[str, str]:
     return {
         "cpu": f"{cores(used.get(CPU, 0))}/{cores(allocatable.get(CPU, 0))}",
         "memory": f"{rounded_bytes(used.get(MEMORY, 0))}/{rounded_bytes(allocatable.get(MEMORY, 0))}",
-        "gpu": f"{used.get(GPU, 0)}/{allocatable.get(GPU, 0)}",
+        "gpu": f"{gpus_text(used)}/{gpus_text(allocatable)}",
         "shared": amounts_text(summary.shared),
         "borrowed": amounts_text(summary.borrowed),
         "flags": _flags(summary) if _accepted(report) else REFUSED_FLAGS,
@@ -87,6 +89,10 @@ def columns(report: ReportPool) -> dict[str, str]:
         "free": amounts_text(summary.free),
         "cards": cards_text(summary.cards, COLUMN_LENGTH_MAX),
     }
+
+
+def _card(card: CardCount) -> dict[str, Any]:
+    return {"type": card.type, "total": card.total, "used": whole_cards(card.used_hundredths)}
 
 
 def cards_text(cards: Sequence[CardCount], length_max: int) -> str:

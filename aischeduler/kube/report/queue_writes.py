@@ -22,8 +22,10 @@ from aischeduler.kube.report.status_writes import (
     rounded_bytes,
 )
 from aischeduler.model.actions import ReportQueue
+from aischeduler.model.card_shares import whole_cards
+from aischeduler.model.device import NVIDIA_GPU
 from aischeduler.model.event_reasons import ConditionReason
-from aischeduler.model.names import CPU, GROUP, MEMORY, VERSION
+from aischeduler.model.names import CPU, GPU_SHARE, GROUP, MEMORY, VERSION
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.tenant_queue import CARDS_MAX, CardUse, QueueSummary
 
@@ -77,7 +79,7 @@ def _shown(summary: QueueSummary) -> tuple[CardUse, ...]:
 
 def _card(card: CardUse) -> dict[str, Any]:
     quota = {"quota": card.quota} if card.quota is not None else {}
-    return {"name": card.card, "used": card.used, **quota}
+    return {"name": card.card, "used": whole_cards(card.used_hundredths), **quota}
 
 
 def _use(card: CardUse) -> str:
@@ -85,5 +87,5 @@ def _use(card: CardUse) -> str:
 
 
 def _devices(amounts: ResourceList) -> list[str]:
-    """Return the resources of devices: all names with a prefix."""
-    return sorted(name for name in amounts if "/" in name)
+    """Return the resources of devices: all names with a prefix; shares are parts of nvidia.com/gpu."""
+    return sorted({NVIDIA_GPU if name == GPU_SHARE else name for name in amounts if "/" in name})

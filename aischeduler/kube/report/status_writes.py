@@ -17,9 +17,11 @@ import msgspec
 from msgspec import Struct
 
 from aischeduler.model.actions import Condition
+from aischeduler.model.card_shares import CARD, counted, unit_of
+from aischeduler.model.device import NVIDIA_GPU
 from aischeduler.model.event_reasons import ConditionReason
-from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from aischeduler.model.pool_summary import GPU
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_SHARE, MEMORY, PODS
+from aischeduler.model.pool_summary import GPU, gpus
 from aischeduler.model.quantity import quantity_text, scaled_bytes, trimmed
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.times import time_text
@@ -156,23 +158,42 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
 
 
 def quantities(amounts: ResourceList, capacity: ResourceList) -> dict[str, str]:
-    """Return a resource list as quantities, sorted, without the sum of all GPUs.
+    """Return a resource list as quantities, sorted, without the sum of all GPUs; shares are parts of nvidia.com/gpu.
 
     If there are too many resources, those of `capacity` come first: pods may request anything.
     """
-    names = sorted(amounts.keys() - {GPU}, key=lambda name: (name not in _FIRST_RESOURCES, name not in capacity, name))
-    return {name: quantity_text(name, amounts[name]) for name in sorted(names[:RESOURCES_MAX])}
+    shares = amounts.get(GPU_SHARE, 0)
+    texts = {name: quantity_text(name, amount) for name, amount in amounts.items() if name not in (GPU, GPU_SHARE)}
+    if shares:
+        texts[NVIDIA_GPU] = gpu_quantity(counted(NVIDIA_GPU, amounts))
+    names = sorted(texts, key=lambda name: (name not in _FIRST_RESOURCES, name not in capacity, name))
+    return {name: texts[name] for name in sorted(names[:RESOURCES_MAX])}
+
+
+def gpu_quantity(hundredths: int) -> str:
+    """Return an amount of GPUs as a quantity in the form in which the API server keeps it: 2, 2500m."""
+    return f"{hundredths * 1000 // CARD}m" if hundredths % CARD else str(hundredths // CARD)
+
+
+def gpus_text(amounts: ResourceList) -> str:
+    """Return the sum of all GPUs with their shares for people: 2.5."""
+    return quantity_text(GPU_SHARE, gpus(amounts))
 
 
 def amounts_text(amounts: ResourceList, devices: Sequence[str] = (GPU,)) -> str:
     """Return CPU and devices as text, or else memory, or else pods."""
     parts = [f"{cores(amounts[CPU])} cpu"] if amounts.get(CPU) else []
-    parts += [f"{amounts[name]} {name}" for name in devices if amounts.get(name)]
+    texts = ((name, _device_text(name, amounts)) for name in devices)
+    parts += [f"{text} {name}" for name, text in texts if text != "0"]
     if not parts and amounts.get(MEMORY):
         parts = [f"{rounded_bytes(amounts[MEMORY])} memory"]
     if not parts and amounts.get(PODS):
         parts = [f"{amounts[PODS]} pods"]
     return ", ".join(parts) or "-"
+
+
+def _device_text(name: str, amounts: ResourceList) -> str:
+    return gpus_text(amounts) if name == GPU else quantity_text(unit_of(name)[0], counted(name, amounts))
 
 
 def joined(parts: Sequence[str], between: str, length_max: int) -> str:
