@@ -69,6 +69,12 @@ class Device(Struct, frozen=True):
         return next((amount for name, amount in self.totals if name == dimension), 0)
 
 
+def free_hundredths(core: int, memory_bytes: int, ratio: int, all_memory_bytes: int) -> int:
+    """Return how much of a GPU is free, of the dimension of which least is left."""
+    of_memory = memory_bytes * WHOLE // all_memory_bytes if all_memory_bytes else WHOLE
+    return max(min(core, ratio, of_memory), 0)
+
+
 class Partition(Struct, frozen=True):
     """GPUs of a node, by ascending minor, that may be given together; a higher `score` is preferred."""
 

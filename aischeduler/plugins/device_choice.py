@@ -9,7 +9,7 @@ Invariants:
 Source: Koordinator's DeviceShare (hints, joint allocation, partition policies).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations
 from math import comb
 from typing import Final
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from aischeduler.model.device import (
     GPU,
     GPU_CORE,
+    GPU_MEMORY,
     GPU_MEMORY_RATIO,
     WHOLE,
     Amounts,
@@ -31,6 +32,7 @@ from aischeduler.model.device import (
     Islands,
     NodeDevices,
     TopologyScope,
+    free_hundredths,
     islands_of,
 )
 from aischeduler.model.pool import PlacementStrategy
@@ -48,7 +50,6 @@ from aischeduler.plugins.device_sets import (
     below,
     by_table,
     distance_to,
-    free_percent,
     groups_of,
     numa_nodes_of,
     scope_of,
@@ -89,55 +90,71 @@ def choose(
 
     `islands` are those of the node, where the caller keeps them.
     """
-    if _asks_for_one_gpu(asked) and not (prefer.placement is PlacementStrategy.FRAGMENTATION and prefer.expected):
-        return _one_gpu(node, free, asked, prefer, islands_of(node) if islands is None else islands)
+    if asks_for_one_gpu(asked, prefer):
+        left = [(device, free.get((device.type, device.minor), _NOTHING)) for device in node.devices]
+        percents = [_free_hundredths(*one) for one in left]
+        known = islands_of(node) if islands is None else islands
+        return choose_one_gpu(node, percents, lambda: free, asked, prefer, known)
     search = _Search(node, free, asked, taken_functions)
     return search.reason() or search.best(prefer)
 
 
-def _asks_for_one_gpu(asked: DeviceRequest) -> bool:
+def asks_for_one_gpu(asked: DeviceRequest, prefer: Preference) -> bool:
     """Return whether one GPU is all that is asked for: nothing but islands and what is free tells GPUs apart."""
-    one = asked.gpu is not None and asked.gpu.count == 1
-    return one and not (asked.others or asked.hints or asked.joint or asked.restricted)
+    if asked.gpu is None or asked.gpu.count != 1 or asked.others or asked.hints or asked.joint or asked.restricted:
+        return False
+    return prefer.placement is not PlacementStrategy.FRAGMENTATION or not prefer.expected
 
 
-def _one_gpu(
-    node: NodeDevices, free: Free, asked: DeviceRequest, prefer: Preference, islands: Islands
+def choose_one_gpu(
+    node: NodeDevices,
+    percents: Sequence[int],
+    free: Callable[[], Free],
+    asked: DeviceRequest,
+    prefer: Preference,
+    islands: Islands,
 ) -> tuple[HeldDevice, ...] | str:
-    """Do what a search does for one GPU, without sets: this is what most pods ask for."""
+    """Do what a search does for one GPU, without sets: this is what most pods ask for.
+
+    `percents` are the `free_hundredths` of each device of the node. `free` is asked where these do not say whether a
+    GPU has what the pod asks for.
+    """
     gpu = asked.gpu
     assert gpu is not None, "the pod asks for a GPU"
-    fitting: list[tuple[Device, Amounts, int]] = []
-    untouched, totals = set[int](), None
-    full: Mapping[str, int] = {}
-    amounts: Amounts = ()
-    holds = False
-    for device in node.devices if gpu.vendor in ("", node.vendor) else ():
+    one_number = gpu.core == gpu.ratio and not gpu.memory_bytes
+    fitting: list[tuple[Device, int]] = []
+    untouched = set[int]()
+    left: Free | None = None
+    for device, percent in zip(node.devices, percents, strict=False) if gpu.vendor in ("", node.vendor) else ():
         if device.type != GPU or not device.healthy:
             continue
-        if device.totals != totals:  # mostly all are alike
-            totals, full, amounts = device.totals, dict(device.totals), gpu.of(device)
-            holds = serves(device, full, amounts)
-        left = free.get((GPU, device.minor), _NOTHING)
-        if left == full:
+        if percent == WHOLE:
             untouched.add(device.minor)
-            if holds and gpu.whole and not islands:  # the others that fit are as good, and have higher minors
-                return (HeldDevice(GPU, device.minor, amounts, device.id),)
-            if holds:
-                fitting.append((device, amounts, WHOLE))
-        elif serves(device, left, amounts):
-            fitting.append((device, amounts, free_percent(device, left)))
+        if one_number and percent != gpu.ratio - 1:  # else memory in bytes may be enough, because it is rounded
+            holds = percent >= gpu.ratio
+        else:
+            left = free() if left is None else left
+            holds = serves(device, left.get((GPU, device.minor), _NOTHING), gpu.of(device))
+        if holds and gpu.whole and not islands:  # the others that fit are as good, and have higher minors
+            return (HeldDevice(GPU, device.minor, gpu.of(device), device.id),)
+        if holds:
+            fitting.append((device, percent))
     if not fitting:
         return INSUFFICIENT.format(GPU)
     whole = [island for island in islands if island <= untouched]
     sign = -1 if prefer.placement is PlacementStrategy.SPREAD else 1
 
-    def key(one: tuple[Device, Amounts, int]) -> tuple[int, int, int]:
-        device, _, percent = one
+    def key(one: tuple[Device, int]) -> tuple[int, int, int]:
+        device, percent = one
         return sum(device.minor in island for island in whole), sign * percent, device.minor
 
-    device, amounts, _ = min(fitting, key=key) if len(fitting) > 1 else fitting[0]
-    return (HeldDevice(GPU, device.minor, amounts, device.id),)
+    device, _ = min(fitting, key=key) if len(fitting) > 1 else fitting[0]
+    return (HeldDevice(GPU, device.minor, gpu.of(device), device.id),)
+
+
+def _free_hundredths(device: Device, left: Mapping[str, int]) -> int:
+    of = (left.get(GPU_CORE, 0), left.get(GPU_MEMORY, 0), left.get(GPU_MEMORY_RATIO, 0))
+    return free_hundredths(*of, device.total(GPU_MEMORY))
 
 
 def fits(

@@ -10,7 +10,7 @@ Source: DeviceShare of Koordinator (Filter, Reserve); unlike there, a node witho
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -34,7 +34,14 @@ from aischeduler.model.device import (
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
-from aischeduler.plugins.device_choice import Preference, choose, choose_together, fits
+from aischeduler.plugins.device_choice import (
+    Preference,
+    asks_for_one_gpu,
+    choose,
+    choose_one_gpu,
+    choose_together,
+    fits,
+)
 from aischeduler.plugins.device_holders import held_by
 from aischeduler.state.allocation_parts import AllocationPart
 from aischeduler.state.devices import (
@@ -175,17 +182,16 @@ class DeviceShare:
             asked = replace(asked, gpu=None)
         if found is None or (asked.gpu is None and not asked.others):
             return _with(given, unknown)
-        chosen = choose(
-            found,
-            devices.free_on(row),
-            asked,
-            _preference(placement, devices),
-            taken_functions=devices.functions_on(row) if asked.hints else NO_FUNCTIONS,
-            islands=devices.islands_on(row),
-        )
+        prefer, islands = _preference(placement, devices), devices.islands_on(row)
+        if asks_for_one_gpu(asked, prefer):
+            percents = devices.hundredths[row].tolist()
+            chosen = choose_one_gpu(found, percents, partial(devices.free_on, row), asked, prefer, islands)
+        else:
+            functions = devices.functions_on(row) if asked.hints else NO_FUNCTIONS
+            chosen = choose(found, devices.free_on(row), asked, prefer, taken_functions=functions, islands=islands)
         if isinstance(chosen, str):  # the filter let pass what cannot be: no pod is bound without its devices
             raise CannotAllocateError(f"{found.node}: {chosen}")
-        by_hami = asked.gpu is not None and devices.mode[row] == _HAMI
+        by_hami = asked.gpu is not None and bool(devices.mode[row] == _HAMI)
         return _with(given, replace(unknown, devices=chosen, by_hami=by_hami))
 
     def choose_together(
@@ -200,7 +206,7 @@ class DeviceShare:
         chosen = choose_together(found, devices.free_on(row), asked, prefer, taken_functions=devices.functions_on(row))
         if isinstance(chosen, str):
             return tuple(given)
-        by_hami = devices.mode[row] == _HAMI
+        by_hami = bool(devices.mode[row] == _HAMI)
         return tuple(
             _with(one, HeldDevices(held, by_hami=by_hami and of.gpu is not None))
             for one, held, of in zip(given, chosen, asked, strict=True)

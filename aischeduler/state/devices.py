@@ -34,6 +34,7 @@ from aischeduler.model.device import (
     HeldDevices,
     Islands,
     NodeDevices,
+    free_hundredths,
     islands_of,
 )
 from aischeduler.model.names import CPU, MEMORY
@@ -50,6 +51,8 @@ DELIVERY_LABEL: Final = "resource.aibee.cn/gpu-delivery"
 """The label of a node that says how containers get the GPUs that are chosen for them."""
 HAMI_LABEL: Final = "hami"
 SLOTS_FIRST: Final = 8
+LAYOUTS_MAX: Final = 1024
+"""The most sets of devices whose slots are kept; beyond that all are dropped and made again."""
 NO_TYPE: Final = -1
 _GPU_TYPE: Final = 0
 """The number of the type of GPUs."""
@@ -139,6 +142,8 @@ class Devices(AllocationPart):
         self.memories_version = 0
         """Grows with each change of the sizes of a node."""
         self._rows: dict[int, _Row] = {}
+        self._layouts: dict[tuple[tuple[str, int], ...], dict[tuple[str, int], int]] = {}
+        """The types and minors of devices -> their slots: nodes of one model share them."""
 
     def of(self, row: int) -> NodeDevices | None:
         """Return what the Device object of a node says; None where there is none."""
@@ -280,6 +285,11 @@ class Devices(AllocationPart):
 
     def with_gpus(self, asked: GpuRequest, rows: Rows) -> Counts:
         """Return how many healthy GPUs of each row have what is asked of one; none where they are of another vendor."""
+        if asked.core == asked.ratio and not (asked.memory_bytes or asked.vendor):  # but where bytes are rounded
+            hundredths = self.hundredths.take(rows, axis=0)
+            if not (hundredths == asked.ratio - 1).any():
+                alike: Counts = (hundredths >= asked.ratio).sum(axis=1)
+                return alike
         free, total = self.left[:, rows], self.total[_MEMORY, rows]
         ok = self.healthy[rows] & (self.kind[rows] == _GPU_TYPE) & (free[_CORE] >= asked.core)
         of_gpus = slice(len(GPU_DIMENSIONS))
@@ -383,15 +393,18 @@ class Devices(AllocationPart):
             return
         core, memory, ratio = self.left[: len(GPU_DIMENSIONS), row, slot].tolist()
         all_memory = int(self.total[_MEMORY, row, slot])
-        free = min(core, ratio, memory * WHOLE // all_memory if all_memory else WHOLE)
-        before, self.hundredths[row, slot] = self.hundredths[row, slot], max(free, 0)
+        free = free_hundredths(core, memory, ratio, all_memory)
+        before, self.hundredths[row, slot] = self.hundredths[row, slot], free
         self.whole[row] += int(free >= WHOLE) - int(before >= WHOLE)
 
     def _lay_out(self, row: int, there: _Row) -> None:
         """Write the arrays of a row anew, from its Device object and its holders."""
         devices = there.devices.devices if there.devices is not None else ()
         self._make_slots(len(devices))
-        there.slots = {(device.type, device.minor): slot for slot, device in enumerate(devices)}
+        names = tuple((device.type, device.minor) for device in devices)
+        if len(self._layouts) > LAYOUTS_MAX:
+            self._layouts.clear()
+        there.slots = self._layouts.setdefault(names, {name: slot for slot, name in enumerate(names)})
         there.islands = islands_of(there.devices) if there.devices is not None else ()
         self.left[:, row], self.total[:, row], self.unknown[:, row] = 0, 0, 0
         self.kind[row], self.healthy[row] = NO_TYPE, False

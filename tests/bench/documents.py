@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.objects import Json, node_object, pod_object
 
+GPUS = 8
 CLASSES_MAX = 48
 CREATED = "2026-01-02T03:04:05Z"
 JOB_UID = "job"
@@ -97,6 +98,17 @@ def real_node(number: int, *, version: int) -> Json:
         "images": [image | {"sizeBytes": 1_000_000_000 + index} for index in range(20)],
     }
     return document
+
+
+def device_object(node: str) -> Json:
+    """Return a Device object of GPUs of 80 GiB."""
+    amounts = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "80Gi"}
+    devices = [
+        {"type": "gpu", "id": f"GPU-{node}-{minor}", "minor": minor, "health": True, "resources": amounts}
+        for minor in range(GPUS)
+    ]
+    kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device"}
+    return {**kind, "metadata": {"name": node}, "spec": {"devices": devices}}
 
 
 def watch_line(kind: str, document: Json) -> bytes:

@@ -12,6 +12,7 @@ Source: Device of scheduling.koordinator.sh/v1alpha1 (`device_types.go`), with t
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -53,6 +54,7 @@ TYPES_MAX: Final = 16
 FUNCTIONS_MAX: Final = 256
 """The virtual functions of one device: PCIe numbers that many."""
 PARTITIONS_MAX: Final = 512
+TOTALS_KEPT_MAX: Final = 1024
 LINKS_MAX: Final = DEVICES_MAX * DEVICES_MAX
 FAULTS_MAX: Final = 8
 WHOLE_MAX: Final = 2**31 - 1
@@ -70,6 +72,7 @@ OTHER_DIMENSIONS: Final = {"gpu-mem": GPU_MEMORY, "gpu-mem-ratio": GPU_MEMORY_RA
 HONOR: Final = "Honor"
 HEALTHY: Final = "Healthy"
 NVIDIA: Final = "nvidia"
+NO_LABELS: Final[Mapping[str, str]] = {}
 HOPPER_MODELS: Final = frozenset(("H100", "H800", "H20"))
 HOPPER_PARTITIONS: Final = tuple(
     Partition(tuple(range(first, first + count)), score=1) for count in (1, 2, 4, 8) for first in range(0, 8, count)
@@ -299,14 +302,27 @@ def _device(path: str, raw: Raw) -> Device:
         type=kind,
         minor=minor,
         id=ident,
-        totals=_totals(f"{path}.{field_name}", kind, amounts),
+        totals=_kept_totals(f"{path}.{field_name}", kind, amounts),
         healthy=part.health is True and not sick,
         numa=max(topology.numa, UNKNOWN_NODE) if topology.numa is not None else UNKNOWN_NODE,
         pcie=str(topology.pcie) if topology.pcie is not None else "",
         bus_id=topology.bus or "",
-        labels=part.labels or {},
+        labels=part.labels or NO_LABELS,
         functions=_functions(f"{path}.vfGroups", part.vf_groups or ()),
     )
+
+
+def _kept_totals(path: str, kind: str, given: Mapping[str, Quantity]) -> Amounts:
+    """Return what a device has; raises FieldError. Devices that are alike share it."""
+    try:
+        return _alike(kind, tuple(given.items()))
+    except FieldError:
+        return _totals(path, kind, given)  # the error names the field
+
+
+@lru_cache(maxsize=TOTALS_KEPT_MAX)
+def _alike(kind: str, given: tuple[tuple[str, Quantity], ...]) -> Amounts:
+    return _totals("", kind, dict(given))
 
 
 def _totals(path: str, kind: str, given: Mapping[str, Quantity]) -> Amounts:

@@ -11,14 +11,15 @@ Source: Koordinator (`apis/extension/device_share.go`), and its proposal for the
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
-from typing import Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
-from aischeduler.kube.decode.api_types import ContainerPart, PodAnnotations, PodSpecPart, Quantities, SelectorPart
+from aischeduler.kube.decode.api_types import PodAnnotations, PodSpecPart, Quantities, SelectorPart
 from aischeduler.kube.decode.fields import REQUIREMENTS_MAX, FieldError
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.decode.pod_affinity import read_selector
@@ -63,8 +64,14 @@ from aischeduler.model.resources import PodRequest
 from aischeduler.model.selectors import LabelSelector, SelectorError
 from aischeduler.model.user_text import quoted
 
+if TYPE_CHECKING:
+    from functools import _lru_cache_wrapper
+
 FIELDS_NAMED_MAX: Final = 8
 """The most fields that a text names; the others are counted."""
+PARTS_KEPT_MAX: Final = 1024
+PART_KEPT_BYTES_MAX: Final = 4096
+"""A larger part of a container is read anew each time."""
 UNKNOWN_MINOR: Final = -1
 """The minor of a device that is known by its id only."""
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
@@ -300,20 +307,28 @@ def has_device_wishes(part: PodSpecPart, notes: PodAnnotations | None) -> bool:
 def shows_gpus(part: PodSpecPart) -> bool:
     """Return whether each container that asks for GPUs has their ids from the annotation that the Binding writes."""
     containers = (*(part.containers or ()), *(part.init_containers or ()))
-    asking = [container for container in containers if _asks_for_gpus(container)]
-    return bool(asking) and all(_has_variable(container) for container in asking)
+    asking = [container for container in containers if _cached(_asks_for_gpus, container.resources)]
+    return bool(asking) and all(_cached(_has_variable, container.env) for container in asking)
 
 
-def _asks_for_gpus(container: ContainerPart) -> bool:
-    resources = _resources(container)
-    requests = _nano(resources.requests) if resources is not None else {}
+def _cached(read: "_lru_cache_wrapper[bool]", said: Raw) -> bool:
+    """Return what is read of a part of a container, which mostly was read before for another pod."""
+    part = bytes(said)
+    return read(part) if len(part) <= PART_KEPT_BYTES_MAX else read.__wrapped__(part)
+
+
+@lru_cache(maxsize=PARTS_KEPT_MAX)
+def _asks_for_gpus(resources: bytes) -> bool:
+    found = _resources(resources)
+    requests = _nano(found.requests) if found is not None else {}
     return any(amount for name, amount in requests.items() if is_gpu_resource(name))
 
 
-def _has_variable(container: ContainerPart) -> bool:
+@lru_cache(maxsize=PARTS_KEPT_MAX)
+def _has_variable(env: bytes) -> bool:
     """Return whether the variable is from the annotation; of several values of one variable the last counts."""
     try:
-        found = msgspec.json.decode(container.env or b"[]", type=list[_Variable] | None) or []
+        found = msgspec.json.decode(env or b"[]", type=list[_Variable] | None) or []
     except UNREADABLE:
         return False
     values = [variable.value_from for variable in found if variable.name == VISIBLE_DEVICES]
@@ -326,7 +341,7 @@ def _parts(part: PodSpecPart) -> tuple[tuple[int, int], ...]:
     taken, found = 0, []
     mains = [(container, True) for container in part.containers or ()]
     for container, stays in (*((one, one.restart_policy == "Always") for one in part.init_containers or ()), *mains):
-        resources = _resources(container)
+        resources = _resources(container.resources)
         count = _nano(resources.requests).get(NVIDIA_GPU, 0) // NANO if resources is not None else 0
         found.append((taken, taken + count))
         taken += count if stays else 0
@@ -337,15 +352,15 @@ def _containers(part: PodSpecPart) -> Iterator[tuple[str, _Resources]]:
     """Yield the resources of the containers that have some, with their paths."""
     for path, containers in (("spec.containers", part.containers), ("spec.initContainers", part.init_containers)):
         for index, container in enumerate(containers or ()):
-            found = _resources(container)
+            found = _resources(container.resources)
             if found is not None:
                 yield f"{path}[{index}].resources", found
 
 
-def _resources(container: ContainerPart) -> _Resources | None:
+def _resources(said: bytes | Raw) -> _Resources | None:
     """Return the resources of a container; who reads its requests reports those that are no JSON."""
     try:
-        return msgspec.json.decode(container.resources or b"null", type=_Resources | None)
+        return msgspec.json.decode(said or b"null", type=_Resources | None)
     except UNREADABLE:
         return None
 
@@ -480,7 +495,7 @@ def _held(kind: str, said: Sequence[_Allocation], asked: DeviceRequest) -> Itera
         or (counted and not every and len(said) != dict(devices_used(asked))[kind])
     ):
         raise _MismatchError
-    found = [_said_amounts(allocation) for allocation in said]
+    found = [_amounts(_quantities(allocation)) for allocation in said]
     if kind == GPU and asked.gpu is not None:
         amounts = [_of_gpu(asked.gpu, of_one) for of_one in found]
     else:
@@ -491,10 +506,15 @@ def _held(kind: str, said: Sequence[_Allocation], asked: DeviceRequest) -> Itera
         yield HeldDevice(kind, allocation.minor, of_one, allocation.id or "", given)
 
 
-def _said_amounts(allocation: _Allocation) -> dict[str, int]:
+def _quantities(allocation: _Allocation) -> tuple[tuple[str, str | int | float], ...]:
+    return (*(allocation.misspelt or {}).items(), *(allocation.resources or {}).items())
+
+
+@lru_cache(maxsize=PARTS_KEPT_MAX)
+def _amounts(quantities: tuple[tuple[str, str | int | float], ...]) -> Mapping[str, int]:
     """Return the amounts of an allocation by dimension, the most where several names are of one."""
     found: dict[str, int] = {}
-    for name, text in (*(allocation.misspelt or {}).items(), *(allocation.resources or {}).items()):
+    for name, text in quantities:
         dimension = name.rpartition("/")[2]
         dimension = _OLDER_NAMES.get(dimension, dimension)
         found[dimension] = max(found.get(dimension, 0), parse_units(str(text)))

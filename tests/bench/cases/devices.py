@@ -1,6 +1,6 @@
 """CPU of a decision about pods that get single GPUs, beside the same pods that get GPUs by count.
 
-The engine sees the pods, decides, and sees the Bindings. `restart` is an engine that sees pods with allocations.
+The engine sees the pods, decides, and sees the Bindings. A process starts where pods with allocations run.
 """
 
 import os
@@ -10,27 +10,33 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from aischeduler.kube.decode.device import DeviceDocument, read_device
 from aischeduler.model.actions import Bind
 from aischeduler.model.device import DEVICES, WHOLE, DeviceRequest, HeldDevices
 from aischeduler.model.device_request import GPU_UUIDS_KEY
 from aischeduler.model.events import Seen
-from aischeduler.model.pod import RUNNING, Pod
+from aischeduler.model.pod import Pod
 from aischeduler.state.devices import DELIVERY_LABEL
 from tests.bench.apart import apart
 from tests.bench.arena import FLOOD, Scene, arena, node_name
 from tests.bench.cases.backlog import run_backlog
+from tests.bench.cases.restart import FIRST, OWN_CPU, Crowd, restarted_on_records
 from tests.bench.core import World, cpu_of_all, decide_all, evidence, see, tell, world
-from tests.bench.processes import resident_bytes
+from tests.bench.documents import GPUS, compact, device_object
+from tests.bench.processes import compile_ours, resident_bytes
+from tests.bench.recorded import ALLOCATED, COUNTED
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
 from tests.build import a_pod, replace
 from tests.controlplane.many import Request, create, send
-from tests.devices import asks, gpus, part_of
+from tests.devices import asks
 from tests.objects import Json
 
 COUNT, QUARTERS = "the same pods by count", "quarters of GPUs"
-RATE, NODE_BYTES, RESTART = "decisions/s of CPU", "engine's bytes/node", "CPU s to see all pods on nodes"
-GPUS, POOLS, SHAPES = 8, 20, 48
-NODES, PODS, ALLOCATED = 2_500, 10_000, 20_000
+RATE, NODE_BYTES = "decisions/s of CPU", "engine's bytes/node"
+POOLS, SHAPES = 20, 48
+NODES, PODS, WAITING = 2_500, 10_000, 100
 SERVED_NODES, SERVED_PODS = (1_000, 5_000), 4_000
 DEFINITION: Final = Path(__file__).resolve().parents[3] / "manifests" / "devices" / "device-crd.yaml"
 PATH: Final = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
@@ -39,15 +45,12 @@ SHOWN: Final = {"fieldRef": {"fieldPath": f"metadata.annotations['{GPU_UUIDS_KEY
 
 def cases(shrink: int) -> tuple[Case, ...]:
     """Return the cases of this module, with sizes divided by `shrink`."""
-    nodes, pods, allocated = NODES // shrink, PODS // shrink, ALLOCATED // shrink
+    nodes, pods = NODES // shrink, PODS // shrink
+    crowd = Crowd(nodes, nodes * GPUS, WAITING // min(shrink, 10))
 
     @contextmanager
     def opened() -> Iterator[Measure]:
         yield lambda side: apart(decide, side, nodes, pods)
-
-    @contextmanager
-    def restarted() -> Iterator[Measure]:
-        yield lambda side: apart(restart, side, nodes, allocated)
 
     return (
         Case(
@@ -59,10 +62,10 @@ def cases(shrink: int) -> tuple[Case, ...]:
         ),
         Case(
             name="devices-restart",
-            about=f"in process: {allocated:,} pods with allocations on {nodes:,} nodes are seen anew",
+            about=f"{crowd.text} with allocations, generated lists; from the start of the process",
             sides=(OURS, COUNT),
-            open=restarted,
-            goals=(Goal(RESTART, 1.15, at_least=False, peer=COUNT),),
+            open=partial(restarted, crowd),
+            goals=tuple(Goal(figure, 1.15, at_least=False, peer=COUNT) for figure in (FIRST, OWN_CPU)),
         ),
         *(backlog(size // shrink, SERVED_PODS // shrink) for size in SERVED_NODES),
     )
@@ -78,6 +81,12 @@ def backlog(nodes: int, pods: int) -> Case:
         goals=(Goal("pods/s", 0.9, peer=FLOOD),),
         needs_server=True,
     )
+
+
+@contextmanager
+def restarted(crowd: Crowd) -> Iterator[Measure]:
+    compile_ours()
+    yield lambda side: restarted_on_records(crowd, COUNTED if side == COUNT else ALLOCATED)
 
 
 @contextmanager
@@ -105,24 +114,14 @@ def ask_for_a_quarter(number: int, document: Json) -> None:
     container["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": SHOWN}]
 
 
-def device_object(node: str) -> Json:
-    """Return a Device object of GPUs of 80 GiB."""
-    amounts = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "80Gi"}
-    devices = [
-        {"type": "gpu", "id": f"GPU-{node}-{minor}", "minor": minor, "health": True, "resources": amounts}
-        for minor in range(GPUS)
-    ]
-    kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device"}
-    return {**kind, "metadata": {"name": node}, "spec": {"devices": devices}}
-
-
 def a_world(side: str, nodes: int) -> World:
     """Return an engine and its nodes, with Device objects but for GPUs by count."""
     there = world(nodes, POOLS, gpu=GPUS)
     if side == COUNT:
         return there
     known = [replace(node, labels={**node.labels, DELIVERY_LABEL: "koordlet"}) for node in there.nodes]
-    tell(there.scheduler, (Seen(gpus(node.name, GPUS)) for node in known))
+    documents = (compact(device_object(node.name)) for node in known)
+    tell(there.scheduler, (Seen(read_device(msgspec.json.decode(text, type=DeviceDocument))) for text in documents))
     tell(there.scheduler, (Seen(node) for node in known))
     return World(there.scheduler, known)
 
@@ -156,15 +155,3 @@ def decide(side: str, nodes: int, count: int) -> Measured:
     assert side == COUNT or all(isinstance(one, HeldDevices) and one.devices for one in held), "each pod got devices"
     figures = {RATE: count / deciding, NODE_BYTES: (after - before) / nodes}
     return Measured(evidence(there.nodes, (), pods, said), figures)
-
-
-def restart(side: str, nodes: int, count: int) -> Measured:
-    """Measure how an engine takes in pods that run on nodes, with what they say to have."""
-    there = a_world(side, nodes)
-    pods = []
-    for number, pod in enumerate(pods_of(side, count)):
-        node = there.nodes[number // GPUS % nodes].name
-        has = None if side == COUNT else HeldDevices((part_of(number % GPUS, 100),))
-        pods.append(replace(pod, node_name=node, phase=RUNNING, started_seconds=number + 1, devices=has))
-    seeing = cpu_of_all(partial(see, there.scheduler, pods))
-    return Measured(evidence(there.nodes, pods, (), ()), {RESTART: seeing})

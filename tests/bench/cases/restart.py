@@ -17,7 +17,7 @@ from aischeduler.sandbox.http_server import kubeconfig
 from tests.bench.arena import PEER, Arena, full_arena, wait_for_bound
 from tests.bench.documents import CLASSES_MAX
 from tests.bench.processes import compile_ours, cpu_of, peak_bytes, program, wait_quiet, with_all_events
-from tests.bench.recorded import node_of, pod_name
+from tests.bench.recorded import NO_GPUS, node_of, pod_name
 from tests.bench.spec import OURS, Case, Evidence, Goal, Measure, Measured, VoidRunError, overfull
 from tests.e2e.history import History
 
@@ -98,12 +98,13 @@ def restarted(ground: Arena, waiting: int, side: str) -> Measured:
 @contextmanager
 def opened_recorded(crowd: Crowd) -> Iterator[Measure]:
     compile_ours()
-    yield partial(restarted_on_records, crowd)
+    yield lambda _: restarted_on_records(crowd, NO_GPUS)
 
 
-def restarted_on_records(crowd: Crowd, _side: str) -> Measured:
-    """Start ai-scheduler against a server with generated lists."""
-    command = [sys.executable, "-m", "tests.bench.recorded", *map(str, (crowd.nodes, crowd.running, crowd.waiting))]
+def restarted_on_records(crowd: Crowd, gpus: str) -> Measured:
+    """Start ai-scheduler against a server with generated lists; `gpus` is what running pods have."""
+    sizes = map(str, (crowd.nodes, crowd.running, crowd.waiting))
+    command = [sys.executable, "-m", "tests.bench.recorded", *sizes, gpus]
     with (
         tempfile.TemporaryDirectory() as directory,
         subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server,
