@@ -60,7 +60,8 @@ from tests.e2e.device_stage import (
 )
 from tests.e2e.record import PATHS, Record
 from tests.e2e.rules import finished
-from tests.objects import Json
+from tests.objects import Json, pool_object
+from tests.queue_objects import queue_object
 
 SOON_SECONDS: Final = 2.0
 """How soon a pod starts once the devices that it needs are there."""
@@ -310,6 +311,51 @@ def test_device_that_cannot_be_read_is_named_on_its_object_and_the_others_of_the
     )
     waits_because(record, namespace, "late", "Insufficient")
     starts_soon(record, namespace, "late", lambda: patch_devices(control_plane, "twins", gpu(0), gpu(1)))
+
+
+@pytest.mark.usefixtures("definition", "kubelets")
+def test_parts_of_gpus_count_as_their_shares_in_queues_and_pools(
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, record: Record
+) -> None:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-H200", "team": "lender"}
+    node = stage_node("n", *(gpu(minor) for minor in range(8)), delivery="koordlet")
+    node["metadata"]["labels"] |= labels
+    create_nodes(control_plane, [node])
+    apply(control_plane, device_object("n", *(gpu(minor) for minor in range(8))))
+    lender = pool_object("lender", labels={"team": "lender"}, lendingLimit={"nvidia.com/gpu": "2"})
+    apply(control_plane, lender, queue_object("team", cards={"H200": 1}))
+    daemon.start()
+
+    def come(names: str, asked: Mapping[str, str], **notes: str) -> None:
+        said = {f"resource.aibee.cn/{key}": value for key, value in notes.items()}
+        pods = [asking(name, asked, namespace=namespace, annotations=said) for name in names.split()]
+        create_pods(control_plane, namespace, pods)
+
+    come("a b", HALF.requests, pool="lender", queue="team")
+    wait_for_bound(record, namespace, "a", "b")
+    come("c", HALF.requests, pool="lender", queue="team")
+    text = "Queue team has insufficient H200 quota: requested 0.5, total would be 1.5, but capability is 1"
+
+    def said() -> tuple[str, str]:
+        told = condition(record.now("pods").get((namespace, "c"), {}), "PodScheduled")
+        return told.get("reason", ""), told.get("message", "")
+
+    record.wait_until(lambda: said() == ("InsufficientScalarQuota", text), "the reason", lacks=said)
+    come("d e f", {"koordinator.sh/gpu-memory": "60Gi"})  # three quarters of a GPU each, from a pool without nodes
+    wait_for_bound(record, namespace, "d", "e")
+    waits_because(record, namespace, "f", "over its lending limit: lender")
+
+    def shown() -> tuple[list[str], list[str], list[str]]:
+        paths = (".status.columns.gpu", ".status.columns.shared", ".status.columns.cards")
+        pool = [kubectl(control_plane, "get", "pool", "lender", "-o", f"jsonpath={{{path}}}") for path in paths]
+        queue = kubectl(control_plane, "get", "aiq", "team", "-o", "jsonpath={.status.columns.cards}")
+        used = kubectl(control_plane, "get", "pool", "lender", "-o", r"jsonpath={.status.used.nvidia\.com/gpu}")
+        return pool, [queue], [used]
+
+    expected = (["2.5/8", "1.5 gpu", "H200 2.5/8"], ["H200 1/1"], ["2500m"])
+    record.wait_until(lambda: shown() == expected, "the numbers", lacks=shown)
+    starts_soon(record, namespace, "c", lambda: kubectl(control_plane, "delete", "pod", "a", "-n", namespace))
+    starts_soon(record, namespace, "f", lambda: kubectl(control_plane, "delete", "pod", "d", "-n", namespace))
 
 
 @pytest.mark.usefixtures("definition", "kubelets")
