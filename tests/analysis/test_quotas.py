@@ -12,10 +12,13 @@ from aischeduler.engine.profile import default_profile
 from aischeduler.engine.self_check import digest
 from aischeduler.model.events import Object, QueuesServed, Seen
 from aischeduler.model.pool import Namespace
+from aischeduler.model.quantity import quantity_text
 from aischeduler.model.selectors import label_selector
 from aischeduler.model.tenant_queue import QueueSource, QueueState, TenantQueue, TenantSettings
 from aischeduler.model.workload import CardRequest, ServiceType, TenantTerms, Workload
+from aischeduler.state.devices import DELIVERY_LABEL
 from tests.build import a_node, a_pod, replace
+from tests.devices import asks, gpus, has, part_of
 from tests.engine.session import Session, binds
 from tests.gangs import a_gang, member
 from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
@@ -367,3 +370,25 @@ def test_rolling_update_in_a_full_queue_says_that_the_older_pods_hold_the_quota(
     quota = world.explain("p").quota
     assert quota is not None
     assert quota.replaces
+
+
+def test_parts_of_gpus_are_shares_of_cards_in_levels_holders_and_remedies() -> None:
+    node = a_node("n", cpu="64", labels={"nvidia.com/gpu.product": "NVIDIA-H200", DELIVERY_LABEL: "koordlet"})
+    there = in_queue(a_pod("there", node="n", devices=asks(75), has=has(part_of(0, 75))))
+    found = World(
+        a_queue(cards={"H200": 1}), node, gpus("n", 4), there, in_queue(a_pod("p", devices=asks(50)))
+    ).explain("p")
+    assert found.quota is not None
+    (level,) = found.quota.refusing
+    assert (level.name, level.used, level.asked, level.quota) == ("H200", 75, 50, 100)
+    assert level.holders == (("default/there", 75),)
+    assert [quantity_text(level.unit, amount) for amount in (level.used, level.asked, 100)] == ["0.75", "0.5", "1"]
+    assert texts(found, RemedyKind.QUOTA) == ["raise cards[H200] of the Queue q to 2 (by 1)"]
+
+
+def test_capability_in_gpus_is_raised_to_whole_ones_for_parts() -> None:
+    node = a_node("n", cpu="64", labels={DELIVERY_LABEL: "koordlet"})
+    there = in_queue(a_pod("there", node="n", devices=asks(75), has=has(part_of(0, 75))))
+    queue = replace(a_queue(), capability={"nvidia.com/gpu": 1})
+    found = World(queue, node, gpus("n", 4), there, in_queue(a_pod("p", devices=asks(50)))).explain("p")
+    assert texts(found, RemedyKind.QUOTA) == ["raise capability[nvidia.com/gpu] of the Queue q to 2 (by 1)"]
