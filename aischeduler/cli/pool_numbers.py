@@ -23,9 +23,10 @@ from aischeduler.kube.watch import watched_resources
 from aischeduler.kube.watch.list_pager import pages
 from aischeduler.model.card_shares import CARD
 from aischeduler.model.decode_errors import decode_problem
-from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from aischeduler.model.device import NVIDIA_GPU
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_SHARE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
-from aischeduler.model.quantity import QuantityError
+from aischeduler.model.quantity import NANO, QuantityError, parse_nano
 from aischeduler.model.resources import parse_resource_list
 from aischeduler.model.times import time_text
 
@@ -143,7 +144,11 @@ def _summary(document: PoolDocument, status: _Status) -> PoolSummary:
 def _amounts(kind: str, status: Mapping[str, Any], gpus: Mapping[str, int]) -> dict[str, int]:
     quantities = msgspec.convert(status.get(kind) or {}, dict[str, str | int])
     texts = {name: str(quantity) for name, quantity in quantities.items()}
-    return {**_NOTHING, **parse_resource_list(f"status.{kind}", texts), GPU: gpus.get(kind, 0)}
+    amounts = {**_NOTHING, **parse_resource_list(f"status.{kind}", texts), GPU: gpus.get(kind, 0)}
+    share = parse_nano(texts.get(NVIDIA_GPU, "0")) % NANO * CARD // NANO
+    if share:  # whole GPUs are rounded up with it
+        amounts |= {NVIDIA_GPU: amounts[NVIDIA_GPU] - 1, GPU: amounts[GPU] - 1, GPU_SHARE: share}
+    return amounts
 
 
 def named(names: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 Invariants:
 - The column Total is the same in every pool: the sum of what is allocatable in all pools.
 - The wide table has a row for each card type of a pool too, below its GPUs.
+- Parts of GPUs are exact in the rows of all GPUs; those by card type, and JSON, round them up.
 - In JSON, every amount is an integer with its unit in the field's name, and every pool has every field. A field may be
   added; no field is renamed or changes its unit.
 """
@@ -17,9 +18,10 @@ from rich.text import Text
 
 from aischeduler.cli.output import plain_table
 from aischeduler.kube.report.pool_writes import AMOUNTS
-from aischeduler.model.card_shares import whole_cards
-from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
+from aischeduler.model.card_shares import CARD, counted, whole_cards
+from aischeduler.model.device import NVIDIA_GPU
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_SHARE, MEMORY, PODS
+from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary, gpus
 from aischeduler.model.quantity import scaled_bytes, trimmed
 
 Amounts = Mapping[str, int]
@@ -88,13 +90,15 @@ def flags(pool: PoolSummary) -> Text:
 
 
 def amount(resource: str, count: int) -> str:
-    """Return an amount for people: cores, bytes with a binary suffix, other resources as numbers."""
+    """Return an amount for people: cores, bytes with a binary suffix, hundredths of GPUs as GPUs, others as numbers."""
     match resource:
         case "cpu":
             return trimmed(f"{count / 1000:,.3f}")
         case "memory" | "ephemeral-storage":
             number, suffix = scaled_bytes(count)
             return trimmed(f"{number:,.1f}") + suffix
+        case "gpu":
+            return trimmed(f"{count / CARD:,.2f}")
         case _:
             return f"{count:,}"
 
@@ -121,8 +125,10 @@ def _pool_json(pool: PoolSummary) -> dict[str, Any]:
 
 
 def _amounts_json(amounts: Mapping[str, int]) -> dict[str, Any]:
-    others = {name: amount for name, amount in sorted(amounts.items()) if name not in FIELDS}
-    return {**{field: amounts.get(name, 0) for name, field in FIELDS.items()}, "others": others}
+    whole = {**amounts, GPU: whole_cards(gpus(amounts)), NVIDIA_GPU: whole_cards(counted(NVIDIA_GPU, amounts))}
+    names = sorted(amounts.keys() - FIELDS.keys() - {GPU_SHARE})
+    others = {name: whole[name] for name in names}
+    return {**{field: whole.get(name, 0) for name, field in FIELDS.items()}, "others": others}
 
 
 def _amounts(pool: PoolSummary, column: str, total: Amounts) -> Amounts:
@@ -131,7 +137,7 @@ def _amounts(pool: PoolSummary, column: str, total: Amounts) -> Amounts:
 
 
 def _cell(column: str, resource: str, amounts: Amounts) -> Text:
-    count = amounts.get(resource, 0)
+    count = gpus(amounts) if resource == GPU else amounts.get(resource, 0)
     return Text(amount(resource, count), style=_STYLES.get(column, "") if count else "")
 
 

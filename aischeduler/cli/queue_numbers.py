@@ -45,11 +45,15 @@ NO_STATUSES: Final[Mapping[str, Any]] = {}
 
 
 class Cards(Struct, frozen=True):
-    """The cards of one name; `used` is None where nobody says it, `quota` where they are not limited."""
+    """The cards of one name; `used` is None where nobody says it, `quota` where they are not limited.
+
+    Parts of cards are rounded up in `used`, and exact in `text`, where that is said.
+    """
 
     card: str
     used: int | None = None
     quota: int | None = None
+    text: str = ""
 
 
 class QueueUse(Struct, frozen=True):
@@ -239,8 +243,15 @@ def _with_status(queue: TenantQueue, document: Any) -> tuple[QueueRow, datetime 
         over_quota="OverQuota" in true,
         texts={name: status.columns[name] for name in (CPU, MEMORY) if name in status.columns},
     )
-    cards = tuple(Cards(card.name, card.used, card.quota) for card in status.cards)
+    texts = _exact(status.columns.get("cards", ""))
+    cards = tuple(Cards(card.name, card.used, card.quota, texts.get(card.name, "")) for card in status.cards)
     return QueueRow(queue, 0, status.state, cards, use), status.renew_time
+
+
+def _exact(column: str) -> dict[str, str]:
+    """Return what is used of each card that the printer column names, as in `H200 2.5/4,V100 1`."""
+    items = (item.rpartition(" ") for item in column.split(","))
+    return {name: used.partition("/")[0] for name, _, used in items if name}
 
 
 def _amounts(kind: str, quantities: Mapping[str, str | int]) -> ResourceList:

@@ -87,7 +87,7 @@ def _amounts_json(amounts: ResourceList, absent: int | None = 0) -> Mapping[str,
 
 def _used(card: Cards) -> Text:
     over = card.used is not None and card.quota is not None and card.used > card.quota
-    return Text(_count(card.used), style="red" if over else "")
+    return Text(card.text or _count(card.used), style="red" if over else "")
 
 
 def _pending(use: QueueUse | None) -> Text:

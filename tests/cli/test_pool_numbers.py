@@ -1,22 +1,26 @@
 """The pools as their statuses tell: what is shown, and what is said beside it."""
 
 import asyncio
+import io
 import json
 from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
 import pytest
+from rich.console import Console
 
+from aischeduler.cli.output import print_trimmed
 from aischeduler.cli.pool_numbers import pool_numbers, read_pool_numbers
 from aischeduler.cli.pools import watch_pools
+from aischeduler.cli.pools_output import pool_table, pools_json
 from aischeduler.kube.decode.api_types import PoolDocument
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError
 from aischeduler.kube.report.pool_writes import pool_status
 from aischeduler.kube.report.status_writes import STATUS_EXPIRY_SECONDS
 from aischeduler.model.names import CPU, MEMORY
-from aischeduler.model.pool_summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import GPU, CardCount, PoolSummary
 from tests.build import replace
 from tests.kube.api_objects import line, listing
 from tests.kube.api_objects import pool as api_pool
@@ -75,6 +79,19 @@ def test_numbers_are_those_that_the_scheduler_wrote_to_the_byte() -> None:
     numbers = pool_numbers(read(pool("b", LENDING), pool("a", EMPTY)), NOW)
     assert numbers.pools == (replace(EMPTY, name="a"), replace(LENDING, name="b"))
     assert numbers.notes() == []
+
+
+def test_parts_of_gpus_are_exact_in_the_table_and_rounded_up_in_json() -> None:
+    used = {**LENDING.used, "nvidia.com/gpu": 2, GPU: 3, "nvidia.com/gpu/100": 50}
+    lending = replace(LENDING, used=used, cards=(CardCount("A100", 8, 300),))
+    numbers = pool_numbers(read(pool("b", lending)), NOW)
+    assert numbers.pools == (replace(lending, name="b"),)
+    text = io.StringIO()
+    print_trimmed(Console(file=text, width=200), pool_table(numbers.pools))
+    (row,) = [line.split() for line in text.getvalue().splitlines() if " gpu " in line]
+    assert row[-6:-3] == ["10", "0", "3.5"]
+    (document,) = json.loads(pools_json(numbers.pools))
+    assert (document["used"]["gpus"], document["used"]["others"]) == (4, {"nvidia.com/gpu": 3})
 
 
 async def test_only_pools_are_asked_for_and_every_page_is_read() -> None:

@@ -130,7 +130,8 @@ def test_table_fits_a_terminal_of_eighty_columns() -> None:
         (MEMORY, 64 * GIB, "64Gi"),
         (MEMORY, 2**60 * 5000, "5,000Ei"),
         (EPHEMERAL_STORAGE, 2**40 + 2**39, "1.5Ti"),
-        (GPU, 1234, "1,234"),
+        (GPU, 123_400, "1,234"),
+        (GPU, 123_450, "1,234.5"),
         (PODS, 110, "110"),
     ],
 )

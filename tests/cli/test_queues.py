@@ -43,7 +43,7 @@ QUEUES = "/apis/resource.aibee.cn/v1alpha1/queues"
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1/queues"
 SHARE = {"cards": {"RTX-4090": 8, "H200": 4}, "capability": {"cpu": 4, "memory": "4Gi"}}
 OVER = QueueSummary(
-    used={CPU: 5000}, pending={}, borrowed={}, quota={CPU: 2000}, cards=(CardUse("H200", 500, 4),), pods=5
+    used={CPU: 5000}, pending={}, borrowed={}, quota={CPU: 2000}, cards=(CardUse("H200", 450, 4),), pods=5
 )
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "queues.md"
 
@@ -56,7 +56,7 @@ vision              0  Open                                 2  3/4  3Gi/4Gi
                                V100         1      -
   serving      80,000  Open                                 0    5        0
   training     20,000  Closed                               0  5/2        0
-                               H200         5      4
+                               H200       4.5      4
     nightly         0  Closed                               -  -/8        -
                                H200         -      2
 """
