@@ -94,7 +94,7 @@ def choose(
         left = [(device, free.get((device.type, device.minor), _NOTHING)) for device in node.devices]
         percents = [_free_hundredths(*one) for one in left]
         known = islands_of(node) if islands is None else islands
-        return choose_one_gpu(node, percents, lambda: free, asked, prefer, known)
+        return choose_one_gpu(node, percents, asked, prefer, free=lambda: free, islands=known)
     search = _Search(node, free, asked, taken_functions)
     return search.reason() or search.best(prefer)
 
@@ -109,9 +109,10 @@ def asks_for_one_gpu(asked: DeviceRequest, prefer: Preference) -> bool:
 def choose_one_gpu(
     node: NodeDevices,
     percents: Sequence[int],
-    free: Callable[[], Free],
     asked: DeviceRequest,
     prefer: Preference,
+    *,
+    free: Callable[[], Free],
     islands: Islands,
 ) -> tuple[HeldDevice, ...] | str:
     """Do what a search does for one GPU, without sets: this is what most pods ask for.

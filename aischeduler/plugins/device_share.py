@@ -185,7 +185,7 @@ class DeviceShare:
         prefer, islands = _preference(placement, devices), devices.islands_on(row)
         if asks_for_one_gpu(asked, prefer):
             percents = devices.hundredths[row].tolist()
-            chosen = choose_one_gpu(found, percents, partial(devices.free_on, row), asked, prefer, islands)
+            chosen = choose_one_gpu(found, percents, asked, prefer, free=partial(devices.free_on, row), islands=islands)
         else:
             functions = devices.functions_on(row) if asked.hints else NO_FUNCTIONS
             chosen = choose(found, devices.free_on(row), asked, prefer, taken_functions=functions, islands=islands)
