@@ -30,10 +30,9 @@ class DeviceTenantDays(TenantDays, DeviceEngine):
 
     def _one_that_wants(self, **wishes: object) -> Pod:
         pod = super()._one_that_wants(**wishes)  # type: ignore[arg-type]
-        self._draws += 1
-        queue = ("batch", "batch", "online", "low", "root", "")[self._draws % 6]
-        cards = CARD_NAMES[self._draws % 4]
-        return in_queue(pod, queue, cards=cards, service=SERVICES[self._draws % len(SERVICES)])
+        number = pod.created_seconds  # those of a gang come together, and say the same
+        queue = ("batch", "batch", "online", "low", "root", "")[number % 6]
+        return in_queue(pod, queue, cards=CARD_NAMES[number % 4], service=SERVICES[number % len(SERVICES)])
 
 
 def test_random_days_with_devices_of_tenants_briefly() -> None:
