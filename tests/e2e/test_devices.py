@@ -59,6 +59,7 @@ from tests.e2e.device_stage import (
     used,
 )
 from tests.e2e.record import PATHS, Record
+from tests.e2e.replicas import Arrivals, KubeconfigContext, first_of, stand_by, two_replicas
 from tests.e2e.rules import finished
 from tests.objects import Json, pool_object
 from tests.queue_objects import queue_object
@@ -460,6 +461,7 @@ PODS: Final = 500
 EACH_TURN: Final = PODS // KILLS
 NODES: Final = 40
 RUN_ON: Final = 180
+PODS_OF_LEADERS, ARRIVE_SECONDS = 150, 15.0
 """How many pods run on while more come: about two thirds of the GPUs."""
 KILLED_AFTER_MOST: Final = 12
 IN_FLIGHT: Final = """\
@@ -529,6 +531,32 @@ def test_scheduler_that_is_killed_twenty_times_gives_no_device_beyond_its_total(
         last = next(name for one in whole if not node_of(record, namespace, name := one["metadata"]["name"]))
         waits_because(record, namespace, last, "Insufficient gpu devices")
     judge_history(control_plane, record, namespace, has)
+
+
+@pytest.mark.usefixtures("definition")
+def test_leaders_that_are_paused_and_killed_give_no_device_beyond_its_total(
+    control_plane: ControlPlane, namespace: str, record: Record, access: KubeconfigContext
+) -> None:
+    there = [gpu(0), gpu(1)]
+    names = [f"n{number:02d}" for number in range(NODES)]
+    create_nodes(control_plane, [stage_node(name, *there, delivery="koordlet") for name in names])
+    create(control_plane.connect, DEVICES, [device_object(name, *there) for name in names])
+    pods = [asking(f"p{turn:03d}", MIX[turn % len(MIX)][0], namespace=namespace) for turn in range(PODS_OF_LEADERS)]
+    with (
+        two_replicas(control_plane, access) as (leader, standby),
+        Arrivals(control_plane, namespace, pods, ARRIVE_SECONDS),
+    ):
+        wait_for_count(record, namespace, PODS_OF_LEADERS // 10)
+        leader.pause()
+        first_of(control_plane, namespace, 1)
+        leader.resume()
+        wait_until(lambda: leader.end_status() is not None, "the end of the deposed leader")
+        stand_by(leader)
+        standby.kill()
+        first_of(control_plane, namespace, 2)
+        wait_for_count(record, namespace, PODS_OF_LEADERS)
+        assert leader.stop() == 0
+    judge_history(control_plane, record, namespace, dict.fromkeys(names, totals(*there)))
 
 
 def judge_history(plane: ControlPlane, record: Record, namespace: str, has: Mapping[str, Held]) -> None:
