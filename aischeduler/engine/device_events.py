@@ -59,7 +59,7 @@ def follow_hami(cluster: Cluster, node: Node | None, name: str = "") -> None:
     if found is not None and not found.registered:
         return
     if node is not None and node.hami_gpus and node.labels.get(DELIVERY_LABEL, HAMI_LABEL) == HAMI_LABEL:
-        devices_seen(cluster, NodeDevices(name, node.hami_gpus, registered=True))
+        devices_seen(cluster, NodeDevices(name, node.hami_gpus, links=dict(node.hami_links), registered=True))
     elif found is not None:
         devices_gone(cluster, name)
 

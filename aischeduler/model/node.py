@@ -27,7 +27,7 @@ class Node(Struct, frozen=True):
     """One node. Equal nodes are the same to every decision: heartbeats change nothing here.
 
     `images` are those that it reports to have. `features` are the features that it declares, sorted. `hami_gpus` are
-    the GPUs that HAMi registers on it, by minor.
+    the GPUs that HAMi registers on it, by minor, and `hami_links` the NVLinks of pairs of these (`NodeDevices.links`).
     `invalid` names the fields that could not be read, whose amounts count as zero; else it is empty.
     """
 
@@ -42,6 +42,7 @@ class Node(Struct, frozen=True):
     images: tuple[NodeImage, ...] = ()
     features: tuple[str, ...] = ()
     hami_gpus: tuple[Device, ...] = ()
+    hami_links: tuple[tuple[str, int], ...] = ()
 
 
 def only_opens(before: Node, after: Node) -> bool:

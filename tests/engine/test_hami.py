@@ -59,6 +59,13 @@ def test_whole_gpus_are_chosen_by_name_though_hami_lists_more() -> None:
         assert "1 Insufficient gpu devices" in reports(said)["r"]
 
 
+def test_gpus_that_hami_says_are_linked_go_to_one_pod() -> None:
+    node = registering("n", *(a_gpu(minor) for minor in range(4)))
+    linked = replace(node, hami_links=(("0-3", 12), ("1-2", 4)))
+    assert told(on(node, asking("p", 2)).decide()) == {"p": [0, 1]}
+    assert told(on(linked, asking("p", 2)).decide()) == {"p": [0, 3]}
+
+
 def test_card_of_which_hami_gave_a_share_is_given_to_nobody() -> None:
     share = HeldDevices((HeldDevice(GPU, -1, (("gpu-memory", GIB),), "GPU-0"),), source=HolderSource.HAMI)
     session = on(registering("n", a_gpu(0), a_gpu(1)), asking("old", node="n", found=share), asking("p"), asking("q"))

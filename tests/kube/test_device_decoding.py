@@ -14,6 +14,7 @@ from aischeduler.kube.decode.device import (
     DeviceDocument,
     read_device,
     read_hami_node,
+    read_hami_scores,
 )
 from aischeduler.model.device import Device, NodeDevices, Partition, VirtualFunction
 
@@ -339,6 +340,27 @@ def test_hami_gpus_without_an_index_are_numbered_by_their_place() -> None:
 )
 def test_hami_gpus_that_cannot_be_read_are_none(text: str) -> None:
     assert read_hami_node(text) == ()
+
+
+def hami_gpus(count: int) -> tuple[Device, ...]:
+    return read_hami_node(json.dumps([{"id": f"GPU-{minor}", "index": minor} for minor in range(count)]))
+
+
+def test_scores_of_hami_are_links_and_switches() -> None:
+    scores = [
+        {"uuid": "GPU-0", "score": {"GPU-1": 1860, "GPU-2": 20, "GPU-9": 100}},
+        {"uuid": "GPU-1", "score": {"GPU-0": 1860, "GPU-2": 10}},
+        {"uuid": "GPU-2", "score": {"GPU-3": 50, "GPU-2": 300}},
+        {"uuid": "GPU-4", "score": {"GPU-3": 50, "GPU-0": 240}},
+    ]
+    gpus, links = read_hami_scores(json.dumps(scores), hami_gpus(6))
+    assert links == (("0-1", 18), ("0-4", 2))
+    assert [gpu.pcie for gpu in gpus] == ["switch-0", "switch-0", "switch-2", "switch-2", "switch-2", ""]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[5]", '[{"uuid":5}]', '[{"score":{"GPU-1":-1}}]', "null", "["])
+def test_scores_of_hami_that_cannot_be_read_tell_nothing(text: str) -> None:
+    assert read_hami_scores(text, hami_gpus(2)) == (hami_gpus(2), ())
 
 
 ANYTHING = st.recursive(

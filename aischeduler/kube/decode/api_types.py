@@ -292,9 +292,10 @@ class NodeStatus(Struct, rename="camel", gc=False):
 
 
 class NodeAnnotations(Struct, gc=False):
-    """The annotations of a node that Ai-Scheduler reads: the GPUs that HAMi registers on it."""
+    """The annotations of a node that Ai-Scheduler reads: the GPUs that HAMi registers on it, and how they connect."""
 
     hami_gpus: str | None = field(name="hami.io/node-nvidia-register", default=None)
+    hami_scores: str | None = field(name="hami.io/node-nvidia-score", default=None)
 
 
 class NodeMetadata(LabelledMetadata, rename="camel", gc=False):

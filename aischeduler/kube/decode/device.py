@@ -17,6 +17,7 @@ from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
+from msgspec.structs import replace
 
 from aischeduler.kube.decode.checkpoint import read_checkpoint
 from aischeduler.kube.decode.fields import FieldError
@@ -81,6 +82,8 @@ HOPPER_PARTITIONS: Final = tuple(
 HAMI_FIELDS: Final = ("id", "count", "devmem", "devcore", "type", "numa", "health", "index", "mode")
 """The fields of a device in HAMi's older form; the last two may be missing."""
 HAMI_FIELDS_MIN: Final = 7
+HAMI_LINK, HAMI_SWITCH = 100, 50
+"""The scores of one NVLink between two GPUs, and of a path over one PCIe switch."""
 HAMI_SLICES: Final = "mig"
 """The mode of a GPU that HAMi divides into MIG slices: nobody gets it as a whole."""
 
@@ -167,6 +170,13 @@ class _Partition(Struct, rename="camel"):
     allocation_score: Whole | None = None
 
 
+class _HamiScores(Struct):
+    """How well one GPU is connected to others, by their ids, as HAMi's device plugin says it."""
+
+    uuid: str = ""
+    score: dict[str, Whole] = {}
+
+
 class _HamiDevice(Struct):
     """A GPU as HAMi registers it: its JSON leaves out zeros and false."""
 
@@ -246,6 +256,36 @@ def read_hami_node(text: str) -> tuple[Device, ...]:
         for position, part in enumerate(parts)
     ]
     return tuple(sorted(gpus, key=lambda gpu: gpu.minor)[:DEVICES_MAX])
+
+
+def read_hami_scores(text: str, gpus: tuple[Device, ...]) -> tuple[tuple[Device, ...], tuple[tuple[str, int], ...]]:
+    """Return the GPUs with the PCIe switches that HAMi's scores of pairs tell, and the NVLinks of pairs.
+
+    A score is 100 for each NVLink of the pair and, below 100, what their path over PCIe is worth: 50 and more are for
+    GPUs below one switch. Scores that cannot be read tell nothing.
+    """
+    try:
+        told = msgspec.json.decode(text, type=list[_HamiScores]) if text else []
+    except UNREADABLE:
+        return gpus, ()
+    minors = {gpu.id: gpu.minor for gpu in gpus}
+    found = dict[tuple[int, int], int]()
+    for one in told:
+        for other, score in one.score.items():
+            if one.uuid in minors and other in minors and one.uuid != other:
+                first, second = sorted((minors[one.uuid], minors[other]))
+                found[first, second] = max(found.get((first, second), 0), score)
+    links = tuple((pair_of(*pair), score // HAMI_LINK) for pair, score in sorted(found.items()) if score >= HAMI_LINK)
+    switch = {minor: minor for minor in minors.values()}
+    for (first, second), score in sorted(found.items()):
+        if score % HAMI_LINK >= HAMI_SWITCH:
+            kept, joined = switch[first], switch[second]
+            switch |= {minor: kept for minor, of in switch.items() if of == joined}
+    shared = Counter(switch.values())
+    placed = (
+        replace(gpu, pcie=f"switch-{switch[gpu.minor]}") if shared[switch[gpu.minor]] > 1 else gpu for gpu in gpus
+    )
+    return tuple(placed), links
 
 
 def _devices(spec: Raw, faults: list[str]) -> tuple[Device, ...]:

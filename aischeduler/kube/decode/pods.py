@@ -29,7 +29,7 @@ from aischeduler.kube.decode.api_types import (
     Quantities,
     SelectorPart,
 )
-from aischeduler.kube.decode.device import read_hami_node
+from aischeduler.kube.decode.device import read_hami_node, read_hami_scores
 from aischeduler.kube.decode.gang import gang_claim
 from aischeduler.kube.decode.images import node_images
 from aischeduler.kube.decode.meta_types import UNREADABLE
@@ -144,7 +144,9 @@ def read_node(document: NodeDocument) -> Node:
     allocatable, problem = _amounts("status.allocatable", bytes(status.allocatable) if status is not None else b"")
     capacity, capacity_problem = _amounts("status.capacity", bytes(status.capacity) if status is not None else b"")
     taints = spec.taints if spec is not None and spec.taints else ()
-    registered = metadata.annotations.hami_gpus if metadata.annotations is not None else None
+    notes = metadata.annotations
+    registered = notes.hami_gpus if notes is not None else None
+    hami_gpus, hami_links = _hami_gpus(registered, notes.hami_scores or "") if notes and registered else ((), ())
     return Node(
         name=metadata.name,
         uid=metadata.uid,
@@ -156,7 +158,8 @@ def read_node(document: NodeDocument) -> Node:
         invalid="; ".join(filter(None, (problem, capacity_problem)))[:INVALID_LENGTH_MAX],
         images=node_images(status.images) if status is not None else (),
         features=_features(status.declared_features) if status is not None and status.declared_features else (),
-        hami_gpus=_hami_gpus(registered) if registered else (),
+        hami_gpus=hami_gpus,
+        hami_links=hami_links,
     )
 
 
@@ -275,8 +278,8 @@ def _amounts(path: str, raw: bytes) -> tuple[dict[str, int], str]:
 
 
 @lru_cache(maxsize=HAMI_NODES_MAX)
-def _hami_gpus(text: str) -> tuple[Device, ...]:
-    return read_hami_node(text)
+def _hami_gpus(text: str, scores: str) -> tuple[tuple[Device, ...], tuple[tuple[str, int], ...]]:
+    return read_hami_scores(scores, read_hami_node(text))
 
 
 def _features(raw: Raw) -> tuple[str, ...]:
