@@ -376,7 +376,7 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
         look.clauses[PREEMPTION] = unhelpful(cluster, record, pool.name, chosen)
         return None
     if chosen.victims and (leaving := _leaving_for(look)):
-        look.clauses[PREEMPTION] = f"{_pods(leaving)} that were evicted for it are leaving"
+        look.clauses[PREEMPTION] = f"waits for {leaving} evicted pod{'s' * (leaving > 1)}"
         return None
     if chosen.victims and not is_fresh(cluster, pool.name, look.now):
         return Wait(WaitFor.REFRESH, _not_fresh(look), look.search())
