@@ -24,7 +24,9 @@ from aischeduler.model.device import (
     DEVICES,
     FPGA,
     GPU,
+    NVIDIA_GPU,
     RDMA,
+    VENDORS,
     WHOLE,
     DeviceRequest,
     GpuRequest,
@@ -153,7 +155,7 @@ class DeviceShare:
         if spread and gpu is None:
             return None
         shape = devices.shape_of(ask.spec)
-        left = devices.hundredths.take(at.rows, axis=0).sum(axis=1) - shape.gpus * shape.hundredths
+        left = devices.gpus_free.take(at.rows) - shape.gpus * shape.hundredths
         left = np.maximum(left, 0)
         if spread:
             share: Scores = left // np.maximum(devices.gpus.take(at.rows), 1)
@@ -274,6 +276,9 @@ def _judge_quickly(asked: DeviceRequest, at: NodeView) -> Mask | None:
     if gpu.count > 1 and devices.partitions_only.take(rows).any():
         return None
     mask: Mask
+    if gpu.vendor == VENDORS[NVIDIA_GPU] and not asked.visible:
+        mask = devices.by_count.take(rows) >= gpu.count
+        return mask
     gives, unknown = devices.gives.take(rows), devices.unknown[0].take(rows)
     whole = gpu.core == gpu.ratio == WHOLE
     named = gives & (GIVES_VENDORS if gpu.vendor else GIVES_SHOWN if asked.visible else GIVES_NAMED) != 0

@@ -79,7 +79,10 @@ class DeliveryMode(IntEnum):
 GIVES_ANY_COUNT, GIVES_COUNTS, GIVES_NAMED, GIVES_SHOWN, GIVES_VENDORS = 1, 2, 4, 8, 16
 """A count, which the ordinary amounts decide, or the devices that nobody has; what is asked for by name, or by name and
 with the variable; and single GPUs for a count."""
+NOT_LIMITED: Final = 2**62
+"""More GPUs than there are: the ordinary amounts decide."""
 _VENDORS: Final = {vendor: number for number, vendor in enumerate(VENDORS.values())}
+_NVIDIA: Final = _VENDORS["nvidia"]
 _MODES: Final = {
     "env": DeliveryMode.ENV,
     "koordlet": DeliveryMode.KOORDLET,
@@ -128,6 +131,10 @@ class Devices(AllocationPart):
         """What is free of each GPU, of the dimension of which least is left: 0 where there is none, or it is sick."""
         self.gpus: Counts = np.zeros(width, dtype=np.int64)
         """How many healthy GPUs there are."""
+        self.gpus_free: Counts = np.zeros(width, dtype=np.int64)
+        """The sum of `hundredths`."""
+        self.by_count: Counts = np.full(width, NOT_LIMITED, dtype=np.int64)
+        """How many GPUs a request for nvidia.com/gpu without wishes may be for; many pods ask so."""
         self.gives: npt.NDArray[np.int16] = np.full(width, GIVES_ANY_COUNT, dtype=np.int16)
         """Which requests for GPUs a node honours: a sum of `GIVES_...`."""
         self.nameless: Mask = np.zeros(width, dtype=np.bool_)
@@ -185,6 +192,7 @@ class Devices(AllocationPart):
         self.mode[row] = _mode(there.devices if there is not None else None, node)
         self.counted[row] = node is not None and node.allocatable.get(NVIDIA_GPU, 0) > 0
         self.gives[row] = self._given(row)
+        self._count_gpus(row)
 
     def memories_on(self, row: int) -> Memories:
         """Return the sizes that the GPUs of a row have, each once."""
@@ -198,7 +206,7 @@ class Devices(AllocationPart):
 
     def free_hundredths(self) -> Counts:
         """Return per row how much of its GPUs nobody has, in hundredths of them; 0 where there is no Device object."""
-        free: Counts = np.maximum(self.hundredths.sum(axis=1) - self.unknown[_GPU_TYPE] * WHOLE, 0)
+        free: Counts = np.maximum(self.gpus_free - self.unknown[_GPU_TYPE] * WHOLE, 0)
         return free
 
     def offers(self, row: int, node: Node) -> dict[str, int]:
@@ -347,6 +355,8 @@ class Devices(AllocationPart):
         self.unknown = np.pad(self.unknown, ((0, 0), (0, more)))
         self.mode = np.pad(self.mode, (0, more))
         self.whole, self.gpus = np.pad(self.whole, (0, more)), np.pad(self.gpus, (0, more))
+        self.gpus_free = np.pad(self.gpus_free, (0, more))
+        self.by_count = np.pad(self.by_count, (0, more), constant_values=NOT_LIMITED)
         self.hundredths = np.pad(self.hundredths, ((0, more), (0, 0)))
         self.gives = np.pad(self.gives, (0, more), constant_values=GIVES_ANY_COUNT)
         self.nameless = np.pad(self.nameless, (0, more))
@@ -386,6 +396,7 @@ class Devices(AllocationPart):
         for kind, count in held.unknown:
             number = self._type(kind)  # first: it may make the array anew
             self.unknown[number, row] += sign * count
+            self._count_gpus(row)
 
     def _sum_up(self, row: int, slot: int) -> None:
         """Write what is free of a GPU once more, as one number."""
@@ -394,8 +405,22 @@ class Devices(AllocationPart):
         core, memory, ratio = self.left[: len(GPU_DIMENSIONS), row, slot].tolist()
         all_memory = int(self.total[_MEMORY, row, slot])
         free = free_hundredths(core, memory, ratio, all_memory)
-        before, self.hundredths[row, slot] = self.hundredths[row, slot], free
-        self.whole[row] += int(free >= WHOLE) - int(before >= WHOLE)
+        before, self.hundredths[row, slot] = int(self.hundredths[row, slot]), free
+        self.gpus_free[row] += free - before
+        if (free >= WHOLE) != (before >= WHOLE):
+            self.whole[row] += 1 if free >= WHOLE else -1
+            self._count_gpus(row)
+
+    def _count_gpus(self, row: int) -> None:
+        """Write `by_count` once more."""
+        gives, unknown = int(self.gives[row]), int(self.unknown[_GPU_TYPE, row])
+        if gives & GIVES_ANY_COUNT:
+            self.by_count[row] = NOT_LIMITED
+        elif gives & GIVES_COUNTS:
+            self.by_count[row] = self.whole[row] - unknown
+        else:
+            named = gives & GIVES_VENDORS and not unknown and self.vendor[row] == _NVIDIA
+            self.by_count[row] = self.whole[row] if named else 0
 
     def _lay_out(self, row: int, there: _Row) -> None:
         """Write the arrays of a row anew, from its Device object and its holders."""
@@ -408,7 +433,7 @@ class Devices(AllocationPart):
         there.islands = islands_of(there.devices) if there.devices is not None else ()
         self.left[:, row], self.total[:, row], self.unknown[:, row] = 0, 0, 0
         self.kind[row], self.healthy[row] = NO_TYPE, False
-        self.hundredths[row], self.whole[row], self.gpus[row] = 0, 0, 0
+        self.hundredths[row], self.whole[row], self.gpus[row], self.gpus_free[row] = 0, 0, 0, 0
         self.nameless[row] = any(device.type == GPU and not device.id for device in devices)
         self.partitions_only[row] = there.devices is not None and there.devices.partitions_only
         self.vendor[row] = _VENDORS.get(there.devices.vendor, -1) if there.devices is not None else -1

@@ -75,6 +75,7 @@ def test_free_amounts_are_the_totals_less_what_pods_hold_whatever_comes_first(st
         assert table.devices.hundredths[row].tolist() == hundredths + [0] * (8 - len(hundredths))
         assert int(table.devices.whole[row]) == hundredths.count(100)
         assert int(table.devices.gpus[row]) == len(hundredths)
+        assert int(table.devices.gpus_free[row]) == sum(hundredths)
 
 
 @given(
