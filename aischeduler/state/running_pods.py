@@ -145,6 +145,8 @@ class RunningPods:
         """The same rows with the fields of `RunningPod` alone: fewer values to make."""
         self.gpu_shares = np.zeros(SLOTS_FIRST, dtype=np.int64)
         """The hundredths of GPUs that the pod in each slot has beside whole ones by count (`card_shares`)."""
+        self._shared = False
+        """Whether a pod had such a share."""
         self.specs = SpecTable()
         self._changes: ChangeLog[int] = ChangeLog(CHANGES_MAX)
         self._slots: dict[str, int] = {}
@@ -191,7 +193,7 @@ class RunningPods:
         self._on_row[row][uid] = slot
         self._write(slot, row, self.specs.hold(spec), facts)
         if gpu_share:
-            self.gpu_shares[slot] = gpu_share
+            self.gpu_shares[slot], self._shared = gpu_share, True
         if facts.unit:
             self._note(slot)
 
@@ -205,7 +207,8 @@ class RunningPods:
         del self._on_row[int(pod["row"])][uid]
         self.specs.release(int(pod["spec"]))
         pod["row"] = NOWHERE
-        self.gpu_shares[slot] = 0
+        if self._shared:
+            self.gpu_shares[slot] = 0
         self._uids[slot] = ""
         self._free.append(slot)
 
@@ -218,12 +221,12 @@ class RunningPods:
 
     def gpu_share_of(self, uid: str) -> int:
         """Return the share of GPUs of a pod."""
-        return int(self.gpu_shares[self._slots[uid]])
+        return int(self.gpu_shares[self._slots[uid]]) if self._shared else 0
 
     def set_gpu_share(self, uid: str, gpu_share: int) -> None:
         """Set the share of GPUs of a pod whose devices are others now."""
         slot = self._slots[uid]
-        self.gpu_shares[slot] = gpu_share
+        self.gpu_shares[slot], self._shared = gpu_share, True
         self._note(slot)
 
     def follow_pools(self, rows: Rows, pool: npt.NDArray[np.int32]) -> None:
