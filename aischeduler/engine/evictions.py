@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.cluster_parts import Asked
+from aischeduler.engine.holds import recheck_later
 from aischeduler.engine.nominator import end_claim, wake_owner
 from aischeduler.engine.pod_counting import refresh
 from aischeduler.model.actions import Action, Evict, EvictionCause, ReadPod
@@ -32,7 +33,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.workload import JobRef
 from aischeduler.state.claims import Claim
 from aischeduler.state.disruption_budgets import BudgetKey
-from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.pod_records import PodRecord, PodState
 
 LEAVING_SLACK_SECONDS: Final = 60.0
 """How long after its grace period a terminating pod still counts as leaving."""
@@ -188,8 +189,16 @@ def left(cluster: Cluster, record: PodRecord) -> None:
     """Drop the eviction state of a pod that is no longer on a node."""
     uid = record.pod.uid
     cluster.forget_eviction(uid)
+    _try_asker(cluster, uid)
     cluster.leaving_pods.forget(uid)
     cluster.budgets.forget_pod(record.pod)
+
+
+def _try_asker(cluster: Cluster, uid: str) -> None:
+    """Have the parked pod with devices tried for which this one was evicted: it evicts no other before this leaves."""
+    asker = cluster.records.get(cluster.leaving_pods.evicted_for.pop(uid, ""))
+    if asker is not None and asker.state is PodState.PARKED and asker.pod.spec.devices is not None:
+        recheck_later(cluster, (asker,))
 
 
 def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
@@ -198,7 +207,7 @@ def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
     if record is None or asked is None:
         return
     cluster.forget_eviction(event.uid)
-    cluster.leaving_pods.evicted_for.pop(event.uid, None)
+    _try_asker(cluster, event.uid)
     record.protected, record.needs = event.why is EvictRefusal.BUDGET, 1
     if event.why not in NOT_REFUSED:
         _spare(cluster, record, now)

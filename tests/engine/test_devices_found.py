@@ -2,12 +2,13 @@
 
 import pytest
 
-from aischeduler.model.events import gone
+from aischeduler.model.events import EvictRefusal, EvictRefused, gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
 from aischeduler.plugins.device_share import NAMES_ONLY, UNKNOWN_HOLDERS
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.devices import asks, gpus, has, whole
+from tests.devices import a_gpu, asks, devices_of, gpus, has, whole
 from tests.engine.session import Session, binds, evictions, fail_once, reports
 from tests.engine.test_devices import by_count, given, koordlet
 from tests.gangs import a_gang, member
@@ -96,3 +97,22 @@ def test_annotation_forged_between_a_decision_and_its_binding_says_nothing() -> 
     h.run()
     assert h.node_of("p") == "n0"
     assert h.marks("p")[ALLOCATED] == "{}"
+
+
+@pytest.mark.parametrize("ends", ["is called off", "is lost", "succeeds"])
+def test_pod_that_waits_for_a_pod_that_was_evicted_for_it_is_tried_when_that_stays_or_has_left(ends: str) -> None:
+    nodes = (koordlet("far"), koordlet("near"))
+    session = Session(*nodes, gpus("far", 1), gpus("near", 1), a_pod("p", priority=10, devices=asks(100)))
+    for name in ("far", "near"):
+        session.see(a_pod(f"on-{name}", node=name, devices=asks(100), has=has(whole(0)), started=1))
+    (victim,) = evictions(session.decide())
+    node = victim.removeprefix("on-")
+    session.see(devices_of(node, a_gpu(0, healthy=False)))  # the claim ends: the card is of no use
+    assert "waits for 1 evicted pod" in reports(session.decide(5.0))["p"]
+    if ends == "succeeds":
+        session.tell(gone(Pod, f"uid-{victim}"))
+    else:
+        why = EvictRefusal.LOST if ends == "is lost" else EvictRefusal.CALLED_OFF
+        session.tell(EvictRefused(f"uid-{victim}", why, "no"))
+    (other,) = evictions(session.decide(30.0))
+    assert {victim, other} == {"on-far", "on-near"}
