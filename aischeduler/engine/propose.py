@@ -381,7 +381,8 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
     if chosen.victims and not is_fresh(cluster, pool.name, look.now):
         return Wait(WaitFor.REFRESH, _not_fresh(look), look.search())
     pods = chosen.pods if isinstance(chosen, UnitCandidate) else (_alone(record, chosen.row),)
-    own, others = look.split(claiming(pods, chosen.victims, cluster.runner, cluster.running))
+    with without(cluster, claims):  # what they hold is free for this pod
+        own, others = look.split(claiming(pods, chosen.victims, cluster.runner, cluster.running))
     displaced = look.displaced(claims, {pod.row for pod in pods})
     count, nodes = len(chosen.victims), dict.fromkeys((own.node, *(other.node for other in others)))
     waits = f"{count} evicted pod{'s' * (count > 1)}" if count else "pods that are leaving"

@@ -2,13 +2,14 @@
 
 import pytest
 
+from aischeduler.model.device import HeldDevice
 from aischeduler.model.events import EvictRefusal, EvictRefused, gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.plugins.device_share import NAMES_ONLY, UNKNOWN_HOLDERS
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.devices import a_gpu, asks, devices_of, gpus, has, whole
+from tests.devices import a_device, a_gpu, asks, devices_of, gpus, has, whole
 from tests.engine.session import Session, binds, evictions, fail_once, reports
 from tests.engine.test_devices import by_count, given, koordlet
 from tests.gangs import a_gang, member
@@ -116,3 +117,18 @@ def test_pod_that_waits_for_a_pod_that_was_evicted_for_it_is_tried_when_that_sta
         session.tell(EvictRefused(f"uid-{victim}", why, "no"))
     (other,) = evictions(session.decide(30.0))
     assert {victim, other} == {"on-far", "on-near"}
+
+
+def test_claim_that_takes_the_place_of_another_has_the_devices_that_the_other_claimed() -> None:
+    both = asks(100, others={"rdma": 100})
+    session = Session(koordlet("n"), devices_of("n", a_gpu(0), a_device("rdma", 0)))
+    rdma = HeldDevice("rdma", 0, (("rdma", 100),), "rdma-0")
+    session.see(a_pod("card", node="n", devices=asks(100), has=has(whole(0)), started=1))
+    session.see(a_pod("nic", node="n", devices=asks(others={"rdma": 100}), has=has(rdma), started=1))
+    session.see(a_pod("q", priority=5, devices=asks(others={"rdma": 100})))
+    assert [*evictions(session.decide())] == ["nic"]
+    session.see(a_pod("p", priority=10, devices=both))
+    assert [*evictions(session.decide())] == ["card"]
+    nodes = session.scheduler.cluster.nodes
+    claimed = nodes.devices.holders(nodes.rows["n"])["uid-p", True]
+    assert [(device.type, device.minor) for device in claimed.devices] == [("gpu", 0), ("rdma", 0)]
