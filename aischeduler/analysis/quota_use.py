@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from aischeduler.analysis.explanation import QuotaLevel, QuotaUse, Refusal, full_name
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.quotas import coverage_of, quota_of, rules_of, want_of
-from aischeduler.model.card_shares import CARD, asks_for_cards, charged, counted, gpu_share
+from aischeduler.model.card_shares import CARD, asks_for_cards, charge, counted
 from aischeduler.model.card_types import TypeNameError, card_form, card_names, form_names, is_card
 from aischeduler.model.device import NVIDIA_GPU
 from aischeduler.model.names import CPU, GPU_SHARE, MEMORY
@@ -170,11 +170,11 @@ def _held(cluster: Cluster, record: PodRecord, level: QuotaLevel) -> int:
         return 0
     rules = rules_of(cluster)
     allocation = room.allocation if room is not None else record.allocation
-    charge = charged(spec, gpu_share(spec, allocation))
+    counts = charge(spec, allocation)
     if level.is_card:
-        return cards_of_form(_form(level.name), rules, {card: charge})
+        return cards_of_form(_form(level.name), rules, {card: counts})
     free = card != NO_CARD and rules.unlimited_with_cards and level.resource in (CPU, MEMORY)
-    return 0 if free else counted(level.resource, charge)
+    return 0 if free else counted(level.resource, counts)
 
 
 def _levels(cluster: Cluster, check: QuotaCheck, queue: TenantQueue) -> Iterator[QuotaLevel]:

@@ -30,7 +30,7 @@ from aischeduler.model.actions import (
     ReportPool,
     Warn,
 )
-from aischeduler.model.card_shares import CARD, charged, gpu_share
+from aischeduler.model.card_shares import CARD, charge, gpu_share
 from aischeduler.model.device import NVIDIA_GPU
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.names import DEFAULT_POOL, GPU_SHARE, PODS
@@ -438,7 +438,7 @@ def _named(nodes: NodeTable, amounts: Sums) -> ResourceList:
 def _pending(cluster: Cluster, pool: str) -> ResourceList:
     total: Counter[str] = Counter()
     for spec, count in cluster.queues[pool].pending():
-        for resource, amount in charged(spec, gpu_share(spec)).items():
+        for resource, amount in charge(spec).items():
             total[resource] += count * amount
     return total
 

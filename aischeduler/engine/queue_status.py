@@ -16,7 +16,7 @@ from msgspec import Struct
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.quotas import coverage_of
 from aischeduler.model.actions import Condition, ReportQueue
-from aischeduler.model.card_shares import CARD, charged, counted, gpu_share, hundredths_of, unit_of
+from aischeduler.model.card_shares import CARD, charge, counted, hundredths_of, unit_of
 from aischeduler.model.card_types import form_names, is_card
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.names import CPU, DEFAULT_POOL, GPU_SHARE, MEMORY, PODS
@@ -152,7 +152,7 @@ def waiting_of(cluster: Cluster) -> dict[str, Counter[str]]:
     for room in (room for claim in cluster.claims.all() for room in claim.rooms):
         if room.record.waits_with is not None:
             spec = room.record.waits_with
-            waiting[room.record.tenancy.queue] -= Counter(charged(spec, gpu_share(spec)))
+            waiting[room.record.tenancy.queue] -= Counter(charge(spec))
     for name, total in waiting.items():
         for queue in tenants.queues.chain(name) if total else ():
             found.setdefault(queue.name, Counter()).update(total)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.holds import recheck_later
 from aischeduler.engine.view import View
-from aischeduler.model.card_shares import asks_for_cards, charged, gpu_share
+from aischeduler.model.card_shares import asks_for_cards, charge
 from aischeduler.model.card_types import card_names
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.proposal import Hold, Proposal, Wait
@@ -342,8 +342,7 @@ class _Without:
         for claim in lifted:
             for room in claim.rooms:
                 for account in room.accounts:
-                    share = gpu_share(room.spec, room.allocation)
-                    self._lifted.setdefault(account, Counter()).update(charged(room.spec, share))
+                    self._lifted.setdefault(account, Counter()).update(charge(room.spec, room.allocation))
 
     def under(self, kind: str, name: str) -> Mapping[str, ResourceList]:
         """Return the sums of the accounts of this kind and name, by their last name."""

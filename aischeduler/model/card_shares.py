@@ -47,6 +47,11 @@ def charged(spec: PodSpec, share: int) -> ResourceList:
     return {**spec.request.taken, GPU_SHARE: share} if share else spec.request.taken
 
 
+def charge(spec: PodSpec, allocation: Allocation = NO_ALLOCATION, memories: Memories = ()) -> ResourceList:
+    """Return what a pod counts for in accounts, with its share of GPUs as `gpu_share` says it."""
+    return charged(spec, gpu_share(spec, allocation, memories))
+
+
 def asks_for_cards(spec: PodSpec, gpu_resources: tuple[str, ...]) -> bool:
     """Return whether a pod asks for cards, or for parts of them."""
     return gpu_share(spec) > 0 or any(is_card(name, gpu_resources) for name in spec.request.amounts)

@@ -21,7 +21,7 @@ from msgspec import Struct
 from aischeduler.model.card_shares import (
     CARD,
     Memories,
-    charged,
+    charge,
     counted,
     gpu_share,
     hundredths_of,
@@ -84,7 +84,7 @@ class Want(Struct, frozen=True):
     @property
     def amounts(self) -> ResourceList:
         """What each pod counts for, whatever its node."""
-        return charged(self.spec, gpu_share(self.spec, memories=self.memories))
+        return charge(self.spec, memories=self.memories)
 
     @property
     def types(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ Invariants:
 from collections import Counter
 from collections.abc import Iterator
 
-from aischeduler.model.card_shares import charged, gpu_share
+from aischeduler.model.card_shares import charge
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.tenant_queue import TenantQueue, TenantSettings
 from aischeduler.model.workload import NO_TENANCY, NO_TERMS, ServiceType, Tenancy, Workload
@@ -112,7 +112,7 @@ class Tenants:
         waiting = self.waiting.get(queue)
         if waiting is None:
             waiting = self.waiting[queue] = Counter()
-        for resource, amount in charged(spec, gpu_share(spec)).items():
+        for resource, amount in charge(spec).items():
             waiting[resource] += pods * amount
 
     def named(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ and was tried again in the same call, has another claim by then. After a Bind, n
 overbooked, and no host port is taken twice.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -16,7 +17,6 @@ from aischeduler.engine.quotas import quota_of
 from aischeduler.engine.self_check import Violation
 from aischeduler.model.actions import Action, Bind, Evict, EvictionCause
 from aischeduler.model.device import DEVICES, HeldDevices
-from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort
 from aischeduler.model.workload import ServiceType
 from aischeduler.plugins.node_ports import conflict
@@ -102,12 +102,14 @@ def _loan_faults(cluster: Cluster, bind: Bind, record: PodRecord, since: list[Bi
         yield "I8", f"{uid}: borrows from {lender.name}, which does not share"
     if home.borrowing_pools is not None and lender.name not in home.borrowing_pools:
         yield "I8", f"{uid}: borrows from {lender.name}, but {home.name} may borrow only from {home.borrowing_pools}"
-    asked = {*bind.pod.spec.request.amounts, PODS}
+    asked = recount.in_hundredths(recount.charge(bind.pod.spec, record.allocation))
     for kind, limit, sums in (
         ("lendingLimit", lender.lending_limit, cluster.ledger.of(LENDS, lender.name)),
         ("borrowingLimit", home.borrowing_limit, cluster.ledger.of(BORROWS, home.name)),
     ):
-        over = [name for name, most in limit.items() if name in asked and sums.get(name, 0) > most]
+        bounds, total = recount.in_hundredths(Counter(limit)), recount.in_hundredths(Counter(sums))
+        named = {recount.GPU_SHARE if name == recount.NVIDIA else name for name in limit}
+        over = [name for name in sorted(named) if asked[name] and total[name] > bounds[name]]
         if over:
             yield "I8", f"{uid}: {home.name} borrows from {lender.name} beyond its {kind} of {over}"
     with Trial(cluster.nodes) as trial:
