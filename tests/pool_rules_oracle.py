@@ -73,6 +73,8 @@ class Oracle:
         self._preemption = preemption
         self._pods: dict[str, Pod] = {}
         self._nodes: dict[str, Node] = {}
+        self._once: dict[str, Node] = {}
+        """All nodes that there ever were, as they were last."""
         self._pools: dict[str, Pool] = {}
         self._namespaces: dict[str, Labels] = {}
         self._assumed: dict[str, str] = {}
@@ -98,7 +100,7 @@ class Oracle:
             case EvictRefused(uid):
                 self._asked_to_leave.discard(uid)
             case Seen(Node() as node):
-                self._nodes[node.name] = node
+                self._nodes[node.name] = self._once[node.name] = node
             case Gone("Node", (name,)):
                 self._nodes.pop(name, None)
             case Seen(Pool() as pool):
@@ -302,7 +304,7 @@ class Oracle:
             if not self._suits(pod.spec, node):
                 continue
             pool, there = self._pool_of(node), self._on(node)
-            if self.tenants.refuses(pod, self._nodes[node], self._placed()):
+            if self.may_refuse(pod, self._nodes[node]):
                 continue
             if pool == home:
                 stay = [one for one in there if not self._can_be_evicted(one) or not self._may_evict(pod, one, pool)]
@@ -337,10 +339,15 @@ class Oracle:
 
     # What there is.
 
-    def _placed(self) -> Iterator[tuple[Pod, Node | None]]:
-        """Yield our pods that are on nodes."""
+    def _placed(self, *, once: bool = False) -> Iterator[tuple[Pod, Node | None]]:
+        """Yield our pods that are on nodes, and their nodes; `once` also those that are gone, as they were."""
         on_nodes = ((pod, self._node_of(pod)) for pod in self._pods.values() if self._is_ours(pod))
-        return ((pod, self._nodes.get(node)) for pod, node in on_nodes if node)
+        nodes = self._once if once else self._nodes
+        return ((pod, nodes.get(node)) for pod, node in on_nodes if node)
+
+    def may_refuse(self, pod: Pod, node: Node) -> bool:
+        """Say whether a quota may close the node to the pod: pods may count for cards of nodes that are gone."""
+        return self.tenants.refuses(pod, node, self._placed(once=True))
 
     def _waiting(self) -> Iterator[Pod]:
         """Yield our pods that are on no node, and may be tried for themselves."""

@@ -5,13 +5,16 @@ from typing import Any
 import pytest
 
 from aischeduler.model.actions import Bind, Evict, EvictionCause, Nominate
-from aischeduler.model.events import Seen
+from aischeduler.model.events import Seen, gone
+from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pod_affinity import pod_affinity
 from aischeduler.model.pool import ReclaimPolicy
 from tests.affinity_terms import term
-from tests.build import a_node, a_pod, a_pool
+from tests.build import a_node, a_pod, a_pool, replace
 from tests.pool_rules_oracle import Oracle
+from tests.tenant_oracle import GPU, PRODUCT
+from tests.tenants import a_queue, in_queue
 
 
 def game(*pods: Pod, a: dict[str, Any] | None = None, b: dict[str, Any] | None = None) -> Oracle:
@@ -187,3 +190,15 @@ def test_pod_whose_affinity_is_met_waits_in_vain() -> None:
     assert game(DB, APART, a=alone).in_vain() == ["apart waits and could have others evicted on a1"]
     assert game(GUARD, WEB, a=alone).in_vain() == []
     assert game(GUARD, WEB).in_vain() == ["web waits and could borrow b1 from b"]
+
+
+def test_pod_whose_node_is_gone_may_count_for_its_cards_still() -> None:
+    ask, runs = (in_queue(a_pod(name, pool="a", extended={GPU: "1"}), "q") for name in ("waits", "runs"))
+    oracle = game(ask, replace(runs, node_name="a2"))
+    for name in ("a1", "a2"):
+        oracle.observe(Seen(a_node(name, cpu="4", gpu=1, labels={"pool": "a", PRODUCT: "NVIDIA-H200"})))
+    for cards, ways in ((2, ["waits waits and could have room on a1"]), (1, [])):
+        oracle.observe(Seen(a_queue("q", cards={"H200": cards})))
+        assert oracle.in_vain() == ways
+    oracle.observe(gone(Node, "a2"))
+    assert oracle.in_vain() == []

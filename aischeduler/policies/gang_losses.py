@@ -4,13 +4,17 @@ Invariant: nothing here changes state.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, combinations, islice
+from typing import Final
 
 import numpy as np
 
 from aischeduler.state.label_index import Mask
 from aischeduler.state.running_pods import RunningPods, Slots
 
+SPARED_MAX: Final = 32
+"""The most sets of pods of a unit of which it is looked whether they would do where the whole unit would go."""
 _NO_SLOTS = np.zeros(0, dtype=np.intp)
 
 
@@ -38,6 +42,24 @@ def units_lost(running: RunningPods, slots: Iterable[int]) -> list[int]:
     for slot in slots:
         of_unit.setdefault(int(running.table["unit"][slot]), []).append(slot)
     return [unit for unit, leave in of_unit.items() if unit and not _can_spare(running, unit, leave)]
+
+
+def spared_instead(running: RunningPods, lost: Sequence[int], among: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield sets of pods `among` those of a unit that are `lost` together, without which the others would be of use.
+
+    The smallest come first, and of one size those of the first pods; there are none where the unit is not lost.
+    """
+    unit = int(running.table["unit"][lost[0]])
+    if not unit:
+        return
+    leaving = [slot for slot in running.pods_of_unit(unit) if running.table["leaving"][slot]]
+    if _can_spare(running, unit, [*leaving, *lost]):
+        return
+    alone = [slot for slot in among if _can_spare(running, unit, [*leaving, slot])]
+    sets = chain.from_iterable(combinations(alone, size) for size in range(1, len(alone) + 1))
+    for few in islice(sets, SPARED_MAX):
+        if _can_spare(running, unit, [*leaving, *few]):
+            yield few
 
 
 def rows_lost_with(running: RunningPods, slots: Slots) -> set[int]:

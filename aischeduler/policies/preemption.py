@@ -28,13 +28,14 @@ from aischeduler.policies.eviction_order import (
     Loss,
     Preemptor,
     importance_of,
+    may_evict,
     most_important_first,
     potential_victims,
     ranks_of,
     started_of,
     weights_of,
 )
-from aischeduler.policies.gang_losses import costs_kept, lost_with
+from aischeduler.policies.gang_losses import costs_kept, lost_with, spared_instead
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.disruption_budgets import BudgetTable
 from aischeduler.state.label_index import Mask, Rows
@@ -199,8 +200,8 @@ def fewest(
 ) -> Candidate:
     """Return the candidate without the victims that may stay although the others go, the most important first.
 
-    A pod that takes its unit with it frees more than itself, also on others of these rows, so that others need not go;
-    pods of a unit stay together.
+    A pod that takes its unit with it frees more than itself, also on others of these rows, so that others need not go.
+    Pods of a unit stay together, or all but a few that it can spare.
     """
     slots = running.slots_of(chosen.victims)
     if len(slots) < 2 or not running.table["unit"][slots].any():
@@ -209,7 +210,7 @@ def fewest(
     for slot in most_important_first(running, slots).tolist():
         unit = int(running.table["unit"][slot])
         groups.setdefault((unit, 0) if unit else (0, slot), []).append(slot)
-    if len(groups) < 2:
+    if len(groups) < 2 and not running.spare_of(next(iter(groups))[0]).pods:
         return chosen
     freed = np.unique(running.table["row"][slots])
     others = freed[np.isin(freed, rows) & (freed != chosen.row)].tolist()[:FREED_MAX]
@@ -243,8 +244,16 @@ def _staying(
             clearing.put_on(slots)
             if runner.fits(ask.spec, rows)[0]:
                 stay.update(group)
-            else:
-                clearing.take_off(slots)
+                continue
+            clearing.take_off(slots)
+            may_go = slots[may_evict(ask.preemptor, running.pods_in(slots))][::-1]
+            for few in spared_instead(running, group, may_go.tolist()):
+                others = slots[~np.isin(slots, few)]
+                clearing.put_on(others)
+                if runner.fits(ask.spec, rows)[0]:
+                    stay.update(set(group) - {*few})
+                    break
+                clearing.take_off(others)
     return stay
 
 

@@ -9,8 +9,9 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
-from aischeduler.policies.preemption import VICTIMS_MAX, Candidate
-from tests.build import a_node, a_request
+from aischeduler.policies.preemption import VICTIMS_MAX, Candidate, fewest
+from aischeduler.state.running_pods import Spare
+from tests.build import a_node, a_request, replace
 from tests.policies.crowd import (
     HIGH,
     LARGE,
@@ -384,3 +385,43 @@ class TestInPools:
         assert np.array_equal(before[1], table.scored)
         assert (table.version, table.ports.on) == before[2:]
         assert {port: table.ports.rows.rows(port) for port in table.ports.rows.values()} == held_ports
+
+
+class TestGangs:
+    def victims(self, spare: Spare, *pods: Held) -> list[str]:
+        """Return who goes for a pod of 200m on a node of 500m, which pods of one gang fill."""
+        crowd = Crowd([node("n1")], pods)
+        for one in pods:
+            crowd.running.change(one.pod.uid, replace(one.facts, unit=1))
+        crowd.running.set_spare(1, spare)
+        asked = preemptor(MEDIUM, HIGH)
+        chosen = crowd.choose(asked)
+        assert isinstance(chosen, Candidate)
+        return sorted(fewest(asked, crowd.runner, crowd.running, crowd.budgets, chosen, rows=crowd.rows).victims)
+
+    def test_larger_pod_goes_alone_where_the_gang_cannot_spare_two_smaller_ones(self) -> None:
+        pods = [held("a", "n1", LARGE, LOW), held("b", "n1", SMALL, LOW), held("c", "n1", SMALL, LOW)]
+        assert self.victims(Spare(1), *pods) == ["a"]
+        assert self.victims(Spare(2), *pods) == ["b", "c"]
+
+    def test_fewest_pods_go_where_the_gang_cannot_spare_more_and_of_these_the_least_important(self) -> None:
+        tiny = a_request(cpu="50m", memory="50")
+        pods = [
+            *(held(name, "n1", SMALL, LOW) for name in ("a", "b", "c")),
+            *(held(name, "n1", tiny, LOW) for name in ("v", "w", "x", "y")),
+        ]
+        assert self.victims(Spare(4), *pods) == ["v", "w", "x", "y"]
+        assert self.victims(Spare(3), *pods) == ["b", "c"]
+
+    def test_gang_goes_whole_where_no_pods_that_it_can_spare_are_enough(self) -> None:
+        pods = [held(f"a{i}", "n1", SMALL, LOW) for i in range(5)]
+        assert self.victims(Spare(1), *pods) == ["a0", "a1", "a2", "a3", "a4"]
+
+    def test_pod_that_may_not_go_by_itself_goes_with_its_gang_alone(self) -> None:
+        pods = [held("a", "n1", LARGE, TOP), held("b", "n1", SMALL, LOW), held("c", "n1", SMALL, LOW)]
+        assert self.victims(Spare(1), *pods) == ["a", "b", "c"]
+
+    def test_pod_goes_whose_role_can_spare_one(self) -> None:
+        pods = [held("a", "n1", LARGE, LOW), held("b", "n1", MEDIUM, LOW)]
+        roles = {"a": "worker", "b": "launcher"}
+        assert self.victims(Spare(1, (("launcher", 0), ("worker", 1)), roles), *pods) == ["a"]

@@ -166,7 +166,7 @@ class TenantWorld(GangWorld):
             self.nodes = {
                 name: replace(node, unschedulable=node.unschedulable or refused)
                 for name, node in every.items()
-                for refused in [oracle.tenants.refuses(whole, node, oracle._placed())]
+                for refused in [oracle.may_refuse(whole, node)]
             }
             return super()._would_fit(pods)
         finally:

@@ -63,8 +63,14 @@ class Victims:
             if len(together) <= spare:
                 yield every - {uid}
             elif uid == min(together):
-                for some in combinations(sorted(together), 0 if self._unit else spare):
+                may = sorted(one for one in together if self._may_go(self._victims[one]))
+                for some in combinations(may, 0 if self._unit else min(spare, len(may))):
                     yield every - together | {*some}
+
+    def _may_go(self, victim: Pod) -> bool:
+        """Return whether a pod may be evicted for the askers by itself, not just with its gang."""
+        oracle = self._oracle
+        return oracle._may_evict(self._askers[0], victim, oracle._pool_of(oracle._node_of(victim)))
 
     def _fit(self, going: Uids) -> bool:
         """Return whether the pods fit once these victims are gone."""
@@ -76,14 +82,10 @@ class Victims:
         pool = [node for node in sorted(self._oracle._nodes) if self._oracle._pool_of(node) == home]
         return any(
             self._oracle._suits(asker.spec, node)
-            and not self._closed(asker, node)
+            and not self._oracle.may_refuse(asker, self._oracle._nodes[node])
             and self._beside(asker, node, going, 0)
             for node in pool
         )
-
-    def _closed(self, asker: Pod, node: str) -> bool:
-        oracle = self._oracle
-        return oracle.tenants.refuses(asker, oracle._nodes[node], oracle._placed())
 
     def _beside(self, pod: Pod, node: str, going: Collection[str], turn: int) -> bool:
         oracle, askers = self._oracle, {one.uid for one in self._askers}
