@@ -30,6 +30,7 @@ from aischeduler.model.topology_spread import PodSelector
 from tests.affinity_oracle import AFFINITY, Reference
 from tests.build import replace
 from tests.device_rules import DeviceRules
+from tests.elastic_oracle import ElasticOracle
 from tests.gang_oracle import GangOracle
 from tests.placement_oracle import is_rare, matches, may_name, suits, taken, total_of
 from tests.tenant_oracle import GPU, TenantOracle
@@ -83,6 +84,7 @@ class Oracle:
         self._nominated: dict[str, str] = {}
         """Pods by uid -> the node on which room is made for them."""
         self._gangs = GangOracle(self._pods, lambda pod: bool(self._node_of(pod)), unit_of)
+        self._elastic = ElasticOracle(self._pods, lambda pod: bool(self._node_of(pod)) and not self._leaves(pod))
 
     # What the scheduler is told, and asks for.
 
@@ -116,6 +118,7 @@ class Oracle:
         self._gangs.observe(event)
         self.tenants.observe(event)
         self.devices.observe(event)
+        self._elastic.observe(event)
 
     def _pod_seen(self, pod: Pod) -> None:
         if pod.phase in FINISHED:
@@ -267,6 +270,7 @@ class Oracle:
         allowed = self._preemption and not self._pool(pool).disable_preemption and pod.preempts
         mine = self._home(pod) == pool
         lower = self._gangs.priority(victim) < self._gangs.priority(pod) or self.is_surplus(victim)
+        lower = lower or self._elastic.is_surplus(victim, pod)
         home = self._pool(pool)
         return allowed and mine and (self._home(victim) != pool or self.tenants.lets_go(pod, victim, home, lower=lower))
 

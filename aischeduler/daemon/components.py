@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
@@ -46,6 +46,7 @@ from aischeduler.kube.watch.watched_resources import D, UnreadableObject, Watche
 from aischeduler.kube.write.binder import Binder, BindHooks, bindings_in_flight_max
 from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT_MAX, Evictor
 from aischeduler.kube.write.hami_binds import HamiBinds
+from aischeduler.kube.write.resizer import RESIZES_IN_FLIGHT_MAX, Resizer
 from aischeduler.kube.write.volume_binder import VOLUMES_IN_FLIGHT_MAX, VolumeBinder
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
@@ -159,8 +160,7 @@ def build(
     gangs = tuple(map(reflector, gang_resources(specs.owners, volcano.pod_group_seen)))
     specs.owners.listed = _listed(gangs)
     queues, pod_sets = tuple(map(reflector, queue_resources(reports))), tuple(map(reflector, pod_set_resources()))
-    workloads = tuple(_workloads(*gangs, *pod_sets))
-    read = Reflectors(pods, nodes, pools, budgets, namespaces, queues=queues, workloads=workloads)
+    read = Reflectors(pods, nodes, pools, budgets, namespaces, queues=queues, workloads=_workloads(*gangs, *pod_sets))
     reader = PodReader(client, pods, specs)
     workers = Workers(
         binder=Binder(
@@ -176,6 +176,7 @@ def build(
         ),
         volumes=VolumeBinder(connections, timing, scheduler, on_internal_error),
         evictor=_evictor(config, connections, timing, scheduler, on_internal_error),
+        resizer=Resizer(connections, timing, on_internal_error),
         reporter=reports,
         reader=reader,
         refresher=Refresher(client, read, timing, event_queue.put, log),
@@ -220,11 +221,9 @@ def _evictor(
     )
 
 
-def _workloads(*reflectors: Reflector[Any]) -> Iterator[Reflector[Any]]:
-    """Yield those of these reflectors whose objects say what their pods do not say of their tenant."""
-    for reflector in reflectors:
-        if reflector.resource.workload is not None or reflector.resource.kind == DAEMON_SET:
-            yield reflector
+def _workloads(*reflectors: Reflector[Any]) -> tuple[Reflector[Any], ...]:
+    """Return those of these reflectors whose objects say what their pods do not say of their tenant."""
+    return tuple(one for one in reflectors if one.resource.workload is not None or one.resource.kind == DAEMON_SET)
 
 
 def _listed(gangs: tuple[Reflector[Any], ...]) -> dict[GangSource, Callable[[], bool]]:
@@ -238,9 +237,10 @@ def _listed(gangs: tuple[Reflector[Any], ...]) -> dict[GangSource, Callable[[], 
 
 
 def writes_max(config: Config) -> int:
-    """Return how many Bindings, writes of volumes, evictions and reports may be in flight at once."""
+    """Return how many Bindings, writes of volumes, evictions, sizes and reports may be in flight at once."""
     bindings = bindings_in_flight_max(config.bind_in_flight)
-    return bindings + VOLUMES_IN_FLIGHT_MAX + EVICTIONS_IN_FLIGHT_MAX + REPORTS_IN_FLIGHT_MAX
+    others = VOLUMES_IN_FLIGHT_MAX + RESIZES_IN_FLIGHT_MAX
+    return bindings + others + EVICTIONS_IN_FLIGHT_MAX + REPORTS_IN_FLIGHT_MAX
 
 
 def _reporting_controller(config: Config) -> ReportingController:

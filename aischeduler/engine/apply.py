@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.counters import Result
-from aischeduler.engine.evictions import evict, next_victims, plan_evictions, suspending, useless
+from aischeduler.engine.evictions import by_their_jobs, evict, next_victims, plan_evictions, useless
 from aischeduler.engine.freshness import await_fresh_view, is_fresh
 from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.nominator import end_claim_of, nominate, renominate
@@ -244,7 +244,7 @@ def _evict(tried: Attempt, victims: list[PodRecord], *, together: bool = True) -
             evicted.append(evict(cluster, victim, record, record.decision))
     if together and len(evicted) > 1:
         evicted = [replace(action, together=len(evicted)) for action in evicted]
-    tried.actions += suspending(cluster, evicted)
+    tried.actions += by_their_jobs(cluster, evicted)
 
 
 def _evict_more(tried: Attempt) -> None:

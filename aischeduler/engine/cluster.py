@@ -13,6 +13,7 @@ from typing import Final
 from aischeduler.engine.cluster_parts import Edits, LeavingPods, Said
 from aischeduler.engine.counters import Counters
 from aischeduler.engine.deferred_work import DeferredWork, Freshness, Promise, UnknownPools
+from aischeduler.engine.elastic_pods import job_of
 from aischeduler.engine.pod_classes import PodClasses
 from aischeduler.engine.pod_counting import count_again, follow_accounts, interest_of, planned, pods_on_rows
 from aischeduler.engine.profile import Profile
@@ -35,6 +36,7 @@ from aischeduler.state.cards import Cards
 from aischeduler.state.claims import Claims
 from aischeduler.state.counted_pods import NO_INTEREST
 from aischeduler.state.disruption_budgets import BudgetTable
+from aischeduler.state.elastic_jobs import ElasticJobs
 from aischeduler.state.held_by_account import HeldByAccount
 from aischeduler.state.label_index import Mask
 from aischeduler.state.ledger import NO_CARD, QUEUE, UNNAMED_CARD, Account, Ledger
@@ -94,7 +96,7 @@ class Cluster:
         self.add_queue(DEFAULT_POOL)
         self.running, self.ledger = RunningPods(), Ledger()
         self.claims, self.held = Claims(self.nodes, self.ledger, partial(planned, self)), HeldByAccount()
-        self.units, self.pod_sets = Units(), PodSets()
+        self.units, self.pod_sets, self.elastic = Units(), PodSets(), ElasticJobs()
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod, obeyed=profile.obeys_budgets)
         parts = self.pools, self.queues, self.claims, self.ledger, self.runner
         capacity = UnitCapacity(self.runner, self.running, self.claims)
@@ -171,11 +173,12 @@ class Cluster:
         if record.leads is not None:
             return self._unit_preemptor(record.leads)
         tenant = self._tenant_preemptor(record) if self.tenants.queues.in_force else None
-        return Preemptor(record.pod.priority, tenant=tenant)
+        return Preemptor(record.pod.priority, tenant=tenant, elastic=job_of(self, record) is not None)
 
     def _unit_preemptor(self, unit: Unit) -> Preemptor:
         lead, loss = unit.together[0], Loss(self.profile.gpu_resources, int(self.now))
-        return Preemptor(unit.priority, loss, self._tenant_preemptor(lead) if self.tenants.queues.in_force else None)
+        tenant = self._tenant_preemptor(lead) if self.tenants.queues.in_force else None
+        return Preemptor(unit.priority, loss, tenant, elastic=job_of(self, lead) is not None)
 
     def _tenant_preemptor(self, record: PodRecord) -> TenantPreemptor:
         tenants, tenancy = self.tenants, record.tenancy
@@ -248,7 +251,7 @@ class Cluster:
         self.units.join(record, unit)
         if ours and (self.tenants.in_use or (self.tenants.queues.in_force and pod.terms is not None)):
             self.tenants.join(record)  # others do once they may be in a queue
-        elif ours and pod.gang is not None and pod.owner:
+        elif ours and pod.owner and (pod.gang is not None or self.elastic.by_key):
             self.tenants.note_workloads(record)
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record

@@ -6,6 +6,7 @@ Invariants:
 """
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.elastic_passes import ElasticPasses
 from aischeduler.engine.lending import looks_again, trips_ended
 from aischeduler.engine.message_updates import note_changes
 from aischeduler.engine.pool_status import StatusReports
@@ -19,8 +20,10 @@ from aischeduler.state.timers import Timers
 class Readiness:
     """The state of the queues at their last change."""
 
-    def __init__(self, status: StatusReports, queues: QueueReports, orders: QueueOrders) -> None:
-        self._status, self._queues, self._orders = status, queues, orders
+    def __init__(
+        self, status: StatusReports, queues: QueueReports, orders: QueueOrders, elastic: ElasticPasses
+    ) -> None:
+        self._status, self._queues, self._orders, self._elastic = status, queues, orders, elastic
         self._lively: set[str] = set()
         self._wakeups = Timers()
         self._decided: set[str] = set()
@@ -102,5 +105,6 @@ class Readiness:
             self._status.due_at(cluster),
             self._queues.due_at(cluster),
             self._orders.due_at(cluster),
+            self._elastic.due_at(cluster),
         )
         return min((time for time in times if time is not None), default=None)

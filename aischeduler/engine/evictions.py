@@ -25,6 +25,7 @@ from aischeduler.engine.cluster_parts import Asked
 from aischeduler.engine.holds import recheck_later
 from aischeduler.engine.nominator import end_claim, wake_owner
 from aischeduler.engine.pod_counting import refresh
+from aischeduler.engine.resizing import resizing
 from aischeduler.model.actions import Action, Evict, EvictionCause, ReadPod
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import EvictRefusal, EvictRefused
@@ -78,7 +79,9 @@ def evict(
         cluster.units.touch(victim)  # the pod no longer counts for the start
     if beneficiary is not None:
         cause = EvictionCause.RECLAIMED if victim.home != pool else EvictionCause.PREEMPTED
-        if cause is EvictionCause.PREEMPTED and victim.tenancy.queue != beneficiary.tenancy.queue:
+        if cause is EvictionCause.PREEMPTED and cluster.running.is_surplus(pod.uid):
+            cause = EvictionCause.SURPLUS_TAKEN
+        elif cause is EvictionCause.PREEMPTED and victim.tenancy.queue != beneficiary.tenancy.queue:
             cause = EvictionCause.QUEUE_RECLAIMED
     cluster.counters.evictions[pool, cause] += 1
     return Evict(
@@ -93,15 +96,19 @@ def evict(
     )
 
 
-def suspending(cluster: Cluster, evicted: list[Evict]) -> list[Evict]:
-    """Return these evictions of one decision; those of Jobs and JobSets of which no pod stays are by suspending them.
+def by_their_jobs(cluster: Cluster, evicted: list[Evict]) -> list[Evict]:
+    """Return these evictions of one decision as their controllers can carry them out, so that they make no others.
 
-    A Job whose pods are deleted may count them as failed more often than it may fail, and then fails as a whole.
+    Jobs and JobSets of which no pod stays are suspended, and elastic jobs of which surplus goes get a smaller size. A
+    Job whose pods are deleted may count them as failed more often than it may fail, and then fails as a whole.
     """
     if all(action.victim.gang is None for action in evicted):
-        return evicted
+        return resizing(cluster, evicted)
     jobs = [_suspended_for(cluster, action.victim) for action in evicted]
-    return [action if job is None else replace(action, suspends=job) for action, job in zip(evicted, jobs, strict=True)]
+    return resizing(
+        cluster,
+        [action if job is None else replace(action, suspends=job) for action, job in zip(evicted, jobs, strict=True)],
+    )
 
 
 def _suspended_for(cluster: Cluster, victim: Pod) -> JobRef | None:

@@ -12,7 +12,10 @@ Invariants:
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.elastic_pods import surplus_of
 from aischeduler.engine.evictions import evict
 from aischeduler.engine.freshness import await_to_roll_back, is_fresh, was_refreshed
 from aischeduler.engine.pod_counting import may_go
@@ -55,8 +58,22 @@ def note_start(cluster: Cluster, unit: Unit, members: UnitMembers, placed: list[
         unit.given_up = None
     elif spare is None and unit.name not in units.unfinished:  # else the Bindings under way may still be refused
         units.unfinished.set(unit.name, cluster.now + FINISH_SECONDS)
-    cluster.running.set_spare(unit.number, spare if isinstance(spare, Spare) else NONE_TO_SPARE)
+    found = spare if isinstance(spare, Spare) else NONE_TO_SPARE
+    before, now = cluster.running.spare_of(unit.number), _with_surplus(cluster, found, placed)
+    cluster.running.set_spare(unit.number, now)
+    for record in placed:
+        if record.pod.uid in now.surplus and record.pod.uid not in before.surplus:
+            cluster.row_changed(record.row)  # home pods that wait may take its room now
     return members
+
+
+def _with_surplus(cluster: Cluster, spare: Spare, placed: list[PodRecord]) -> Spare:
+    """Return what a unit can spare, with the surplus of its elastic job. Production counts by its priority."""
+    found = surplus_of(cluster, placed, spare.pods) if cluster.elastic.by_key and spare.pods else None
+    if found is None:
+        return spare
+    surplus = frozenset[str]() if found.job.job.terms.is_production else frozenset(found.tail)
+    return replace(spare, surplus=surplus, tail=found.tail, tail_goes=found.goes)
 
 
 def gang_now(cluster: Cluster, unit: Unit, records: list[PodRecord]) -> Gang | None:

@@ -234,7 +234,7 @@ _SETTINGS: Final = Header.__struct_fields__[2:]
 """The fields of a profile that the first line has."""
 _LATER: Final[dict[type, tuple[Any, ...]]] = {
     ReportWaiting: (EventReason.FAILED_SCHEDULING,),
-    Evict: (None, ""),
+    Evict: (None, "", None),
     Refresh: (False,),
 }
 """Action -> the defaults of its last fields, which older journals do not have."""

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.device_events import devices_gone, devices_seen
+from aischeduler.engine.elastic import elastic_gone, elastic_seen
 from aischeduler.engine.evictions import budget_gone, budget_seen
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
@@ -66,6 +67,16 @@ def _pod_set_seen(cluster: Cluster, pod_set: PodSet) -> None:
     cluster.pod_sets.see(pod_set)
 
 
+def _workload_seen(cluster: Cluster, workload: Workload) -> None:
+    workload_seen(cluster, workload)
+    elastic_seen(cluster, workload)
+
+
+def _workload_gone(cluster: Cluster, key: Key) -> None:
+    workload_gone(cluster, *key)
+    elastic_gone(cluster, (key[0], key[1], key[2]))
+
+
 def _of_storage(kind: type) -> Handlers:
     def gone(cluster: Cluster, key: Key, _: float) -> None:
         storage_gone(cluster, kind, key)
@@ -89,7 +100,7 @@ _OTHERS: Final[tuple[tuple[type, Handlers], ...]] = (
     (Namespace, _timeless(namespace_seen, lambda cluster, key: namespace_gone(cluster, *key))),
     (Gang, _timeless(_gang_seen, gang_gone)),
     (TenantQueue, _timeless(queue_seen, lambda cluster, key: queue_gone(cluster, *key))),
-    (Workload, _timeless(workload_seen, lambda cluster, key: workload_gone(cluster, *key))),
+    (Workload, _timeless(_workload_seen, _workload_gone)),
     (NodeDevices, _timeless(devices_seen, lambda cluster, key: devices_gone(cluster, key[0]))),
     (PodSet, _timeless(_pod_set_seen, lambda cluster, key: cluster.pod_sets.forget((key[0], key[1], key[2])))),
 )

@@ -84,6 +84,7 @@ _SPEC_FIELDS: Final = {
     "machine_groups": "machineGroups",
     "profile": "profile",
     "non_preemptible_namespaces": "nonPreemptibleNamespaces",
+    "max_load_thousandths": "maxLoad",
 }
 _NO_SPEC: Final = frozenset(("name", "uid", "generation", "invalid"))
 assert {field.name for field in fields(Pool)} == _SPEC_FIELDS.keys() | _NO_SPEC

@@ -18,6 +18,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from aischeduler.engine.admission import namespace_refused
+from aischeduler.engine.elastic_pods import is_beyond_minimum
 from aischeduler.engine.freshness import awaits_view, is_fresh
 from aischeduler.engine.holds import held_by
 from aischeduler.engine.machine_groups import group_refused
@@ -466,6 +467,8 @@ def _wait(look: _Look) -> Wait:
 
 def may_not_preempt(cluster: View, record: PodRecord) -> str:
     """Return why the pod, or the unit that it leads, may not preempt; empty where it may."""
+    if cluster.elastic.by_key and is_beyond_minimum(cluster, record):
+        return "an instance beyond the minimum of its elastic job takes free room only."
     profile, pods = cluster.profile, [member.pod for member in record.together]
     unwilling = ("" if profile.plugins_of(pod).preempts else pod.spec.profile or profile.scheduler_name for pod in pods)
     home = cluster.pools.pools[record.home]

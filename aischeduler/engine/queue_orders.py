@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.evictions import evict, suspending
+from aischeduler.engine.evictions import by_their_jobs, evict
 from aischeduler.engine.freshness import answers_due, await_for_order, is_fresh
 from aischeduler.engine.pod_counting import may_go
 from aischeduler.engine.queue_status import over_quota, summary_of
@@ -76,7 +76,7 @@ class QueueOrders:
                 continue
             decision = cluster.next_decision() if chosen else ""
             evicted = [evict(cluster, record, None, decision, cause) for record in chosen if may_go(cluster, record)]
-            actions += suspending(cluster, evicted)
+            actions += by_their_jobs(cluster, evicted)
 
 
 def _times(cluster: Cluster) -> Iterator[tuple[float, str]]:

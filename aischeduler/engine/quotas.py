@@ -30,10 +30,11 @@ from aischeduler.model.tenant_queue import QueueState, TenantQueue
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.model.user_text import nearest
 from aischeduler.model.workload import CARD_REQUEST_KEY
-from aischeduler.policies.quota import Coverage, QuotaRefusal, QuotaRules, Quotas, Want
+from aischeduler.policies.quota import CardsInUse, Coverage, QuotaRefusal, QuotaRules, Quotas, Want
+from aischeduler.policies.unit_placement import total_of
 from aischeduler.state.claims import Claim
 from aischeduler.state.label_index import Mask
-from aischeduler.state.ledger import QUEUE, Account
+from aischeduler.state.ledger import QUEUE, Account, Ledger
 from aischeduler.state.pod_records import PodRecord, PodState
 from aischeduler.state.scheduling_queue import queue_order
 
@@ -147,6 +148,20 @@ def surplus_within(cluster: View, record: PodRecord, others: tuple[PodRecord, ..
             taken.append(other)
             found.append(other)
     return tuple(found)
+
+
+def growth_within(cluster: View, like: PodRecord, ledger: Ledger) -> QuotaAnswer:
+    """Return what the quotas say of one more pod like this one, which is there, with the sums of this ledger."""
+    want, quotas = want_of(cluster, like), cluster.profile.plugins_of(like.pod).quotas
+    total = total_of([like.pod.spec], cluster.nodes.cards.gpu_memories(cluster.nodes)) if quotas else like.pod.spec
+    why = next((why for quota in quotas if (why := quota.refuses(like.pod, total, ledger))), "")
+    if why or not want.chain:
+        return QuotaAnswer(why)
+    if (refused := queue_refused(cluster, like)) is not None:
+        return QuotaAnswer(refused.message, refused.reason)
+    answer = _checked(cluster, [want], ((0,),), ledger)
+    unnamed = cluster.nodes.cards.unnamed(cluster.nodes)
+    return answer if answer.message or unnamed is None else _without_unnamed(cluster, [want], answer, unnamed)
 
 
 def coverage_of(cluster: View) -> Coverage:
@@ -297,19 +312,24 @@ def _of_named(cluster: View, wants: list[Want], lifted: tuple[Claim, ...]) -> Qu
         kinds, _ = cluster.nodes.cards.kinds(cluster.nodes)
         if not lifted and coverage_of(cluster).holds(wants[0], kinds, cluster.ledger):
             return UNLIMITED
-        return _checked(cluster, wants, ((0,),), lifted)
+        return _checked(cluster, wants, ((0,),), _sums(cluster, lifted))
     classes: dict[tuple[bytes, str, tuple[str, ...]], list[int]] = {}
     for number, want in enumerate(wants):
         classes.setdefault((want.spec.key, want.chain[0].name if want.chain else "", want.said), []).append(number)
     several = [replace(wants[numbers[0]], pods=len(numbers)) for numbers in classes.values()]
-    return _checked(cluster, several, tuple(map(tuple, classes.values())), lifted)
+    return _checked(cluster, several, tuple(map(tuple, classes.values())), _sums(cluster, lifted))
+
+
+def _sums(cluster: View, lifted: tuple[Claim, ...]) -> CardsInUse:
+    """Return the sums of queues as if these claims did not exist."""
+    return _Without(cluster, lifted) if lifted else cluster.ledger
 
 
 def _checked(
-    cluster: View, wants: list[Want], members: tuple[tuple[int, ...], ...], lifted: tuple[Claim, ...]
+    cluster: View, wants: list[Want], members: tuple[tuple[int, ...], ...], sums: CardsInUse
 ) -> QuotaAnswer:
     """Return what the quotas of queues say of these wants, each of which stands for the pods of these numbers."""
-    quotas = Quotas(coverage_of(cluster), _Without(cluster, lifted) if lifted else cluster.ledger, wants)
+    quotas = Quotas(coverage_of(cluster), sums, wants)
     refusal = quotas.refused()
     if refusal is not None:
         return QuotaAnswer(refusal.message, refusal.reason)

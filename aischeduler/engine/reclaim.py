@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.evictions import evict, suspending
+from aischeduler.engine.evictions import by_their_jobs, evict
 from aischeduler.engine.freshness import await_to_end_loans, is_fresh
 from aischeduler.engine.pod_counting import may_go
 from aischeduler.model.actions import Action
@@ -37,7 +37,7 @@ def end_loans(cluster: Cluster, lender: str, actions: list[Action]) -> None:
             return
         decision = cluster.next_decision() if ended else ""
         evicted = [evict(cluster, record, None, decision) for record in ended if may_go(cluster, record)]
-        actions += suspending(cluster, evicted)
+        actions += by_their_jobs(cluster, evicted)
 
 
 def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:

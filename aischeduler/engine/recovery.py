@@ -195,6 +195,7 @@ def rebuild(cluster: Cluster, told: list[Action], dropped: Dropped = NOTHING, ev
     _each(cluster, told, (partial(put_in_force, cluster, pool, cluster.now) for pool in known.pools))
     _each(cluster, told, (partial(node_seen, cluster, node, cluster.now) for node in known.nodes))
     cluster.units.go_on_from(known.units)
+    cluster.elastic.go_on_from(known.elastic)
     _each(cluster, told, (partial(_add, cluster, known, *pod) for pod in known.pods))
     _each(cluster, told, (partial(_carry_over, cluster, known),))
     _each(cluster, told, (partial(form, cluster, unit) for unit in tuple(cluster.units.stale.values())))
@@ -207,6 +208,7 @@ class _Known:
 
     def __init__(self, cluster: Cluster, event: Event | None, undone: frozenset[str]) -> None:
         self.units, self.running, self.budgets = cluster.units, cluster.running, cluster.budgets
+        self.elastic = cluster.elastic
         self.pools = [pool for pool in cluster.pools.pools.values() if pool is not cluster.profile.default_pool]
         self.objects: list[Object] = [
             *(Namespace(name, labels) for name, labels in cluster.nodes.pod_counts.namespaces.items()),

@@ -22,6 +22,8 @@ from aischeduler.engine.counters import Counters
 from aischeduler.engine.cycle import SEARCH_COST, attempt, warn_pod
 from aischeduler.engine.device_events import devices_listed
 from aischeduler.engine.due_pools import Readiness
+from aischeduler.engine.elastic import resize_refused
+from aischeduler.engine.elastic_passes import ElasticPasses
 from aischeduler.engine.evictions import evict_refused, flush, read_unheard
 from aischeduler.engine.freshness import refresh_failed, refreshed
 from aischeduler.engine.gang_lifecycle import roll_back_some
@@ -71,6 +73,7 @@ from aischeduler.model.events import (
     ReadAnswer,
     Refreshed,
     RefreshFailed,
+    ResizeRefused,
     Seen,
     TenantsConfigured,
     VolumesRefused,
@@ -88,6 +91,7 @@ from aischeduler.state.scheduling_queue import PoolQueue
 FORMING: Final = (Step.WAKING, "forming units")
 ROLLING_BACK: Final = (Step.WAKING, "giving up units that are not whole")
 ORDERING: Final = (Step.LOANS, "evicting pods for the orders of tenant queues")
+SIZING: Final = (Step.SIZES, "deciding the sizes of elastic jobs")
 SETTLING: Final = (Step.SETTLE, "choosing pods to read")
 PERMITTING: Final = (Step.SETTLE, "asking rules about delayed Bindings")
 TELLING: Final = (Step.STATUS, "computing the statuses of Pools")
@@ -112,7 +116,8 @@ class Scheduler:
         self._status = StatusReports()
         self._queue_reports = QueueReports()
         self._queue_orders = QueueOrders()
-        self._readiness = Readiness(self._status, self._queue_reports, self._queue_orders)
+        self._elastic = ElasticPasses()
+        self._readiness = Readiness(self._status, self._queue_reports, self._queue_orders, self._elastic)
         self._self_check = SelfCheck()
 
     @property
@@ -152,6 +157,8 @@ class Scheduler:
                 bind_refused(cluster, event, now)
             case EvictRefused():
                 evict_refused(cluster, event, now)
+            case ResizeRefused():
+                resize_refused(cluster, event)
             case DevicesListed(listed):
                 devices_listed(cluster, listed=listed)
             case QueuesServed(served):
@@ -171,6 +178,7 @@ class Scheduler:
             self._step(FORMING, pool, actions, partial(form_some, cluster))
             self._step(ROLLING_BACK, pool, actions, partial(roll_back_some, cluster, actions))
             self._step(ORDERING, pool, actions, partial(self._queue_orders.carry_out, cluster, now, actions))
+            self._step(SIZING, pool, actions, partial(self._elastic.carry_out, cluster, now, actions))
             self._step(SETTLING, pool, actions, partial(read_unheard, cluster, actions))
             self._step(SETTLING, pool, actions, partial(read_assumed, cluster, actions))
             self._step(PERMITTING, pool, actions, partial(ask_again, cluster, actions))

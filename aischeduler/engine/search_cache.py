@@ -19,8 +19,8 @@ SEARCHES_MAX: Final = 1024
 """The most searches without a result that are kept, of victims and of lenders each."""
 
 
-ClassOfTenant = tuple[str, bytes, TenantPreemptor | None]
-"""Pool, class of pods, and their place among the tenant queues."""
+ClassOfTenant = tuple[str, bytes, TenantPreemptor | None, bool]
+"""Pool, class of pods, their place among the tenant queues, and whether they are of an elastic job."""
 
 
 class KnownCosts(Struct, frozen=True):

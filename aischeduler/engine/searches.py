@@ -61,7 +61,7 @@ def _find_victims(
         with without(cluster, claims):
             return choose_victims(ask, cluster.runner, cluster.running, rows, cluster.budgets)
     of_budgets = cluster.budgets.version if cluster.budgets.obeyed else 0  # else a budget makes no victim impossible
-    key = (record.home, spec.key, preemptor.tenant)
+    key = (record.home, spec.key, preemptor.tenant, preemptor.elastic)
     versions = (*cluster.nodes.version_for(spec), cluster.running.version, of_budgets)
     known, keeps = cluster.searches.victims.get(key), not claims and not cluster.nodes.tentative
     if keeps and known is not None and known[1].made_from == versions and priority <= known[0]:
@@ -90,8 +90,8 @@ def find_unit_victims(
     unit = record.leads
     assert unit is not None, "the pod leads a unit"
     versions = (*_seen(cluster, record), cluster.running.version, cluster.budgets.version, *_rules(cluster))
-    tenant = cluster.preemptor_of(record).tenant
-    state = (versions, unit.pods, unit.required, unit.priority, unit.gang, tenant)
+    preemptor = cluster.preemptor_of(record)
+    state = (versions, unit.pods, unit.required, unit.priority, unit.gang, preemptor.tenant, preemptor.elastic)
     keeps = not claims and not cluster.nodes.tentative and not shut
     known = cluster.searches.units.get(unit.name)
     request = cluster.unit_request(unit, record.home, (), shut)

@@ -162,7 +162,13 @@ def follow_tenancy(cluster: Cluster, record: PodRecord) -> None:
 
 def _note_workloads(cluster: Cluster, used: bool) -> None:
     """Note of which workloads the pods are that came before they could be in a queue, once they can."""
-    for record in cluster.records.values() if cluster.tenants.in_use and not used else ():
+    if cluster.tenants.in_use and not used:
+        note_workloads_again(cluster)
+
+
+def note_workloads_again(cluster: Cluster) -> None:
+    """Note of which workloads the pods are that came before anything asked for it."""
+    for record in cluster.records.values():
         if cluster.ours(record.pod):
             cluster.tenants.note_workloads(record)
 

@@ -18,12 +18,14 @@ from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.tenant_queue import TenantSettings
+from aischeduler.model.workload import Workload
 from aischeduler.policies.borrowing import BorrowingContext
 from aischeduler.policies.eviction_order import Preemptor
 from aischeduler.policies.unit_capacity import UnitCapacity
 from aischeduler.policies.unit_placement import UnitRequest
 from aischeduler.state.claims import Claim, ClaimedRoom
 from aischeduler.state.disruption_budgets import BudgetTable
+from aischeduler.state.elastic_jobs import ElasticJobs
 from aischeduler.state.label_index import Mask
 from aischeduler.state.ledger import Account, Sums
 from aischeduler.state.node_table import NodeTable
@@ -31,6 +33,7 @@ from aischeduler.state.pod_records import PodRecord, Unit
 from aischeduler.state.running_pods import RunningPods
 from aischeduler.state.scheduling_queue import OrderKey
 from aischeduler.state.tenant_queues import Chain, TenantQueues
+from aischeduler.state.tenants import WorkloadKey
 
 
 class ClaimsView(Protocol):
@@ -75,6 +78,8 @@ class LeavingPodsView(Protocol):
     """The pods that leave their nodes, to look at; see `engine.cluster_parts.LeavingPods`."""
 
     @property
+    def asked(self) -> Collection[str]: ...
+    @property
     def evicted_for(self) -> Mapping[str, str]: ...
     @property
     def spared(self) -> TimesView: ...
@@ -106,6 +111,9 @@ class TenantsView(Protocol):
     def queues(self) -> TenantQueues: ...
     @property
     def settings(self) -> TenantSettings: ...
+    @property
+    def workloads(self) -> Mapping[WorkloadKey, Workload]: ...
+    def of_workload(self, key: WorkloadKey) -> list[PodRecord]: ...
     def chain(self, record: PodRecord) -> Chain: ...
     def has_begun(self, record: PodRecord) -> bool: ...
 
@@ -137,6 +145,8 @@ class View(Protocol):
     def ledger(self) -> Sums: ...
     @property
     def tenants(self) -> TenantsView: ...
+    @property
+    def elastic(self) -> ElasticJobs: ...
     @property
     def claims(self) -> ClaimsView: ...
     @property

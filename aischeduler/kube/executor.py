@@ -2,7 +2,8 @@
 
 Invariants:
 - `perform` only queues work and never waits. An internal error in one action does not affect the others.
-- One decision has one log line; a refused Binding or eviction has a second one with the reason.
+- One decision has one log line; a refused Binding or eviction has a second one with the reason. A resize has its line
+  once it is written or refused.
 - Log fields are built only if the line will be written.
 - The engine gets its event first; an internal error after that costs a log line or a report.
 """
@@ -25,6 +26,7 @@ from aischeduler.kube.report.log_fields import (
     job_fields,
     object_fields,
     pod_fields,
+    resize_fields,
     volume_fields,
 )
 from aischeduler.kube.report.log_sampler import LogSampler
@@ -32,10 +34,12 @@ from aischeduler.kube.report.reporter import Reporter
 from aischeduler.kube.watch.pod_reader import PodReader
 from aischeduler.kube.watch.pre_eviction_reads import Refresher
 from aischeduler.kube.write.binder import Binder, Outcome
+from aischeduler.kube.write.elastic_writes import UNANSWERED_SECONDS, Resized, changed, refused
 from aischeduler.kube.write.eviction_writes import Evicted, EvictionOutcome, NotNeeded, lost_eviction
 from aischeduler.kube.write.evictor import Evictor
-from aischeduler.kube.write.job_writes import Suspension
+from aischeduler.kube.write.job_writes import JobWrite
 from aischeduler.kube.write.pod_writes import BindAccepted, settle, unavailable
+from aischeduler.kube.write.resizer import TOO_MANY, Resizer
 from aischeduler.kube.write.volume_binder import VolumeBinder
 from aischeduler.model.actions import (
     Action,
@@ -54,6 +58,8 @@ from aischeduler.model.actions import (
     ReportPool,
     ReportQueue,
     ReportWaiting,
+    Resize,
+    ResizeReason,
     ResumeJob,
     Warn,
 )
@@ -62,6 +68,7 @@ from aischeduler.model.events import (
     Event,
     EvictRefusal,
     EvictRefused,
+    ResizeRefused,
     VolumesRefused,
     VolumesWritten,
 )
@@ -79,6 +86,7 @@ OtherAction = (
     | ReportPool
     | ReportQueue
     | ResumeJob
+    | Resize
     | ReportGang
     | CreatePool
     | LogLoanChange
@@ -95,11 +103,12 @@ def _ignore(_action: Bind | Evict, _outcome: str, _seconds: float) -> None:
 
 
 class Workers(Struct, frozen=True):
-    """What carries out actions: Bindings, volumes, evictions, reports, reads of pods, and reads before an eviction."""
+    """What carries out actions: Bindings, volumes, evictions, sizes, reports, reads of pods and before evictions."""
 
     binder: Binder
     volumes: VolumeBinder
     evictor: Evictor
+    resizer: Resizer
     reporter: Reporter
     reader: PodReader
     refresher: Refresher
@@ -178,6 +187,9 @@ class Executor:
                 self._log_pool(action)
             case ResumeJob():
                 self._workers.reporter.resume_job(action)
+            case Resize():
+                if not self._workers.resizer.submit(action):
+                    self._resized(action, refused(action, TOO_MANY, UNANSWERED_SECONDS))
             case ReportQueue():
                 self._workers.reporter.report_queue(action)
                 self._log_queue(action)
@@ -196,7 +208,8 @@ class Executor:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._workers.binder.run(self._bound), name="binder")
             group.create_task(self._workers.volumes.run(self._volumes_written), name="volume binder")
-            group.create_task(self._workers.evictor.run(self._evicted, self._suspended), name="evictor")
+            group.create_task(self._workers.evictor.run(self._evicted, self._job_written), name="evictor")
+            group.create_task(self._workers.resizer.run(self._resized), name="resizer")
             reporting = self._workers.reporter.run(self._decisions_sent, self._on_internal_error)
             group.create_task(reporting, name="reporter")
             for number in range(SETTLERS):
@@ -240,15 +253,38 @@ class Executor:
             case _:
                 assert_never(outcome)
 
-    def _suspended(self, action: Evict, suspension: Suspension) -> None:
-        """Log that a Job was suspended, or why not; the Job says it too."""
-        fields = {**job_fields(suspension.job), "decision": action.decision}
-        if suspension.accepted:
-            ends = "stays so" if suspension.job.aborts else "is resumed once they are gone"
+    def _resized(self, action: Resize, outcome: Resized | ResizeRefused) -> None:
+        """Tell the engine of a refusal, and people of a size that changed; what is only noted tells them nothing."""
+        fields = resize_fields(action)
+        match outcome:
+            case ResizeRefused(message=message, changed=is_other):
+                self._emit(outcome)
+                if is_other:  # the engine decides again on what it is now
+                    self._log.info("resize refused", **fields, message=message)
+                else:
+                    self._log.warning("resize refused", **fields, message=message)
+            case Resized() if action.reason is not ResizeReason.NOTED:
+                self._workers.reporter.report_resized(action)
+                self._log.info("resized", **fields, message=action.message)
+            case Resized():
+                pass
+            case _:
+                assert_never(outcome)
+
+    def _job_written(self, action: Evict, write: JobWrite) -> None:
+        """Log what became of the write to the Job of evicted pods; the Job says it too."""
+        change = write.change
+        if isinstance(change, Resize):
+            outcome = changed(change, write.failed) if write.changed else refused(change, write.failed, 0.0)
+            self._resized(change, Resized() if write.accepted else outcome)
+            return
+        fields = {**job_fields(change), "decision": action.decision}
+        if write.accepted:
+            ends = "stays so" if change.aborts else "is resumed once they are gone"
             self._log.info("suspend", **fields, reason=f"all its pods are evicted; it {ends}")
-            self._workers.reporter.report_suspended(action, suspension.job)
+            self._workers.reporter.report_suspended(action, change)
         else:
-            self._log.warning("suspend refused", **fields, reason=suspension.refused or suspension.failed)
+            self._log.warning("suspend refused", **fields, reason=write.refused or write.failed)
 
     async def _settle_all(self) -> None:
         while True:

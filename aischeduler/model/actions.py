@@ -73,6 +73,55 @@ class ReportWaiting(Struct, frozen=True):
     reason: EventReason = EventReason.FAILED_SCHEDULING
 
 
+class ResizeReason(StrEnum):
+    """Why the size of an elastic job is written."""
+
+    ADOPTED = "Adopted"
+    """The job became elastic, or its terms changed: its size is brought between its minimum and its maximum."""
+    GROWN = "Grown"
+    """There is room for more instances."""
+    SHRUNK = "Shrunk"
+    """Another job has received less, or waits for its minimum."""
+    RECLAIMED = "Reclaimed"
+    """Pods that come before its surplus need the room."""
+    TAKEN_BACK = "TakenBack"
+    """Instances of its last growth found no node."""
+    NOTED = "Noted"
+    """The size stays; the service that the job has received is written down."""
+
+
+class Resize(Struct, frozen=True):
+    """Write this size into the object of an elastic job, unless that has changed since `version`.
+
+    `before` is the size that it has. `part` names the ReplicatedJob of a JobSet, and `part_index` is its place in the
+    spec. With `completions_follow` the completions are the size; None leaves them, and what is noted of them, as they
+    are. `service` is what the job had received at `now_seconds`, in unix seconds. A size that is no resize (adopted,
+    taken back, noted) leaves the time of the last one. `message` says why, for people. `ResizeRefused` is the answer
+    where it cannot be written.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    before: int
+    instances: int
+    reason: ResizeReason
+    message: str
+    decision: str
+    service: int
+    now_seconds: float
+    part: str = ""
+    completions_follow: bool | None = None
+    part_index: int = 0
+
+    @property
+    def starts_window(self) -> bool:
+        """Whether the freezing window of the job begins anew."""
+        return self.reason in (ResizeReason.GROWN, ResizeReason.SHRUNK, ResizeReason.RECLAIMED)
+
+
 class EvictionCause(StrEnum):
     """Why a pod is evicted."""
 
@@ -80,6 +129,8 @@ class EvictionCause(StrEnum):
     """A home pod of higher priority needs the room of another home pod."""
     RECLAIMED = "Reclaimed"
     """A home pod needs lent room."""
+    SURPLUS_TAKEN = "SurplusTaken"
+    """It is more than the minimum of its elastic job, and a pod that comes before needs its room."""
     QUEUE_RECLAIMED = "QueueReclaimed"
     """Inference of another tenant queue takes the room of training."""
     QUEUE_SHRUNK = "QueueShrunk"
@@ -100,6 +151,8 @@ class Evict(Struct, frozen=True):
     `together` for the beneficiary: where something would refuse one of them, none is sent.
     Where all pods of a Job or a JobSet go, `suspends` is that: it is suspended, so that its controller ends the pods,
     makes no others, and counts none as failed. Where it cannot be suspended, the pod is evicted as any other.
+    Where surplus of an elastic job goes, `resizes` is its smaller size, by which its controller ends the pods; where
+    that cannot be written, nothing goes.
     `queue` is the victim's tenant queue.
     """
 
@@ -113,6 +166,7 @@ class Evict(Struct, frozen=True):
     together: int = 1
     suspends: JobRef | None = None
     queue: str = ""
+    resizes: Resize | None = None
 
     @property
     def message(self) -> str:
@@ -129,6 +183,8 @@ class Evict(Struct, frozen=True):
         reclaimed = self.cause is EvictionCause.RECLAIMED
         pool = f"pool {self.pool}"
         why = f"{pool} reclaimed lent room" if reclaimed else f"its priority is higher than this pod's in {pool}"
+        if self.cause is EvictionCause.SURPLUS_TAKEN:
+            why = f"its elastic job has more than its minimum in {pool}"
         if self.cause is EvictionCause.QUEUE_RECLAIMED:
             why = f"inference takes back what training uses in {pool}"
         by = self.beneficiary
@@ -290,6 +346,8 @@ class Step(StrEnum):
     """Computing the status of Pools."""
     LOANS = "loans"
     """Ending loans that a Pool no longer allows."""
+    SIZES = "sizes"
+    """Deciding the sizes of elastic jobs."""
     REASONS = "reasons"
     """Updating the reasons of parked pods."""
     QUEUE = "queue"
@@ -329,6 +387,7 @@ Action = (
     | ReportPool
     | ReportQueue
     | ResumeJob
+    | Resize
     | ReportGang
     | CreatePool
     | LogLoanChange

@@ -6,6 +6,7 @@ Source: Kubernetes events.k8s.io/v1 and conditions; reasons that kube-scheduler 
 """
 
 from enum import StrEnum
+from typing import Final
 
 
 class EventReason(StrEnum):
@@ -40,11 +41,17 @@ class EventReason(StrEnum):
     UNKNOWN_SERVICE_TYPE = "UnknownServiceType"
     PREEMPTABLE_IGNORED = "PreemptableIgnored"
     EVICTION_WOULD_FAIL_JOB = "EvictionWouldFailJob"
+    INVALID_ELASTIC = "InvalidElastic"
+    NOT_ELASTIC = "NotElastic"
+    RESIZED = "Resized"
 
     @property
     def type(self) -> str:
         """Return the type of the Event: Normal or Warning."""
-        return "Normal" if self in (EventReason.SCHEDULED, EventReason.PREEMPTED) else "Warning"
+        return "Normal" if self in _NORMAL else "Warning"
+
+
+_NORMAL: Final = frozenset((EventReason.SCHEDULED, EventReason.PREEMPTED, EventReason.RESIZED))
 
 
 class ConditionReason(StrEnum):

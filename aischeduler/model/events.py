@@ -145,6 +145,22 @@ class EvictRefused(Struct, frozen=True):
     message: str
 
 
+class ResizeRefused(Struct, frozen=True):
+    """The size of this elastic job was not written; `message` is the server's.
+
+    With `changed` the object is not what it was; the watch shows what it is now. Otherwise the scheduler may not write
+    it, or no answer came: it is not tried again before `retry_after_seconds`.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    message: str
+    changed: bool = False
+    retry_after_seconds: float = 0.0
+
+
 class Refreshed(Struct, frozen=True):
     """Events came for everything that a `Refresh` of this pool asked for, as it was a moment ago.
 
@@ -180,5 +196,5 @@ class TenantsConfigured(Struct, frozen=True):
 
 
 ReadAnswer = Refreshed | RefreshFailed
-Outcome = BindRefused | VolumesWritten | VolumesRefused | EvictRefused
+Outcome = BindRefused | VolumesWritten | VolumesRefused | EvictRefused | ResizeRefused
 Event = QueuesServed | DevicesListed | TenantsConfigured | Seen | Gone | Outcome | ReadAnswer

@@ -1,6 +1,7 @@
 """Pools: the nodes of one team, and how it shares them."""
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -42,6 +43,9 @@ class ReclaimPolicy(StrEnum):
     """Also as soon as the spec no longer allows the loan."""
 
 
+WHOLE_LOAD: Final = 1000
+
+
 class GroupRule(Struct, frozen=True):
     """The namespaces whose pods may name a machine group."""
 
@@ -59,6 +63,7 @@ class Pool(Struct, frozen=True):
     `rare_types` are the full names of card types whose nodes in this pool are closed to pods that do not name them;
     with `lend_rare_types` they are lent to pods that do. `machine_groups` say who may name a group, in any pool.
     `profile` names the profile whose plugins judge the pool's pods; empty leaves that to their scheduler names.
+    Elastic jobs grow on its nodes until `max_load_thousandths` of its CPU and GPUs are used, by whomever.
     Pods of the `non_preemptible_namespaces` may say that no home pod evicts them; with None none may.
     `invalid` says why the spec is refused, with the field; such a Pool owns no nodes. `generation` is the version of
     the spec that the conditions describe.
@@ -83,4 +88,5 @@ class Pool(Struct, frozen=True):
     machine_groups: tuple[GroupRule, ...] = ()
     profile: str = ""
     non_preemptible_namespaces: LabelSelector | None = None
+    max_load_thousandths: int = WHOLE_LOAD
     invalid: str = ""

@@ -10,6 +10,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from aischeduler.model.elastic import ElasticJob
+
 SERVICE_TYPE_KEY: Final = "volcano.sh/service.type"
 PREEMPTABLE_KEY: Final = "volcano.sh/preemptable"
 """The annotation, on a pod the label too, that says whether pods may be evicted for others."""
@@ -78,6 +80,8 @@ class Workload(Struct, frozen=True):
     retries: int = -1
     managed: bool = False
     suspended: bool = False
+    elastic: ElasticJob | None = None
+    """What it says of the number of its instances; None where it does not ask to be elastic."""
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -38,7 +38,9 @@ STANDING_BITS: Final = PRIORITY_BITS + 2
 QUEUE_PRIORITY_MAX: Final = 2**30 - 1
 """Priorities of tenant queues above this count as this."""
 NOT_STARTED: Final = 2**62
-"""The start time of a pod that has none: after all others."""
+"""The start time of a pod that has none: after all others but those that go by their turn."""
+LAST: Final = NOT_STARTED + 2**15
+"""Above the start time of any pod."""
 
 
 class StandingKind(IntEnum):
@@ -86,6 +88,8 @@ class Preemptor(Struct, frozen=True):
     loss: Loss = NO_LOSS
     tenant: "TenantPreemptor | None" = None
     """Its place among the tenant queues; None where there are none."""
+    elastic: bool = False
+    """Whether it is an elastic job: surplus of others makes room for it by their sizes alone, not by its priority."""
 
     @property
     def standing(self) -> int:
@@ -107,7 +111,8 @@ def may_evict(preemptor: Preemptor, pods: RunningTable) -> Mask:
 
 def is_below(preemptor: Preemptor, pods: RunningTable) -> Mask:
     """Return a mask of the running pods that stand below the preemptor, whether they may be evicted now or not."""
-    lower: Mask = standing_of(pods) < preemptor.standing
+    surplus = np.False_ if preemptor.elastic else pods["surplus"]
+    lower: Mask = _standing(pods["borrower"], surplus, pods["priority"]) < preemptor.standing
     if preemptor.tenant is not None:
         lower = pods["borrower"] | (~pods["shielded"] & _lets_go(preemptor.tenant, pods, lower))
     return lower
@@ -210,9 +215,13 @@ def weights_of(ranks: Column) -> Column:
 
 
 def started_of(pods: RunningTable) -> Column:
-    """Return the start times of these rows of the table of running pods, in the form that is compared."""
-    started = pods["started_seconds"]
-    return np.where(started == 0, NOT_STARTED, started)
+    """Return the start times of these rows of the table of running pods, in the form that is compared.
+
+    Pods with a turn, which end by a smaller size of their job, are as if they had started last, in that order.
+    """
+    started, turn = pods["started_seconds"], pods["turn"].astype(np.int64)
+    compared = np.where(started == 0, NOT_STARTED, started)
+    return np.where(turn > 0, NOT_STARTED + turn, compared) if turn.any() else compared
 
 
 def most_important_first(running: RunningPods, slots: Sequence[int] | Slots) -> Slots:
@@ -224,7 +233,7 @@ def most_important_first(running: RunningPods, slots: Sequence[int] | Slots) -> 
 
 def started(pod: RunningPod) -> int:
     """Return the start time of one pod, in the form of `started_of`."""
-    return pod.started_seconds or NOT_STARTED
+    return NOT_STARTED + pod.turn if pod.turn else pod.started_seconds or NOT_STARTED
 
 
 def first_to_go(running: RunningPods, pods: list[tuple[int, RunningPod]]) -> tuple[int, int, int] | None:
@@ -233,7 +242,7 @@ def first_to_go(running: RunningPods, pods: list[tuple[int, RunningPod]]) -> tup
     That is its slot, its rank (see `ranks_of`), and the latest start among the pods of this rank.
     """
     found = [
-        (_standing(pod.borrower, pod.surplus, pod.priority), -(pod.started_seconds or NOT_STARTED), slot, pod.borrower)
+        (_standing(pod.borrower, pod.surplus, pod.priority), -started(pod), slot, pod.borrower)
         for slot, pod in pods
         if pod.evictable and not pod.leaving
     ]

@@ -21,19 +21,36 @@ _NO_SLOTS = np.zeros(0, dtype=np.intp)
 def lost_with(running: RunningPods, slots: Iterable[int]) -> list[int]:
     """Return the slots of the other pods that are lost with these pods.
 
-    Where more of a unit leaves than it can spare, that is every other pod of it that may be evicted.
+    Where more of a unit leaves than it can spare, that is every other pod of it that may be evicted. Of an elastic job
+    it is what a smaller size ends before them.
     """
     table, lost = running.table, list[int]()
     of_unit: dict[int, list[int]] = {}
     given = list(slots)
     for slot, unit in zip(given, table["unit"][given].tolist(), strict=True):
         of_unit.setdefault(unit, []).append(slot)
-    for unit, leave in of_unit.items():
+    for unit, going in of_unit.items():
+        leave = going
         others = np.array(sorted(running.pods_of_unit(unit).keys() - leave), dtype=np.intp) if unit else _NO_SLOTS
         leaving = table["leaving"][others]
+        if unit and running.spare_of(unit).tail:
+            before = _rest_of_tail(running, unit, leave)
+            leave = [*leave, *before]
+            lost += before
+            others = others[~np.isin(others, before)]
+            leaving = table["leaving"][others]
         if len(others) and not _can_spare(running, unit, [*leave, *others[leaving].tolist()]):
             lost += others[~leaving & table["evictable"][others]].tolist()
     return lost
+
+
+def _rest_of_tail(running: RunningPods, unit: int, leave: Iterable[int]) -> list[int]:
+    """Return the slots of the pods that a size without these ends too, and that stay so far."""
+    spare, going = running.spare_of(unit), {running.uid_of(slot) for slot in leave}
+    goes = max((goes for uid, goes in zip(spare.tail, spare.tail_goes, strict=True) if uid in going), default=0)
+    slots = running.slots_of(uid for uid in spare.tail[:goes] if uid not in going)
+    before: list[int] = slots[~running.table["leaving"][slots]].tolist()
+    return before
 
 
 def units_lost(running: RunningPods, slots: Iterable[int]) -> list[int]:

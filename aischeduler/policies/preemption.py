@@ -23,7 +23,7 @@ from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.policies.eviction_order import (
-    NOT_STARTED,
+    LAST,
     STANDING_BITS,
     Loss,
     Preemptor,
@@ -470,7 +470,7 @@ def _costs(rows: Rows, free: Mask, victims: _Victims, running: RunningPods, loss
     highest, weight = np.zeros((2, size), dtype=np.int64)
     np.maximum.at(highest, at, ranks)
     np.add.at(weight, at, weights_of(ranks))
-    oldest = np.full(size, NOT_STARTED, dtype=np.int64)
+    oldest = np.full(size, LAST, dtype=np.int64)
     among_highest = ranks == highest[at]
     np.minimum.at(oldest, at[among_highest], started_of(pods)[among_highest])
     violations = np.bincount(at[victims.violates], minlength=size)

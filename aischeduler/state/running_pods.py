@@ -30,8 +30,8 @@ from aischeduler.state.requests import requested
 Slots = npt.NDArray[np.intp]
 """The numbers of slots."""
 RunningTable = npt.NDArray[np.void]
-"""Running pods: their row, the number of their spec, a field for each of `RunningFacts`, whether they are surplus, and
-whether they are extra in a tenant queue."""
+"""Running pods: their row, the number of their spec, a field for each of `RunningFacts`, whether they are surplus,
+whether they are extra in a tenant queue, and their `turn`: of the tail of their unit, the higher goes first; else 0."""
 
 SLOTS_FIRST: Final = 64
 RESOURCES_MIN: Final = 32
@@ -77,11 +77,9 @@ _NUMBERS: Final = ("home", "queue", "queue_priority")
 
 def _fields() -> np.dtype[np.void]:
     """Return the type of a row, the widest fields first: it takes 64 bytes, which a processor reads at once."""
-    kinds = {"row": int, "spec": int, **RunningFacts.__annotations__, "surplus": bool, "extra": bool}
-    formats = {
-        name: np.dtype(np.bool_ if kind is bool else np.int32 if name in _NUMBERS else np.int64)
-        for name, kind in kinds.items()
-    }
+    kinds = {"row": int, "spec": int, **RunningFacts.__annotations__, "surplus": bool, "extra": bool, "turn": int}
+    sizes = {"turn": np.int16, **dict.fromkeys(_NUMBERS, np.int32)}
+    formats = {name: np.dtype(np.bool_ if kind is bool else sizes.get(name, np.int64)) for name, kind in kinds.items()}
     offsets, end = dict[str, int](), 0
     for name in sorted(formats, key=lambda name: -formats[name].itemsize):
         offsets[name], end = end, end + formats[name].itemsize
@@ -110,6 +108,7 @@ class RunningPod(NamedTuple):
     started_seconds: int
     unit: int
     surplus: bool
+    turn: int
 
 
 _AS_POD: Final[Callable[[Any], RunningPod]] = partial(tuple.__new__, RunningPod)
@@ -128,7 +127,15 @@ class Spare(Struct, frozen=True):
     of_roles: tuple[tuple[str, int], ...] = ()
     roles: Mapping[str, str] = field(default_factory=dict)
     surplus: frozenset[str] = frozenset()
+    tail: tuple[str, ...] = ()
+    """The pods (uids) that go by a smaller size of their elastic job, the first to go first."""
+    tail_goes: tuple[int, ...] = ()
+    """For each pod of the tail, how many of the tail go with it: those before it, as far as a size ends them all."""
     extra: frozenset[str] = frozenset()
+
+    def turns(self) -> dict[str, int]:
+        """Return the turn of each pod of the tail: the first to go has the highest."""
+        return {uid: len(self.tail) - place for place, uid in enumerate(self.tail)}
 
 
 NONE_TO_SPARE: Final = Spare()
@@ -223,6 +230,10 @@ class RunningPods:
         """Return the share of GPUs of a pod."""
         return int(self.gpu_shares[self._slots[uid]]) if self._shared else 0
 
+    def is_surplus(self, uid: str) -> bool:
+        """Return whether a pod goes for any home pod, whatever its priority."""
+        return bool(self.table["surplus"][self._slots[uid]])
+
     def set_gpu_share(self, uid: str, gpu_share: int) -> None:
         """Set the share of GPUs of a pod whose devices are others now."""
         slot = self._slots[uid]
@@ -247,10 +258,12 @@ class RunningPods:
                 del self.spare[unit]
             else:
                 self.spare[unit] = spare
-            table, named = self.table, before.surplus or before.extra or spare.surplus or spare.extra
+            table, named = self.table, any(one.surplus or one.extra or one.tail for one in (before, spare))
+            turns = spare.turns() if named else {}
             for slot in self._units[unit] if named else ():
                 table["surplus"][slot] = self._uids[slot] in spare.surplus
                 table["extra"][slot] = self._uids[slot] in spare.extra and table["queue"][slot] != 0
+                table["turn"][slot] = turns.get(self._uids[slot], 0)
 
     def pods_of_unit(self, unit: int) -> Mapping[int, None]:
         """Return the slots of the pods of a unit."""
@@ -350,7 +363,8 @@ class RunningPods:
             self.of_tenants.discard(slot)
         spare, uid = self.spare_of(facts.unit) if facts.unit else NONE_TO_SPARE, self._uids[slot]
         extra = facts.queue != 0 and uid in spare.extra
-        self.table[slot] = (row, number, *astuple(facts), uid in spare.surplus, extra)
+        turn = spare.turns().get(uid, 0) if spare.tail else 0
+        self.table[slot] = (row, number, *astuple(facts), uid in spare.surplus, extra, turn)
 
     def _widen(self) -> None:
         old = len(self.table)

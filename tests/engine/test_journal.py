@@ -23,6 +23,7 @@ from aischeduler.model.events import (
     QueuesServed,
     Refreshed,
     RefreshFailed,
+    ResizeRefused,
     Seen,
     TenantsConfigured,
     VolumesRefused,
@@ -42,6 +43,7 @@ from aischeduler.model.volumes import Volume, VolumeClaim
 from aischeduler.model.workload import ServiceType, TenantTerms, Workload
 from tests.build import a_node, a_pod, a_pool, a_taint, expression, group_rule, replace, tolerates
 from tests.devices import asks, gpus, has, whole
+from tests.elastic import AJob
 from tests.tenants import a_queue
 
 GANG = Gang(
@@ -103,6 +105,8 @@ EVENTS: list[Event] = [
     VolumesWritten("uid-p", "run-1", ("7",)),
     VolumesRefused("uid-p", "run-1", "no"),
     EvictRefused("uid-p", EvictRefusal.BUDGET, "no"),
+    Seen(replace(AJob("e", 2, 8, allowed=(2, 4, 8)).workload, kind="JobSet")),
+    ResizeRefused("Job", "default", "e", "uid-e", "no", changed=True),
     Refreshed(""),
     RefreshFailed("", "no rights"),
     Refreshed(""),

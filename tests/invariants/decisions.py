@@ -158,6 +158,7 @@ def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
     if not borrower and owner is not None and not _tenants_allow(cluster, owner, victim, lower=lower):
         yield "I7", f"{uid}: is evicted for {asker.uid}, which has no higher priority"
     home = EvictionCause.QUEUE_RECLAIMED if across else EvictionCause.PREEMPTED
+    home = EvictionCause.SURPLUS_TAKEN if surplus else home
     if evict.cause is not (EvictionCause.RECLAIMED if borrower else home):
         yield "I7", f"{uid}: is {evict.cause}, borrower {borrower}"
     if not cluster.profile.preemption or spec.disable_preemption or not asker.preempts:

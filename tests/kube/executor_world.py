@@ -21,6 +21,7 @@ from aischeduler.kube.watch.pre_eviction_reads import Reflectors, Refresher
 from aischeduler.kube.watch.reflector import Handlers, Reflector
 from aischeduler.kube.write.binder import Binder
 from aischeduler.kube.write.evictor import Evictor
+from aischeduler.kube.write.resizer import Resizer
 from aischeduler.kube.write.volume_binder import VolumeBinder
 from aischeduler.model.actions import (
     Bind,
@@ -105,7 +106,8 @@ class World:
             refresher = Refresher(client, reflectors, timing, self.events.append, log)
             binder = Binder(connections, reader.read, timing, broken, in_flight=2, engine=self.engine)
             volumes = VolumeBinder(connections, timing, self.engine, broken)
-            workers = Workers(binder, volumes, evictor, reports, reader, refresher)
+            resizer = Resizer(connections, timing, broken)
+            workers = Workers(binder, volumes, evictor, resizer, reports, reader, refresher)
             executor = Executor(
                 workers,
                 self.events.append,

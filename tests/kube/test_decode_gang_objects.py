@@ -7,14 +7,13 @@ import msgspec
 import pytest
 
 from aischeduler.kube.decode.gang_objects import (
-    JobDocument,
-    JobSetDocument,
     PodGroupDocument,
     read_job,
     read_job_set,
     read_native_group,
     read_pod_group,
 )
+from aischeduler.kube.decode.job_documents import JobDocument, JobSetDocument
 from aischeduler.model.gang import (
     GANG_KEY,
     GANG_SPAN_KEY,

@@ -130,6 +130,10 @@ def test_empty_selector_matches_every_node() -> None:
         ({"rareTypes": "H200"}, "spec.rareTypes: must be a list, not 'H200'"),
         ({"rareTypes": ["H200", "nvidia"]}, "spec.rareTypes[1]: 'nvidia' is not the name of a card type"),
         ({"rareTypes": ["A"] * 33}, "spec.rareTypes: has 33 items, which is more than 32"),
+        ({"maxLoad": 0}, "spec.maxLoad: must be a number from 0.001 to 1, not 0"),
+        ({"maxLoad": 1.01}, "spec.maxLoad: must be a number from 0.001 to 1, not 1.01"),
+        ({"maxLoad": True}, "spec.maxLoad: must be a number from 0.001 to 1, not true"),
+        ({"maxLoad": "0.9"}, "spec.maxLoad: must be a number from 0.001 to 1, not '0.9'"),
         ({"lendRareTypes": 1}, "spec.lendRareTypes: must be true or false, not 1"),
         ({"machineGroups": [{"name": "a b"}]}, "spec.machineGroups[0].name: 'a b' is not the name of a machine group"),
         ({"machineGroups": [{"name": "v"}]}, "spec.machineGroups[0].namespaceSelector: is missing"),
@@ -149,6 +153,11 @@ def test_invalid_pool_is_refused_as_a_whole_and_the_reason_names_the_field(spec:
     found = decode_pool(spec)
     assert found.invalid.startswith(reason)
     assert found == Pool("cpu", "uid-cpu", 3, invalid=found.invalid)
+
+
+@pytest.mark.parametrize(("written", "thousandths"), [({}, 1000), ({"maxLoad": 0.97}, 970), ({"maxLoad": 1}, 1000)])
+def test_load_up_to_which_elastic_jobs_grow_is_read(written: Any, thousandths: int) -> None:
+    assert decode_pool(written).max_load_thousandths == thousandths
 
 
 def test_lending_and_borrowing_are_read() -> None:

@@ -28,7 +28,9 @@ from tests.kube.test_gang_resources import is_of
 
 RESOURCES = {resource.kind: resource for resource in (*gang_resources(GangOwners()), *pod_set_resources())}
 VOLCANO = "PodGroup.scheduling.volcano.sh"
-KINDS = [kind for kind in RESOURCES if kind not in ("Service", "ReplicationController")]
+SILENT = ("Service", "ReplicationController", "Deployment", "HorizontalPodAutoscaler")
+"""The kinds that say nothing of the tenant of pods."""
+KINDS = [kind for kind in RESOURCES if kind not in SILENT]
 DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 EXIT = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1]}}
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from aischeduler.kube.decode.api_types import NodeDocument, PodDocument, TolerationPart
-from aischeduler.kube.decode.gang_objects import JobDocument
+from aischeduler.kube.decode.job_documents import JobDocument
 from aischeduler.kube.decode.meta_types import UNREADABLE
 from aischeduler.kube.http.errors import RefusedError, is_answer
 from aischeduler.model.decode_errors import decode_problem

@@ -10,7 +10,7 @@ from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import OnInternalError
 from aischeduler.kube.write import evictor as evictor_module
 from aischeduler.kube.write.eviction_writes import EVICT_TRIES_MAX, Evicted, Eviction, EvictionOutcome, NotNeeded
-from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT, EVICTIONS_IN_FLIGHT_MAX, Evictor, OnSuspension
+from aischeduler.kube.write.evictor import EVICTIONS_IN_FLIGHT, EVICTIONS_IN_FLIGHT_MAX, Evictor, OnJobWrite
 from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from tests.build import a_pod, replace
@@ -59,7 +59,7 @@ class World:
 
     @asynccontextmanager
     async def running(
-        self, answer_seconds: float | None = None, on_suspension: OnSuspension = lambda *_: None
+        self, answer_seconds: float | None = None, on_job_write: OnJobWrite = lambda *_: None
     ) -> AsyncIterator[Evictor]:
         seconds = answer_seconds or self.script.answer_seconds
         async with serving(self.script) as server:
@@ -73,7 +73,7 @@ class World:
                 wall=lambda: 1_767_323_045.0,
                 engine=self.engine,
             )
-            task = asyncio.create_task(evictor.run(self.hear, on_suspension))
+            task = asyncio.create_task(evictor.run(self.hear, on_job_write))
             try:
                 yield evictor
             finally:

@@ -6,7 +6,7 @@ import pytest
 
 from aischeduler.kube.write.eviction_writes import EVICT_TRIES_MAX, Evicted, Eviction, EvictionAnswer, NotNeeded
 from aischeduler.kube.write.evictor import Evictor
-from aischeduler.kube.write.job_writes import Suspension
+from aischeduler.kube.write.job_writes import JobWrite
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from aischeduler.model.workload import SUSPENDED_KEY, JobRef
 from tests.build import replace
@@ -34,10 +34,10 @@ def lets_pods_go(world: World) -> World:
     return world
 
 
-async def gang_evicted(world: World, job: JobRef = JOB, together: int = 1) -> list[Suspension]:
+async def gang_evicted(world: World, job: JobRef = JOB, together: int = 1) -> list[JobWrite]:
     """Evict the pods of a Job; return the suspensions that were told."""
-    told: list[Suspension] = []
-    async with world.running(on_suspension=lambda _, suspension: told.append(suspension)) as evictor:
+    told: list[JobWrite] = []
+    async with world.running(on_job_write=lambda _, suspension: told.append(suspension)) as evictor:
         for name in VICTIMS:
             assert evictor.submit(replace(evict(name, together=together), suspends=job))
         async with asyncio.timeout(120):

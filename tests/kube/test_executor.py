@@ -4,6 +4,7 @@ import pytest
 
 from aischeduler.kube.report.reporter import Reporter
 from aischeduler.kube.write import evictor as evictor_module
+from aischeduler.kube.write import resizer as resizer_module
 from aischeduler.model.actions import (
     Bind,
     CreatePool,
@@ -14,6 +15,7 @@ from aischeduler.model.actions import (
     Nominate,
     ObjectRef,
     ReportWaiting,
+    ResizeReason,
     ResumeJob,
     Warn,
 )
@@ -23,11 +25,13 @@ from aischeduler.model.events import (
     BindRefused,
     EvictRefusal,
     EvictRefused,
+    ResizeRefused,
 )
 from aischeduler.model.workload import JobRef
 from tests.build import a_pod, replace
 from tests.kube.executor_world import BIND, EVENTS, EVICT, EVICT_LINE, PATH, POD, POOLS, REFUSED, World
 from tests.kube.pool_reports import a_report
+from tests.kube.resizes import a_resize
 from tests.kube.scripted_server import reply, settled, status, until
 
 JOB = JobRef("Job", "default", "train", "uid-job")
@@ -342,3 +346,69 @@ async def test_exception_in_one_action_costs_no_pod_its_binding(monkeypatch: pyt
         await until(lambda: world.observed)
     assert [(type(action), outcome) for action, outcome, _ in world.observed] == [(Bind, "Accepted")]
     assert world.bugs == ["perform ReportWaiting", "perform Bind"]
+
+
+RESIZE_LINE = {
+    "kind": "Job",
+    "name": "train",
+    "namespace": "team",
+    "uid": "uid-train",
+    "from": 4,
+    "to": 6,
+    "reason": "Grown",
+    "decision": "d-1",
+}
+RESIZE_PATH = "/apis/batch/v1/namespaces/team/jobs/train"
+TEAM_EVENTS = EVENTS.replace("default", "team")
+
+
+async def test_written_size_has_one_log_line_and_an_event() -> None:
+    world = World()
+    world.script.on("patch", RESIZE_PATH, reply(200))
+    world.script.on("post", TEAM_EVENTS, reply(201))
+    async with world.running() as executor:
+        executor.perform([a_resize()])
+        await until(lambda: world.script.asked("post"))
+    assert world.events == []
+    line = {"level": "info", "event": "resized", **RESIZE_LINE, "message": "there is room for 2 more"}
+    assert world.logged() == [line]
+    (event,) = [request.json for request in world.script.asked("post")]
+    assert (event["type"], event["reason"], event["action"]) == ("Normal", "Resized", "Resizing")
+    assert event["note"] == "Resized from 4 to 6 instances: there is room for 2 more"
+    about = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-train", "namespace": "team"}
+    assert event["regarding"] == about
+
+
+@pytest.mark.parametrize(("reason", "lines"), [(ResizeReason.ADOPTED, 1), (ResizeReason.NOTED, 0)])
+async def test_size_at_adoption_has_no_event_and_what_is_noted_no_line(reason: ResizeReason, lines: int) -> None:
+    world = World()
+    world.script.on("patch", RESIZE_PATH, reply(200))
+    async with world.running() as executor:
+        executor.perform([a_resize(reason=reason)])
+        await until(lambda: world.script.requests)
+        await settled()
+    assert not world.script.asked("post")
+    assert len(world.logged()) == lines
+
+
+@pytest.mark.parametrize(("code", "changed", "level"), [(403, False, "warning"), (409, True, "info")])
+async def test_refused_size_is_told_to_the_engine_and_has_a_line(code: int, changed: bool, level: str) -> None:
+    world = World()
+    world.script.on("patch", RESIZE_PATH, status(code, "Refused", "no right to patch jobs"))
+    async with world.running() as executor:
+        executor.perform([a_resize()])
+        await until(world.logged)
+    seconds = 0.0 if changed else 300.0
+    told = ResizeRefused("Job", "team", "train", "uid-train", "no right to patch jobs", changed, seconds)
+    assert world.events == [told]
+    line = {"level": level, "event": "resize refused", **RESIZE_LINE, "message": "no right to patch jobs"}
+    assert world.logged() == [line]
+
+
+async def test_size_that_finds_the_queue_full_is_refused_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    monkeypatch.setattr(resizer_module, "WAITING_MAX", 0)
+    async with world.running() as executor:
+        executor.perform([a_resize()])
+    told = ResizeRefused("Job", "team", "train", "uid-train", "too many resizes are queued", retry_after_seconds=10.0)
+    assert world.events == [told]

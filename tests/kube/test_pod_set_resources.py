@@ -70,7 +70,7 @@ async def test_selector_that_the_api_server_would_refuse_selects_nothing() -> No
 
 
 def test_scheduler_decides_without_them() -> None:
-    assert [(resource.needed, resource.optional) for resource in RESOURCES.values()] == [(False, True)] * 5
+    assert [(resource.needed, resource.optional) for resource in RESOURCES.values()] == [(False, True)] * 7
 
 
 @pytest.mark.parametrize(

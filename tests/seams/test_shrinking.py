@@ -33,13 +33,13 @@ def session_with(*, least: int, pods: int) -> Session:
 def test_surplus_goes_before_a_home_pod_of_lower_priority_the_youngest_first() -> None:
     session = session_with(least=2, pods=4)
     session.see(a_pod("p", cpu="2", priority=5))
-    assert evictions(session.decide()) == {"job-3": "Preempted"}
+    assert evictions(session.decide()) == {"job-3": "SurplusTaken"}
 
 
 def test_the_job_keeps_its_minimum_and_then_the_lowest_priority_goes() -> None:
     session = session_with(least=2, pods=3)
     session.see(a_pod("p", cpu="2", priority=5))
-    assert evictions(session.decide()) == {"job-2": "Preempted"}
+    assert evictions(session.decide()) == {"job-2": "SurplusTaken"}
     session.tell(gone(Pod, "uid-job-2"))
     session.decide()
     session.see(a_pod("q", cpu="2", priority=5))

@@ -4,34 +4,45 @@ Invariants:
 - A malformed field never raises: the gang is invalid, and `invalid` names the object and the field.
 - A Job or a JobSet asks for a gang by its annotation, or by that of a pod template in it.
 - The minimum of a Job is the number of its pods that exist at one time: the last ones of many may be fewer.
+- An elastic one always asks for a gang, of its least number of instances: those above it come and go alone.
 
 Source: PodGroup of scheduling.x-k8s.io/v1alpha1, scheduling.volcano.sh/v1beta1 and scheduling.k8s.io/v1alpha2;
 batch/v1; JobSet of jobset.x-k8s.io/v1alpha2.
 """
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any, Final, TypedDict
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
+from aischeduler.kube.decode.elastic import read_job_elastic, read_job_set_elastic
 from aischeduler.kube.decode.gang import ASKED
 from aischeduler.kube.decode.gang_fields import TIMEOUT_SECONDS_MAX, FieldReader
-from aischeduler.kube.decode.meta_types import Metadata, OwnerReference
-from aischeduler.kube.decode.tenant_terms import WorkloadAnnotations
+from aischeduler.kube.decode.job_documents import (
+    GangAnnotations,
+    GangMetadata,
+    JobDocument,
+    JobSetDocument,
+    JobSetSpecPart,
+    JobSetStatus,
+    JobSpecPart,
+    JobStatus,
+    ReplicatedJobPart,
+    TemplateMetadata,
+    count,
+    ended,
+)
+from aischeduler.kube.decode.meta_types import Metadata
+from aischeduler.model.elastic import ElasticJob
 from aischeduler.model.gang import (
     GANG_KEY,
     GANG_SIZE_MAX,
-    GANG_SPAN_KEY,
-    GANG_TIMEOUT_KEY,
-    GANG_TOPOLOGY_KEY,
     Gang,
     GangKey,
     GangSource,
     TopologyLevel,
 )
-from aischeduler.model.workload import SUSPENDED_KEY
 
 STARTED_PHASES: Final = {
     GangSource.COSCHEDULING: frozenset(("Scheduled", "Scheduling", "Running", "Finished")),
@@ -39,16 +50,6 @@ STARTED_PHASES: Final = {
 }
 """The phases of a PodGroup that has started; "Scheduling" of Coscheduling means that the minimum is on nodes."""
 NATIVE_CONDITION: Final = "PodGroupScheduled"
-
-
-class GangAnnotations(WorkloadAnnotations, gc=False):
-    """The annotations of an object that concern its gang, and its tenant."""
-
-    gang: str | None = field(name=GANG_KEY, default=None)
-    timeout: str | None = field(name=GANG_TIMEOUT_KEY, default=None)
-    span: str | None = field(name=GANG_SPAN_KEY, default=None)
-    topology: str | None = field(name=GANG_TOPOLOGY_KEY, default=None)
-    suspended_for: str | None = field(name=SUSPENDED_KEY, default=None)
 
 
 class _Identity(TypedDict):
@@ -62,139 +63,12 @@ class _Identity(TypedDict):
 _NONE: Final = GangAnnotations()
 
 
-class GangMetadata(Metadata, rename="camel", gc=False):
-    """The metadata of an object that may declare a gang."""
-
-    creation_timestamp: datetime | None = None
-    annotations: GangAnnotations | None = None
-    owner_references: list[OwnerReference] | None = None
-
-
-class ManagerLabels(Struct, gc=False):
-    """The label by which Kueue decides when a Job or a JobSet runs."""
-
-    queue: str | None = field(name="kueue.x-k8s.io/queue-name", default=None)
-
-
-class ManagedMetadata(GangMetadata, rename="camel", gc=False):
-    """The metadata of a Job or a JobSet."""
-
-    labels: ManagerLabels | None = None
-
-
 class PodGroupDocument(Struct, gc=False):
     """A PodGroup of any group. Spec and status are read field by field: a definition may be older than its objects."""
 
     metadata: GangMetadata
     spec: Any = None
     status: Any = None
-
-
-class TemplateMetadata(Struct, gc=False):
-    """The metadata of a template."""
-
-    annotations: GangAnnotations | None = None
-
-
-class TemplatePart(Struct, gc=False):
-    """A pod template, of which only the metadata counts."""
-
-    metadata: TemplateMetadata | None = None
-
-
-class PodConditionPattern(Struct, gc=False):
-    """A condition of failed pods."""
-
-    type: str = ""
-    status: str = ""
-
-
-class FailureRule(Struct, rename="camel", gc=False):
-    """What a Job does when a pod fails with one of these conditions; rules about exit codes have none."""
-
-    action: str = ""
-    on_pod_conditions: list[PodConditionPattern] | None = None
-
-
-class FailurePolicy(Struct, gc=False):
-    """The rules of a Job, of which the first that applies counts."""
-
-    rules: list[FailureRule] | None = None
-
-
-class JobSpecPart(Struct, rename="camel", gc=False):
-    """The spec of a Job."""
-
-    parallelism: int | None = None
-    completions: int | None = None
-    template: TemplatePart | None = None
-    backoff_limit: int | None = None
-    backoff_limit_per_index: int | None = None
-    pod_failure_policy: FailurePolicy | None = None
-    managed_by: str | None = None
-    suspend: bool | None = None
-
-
-class JobStatus(Struct, rename="camel", gc=False):
-    """The status of a Job: how many of its pods are ready, how many succeeded, and which failed, as "1,3-5"."""
-
-    name: str = ""
-    ready: int | None = None
-    succeeded: int | None = None
-    failed_indexes: str | None = None
-
-
-class JobDocument(Struct, gc=False):
-    """A Job."""
-
-    metadata: ManagedMetadata
-    spec: JobSpecPart | None = None
-    status: JobStatus | None = None
-
-
-class JobTemplatePart(Struct, gc=False):
-    """The template of the Jobs of a ReplicatedJob."""
-
-    metadata: TemplateMetadata | None = None
-    spec: JobSpecPart | None = None
-
-
-class ReplicatedJobPart(Struct, rename="camel", gc=False):
-    """A ReplicatedJob of a JobSet."""
-
-    name: str = ""
-    replicas: int | None = None
-    template: JobTemplatePart | None = None
-    depends_on: list[Any] | None = None
-
-
-class StartupPolicyPart(Struct, rename="camel", gc=False):
-    """The order in which the Jobs of a JobSet are created."""
-
-    startup_policy_order: str | None = None
-
-
-class JobSetSpecPart(Struct, rename="camel", gc=False):
-    """The spec of a JobSet."""
-
-    replicated_jobs: list[ReplicatedJobPart] | None = None
-    startup_policy: StartupPolicyPart | None = None
-    managed_by: str | None = None
-    suspend: bool | None = None
-
-
-class JobSetStatus(Struct, rename="camel", gc=False):
-    """The status of a JobSet: the same numbers for each ReplicatedJob, by name, in Jobs."""
-
-    replicated_jobs_status: list[JobStatus] | None = None
-
-
-class JobSetDocument(Struct, gc=False):
-    """A JobSet."""
-
-    metadata: ManagedMetadata
-    spec: JobSetSpecPart | None = None
-    status: JobSetStatus | None = None
 
 
 def read_pod_group(document: PodGroupDocument, source: GangSource) -> Gang:
@@ -272,8 +146,10 @@ def read_job(document: JobDocument) -> tuple[Gang, bool]:
     reader = FieldReader(f"Job {_named(document.metadata)}")
     templates = _annotations(spec.template.metadata if spec.template is not None else None)
     asks, annotations = _asks(reader, document.metadata.annotations or _NONE, [templates])
-    gang = _gang_of_jobs(reader, document.metadata, GangSource.JOB, annotations, {"": _pods(spec, _ended(status))})
-    return _started(gang, status), asks
+    elastic, done = _read_elastic(read_job_elastic(document)), ended(status)
+    pods = _pods(spec, done) if elastic is None else _least_pods(elastic, spec, done)
+    gang = _gang_of_jobs(reader, document.metadata, GangSource.JOB, annotations, {"": pods})
+    return _started(gang, status), asks or elastic is not None
 
 
 def read_job_set(document: JobSetDocument) -> tuple[Gang, bool]:
@@ -287,14 +163,34 @@ def read_job_set(document: JobSetDocument) -> tuple[Gang, bool]:
     if ordered or any(job.depends_on for job in jobs):
         field = "spec.startupPolicy" if ordered else "spec.replicatedJobs[].dependsOn"
         reader.record(f"{field}: creates some pods after others have started, so they cannot start together")
-    ended = {job_status.name: _count(job_status.succeeded or 0) for job_status in status.replicated_jobs_status or ()}
+    finished = {job_status.name: count(job_status.succeeded or 0) for job_status in status.replicated_jobs_status or ()}
     pods = {
-        job.name: max(_count(job.replicas) - ended.get(job.name, 0), 0)
+        job.name: max(count(job.replicas) - finished.get(job.name, 0), 0)
         * _pods((job.template and job.template.spec) or JobSpecPart())
         for job in jobs
     }
+    elastic = _read_elastic(read_job_set_elastic(document))
+    if elastic is not None and not finished.get(elastic.part):
+        pods[elastic.part] = elastic.terms.min_instances
     gang = _gang_of_jobs(reader, document.metadata, GangSource.JOB_SET, annotations, pods)
-    return _started(gang, *(status.replicated_jobs_status or ())), asks
+    return _started(gang, *(status.replicated_jobs_status or ())), asks or elastic is not None
+
+
+def _read_elastic(elastic: ElasticJob | None) -> ElasticJob | None:
+    """Return an elastic job that has no problem."""
+    return elastic if elastic is not None and elastic.problem is None else None
+
+
+def _least_pods(elastic: ElasticJob, spec: JobSpecPart, done: int) -> int:
+    """Return how many pods of an elastic Job start together once so many have succeeded or failed for good.
+
+    Its present number may be too small still, and its completions with it.
+    """
+    least = elastic.terms.min_instances
+    if spec.completions is None:
+        return least
+    wanted = max(spec.completions, least) if elastic.completions_follow else spec.completions
+    return min(least, max(wanted - done, 0))
 
 
 def _gang_of_jobs(
@@ -351,22 +247,8 @@ def _annotations(metadata: TemplateMetadata | None) -> GangAnnotations:
 
 def _pods(spec: JobSpecPart, ended: int = 0) -> int:
     """Return how many pods of a Job exist at one time once so many have succeeded or failed for good."""
-    parallelism = _count(spec.parallelism)
+    parallelism = count(spec.parallelism)
     return parallelism if spec.completions is None else min(parallelism, max(spec.completions - ended, 0))
-
-
-def _ended(status: JobStatus) -> int:
-    """Return how many pods of a Job get no successor; text that is no list of indexes counts as none."""
-    failed = 0
-    for part in filter(None, (status.failed_indexes or "").split(",")):
-        first, _, last = part.partition("-")
-        if first.isdecimal() and (last or first).isdecimal():
-            failed += int(last or first) - int(first) + 1
-    return (status.succeeded or 0) + failed
-
-
-def _count(number: int | None) -> int:
-    return 1 if number is None else max(number, 0)
 
 
 def _started(gang: Gang, *statuses: JobStatus) -> Gang:

@@ -16,13 +16,14 @@ from aischeduler.kube.decode.fields import PROBLEMS, FieldError, amounts, choice
 from aischeduler.kube.decode.meta_types import Metadata
 from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
 from aischeduler.model.card_types import TypeNameError, type_name
-from aischeduler.model.pool import GroupRule, MakeRoomOrder, PlacementStrategy, Pool, ReclaimPolicy
+from aischeduler.model.pool import WHOLE_LOAD, GroupRule, MakeRoomOrder, PlacementStrategy, Pool, ReclaimPolicy
 from aischeduler.model.selectors import is_label_value
-from aischeduler.model.user_text import quoted
+from aischeduler.model.user_text import quoted, shown
 
 POOLS_NAMED_MAX: Final = 256
 RARE_TYPES_MAX: Final = 32
 GROUP_RULES_MAX: Final = 32
+MAX_LOAD_MIN: Final = 0.001
 
 
 def read_pool(document: PoolDocument) -> Pool:
@@ -56,7 +57,17 @@ def _pool(metadata: Metadata, spec: Mapping[str, Any]) -> Pool:
         machine_groups=_group_rules("spec.machineGroups", spec.get("machineGroups")),
         profile=_profile("spec.profile", spec.get("profile")),
         non_preemptible_namespaces=selector("spec.nonPreemptibleNamespaces", spec.get("nonPreemptibleNamespaces")),
+        max_load_thousandths=_max_load("spec.maxLoad", spec.get("maxLoad")),
     )
+
+
+def _max_load(path: str, value: Any) -> int:
+    """Return a share of at most 1 in thousandths."""
+    if value is None:
+        return WHOLE_LOAD
+    if not isinstance(value, int | float) or isinstance(value, bool) or not MAX_LOAD_MIN <= value <= 1:
+        raise FieldError(f"{path}: must be a number from {MAX_LOAD_MIN} to 1, not {shown(value)}")
+    return round(value * WHOLE_LOAD)
 
 
 def _profile(path: str, value: Any) -> str:

@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, field
 
-from aischeduler.kube.decode.api_types import PodAnnotations, TenantAnnotations
+from aischeduler.kube.decode.api_types import PodAnnotations
+from aischeduler.kube.decode.elastic_terms import ElasticAnnotations
 from aischeduler.kube.decode.meta_types import UNREADABLE, Metadata, OwnerReference
 from aischeduler.kube.http.errors import INVALID_LENGTH_MAX
 from aischeduler.model.card_types import TYPES_MAX, TypeNameError, card_form
@@ -45,8 +46,8 @@ _ENDS: Final = {"Restart": False, "Abort": True}
 _PATH: Final = "metadata.annotations[{}]: "
 
 
-class WorkloadAnnotations(TenantAnnotations, gc=False):
-    """The annotations of a workload that concern its tenant."""
+class WorkloadAnnotations(ElasticAnnotations, gc=False):
+    """The annotations of a workload that concern its tenant and the number of its instances."""
 
     card_request: str | None = field(name=CARD_REQUEST_KEY, default=None)
     on_eviction: str | None = field(name=ON_EVICTION_KEY, default=None)

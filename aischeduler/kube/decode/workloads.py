@@ -14,20 +14,24 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aischeduler.kube.decode.gang_objects import (
+from aischeduler.kube.decode.elastic import read_job_elastic, read_job_set_elastic
+from aischeduler.kube.decode.gang_objects import PodGroupDocument
+from aischeduler.kube.decode.job_documents import (
     GangMetadata,
     JobDocument,
     JobSetDocument,
     JobSetSpecPart,
     JobSpecPart,
     ManagedMetadata,
-    PodGroupDocument,
+    is_managed,
 )
 from aischeduler.kube.decode.meta_types import owner_name
 from aischeduler.kube.decode.tenant_terms import WorkloadMetadata, workload_terms
+from aischeduler.model.elastic import ElasticJob
 from aischeduler.model.tenant_queue import DEFAULT_QUEUE
 from aischeduler.model.workload import SUSPENDED_RESTART, Workload
 
+DEPLOYMENT: Final = "Deployment"
 REPLICA_SET: Final = "ReplicaSet"
 STATEFUL_SET: Final = "StatefulSet"
 DAEMON_SET: Final = "DaemonSet"
@@ -39,8 +43,6 @@ RETRIES_DEFAULT: Final = 6
 UNLIMITED: Final = -1
 IGNORE: Final = "Ignore"
 DISRUPTION: Final = "DisruptionTarget"
-OWN_MANAGERS: Final = frozenset(("", "kubernetes.io/job-controller", "jobset.sigs.k8s.io/jobset-controller"))
-"""The values of managedBy that leave a Job or a JobSet to its own controller."""
 
 
 class WorkloadDocument(Struct, gc=False):
@@ -49,7 +51,7 @@ class WorkloadDocument(Struct, gc=False):
     metadata: WorkloadMetadata
 
 
-def read_workload(kind: str, metadata: WorkloadMetadata) -> Workload:
+def read_workload(kind: str, metadata: WorkloadMetadata, elastic: ElasticJob | None = None) -> Workload:
     """Return a workload that can only be evicted pod by pod."""
     return Workload(
         kind,
@@ -58,6 +60,7 @@ def read_workload(kind: str, metadata: WorkloadMetadata) -> Workload:
         metadata.uid,
         owner_name(metadata.owner_references),
         workload_terms(metadata.annotations),
+        elastic=elastic,
     )
 
 
@@ -73,18 +76,24 @@ def read_job_workload(document: JobDocument) -> Workload:
     """Return the workload of a Job."""
     spec = document.spec or JobSpecPart()
     workload = _of_gang(JOB, document.metadata, retries=_retries(spec))
-    return _stopped(workload, document.metadata, spec)
+    return _with_elastic(_stopped(workload, document.metadata, spec), read_job_elastic(document))
 
 
 def read_job_set_workload(document: JobSetDocument) -> Workload:
     """Return the workload of a JobSet, which restarts its Jobs by a policy of its own."""
-    return _stopped(_of_gang(JOB_SET, document.metadata), document.metadata, document.spec or JobSetSpecPart())
+    workload = _of_gang(JOB_SET, document.metadata)
+    stopped = _stopped(workload, document.metadata, document.spec or JobSetSpecPart())
+    return _with_elastic(stopped, read_job_set_elastic(document))
+
+
+def _with_elastic(workload: Workload, elastic: ElasticJob | None) -> Workload:
+    return replace(workload, elastic=elastic) if elastic is not None else workload
 
 
 def _stopped(workload: Workload, metadata: ManagedMetadata, spec: JobSpecPart | JobSetSpecPart) -> Workload:
     """Return a Job or a JobSet with who decides whether it runs, and whether this scheduler is to resume it."""
     ours = metadata.annotations is not None and metadata.annotations.suspended_for == SUSPENDED_RESTART
-    managed, suspended = _is_managed(metadata, spec.managed_by), ours and spec.suspend is True
+    managed, suspended = is_managed(metadata.labels, spec.managed_by), ours and spec.suspend is True
     return replace(workload, managed=managed, suspended=suspended) if managed or suspended else workload
 
 
@@ -114,7 +123,3 @@ def _retries(spec: JobSpecPart) -> int:
     if spec.backoff_limit_per_index == 0:
         return 0
     return RETRIES_DEFAULT if spec.backoff_limit is None else max(spec.backoff_limit, 0)
-
-
-def _is_managed(metadata: ManagedMetadata, manager: str | None) -> bool:
-    return bool(metadata.labels is not None and metadata.labels.queue) or (manager or "") not in OWN_MANAGERS

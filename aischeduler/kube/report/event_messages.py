@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from aischeduler.kube.http.paths import collection_path
-from aischeduler.model.actions import Bind, Evict, ObjectRef, ReportWaiting, Warn
+from aischeduler.model.actions import Bind, Evict, ObjectRef, ReportWaiting, Resize, Warn
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.names import GROUP, VERSION
 from aischeduler.model.pod import Pod
@@ -36,6 +36,9 @@ _API_VERSIONS: Final = {
     "Device": "scheduling.koordinator.sh/v1alpha1",
     "Job": "batch/v1",
     "JobSet": "jobset.x-k8s.io/v1alpha2",
+    "Deployment": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2",
     "PodGroup.scheduling.x-k8s.io": "scheduling.x-k8s.io/v1alpha1",
     "PodGroup.scheduling.volcano.sh": "scheduling.volcano.sh/v1beta1",
     "PodGroup.scheduling.k8s.io": "scheduling.k8s.io/v1alpha2",
@@ -91,6 +94,13 @@ def suspended(action: Evict, job: JobRef) -> EventMessage:
     sender = (action.beneficiary or action.victim).scheduler_name
     about = ObjectRef(job.kind, job.name, job.uid, job.namespace)
     return EventMessage(about, EventReason.PREEMPTED, "Preempting", text, sender)
+
+
+def resized(action: Resize) -> EventMessage:
+    """Return the Event of an elastic job with another size."""
+    text = f"Resized from {action.before} to {action.instances} instances: {action.message}"
+    about = ObjectRef(action.kind, action.name, action.uid, action.namespace)
+    return EventMessage(about, EventReason.RESIZED, "Resizing", text)
 
 
 def failed_scheduling(report: ReportWaiting) -> EventMessage:

@@ -1,6 +1,6 @@
 """The fields of log lines that identify pods, objects and decisions."""
 
-from aischeduler.model.actions import Bind, BindVolumes, Evict, ObjectRef, ReportWaiting
+from aischeduler.model.actions import Bind, BindVolumes, Evict, ObjectRef, ReportWaiting, Resize
 from aischeduler.model.pod import Pod
 from aischeduler.model.workload import JobRef
 
@@ -38,6 +38,20 @@ def object_fields(about: ObjectRef) -> dict[str, str]:
 def job_fields(job: JobRef) -> dict[str, str]:
     """Return the log fields that identify a Job or a JobSet."""
     return {"kind": job.kind, "name": job.name, "namespace": job.namespace, "uid": job.uid}
+
+
+def resize_fields(action: Resize) -> dict[str, str | int]:
+    """Return the log fields of a resize."""
+    return {
+        "kind": action.kind,
+        "name": action.name,
+        "namespace": action.namespace,
+        "uid": action.uid,
+        "from": action.before,
+        "to": action.instances,
+        "reason": str(action.reason),
+        "decision": action.decision,
+    }
 
 
 def pod_fields(pod: Pod) -> dict[str, str]:

@@ -61,7 +61,6 @@ from aischeduler.kube.report.report_queue import (
     queue_key,
 )
 from aischeduler.kube.write import job_writes, pod_writes
-from aischeduler.kube.write.eviction_writes import is_another_uid
 from aischeduler.model.actions import (
     Bind,
     CreatePool,
@@ -71,6 +70,8 @@ from aischeduler.model.actions import (
     ReportPool,
     ReportQueue,
     ReportWaiting,
+    Resize,
+    ResizeReason,
     ResumeJob,
     Warn,
 )
@@ -174,6 +175,11 @@ class Reporter:
     def report_suspended(self, action: Evict, job: JobRef) -> None:
         """Report on a Job why it was suspended, and whether it is resumed: its pods, which say why, are soon gone."""
         self._put(event_messages.suspended(action, job))
+
+    def report_resized(self, action: Resize) -> None:
+        """Report on an elastic job that its size was changed, and why; at its adoption that is no news."""
+        if action.reason not in (ResizeReason.ADOPTED, ResizeReason.NOTED):
+            self._put(event_messages.resized(action))
 
     def report_nominated(self, action: Nominate) -> None:
         """Report the node for which a pod is nominated; only the newest one is written."""
@@ -385,7 +391,9 @@ class Reporter:
         self._refusals.refused(entry.key[0], error)
         if isinstance(report, EventMessage | ResumeJob):
             return None
-        if isinstance(report, WaitingCondition | Nominate) and (error.status == 404 or is_another_uid(error.message)):
+        if isinstance(report, WaitingCondition | Nominate) and (
+            error.status == 404 or pod_writes.is_another_uid(error.message)
+        ):
             self._last_conditions.pop(report.pod.uid, None)  # should the pod exist, it may say the same again
             return None
         now = self._timing.clock()
@@ -446,7 +454,7 @@ class Reporter:
 
     async def _resume(self, job: JobRef) -> None:
         path, body = job_writes.job_path(job).encode(), job_writes.resume_patch(job)
-        await self._request(b"PATCH", path, body, job_writes.JSON_PATCH)
+        await self._request(b"PATCH", path, body, pod_writes.JSON_PATCH)
         self._log.info("resume", **job_fields(job), reason="the pods that were evicted are gone from their nodes")
 
     def _time(self, precision: str) -> str:

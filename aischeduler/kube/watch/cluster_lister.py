@@ -54,6 +54,8 @@ WITHOUT: Final = {
     **dict.fromkeys(
         (SERVICE, *CONTROLLERS), "the answer may choose another node for pods that kube-scheduler spreads by default"
     ),
+    "Deployment": "the answer takes no Deployment for elastic",
+    "HorizontalPodAutoscaler": "the answer may take a workload for elastic that an autoscaler scales",
     "PriorityClass": "a new pod with a priorityClassName counts with priority 0",
 }
 """What an answer is worth without a kind."""

@@ -14,8 +14,6 @@ import msgspec
 from msgspec.structs import astuple
 
 from aischeduler.kube.decode.gang_objects import (
-    JobDocument,
-    JobSetDocument,
     PodGroupDocument,
     read_job,
     read_job_set,
@@ -23,8 +21,10 @@ from aischeduler.kube.decode.gang_objects import (
     read_pod_group,
 )
 from aischeduler.kube.decode.gang_owners import GangOwners
+from aischeduler.kube.decode.job_documents import JobDocument, JobSetDocument
 from aischeduler.kube.decode.meta_types import Page, WatchEvent
-from aischeduler.kube.decode.workloads import read_group_workload, read_job_set_workload, read_job_workload
+from aischeduler.kube.decode.workloads import JOB_SET, read_group_workload, read_job_set_workload, read_job_workload
+from aischeduler.kube.watch.elastic_workloads import JobSetParts
 from aischeduler.kube.watch.watched_resources import WatchedResource
 from aischeduler.model.events import Gone, Seen, gone
 from aischeduler.model.gang import Gang, GangKey, GangSource
@@ -37,12 +37,13 @@ def gang_resources(
     owners: GangOwners, volcano: Callable[[PodGroupDocument], None] | None = None
 ) -> Sequence[WatchedResource[Any]]:
     """Return all resources that declare gangs; `owners` learns of Jobs and JobSets, `volcano` of its PodGroups."""
+    parts = JobSetParts()
     return (
         _pod_groups(GangSource.COSCHEDULING, "scheduling.x-k8s.io", "v1alpha1"),
         _pod_groups(GangSource.VOLCANO, "scheduling.volcano.sh", "v1beta1", volcano),
         *(_pod_groups(GangSource.NATIVE, "scheduling.k8s.io", version) for version in NATIVE_VERSIONS),
-        _job_sets(owners),
-        _jobs(owners),
+        _job_sets(owners, parts),
+        _jobs(owners, parts),
     )
 
 
@@ -70,7 +71,7 @@ def _pod_groups(
     )
 
 
-def _jobs(owners: GangOwners) -> WatchedResource[JobDocument]:
+def _jobs(owners: GangOwners, parts: JobSetParts) -> WatchedResource[JobDocument]:
     return WatchedResource(
         kind="Job",
         path="/apis/batch/v1/jobs",
@@ -80,6 +81,8 @@ def _jobs(owners: GangOwners) -> WatchedResource[JobDocument]:
         seen_event=lambda document: _owner_seen(owners, read_job(document)),
         gone_event=_owner_gone(owners, GangSource.JOB),
         workload=read_job_workload,
+        others=parts.job_seen,
+        on_gone=parts.job_gone,
         optional=True,
         needed=False,
         rarely_changes=True,
@@ -87,7 +90,7 @@ def _jobs(owners: GangOwners) -> WatchedResource[JobDocument]:
     )
 
 
-def _job_sets(owners: GangOwners) -> WatchedResource[JobSetDocument]:
+def _job_sets(owners: GangOwners, parts: JobSetParts) -> WatchedResource[JobSetDocument]:
     return WatchedResource(
         kind="JobSet",
         path="/apis/jobset.x-k8s.io/v1alpha2/jobsets",
@@ -96,7 +99,8 @@ def _job_sets(owners: GangOwners) -> WatchedResource[JobSetDocument]:
         object_decoder=msgspec.json.Decoder(JobSetDocument),
         seen_event=lambda document: _owner_seen(owners, read_job_set(document)),
         gone_event=_owner_gone(owners, GangSource.JOB_SET),
-        workload=read_job_set_workload,
+        workload=lambda document: parts.workloads.now(read_job_set_workload(document)),
+        on_gone=parts.workloads.forget(JOB_SET),
         optional=True,
         needed=False,
         rarely_changes=True,

@@ -176,10 +176,10 @@ class KnownObjects(Generic[D]):
         if resource.on_seen is not None:
             resource.on_seen(document)
         self._objects[key] = metadata.uid, version_number(metadata.resource_version)
-        told: tuple[Event, ...] = ()
+        told = resource.others(document) if resource.others is not None else ()
         if workload is not None and self._workloads.get(key) != workload:
             self._workloads[key] = workload
-            told = (Seen(workload),)
+            told = (Seen(workload), *told)
         if resource.often_unchanged:
             if self._last_events.get(key) == event:
                 return told

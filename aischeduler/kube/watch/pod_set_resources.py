@@ -1,6 +1,7 @@
 """The watched resources that select pods: Services and controllers of pods, which spread them by default.
 
-ReplicaSets, StatefulSets and DaemonSets also say what their pods do not say of their tenant.
+ReplicaSets, StatefulSets and DaemonSets also say what their pods do not say of their tenant, and StatefulSets, like
+Deployments, whether they are elastic.
 
 Invariants:
 - None of them is needed: one that is not served, or that the scheduler may not list, has no objects.
@@ -15,9 +16,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from aischeduler.kube.decode.api_types import SelectorPart
+from aischeduler.kube.decode.elastic import ScaledMetadata, read_scaled_elastic
 from aischeduler.kube.decode.meta_types import ABSENT, UNREADABLE, Page, WatchEvent
 from aischeduler.kube.decode.pod_affinity import read_selector
-from aischeduler.kube.decode.tenant_terms import WorkloadMetadata
 from aischeduler.kube.decode.workloads import (
     DAEMON_SET,
     REPLICA_SET,
@@ -25,6 +26,7 @@ from aischeduler.kube.decode.workloads import (
     WorkloadDocument,
     read_workload,
 )
+from aischeduler.kube.watch.elastic_resources import Autoscalers, elastic_resources
 from aischeduler.kube.watch.watched_resources import WatchedResource
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.pod_set import CONTROLLERS, REPLICATION_CONTROLLER, SERVICE, PodSet
@@ -35,21 +37,24 @@ PATH: Final = "spec.selector"
 
 
 class PodSetSpecPart(Struct, gc=False):
-    """The spec of an object that selects pods: the labels of the pods, or a label selector."""
+    """The spec of an object that selects pods: the labels of the pods, or a label selector, and how many there are."""
 
     selector: Raw = ABSENT
+    replicas: int | None = None
 
 
 class PodSetDocument(Struct, gc=False):
     """An object that selects pods."""
 
-    metadata: WorkloadMetadata
+    metadata: ScaledMetadata
     spec: PodSetSpecPart | None = None
 
 
 def pod_set_resources() -> Sequence[WatchedResource[Any]]:
     """Return the resources, of which Services and ReplicationControllers select by labels alone."""
-    return (*(_resource(kind, version) for kind, version in ({SERVICE: "v1"} | CONTROLLERS).items()), daemon_sets())
+    autoscalers = Autoscalers()
+    selecting = (_resource(kind, version, autoscalers) for kind, version in ({SERVICE: "v1"} | CONTROLLERS).items())
+    return (*selecting, daemon_sets(), *elastic_resources(autoscalers))
 
 
 def daemon_sets() -> WatchedResource[WorkloadDocument]:
@@ -69,9 +74,13 @@ def daemon_sets() -> WatchedResource[WorkloadDocument]:
     )
 
 
-def _resource(kind: str, version: str) -> WatchedResource[PodSetDocument]:
+def _resource(kind: str, version: str, autoscalers: Autoscalers) -> WatchedResource[PodSetDocument]:
     def workload(document: PodSetDocument) -> Workload:
-        return read_workload(kind, document.metadata)
+        if kind != STATEFUL_SET:
+            return read_workload(kind, document.metadata)
+        replicas = document.spec.replicas if document.spec is not None else None
+        elastic = read_scaled_elastic(document.metadata, replicas, ordered=True)
+        return autoscalers.workloads.now(read_workload(kind, document.metadata, elastic))
 
     read = _by_labels if kind in (SERVICE, REPLICATION_CONTROLLER) else _by_selector
     return WatchedResource(
@@ -83,6 +92,7 @@ def _resource(kind: str, version: str) -> WatchedResource[PodSetDocument]:
         seen_event=lambda document: Seen(_pod_set(kind, document, read)),
         gone_event=lambda namespace, name, _uid: gone(PodSet, kind, namespace, name),
         workload=workload if kind in (REPLICA_SET, STATEFUL_SET) else None,
+        on_gone=autoscalers.workloads.forget(kind) if kind == STATEFUL_SET else None,
         optional=True,
         needed=False,
         rarely_changes=True,

@@ -67,8 +67,9 @@ class WatchedResource(Struct, Generic[D], frozen=True):
 
     `kind` is unique; after a dot follows the group where several have the kind. `seen_event` converts an object to an
     event, `gone_event` gets namespace, name and uid; None tells the engine nothing. `workload` is what the object is
-    beside that: the engine hears of it first, and only what differs from before. `on_seen`, and `on_gone` with
-    namespace and name, observe each object right before the engine. All five are called in the order of what happened.
+    beside that: the engine hears of it first, and only what differs from before. `others` are events about other
+    objects that an object changes. `on_seen`, and `on_gone` with namespace and name, observe each object right before
+    the engine. All six are called in the order of what happened.
     `problem` says which part of an object could not be decoded; empty if none. `on_served` hears after each list if the
     resource is served, and may be listed; it may have an event for the engine. An `optional` resource that is not
     served has no objects. Without a resource that is not `needed` the scheduler decides, also if it may not list it.
@@ -84,6 +85,7 @@ class WatchedResource(Struct, Generic[D], frozen=True):
     seen_event: Callable[[D], Event | None]
     gone_event: Callable[[str, str, str], Event | None]
     workload: Callable[[D], Workload] | None = None
+    others: Callable[[D], tuple[Event, ...]] | None = None
     on_seen: Callable[[D], None] | None = None
     on_gone: Callable[[str, str], None] | None = None
     problem: Callable[[D], str] | None = None
@@ -102,7 +104,8 @@ class WatchedResource(Struct, Generic[D], frozen=True):
         """Return what the engine is told of an object that is new."""
         workload = (Seen(self.workload(document)),) if self.workload is not None else ()
         event = self.seen_event(document)
-        return (*workload, event) if event is not None else workload
+        others = self.others(document) if self.others is not None else ()
+        return (*workload, event, *others) if event is not None else (*workload, *others)
 
     def listed(self, *, served: bool) -> tuple[Event, ...]:
         """Return what the engine is told after a list that found objects, or that the resource is not served."""

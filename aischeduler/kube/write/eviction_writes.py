@@ -8,6 +8,7 @@ Invariants:
 - Where the Job or the JobSet of a victim goes whole, it is suspended, once for all its victims. That ends their pods:
   each still gets its condition, and none is deleted or refused. Where it cannot be suspended, each is evicted as any
   other. Where budgets are obeyed, dry runs come before the suspension, which budgets do not stop.
+- Surplus of an elastic job goes by a smaller size of that, in the same way. Where the size is not written, none goes.
 - Nothing is sent while the engine assumes the victim: where its Binding is refused, the pod waits, and stays. Nor is
   anything sent for what the engine no longer asks for.
 - Evictions that go together are rehearsed: dry runs of their requests come first, and nothing is sent before the dry
@@ -26,22 +27,23 @@ from msgspec import Struct
 
 from aischeduler.kube.decode.api_types import PodStatus
 from aischeduler.kube.decode.meta_types import UNREADABLE, Metadata, read_status, retry_after_seconds
-from aischeduler.kube.write.job_writes import Suspension, job_path, suspend_patch
+from aischeduler.kube.write import elastic_writes
+from aischeduler.kube.write.job_writes import JobWrite, job_request
 from aischeduler.kube.write.pod_writes import (
     JSON,
-    MERGE_PATCH,
     RETRY_AFTER_SECONDS,
     STRATEGIC_PATCH,
     Throttled,
     Unauthenticated,
     Unknown,
+    is_another_uid,
     pod_path,
     read_overload,
 )
 from aischeduler.model.actions import Evict, EvictionCause, ReadPod
 from aischeduler.model.contract import AskedWork
 from aischeduler.model.event_reasons import ConditionReason
-from aischeduler.model.events import EvictRefusal, EvictRefused
+from aischeduler.model.events import EvictRefusal, EvictRefused, ResizeRefused
 from aischeduler.model.pod import FINISHED, Pod
 
 EVICT_TRIES_MAX: Final = 6
@@ -59,13 +61,6 @@ SEVERAL_BUDGETS: Final = "has more than one PodDisruptionBudget"
 """What the Eviction API answers for a pod that it never evicts."""
 BY_A_WEBHOOK: Final = "admission webhook "
 """How a refusal by a webhook begins; its status, 404 too, says nothing about the pod."""
-_ANOTHER_UID: Final = ("metadata.uid: Invalid value", "UID in precondition", "the UID in the precondition")
-"""What the API server answers if the name belongs to another pod now: to a patch, an eviction and a delete."""
-
-
-def is_another_uid(message: str) -> bool:
-    """Return whether the API server says that the name belongs to another pod now."""
-    return any(words in message for words in _ANOTHER_UID)
 
 
 def lost_eviction(action: ReadPod, pod: Pod | None) -> EvictRefused | None:
@@ -127,7 +122,7 @@ class _Step(IntEnum):
 
     TRY_MARK = auto()
     TRY_REMOVE = auto()
-    SUSPEND = auto()
+    WRITE_JOB = auto()
     MARK = auto()
     REMOVE = auto()
 
@@ -139,24 +134,24 @@ class Eviction:
     together with it are rehearsed too.
 
     `honour_budgets` uses the Eviction API, which refuses what a PodDisruptionBudget forbids; else the pod is deleted.
-    `controller` is the scheduler's name, for the condition. `suspension` is that of the victim's Job,
-    None where the pod goes alone.
+    `controller` is the scheduler's name, for the condition. `job_write` is that to the victim's Job, None where the pod
+    goes alone.
     """
 
     def __init__(
-        self, action: Evict, controller: str, *, honour_budgets: bool, suspension: Suspension | None = None
+        self, action: Evict, controller: str, *, honour_budgets: bool, job_write: JobWrite | None = None
     ) -> None:
         self._action = action
         self._controller = controller
         self._honour_budgets = honour_budgets
-        self._suspension = suspension
+        self._job_write = job_write
         self._tries = 0
         self._is_sent = False
         """Whether the request that removes the pod was sent: perhaps it leaves."""
-        self._is_suspended = False
-        """Whether the pod leaves because its Job is suspended."""
+        self._ends_by_job = False
+        """Whether the pod leaves because its Job is suspended, or has a smaller size."""
         self._not_suspended = ""
-        if action.together > 1 or (honour_budgets and suspension is not None):
+        if action.together > 1 or (honour_budgets and job_write is not None):
             self._begin(_Step.TRY_MARK)
         else:
             self.go_on()
@@ -169,9 +164,9 @@ class Eviction:
     def withheld(self, engine: AskedWork) -> NotNeeded | NotShown | EvictRefused | None:
         """Return why the next request is not sent, or not yet; None where it is to be sent."""
         uid = self._action.victim.uid
-        if self._step is _Step.SUSPEND and (held := self._held_by_suspension()) is not None:
+        if self._step is _Step.WRITE_JOB and (held := self._held_by_job()) is not None:
             return held
-        if self._is_sent or self._is_suspended:
+        if self._is_sent or self._ends_by_job:
             return None
         if not engine.still_evicts(uid, self._action.decision):
             return NotNeeded("the scheduler no longer asks for it")
@@ -179,16 +174,16 @@ class Eviction:
 
     def go_on(self) -> None:
         """Send the requests that were rehearsed."""
-        self._begin(_Step.MARK if self._suspension is None else _Step.SUSPEND)
+        self._begin(_Step.MARK if self._job_write is None else _Step.WRITE_JOB)
 
     def release(self) -> None:
         """Let another eviction send what this one, which has ended, has not."""
-        if self._suspension is not None and self._suspension.sender is self:
-            self._suspension.sender = None
+        if self._job_write is not None and self._job_write.sender is self:
+            self._job_write.sender = None
 
-    def news(self) -> Suspension | None:
-        """Return the suspension once it has ended, once for all evictions that wait for it."""
-        return self._suspension if self._suspension is not None and self._suspension.take_news() else None
+    def news(self) -> JobWrite | None:
+        """Return the write to the Job once it has ended, once for all evictions that wait for it."""
+        return self._job_write if self._job_write is not None and self._job_write.take_news() else None
 
     def _begin(self, step: _Step) -> None:
         """Go on with this step; the Eviction API writes the condition itself."""
@@ -196,26 +191,28 @@ class Eviction:
         if self._honour_budgets and step in (_Step.TRY_MARK, _Step.MARK):
             self._step = _Step(step + 1)
 
-    def _held_by_suspension(self) -> NotShown | EvictRefused | None:
-        """Go on if the suspension has ended; return why nothing is sent, None where something is."""
-        suspension = self._suspension
-        assert suspension is not None
-        if suspension.failed:
-            return EvictRefused(self._action.victim.uid, EvictRefusal.UNAVAILABLE, suspension.failed)
-        if suspension.accepted:
-            self._step, self._tries, self._is_suspended = _Step.MARK, 0, True
-        elif suspension.refused:
-            self._not_suspended = suspension.refused if suspension.job.aborts else ""
+    def _held_by_job(self) -> NotShown | EvictRefused | None:
+        """Go on if the write to the Job has ended; return why nothing is sent, None where something is."""
+        write = self._job_write
+        assert write is not None
+        if write.failed:
+            return EvictRefused(self._action.victim.uid, _why_failed(write), write.failed)
+        if write.accepted:
+            self._step, self._tries, self._ends_by_job = _Step.MARK, 0, True
+        elif write.refused:
+            self._not_suspended = (
+                write.refused if self._action.suspends is not None and self._action.suspends.aborts else ""
+            )
             self._begin(_Step.MARK)
-        return NotShown() if not suspension.has_ended and suspension.sender not in (None, self) else None
+        return NotShown() if not write.has_ended and write.sender not in (None, self) else None
 
     def request(self, time_text: str) -> EvictionRequest:
         """Return the next request; `time_text` is the current time in RFC 3339."""
         query = _DRY_RUN if self.rehearses else ""
-        self._is_sent = self._step in (_Step.SUSPEND, _Step.REMOVE)
-        if self._step is _Step.SUSPEND and self._suspension is not None:
-            self._suspension.sender, job = self, self._suspension.job
-            return EvictionRequest("PATCH", job_path(job), suspend_patch(job), MERGE_PATCH)
+        self._is_sent = self._step in (_Step.WRITE_JOB, _Step.REMOVE)
+        if self._step is _Step.WRITE_JOB and self._job_write is not None:
+            self._job_write.sender = self
+            return EvictionRequest("PATCH", *job_request(self._job_write.change))
         if self._step in (_Step.TRY_MARK, _Step.MARK):
             return _set_condition(self._action, self._controller, time_text, query)
         return _by_eviction(self._action, query) if self._honour_budgets else _by_delete(self._action, query)
@@ -223,13 +220,15 @@ class Eviction:
     def read_answer(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
         """Return the meaning of an HTTP answer to the request."""
         answer = self._read(status, retry_after, body)
-        return Evicted() if self._is_suspended and isinstance(answer, NotNeeded | EvictRefused) else answer
+        return Evicted() if self._ends_by_job and isinstance(answer, NotNeeded | EvictRefused) else answer
 
     def _read(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
         if 200 <= status < 300:
             return self._accepted(body)
-        if self._step is _Step.SUSPEND and (why := _why_not_suspended(status, body)):
-            return self._end_suspension(why)
+        if self._step is _Step.WRITE_JOB and self._action.resizes is not None:
+            return self._read_resize(elastic_writes.read_answer(self._action.resizes, status, retry_after, body))
+        if self._step is _Step.WRITE_JOB and (why := _why_not_suspended(status, body)):
+            return self._end_job_write(why)
         if status == 400 and self.rehearses and any(words in read_status(body).message for words in NO_DRY_RUN):
             return self._accepted(b"")
         return self._count_try(self._classify(status, retry_after, body))
@@ -237,18 +236,30 @@ class Eviction:
     def no_answer(self, why: str) -> EvictionAnswer:
         """Return the meaning of a missing answer; all requests are safe to repeat."""
         answer = self._count_try(Unknown(why))
-        return Evicted() if self._is_suspended and isinstance(answer, EvictRefused) else answer
+        return Evicted() if self._ends_by_job and isinstance(answer, EvictRefused) else answer
 
-    def _end_suspension(self, refused: str = "") -> NextRequest:
-        """Note that the Job is suspended, or cannot be; `withheld` goes on."""
-        assert self._suspension is not None
-        self._suspension.accepted, self._suspension.refused = not refused, refused
+    def _read_resize(self, answer: elastic_writes.ResizeAnswer) -> EvictionAnswer:
+        """Note that no size was written; nothing goes then. Other answers count as those to any request."""
+        match answer:
+            case ResizeRefused(message=message, changed=changed):
+                assert self._job_write is not None
+                self._job_write.failed, self._job_write.changed = message, changed
+                return EvictRefused(self._action.victim.uid, _why_failed(self._job_write), message)
+            case elastic_writes.Resized():
+                return self._end_job_write()
+            case _:
+                return self._count_try(answer)
+
+    def _end_job_write(self, refused: str = "") -> NextRequest:
+        """Note that the Job is suspended, or cannot be, or has its size; `withheld` goes on."""
+        assert self._job_write is not None
+        self._job_write.accepted, self._job_write.refused = not refused, refused
         return NextRequest()
 
     def _accepted(self, body: bytes) -> EvictionAnswer:
-        if self._step is _Step.SUSPEND:
-            return self._end_suspension()
-        if self._step is _Step.REMOVE or self._is_suspended:
+        if self._step is _Step.WRITE_JOB:
+            return self._end_job_write()
+        if self._step is _Step.REMOVE or self._ends_by_job:
             return Evicted(self._not_suspended)
         if self._step is _Step.TRY_REMOVE:
             return Rehearsed()
@@ -295,9 +306,14 @@ class Eviction:
         return answer
 
     def _refused(self, why: EvictRefusal, message: str) -> EvictRefused:
-        if self._step is _Step.SUSPEND and self._suspension is not None:
-            self._suspension.failed = message
+        if self._step is _Step.WRITE_JOB and self._job_write is not None:
+            self._job_write.failed = message
         return EvictRefused(self._action.victim.uid, why, message)
+
+
+def _why_failed(write: JobWrite) -> EvictRefusal:
+    """Return what a write to the Job that failed means for its pods: what changed is decided again at once."""
+    return EvictRefusal.CALLED_OFF if write.changed else EvictRefusal.UNAVAILABLE
 
 
 def _why_not_suspended(status: int, body: bytes) -> str:

@@ -32,7 +32,7 @@ from aischeduler.kube.write.eviction_writes import (
     Rehearsals,
     Rehearsed,
 )
-from aischeduler.kube.write.job_writes import Suspension, Suspensions
+from aischeduler.kube.write.job_writes import JobWrite, JobWrites
 from aischeduler.kube.write.pod_writes import Throttled, Unauthenticated, Unknown
 from aischeduler.kube.write.work_queue import WorkQueue
 from aischeduler.model.actions import Evict
@@ -51,11 +51,11 @@ WAITING_MAX: Final = 4096
 
 OnEvictionOutcome = Callable[[Evict, EvictionOutcome, float], None]
 """Called with an eviction, its outcome, and the seconds since it was submitted."""
-OnSuspension = Callable[[Evict, Suspension], None]
-"""Called once with each suspension of a Job that has ended, and the eviction that sent it."""
+OnJobWrite = Callable[[Evict, JobWrite], None]
+"""Called once with each write to a Job that has ended, and the eviction that sent it."""
 
 
-def _ignore(_action: Evict, _suspension: Suspension) -> None:
+def _ignore(_action: Evict, _job_write: JobWrite) -> None:
     return
 
 
@@ -97,8 +97,8 @@ class Evictor:
         self._in_progress: dict[int, PendingEviction] = {}
         """What a task works on, or what waits for its next try."""
         self._rehearsals: Rehearsals[PendingEviction] = Rehearsals()
-        self._suspensions = Suspensions()
-        self._on_suspension: OnSuspension = _ignore
+        self._job_writes = JobWrites()
+        self._on_job_write: OnJobWrite = _ignore
 
     def submit(self, action: Evict) -> bool:
         """Put an eviction at the end of the queue; return False if the queue is full.
@@ -109,15 +109,15 @@ class Evictor:
             return False
         if action.together > 1:
             self._rehearsals.begin(action)
-        suspension = self._suspensions.of(action)
-        eviction = Eviction(action, self._controller, honour_budgets=self._honour_budgets, suspension=suspension)
+        job_write = self._job_writes.of(action)
+        eviction = Eviction(action, self._controller, honour_budgets=self._honour_budgets, job_write=job_write)
         pending = PendingEviction(action, self._timing.clock(), eviction, ExponentialBackoff(self._timing))
         self.work_queue.put(pending, action.pool)
         return True
 
-    async def run(self, on_outcome: OnEvictionOutcome, on_suspension: OnSuspension = _ignore) -> None:
+    async def run(self, on_outcome: OnEvictionOutcome, on_job_write: OnJobWrite = _ignore) -> None:
         """Send evictions until cancelled; those that an earlier run left unfinished are refused."""
-        self._on_suspension = on_suspension
+        self._on_job_write = on_job_write
         for pending in tuple(self._in_progress.values()):
             self._go_on(pending, _internal_error(pending.action), on_outcome)
         self.work_queue.leave_all()
@@ -179,8 +179,8 @@ class Evictor:
         while True:
             await self._throttle.wait(pool)
             answer = eviction.withheld(self._engine) or await self._send(eviction)
-            if (suspension := eviction.news()) is not None:
-                self._on_suspension(action, suspension)
+            if (job_write := eviction.news()) is not None:
+                self._on_job_write(action, job_write)
             match answer:
                 case Rehearsed() | Evicted() | NotNeeded() | EvictRefused():
                     return answer

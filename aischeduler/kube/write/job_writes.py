@@ -1,11 +1,11 @@
-"""The requests that suspend and resume a Job or a JobSet as a whole, and how the suspension of one is shared.
+"""The requests that suspend and resume a Job or a JobSet as a whole, and how a write to the Job of victims is shared.
 
 Invariants:
 - Pure functions and plain state: the daemon's evictor and the simulator use the same ones.
 - Every request carries the uid of its object, so it never changes a later one of the same name.
 - An annotation marks what this scheduler has suspended, written and removed with `spec.suspend` in one request. Only
   what has it is resumed, so nothing that a user has suspended.
-- All evictions of one decision send one suspension of an object: one of them sends it, and the others wait for the end.
+- All evictions of one decision send one write to an object: one of them sends it, and the others wait for the end.
 
 Source: `spec.suspend` of batch/v1 and of jobset.x-k8s.io/v1alpha2; `test` of RFC 6902.
 """
@@ -16,27 +16,31 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from aischeduler.kube.http.paths import object_path
-from aischeduler.model.actions import Evict
+from aischeduler.kube.write.elastic_writes import content_type, resize_patch, resize_path
+from aischeduler.kube.write.pod_writes import MERGE_PATCH
+from aischeduler.model.actions import Evict, Resize
 from aischeduler.model.workload import SUSPENDED_ABORT, SUSPENDED_KEY, SUSPENDED_RESTART, JobRef
 
-JSON_PATCH: Final = "application/json-patch+json"
 _COLLECTIONS: Final = {"Job": ("batch/v1", "jobs"), "JobSet": ("jobset.x-k8s.io/v1alpha2", "jobsets")}
 _ANNOTATION: Final = "/metadata/annotations/" + SUSPENDED_KEY.replace("~", "~0").replace("/", "~1")
 
 
-class Suspension:
-    """One suspension of a Job or a JobSet; without an end while all three of the others are empty.
+class JobWrite:
+    """One write to the object of the victims' Job, by which its controller ends them.
 
-    `sender` is the eviction that sends it, None for none. `refused` says why it cannot be suspended, `failed` why it is
-    not known to be.
+    It is suspended, or it gets a smaller size. The write has no end while all three of `accepted`, `refused` and
+    `failed` are empty. `sender` is the eviction that sends it, None for none. `refused` says why a Job cannot be
+    suspended, so that its pods go as any others. `failed` says why nothing goes: it is not known to be suspended, or
+    its size was not written; with `changed`, because the object is not what it was.
     """
 
-    def __init__(self, job: JobRef) -> None:
-        self.job = job
+    def __init__(self, change: JobRef | Resize) -> None:
+        self.change = change
         self.sender: object = None
         self.accepted = False
         self.refused = ""
         self.failed = ""
+        self.changed = False
         self._is_told = False
 
     @property
@@ -52,22 +56,29 @@ class Suspension:
         return True
 
 
-class Suspensions:
-    """The suspensions of which evictions are under way, by decision and object."""
+class JobWrites:
+    """The writes to Jobs of which evictions are under way, by decision and object."""
 
     def __init__(self) -> None:
-        self._under_way: WeakValueDictionary[tuple[str, str], Suspension] = WeakValueDictionary()
+        self._under_way: WeakValueDictionary[tuple[str, str], JobWrite] = WeakValueDictionary()
 
-    def of(self, action: Evict) -> Suspension | None:
-        """Return the suspension by which the pod is evicted; None where it goes alone."""
-        job = action.suspends
-        if job is None:
+    def of(self, action: Evict) -> JobWrite | None:
+        """Return the write by which the pod is evicted; None where it goes alone."""
+        change = action.suspends or action.resizes
+        if change is None:
             return None
-        key = action.decision, job.uid
+        key = action.decision, change.uid
         found = self._under_way.get(key)
         if found is None:
-            found = self._under_way[key] = Suspension(job)
+            found = self._under_way[key] = JobWrite(change)
         return found
+
+
+def job_request(change: JobRef | Resize) -> tuple[str, bytes, str]:
+    """Return path, body and content type of the patch that suspends a Job, or gives it a smaller size."""
+    if isinstance(change, Resize):
+        return resize_path(change), resize_patch(change), content_type(change)
+    return job_path(change), suspend_patch(change), MERGE_PATCH
 
 
 def job_path(job: JobRef) -> str:

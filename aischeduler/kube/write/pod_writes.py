@@ -30,6 +30,7 @@ from aischeduler.model.pod import Pod
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
 POD_SCHEDULED: Final = "PodScheduled"
 """The condition that says whether a pod has a node."""
 BIND_TRIES_MAX: Final = 5
@@ -38,6 +39,8 @@ RETRY_AFTER_SECONDS: Final = 1.0
 """How long to wait if an overloaded server names no time."""
 REFUSED_SECONDS_MAX: Final = 60.0
 """The longest time until the next try that the refusal of a Binding may ask for."""
+_ANOTHER_UID: Final = ("metadata.uid: Invalid value", "UID in precondition", "the UID in the precondition")
+"""What the API server answers if the name belongs to another object now: to a patch, an eviction and a delete."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -136,6 +139,11 @@ def read_bind_answer(action: Bind, status: int, retry_after: str | None, body: b
             return BindRefused(uid, node, BindRefusal.UNAVAILABLE, message, seconds or RETRY_AFTER_SECONDS)
         case _:
             return Unknown(message, answered=True, retry_after_seconds=seconds)
+
+
+def is_another_uid(message: str) -> bool:
+    """Return whether the API server says that the name belongs to another object now."""
+    return any(words in message for words in _ANOTHER_UID)
 
 
 def read_overload(status: int, retry_after: str | None, document: StatusDocument) -> Throttled | None:

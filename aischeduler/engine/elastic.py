@@ -1,0 +1,311 @@
+"""Elastic jobs in the engine: what an event about one changes, and what a pass over their sizes reads of it.
+
+Invariants:
+- A job is resized once in its freezing window, counted from the end of its last resize. Adopting it, bringing it within
+  its bounds, and taking back growth that found no room, are no resizes.
+- What another writer makes of a size is a new size, once. After a second time the job is left alone.
+- Service is counted while instances are on nodes and stay. A new job, and one that comes back, begins with the least
+  that a job has received.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.elastic_pods import instances_of, kind_of, staying_and_leaving
+from aischeduler.engine.elastic_room import JobPods
+from aischeduler.engine.holds import recheck_later
+from aischeduler.engine.pod_events import pod_seen
+from aischeduler.engine.resizing import SHORT_SECONDS, resize_to
+from aischeduler.engine.tenant_queues import note_workloads_again
+from aischeduler.model.actions import Action, ObjectRef, ResizeReason, Warn
+from aischeduler.model.card_shares import counted, gpu_share
+from aischeduler.model.device import NVIDIA_GPU
+from aischeduler.model.elastic import ElasticJob, ElasticTerms, Problem
+from aischeduler.model.event_reasons import EventReason
+from aischeduler.model.events import ResizeRefused
+from aischeduler.model.gang import GangClaim, GangKey, GangSource
+from aischeduler.model.names import CPU, DEFAULT_POOL, GPU_SHARE, MEMORY
+from aischeduler.model.pod import Pod
+from aischeduler.model.workload import Workload
+from aischeduler.policies.elastic import JobShare, score, service
+from aischeduler.state.elastic_jobs import ElasticRecord, JobKey
+from aischeduler.state.pod_records import USABLE, PodRecord, Unit
+
+NEVER: Final = float("-inf")
+PASS_SECONDS: Final = 5.0
+"""How often the sizes of all jobs are decided."""
+SENT_SECONDS: Final = 10.0
+"""After this time a size that was sent and is not shown is sent again."""
+NOTED_SECONDS: Final = 60.0
+"""The service of so much time of one instance is written down once it differs from what is written."""
+AGED_SECONDS_MAX: Final = 600.0
+"""The longest time after which a waiting minimum keeps its room from others; else two of its windows."""
+INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
+_GANG_SOURCES: Final = {"Job": GangSource.JOB, "JobSet": GangSource.JOB_SET}
+
+
+def elastic_seen(cluster: Cluster, workload: Workload) -> None:
+    """Handle a workload as it is now, which may have become elastic, or is so no longer."""
+    jobs, known = cluster.elastic, cluster.elastic.by_key.get(workload.key)
+    if workload.elastic is None and known is None:
+        return
+    first, before = not jobs.by_key, _surplus_rule(known)
+    record = jobs.see(workload, cluster.now)
+    if first and record is not None:
+        note_workloads_again(cluster)
+    if record is not None and known is None:
+        _claim_pods(cluster, record)
+    if record is not None:
+        _warn(cluster, record)
+    if (record is None) != (known is None):
+        _turned(cluster, workload.key)
+    if _surplus_rule(record) != before:
+        for pod in cluster.tenants.of_workload(workload.key):
+            cluster.units.touch(pod)  # how many of its pods are surplus may have changed
+
+
+def _surplus_rule(record: ElasticRecord | None) -> object:
+    """Return what decides which pods of a job are surplus."""
+    if record is None:
+        return None
+    job = record.job
+    return job.terms, record.problem, job.is_finishing, job.suspended, job.ordered, job.part
+
+
+def elastic_gone(cluster: Cluster, key: JobKey) -> None:
+    """Handle a workload that is gone."""
+    if key in cluster.elastic.by_key:
+        cluster.elastic.forget(key)
+        _turned(cluster, key)
+
+
+def _turned(cluster: Cluster, key: JobKey) -> None:
+    """Have the waiting pods of a job tried that is elastic from now on, or no longer: others may go for them."""
+    recheck_later(cluster, (record for record in cluster.tenants.of_workload(key) if record.counted is None))
+
+
+def resize_refused(cluster: Cluster, event: ResizeRefused) -> None:
+    """Handle a size that was not written: it is decided again, at once if the object has changed."""
+    record = cluster.elastic.by_key.get((event.kind, event.namespace, event.name))
+    if record is None or record.workload.uid != event.uid:
+        return
+    record.sent = None
+    record.rests_until = cluster.now + event.retry_after_seconds
+    cluster.elastic.touched = True
+
+
+def _claim_pods(cluster: Cluster, record: ElasticRecord) -> None:
+    """Let the pods of a job that is elastic from now on belong to its gang; new ones say so themselves."""
+    source = _GANG_SOURCES.get(record.workload.kind)
+    if source is None:
+        return
+    key = GangKey(source, record.workload.namespace, record.workload.name)
+    for pod in cluster.tenants.of_workload(record.key):
+        if pod.pod.gang is None:
+            claim = GangClaim(key, index=_index(pod.pod))
+            pod_seen(cluster, replace(pod.pod, gang=claim), cluster.now)
+
+
+def _index(pod: Pod) -> int:
+    text = pod.labels.get(INDEX_LABEL, "")
+    return int(text) if text.isdecimal() else -1
+
+
+def _warn(cluster: Cluster, record: ElasticRecord) -> None:
+    """Put an event on a job that is not elastic although it asks to be, or that says what means nothing."""
+    workload, problem = record.workload, record.problem
+    about = ObjectRef(workload.kind, workload.name, workload.uid, workload.namespace)
+    if problem is not None and cluster.warned(f"{workload.uid}/elastic", problem.message):
+        cluster.say(DEFAULT_POOL, Warn(about, problem.reason, f"{problem.message}. It keeps its size."))
+    ignored = record.job.ignored
+    if ignored and cluster.warned(f"{workload.uid}/ignored", ignored):
+        cluster.say(DEFAULT_POOL, Warn(about, EventReason.INVALID_ELASTIC, ignored))
+
+
+class JobReading(Struct, frozen=True):
+    """What a pass has read of a job: its record, the version of its object, and its pods."""
+
+    record: ElasticRecord
+    version: str
+    share: JobShare
+    pods: JobPods
+
+
+def bounded(job: ElasticJob) -> ElasticTerms:
+    """Return the terms of a job, whose maximum is at most what is left of its completions."""
+    terms, left = job.terms, job.left
+    if left is None or left >= terms.max_instances:
+        return terms
+    most = max(left, terms.min_instances)
+    return replace(terms, max_instances=most, allowed=tuple(size for size in terms.allowed if size <= most))
+
+
+def settle(cluster: Cluster, record: ElasticRecord, actions: list[Action]) -> None:
+    """Adopt a job, bring it within its bounds, and note what another writer did. A suspended one keeps its size."""
+    job, now = record.job, cluster.now
+    if record.problem is not None or job.is_finishing or job.suspended or record.sent is not None:
+        return
+    foreign = bool(job.written_size) and job.written_size != job.size
+    if not foreign:
+        record.foreign_size = None
+    elif job.size != record.foreign_size and not _take_note(cluster, record):
+        return
+    if now < record.rests_until:
+        return
+    terms = bounded(job)
+    fits = terms.at_most(job.size)
+    if not job.written_size:
+        running = sum(instance.counted is not None for instance in instances_of(cluster, record))
+        fits = terms.at_most(min(running, job.size))
+    if fits != job.size:
+        text = f"It has at least {job.terms.min_instances} and at most {terms.max_instances} instances"
+        actions.append(resize_to(cluster, record, fits, ResizeReason.ADOPTED, text))
+    elif foreign or not job.written_size:
+        actions.append(resize_to(cluster, record, job.size, ResizeReason.NOTED))
+
+
+def _take_note(cluster: Cluster, record: ElasticRecord) -> bool:
+    """Note that another writer has changed the size of a job; return whether the job is resized any more."""
+    job, now = record.job, cluster.now
+    if now < record.foreign_at + 2 * max(job.terms.freezing_window_seconds, PASS_SECONDS):
+        text = f"Another program changes its size too: it was {job.written_size}, and is {job.size}"
+        record.left_alone = Problem(EventReason.NOT_ELASTIC, text)
+        _warn(cluster, record)
+        return False
+    record.foreign_size, record.foreign_at, record.resized_at = job.size, now, now
+    return True
+
+
+def read_job(cluster: Cluster, record: ElasticRecord, actions: list[Action]) -> JobReading | None:
+    """Bring a job and what is remembered of it up to date; return what a pass reads, None where it takes no part."""
+    job, now = record.job, cluster.now
+    if record.sent is not None and now > record.sent.at + SENT_SECONDS:
+        record.sent = None
+    settle(cluster, record, actions)
+    if record.problem is not None or job.finished or job.suspended:
+        record.is_new = record.is_new or job.suspended
+        record.received_at, record.waits_since = now, None
+        return None
+    instances, leave = staying_and_leaving(cluster, record)
+    on_nodes = sum(instance.counted is not None for instance in instances)
+    unit = next((instance.unit for instance in instances if instance.unit is not None), None)
+    others = _others(unit, instances)
+    placed = [other for other in others if other.counted is not None]
+    of_one = max((_score_of(instance) for instance in {one.pod.spec.key: one for one in instances}.values()), default=0)
+    of_others = sum(map(_score_of, placed))
+    _receive(cluster, record, of_others + of_one * on_nodes)
+    settled = on_nodes == len(instances) == record.size and not leave
+    if record.resizing and settled and record.sent is None:
+        record.resizing = False
+        if record.is_read:  # else nobody knows when it ended: its object says when it began
+            record.resized_at = now
+    record.is_read = True
+    lacks = _lacks(record, unit, on_nodes, len(placed))
+    record.waits_since = (now if record.waits_since is None else record.waits_since) if lacks else None
+    window = job.terms.freezing_window_seconds
+    aged = record.waits_since is not None and now - record.waits_since >= min(2 * window, AGED_SECONDS_MAX)
+    resized_at = max(record.resized_at, job.resized_at_seconds or NEVER)
+    if job.is_finishing:
+        return None
+    free = record.sent is None and now >= record.rests_until
+    share = JobShare(
+        name=record.name,
+        terms=bounded(job),
+        size=record.size,
+        service=record.received,
+        score=of_one,
+        fixed_score=of_others,
+        waits=lacks > 0,
+        aged=aged,
+        frozen=not free or record.resizing or now < resized_at + window,
+        grows=settled and now >= record.grows_from,
+        kind=kind_of(instances[0]) if instances else None,
+    )
+    minimum = _minimum(unit, instances, others, lacks) if lacks else ()
+    return JobReading(record, job.version, share, JobPods(instances, job.ordered, minimum))
+
+
+def welcome(readings: Iterable[JobReading]) -> list[JobShare]:
+    """Return what a pass reads of these jobs; those that are new begin with the least service of the others."""
+    found = list(readings)
+    known = [reading.record.received for reading in found if not reading.record.is_new]
+    least, shares = min(known, default=0), list[JobShare]()
+    for reading in found:
+        record = reading.record
+        if record.is_new:
+            record.is_new, record.received = False, max(record.received, least)
+        shares.append(replace(reading.share, service=record.received))
+    return shares
+
+
+def take_back(cluster: Cluster, reading: JobReading, actions: list[Action]) -> bool:
+    """Take back growth whose instances have found no node for long; return whether that was due."""
+    record, job, now = reading.record, reading.record.job, cluster.now
+    waiting = [pod for pod in reading.pods.instances if pod.counted is None]
+    on_nodes = len(reading.pods.instances) - len(waiting)
+    if not waiting or on_nodes < job.terms.min_instances or record.sent is not None:
+        record.short_since = None
+        return False
+    record.short_since = record.short_since if record.short_since is not None else now
+    size = bounded(job).at_most(on_nodes)
+    if now < record.short_since + SHORT_SECONDS or size >= record.size or now < record.rests_until:
+        return False
+    text = f"{len(waiting)} instance(s) found no node within {SHORT_SECONDS:.0f} s"
+    actions.append(resize_to(cluster, record, size, ResizeReason.TAKEN_BACK, text))
+    return True
+
+
+def note_service(cluster: Cluster, reading: JobReading, actions: list[Action]) -> None:
+    """Have the service of a job written down where it is not what its size says."""
+    record, share = reading.record, reading.share
+    rate = share.fixed_score + share.score * record.job.size
+    said = record.noted + service(rate, max(cluster.now - record.noted_at, 0.0), share.terms.weight)
+    worth = service(share.fixed_score + share.score, NOTED_SECONDS, share.terms.weight)
+    settled = record.sent is None and cluster.now >= max(record.rests_until, record.noted_at + NOTED_SECONDS)
+    if settled and worth and abs(record.received - said) > worth:
+        actions.append(resize_to(cluster, record, record.size, ResizeReason.NOTED))
+
+
+def _receive(cluster: Cluster, record: ElasticRecord, of_all: int) -> None:
+    """Count the service of a job, whose pods on nodes have this score, since it was counted last.
+
+    Its instances may have come and gone in between: they count as those of now.
+    """
+    seconds = max(cluster.now - record.received_at, 0.0)
+    record.received += service(of_all, seconds, record.job.terms.weight)
+    record.received_at = cluster.now
+
+
+def _score_of(record: PodRecord) -> int:
+    """Return how much a pod counts."""
+    amounts, share = record.pod.spec.request.amounts, gpu_share(record.pod.spec, record.allocation)
+    cards = counted(NVIDIA_GPU, {**amounts, GPU_SHARE: share})
+    return score(amounts.get(CPU, 0), amounts.get(MEMORY, 0), cards)
+
+
+def _others(unit: Unit | None, instances: list[PodRecord]) -> list[PodRecord]:
+    """Return the pods of the unit of a job that are no instances of it and do not leave: its master, its servers."""
+    if unit is None or len(unit.members) <= len(instances):
+        return []
+    own = {instance.pod.uid for instance in instances}
+    return [record for record in unit.members.values() if record.pod.uid not in own and not record.pod.terminating]
+
+
+def _lacks(record: ElasticRecord, unit: Unit | None, on_nodes: int, others: int) -> int:
+    """Return how many pods a job lacks on nodes of its minimum, or of that of its gang."""
+    least = unit.gang.min_member if unit is not None and unit.gang is not None else 0
+    return max(record.job.terms.min_instances - on_nodes, least - on_nodes - others, 0)
+
+
+def _minimum(
+    unit: Unit | None, instances: list[PodRecord], others: list[PodRecord], lacks: int
+) -> tuple[PodRecord, ...]:
+    """Return the waiting pods by which a minimum waits; none where not all that it lacks can be tried."""
+    if unit is not None and unit.lead is not None:
+        return (unit.lead,)
+    waiting = [record for record in (*others, *instances) if record.state in USABLE]
+    return tuple(waiting[:lacks]) if len(waiting) >= lacks else ()

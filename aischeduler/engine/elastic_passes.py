@@ -1,0 +1,147 @@
+"""Passes over the sizes of elastic jobs: when one is due, its slices, and what it sends.
+
+Invariants:
+- A pass comes every `PASS_SECONDS`, and soon after an event. It is done in slices; what it decides is sent at its end,
+  one resize for each job, and only for jobs that are still as it read them.
+- Jobs are shrunk for others only after a refresh of their pools: nothing that costs work follows from a view that may
+  be old.
+
+Source: the scheduler of PaddlePaddle's TrainingJobs (every five seconds, and by events).
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from msgspec import Struct, field
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.elastic import (
+    PASS_SECONDS,
+    JobReading,
+    note_service,
+    read_job,
+    take_back,
+    welcome,
+)
+from aischeduler.engine.elastic_room import LiveRoom
+from aischeduler.engine.freshness import answers_due, await_for_order, is_fresh
+from aischeduler.engine.resizing import resize_to
+from aischeduler.model.actions import Action, ResizeReason
+from aischeduler.policies.elastic import Sizing
+from aischeduler.state.elastic_jobs import ElasticRecord
+
+EVENT_SECONDS: Final = 0.5
+"""The least time between two passes, however many events come."""
+STEPS_AT_ONCE: Final = 16
+"""The most questions that a slice asks about room."""
+PODS_AT_ONCE: Final = 1024
+"""After so many pods of the jobs that it reads, a slice leaves the others to the next one."""
+JOB_COSTS: Final = 16
+"""As how many pods it counts to read a job."""
+SKIPPED_SECONDS: Final = 60.0
+"""How long passes leave out a job whose reading raised."""
+
+
+class _Pass(Struct):
+    """A pass that is under way; `start` is that of the state that it reads."""
+
+    start: int
+    left: list[ElasticRecord]
+    read: dict[str, JobReading] = field(default_factory=dict)
+    sizing: Sizing | None = None
+    room: LiveRoom | None = None
+    steps: Iterator[None] | None = None
+
+
+class ElasticPasses:
+    """When the sizes of elastic jobs are decided, and the pass that is under way."""
+
+    def __init__(self) -> None:
+        self._pass: _Pass | None = None
+        self._next, self._rests_until = float("-inf"), float("-inf")
+        self._refreshing: dict[str, None] = {}
+        """The pools whose refresh a shrinking waits for."""
+        self._reads: ElasticRecord | None = None
+        """The job that is being read: after an exception the next passes leave it out."""
+
+    def due_at(self, cluster: Cluster) -> float | None:
+        """Return when to call `carry_out`; None where there are no elastic jobs."""
+        if not cluster.elastic.by_key:
+            return None
+        if self._pass is not None:
+            return cluster.now
+        due = self._rests_until if cluster.elastic.touched else max(self._next, self._rests_until)
+        return max(due, answers_due(cluster, self._refreshing)) if self._refreshing else due
+
+    def carry_out(self, cluster: Cluster, now: float, actions: list[Action]) -> None:
+        """Do the next slice of a pass, where one is due."""
+        due = self.due_at(cluster)
+        if due is None or due > now:
+            return
+        passing, self._pass = self._pass, None  # an exception ends the pass
+        if self._reads is not None:
+            self._reads.skipped_until, self._reads = now + SKIPPED_SECONDS, None
+        if passing is None or passing.start != cluster.start:
+            passing = self._begin(cluster, now)
+        if self._go_on(cluster, passing, now, actions):
+            self._conclude(cluster, passing, now, actions)
+        else:
+            self._pass = passing
+
+    def _begin(self, cluster: Cluster, now: float) -> _Pass:
+        jobs = cluster.elastic
+        jobs.touched, self._next, self._rests_until = False, now + PASS_SECONDS, now + EVENT_SECONDS
+        self._refreshing = {}
+        return _Pass(cluster.start, [record for _, record in sorted(jobs.by_key.items(), reverse=True)])
+
+    def _go_on(self, cluster: Cluster, passing: _Pass, now: float, actions: list[Action]) -> bool:
+        """Do a slice; return whether the pass is at its end."""
+        pods = 0
+        while passing.left and pods < PODS_AT_ONCE:
+            record = passing.left.pop()
+            if cluster.elastic.by_key.get(record.key) is not record or now < record.skipped_until:
+                continue
+            self._reads = record
+            reading = read_job(cluster, record, actions)
+            pods += JOB_COSTS
+            if reading is not None and not take_back(cluster, reading, actions):
+                note_service(cluster, reading, actions)
+                passing.read[record.name] = reading
+                pods += len(reading.pods.instances)
+            self._reads = None
+        if passing.left:
+            return False
+        if passing.sizing is None:
+            passing.sizing = Sizing(welcome(passing.read.values()))
+            passing.room = LiveRoom(cluster, {name: read.pods for name, read in passing.read.items()})
+            passing.steps = passing.sizing.run(passing.room)
+        assert passing.room is not None, "it is made with the sizing"
+        assert passing.steps is not None, "it is made with the sizing"
+        with passing.room:
+            return sum(1 for _ in islice(passing.steps, STEPS_AT_ONCE)) < STEPS_AT_ONCE
+
+    def _conclude(self, cluster: Cluster, passing: _Pass, now: float, actions: list[Action]) -> None:
+        """Send the sizes that the pass gives."""
+        assert passing.sizing is not None, "the pass is at its end"
+        sizes, helped = passing.sizing.sizes, passing.sizing.helped
+        shrunk = [passing.read[name] for name, size in sizes.items() if size < passing.read[name].share.size]
+        pods = (pod for reading in shrunk for pod in reading.pods.instances)
+        homes = dict.fromkeys(pod.home for pod in pods if cluster.records.get(pod.pod.uid) is pod)
+        stale = [pool for pool in homes if not is_fresh(cluster, pool, now)]
+        self._refreshing = dict.fromkeys(stale)
+        for pool in stale:
+            actions += await_for_order(cluster, pool, now)
+        for name, size in () if stale else sizes.items():
+            reading = passing.read[name]
+            record, before = reading.record, reading.share.size
+            current = cluster.elastic.by_key.get(record.key) is record and record.job.version == reading.version
+            if not current or record.size != before:
+                continue
+            reason = ResizeReason.GROWN if size > before else ResizeReason.SHRUNK
+            text = f"There is room for {size - before} more instance(s)"
+            if size < before:
+                text = f"Its room goes to {helped.get(name, 'another job')}, which has received less"
+            actions.append(resize_to(cluster, record, size, reason, text))
+        if stale:
+            cluster.elastic.touched = True

@@ -1,0 +1,390 @@
+"""What fits of elastic jobs: a pass over their sizes, tried on the live table with the rules of an attempt.
+
+Invariants:
+- Between two slices nothing is on the table: what the pass has given and taken so far is put on and off anew, as far as
+  its pods and nodes are still there.
+- An instance that a job may grow by passes every rule of its pods, its queues and the limits of its loans, on a row
+  that no waiting home pod of the row's pool can use now, and that no old minimum is kept for.
+- Instances go by the order in which the controller of the job ends them.
+- Where one more instance of a kind has found no room, only rows from which the pass takes something are tried for that
+  kind again: what a pass gives makes no room.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import count
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from aischeduler.engine.elastic_ledger import PassLedger
+from aischeduler.engine.elastic_pods import Kind, in_end_order, kind_of
+from aischeduler.engine.propose import propose_briefly
+from aischeduler.engine.quotas import growth_within
+from aischeduler.engine.view import View
+from aischeduler.model.card_shares import gpu_share
+from aischeduler.model.proposal import Borrow, Hold, MakeRoom, Place, Wait, WaitFor
+from aischeduler.policies.borrowing import BorrowingContext, lenders_in_order, wanted_by_home_pods
+from aischeduler.policies.unit_placement import UnitPlacement, UnitRequest, assigned, place_unit
+from aischeduler.state.label_index import Mask, Rows
+from aischeduler.state.ledger import Account, accounts_of_loan
+from aischeduler.state.pod_records import USABLE, AssignedPod, PodRecord
+from aischeduler.state.what_if import Trial
+
+NO_ROWS: Final = np.zeros(0, dtype=np.intp)
+
+
+class JobPods(Struct):
+    """The pods of one job: its instances that stay, in no order; and those by which its minimum waits.
+
+    `minimum` are the waiting pods with which its minimum runs: the lead of its unit, or each for itself. It is empty
+    where none waits, or where not all of them can be tried.
+    """
+
+    instances: list[PodRecord]
+    ordered: bool = True
+    minimum: tuple[PodRecord, ...] = ()
+    _in_end_order: list[PodRecord] | None = None
+
+    def in_end_order(self) -> list[PodRecord]:
+        """Return the instances, those that the controller ends first first."""
+        if self._in_end_order is None:
+            self._in_end_order = in_end_order(self.instances, ordered=self.ordered)
+        return self._in_end_order
+
+
+class _Pod(Struct, frozen=True):
+    """A pod that the pass counts, or counts no more; `node` is the name of its row, and `accounts` are its own."""
+
+    pod: AssignedPod
+    node: str
+    accounts: tuple[Account, ...] = ()
+    made: bool = False
+    """Whether the pass has made it up: there is no such pod yet."""
+
+
+class _Step(Struct, frozen=True):
+    """Pods of a job that the pass has given (`sign` 1) or taken (-1); `again` are such that it had taken before."""
+
+    job: str
+    sign: int
+    pods: tuple[_Pod, ...]
+    again: bool = False
+
+
+class _Counted(Struct):
+    """What the pass counts of one job beside its pods as they are, by uid."""
+
+    given: dict[str, _Pod] = field(default_factory=dict)
+    taken: dict[str, _Pod] = field(default_factory=dict)
+
+
+class LiveRoom:
+    """The room of the cluster for one pass. Inside `with` it is on the table."""
+
+    def __init__(self, cluster: View, jobs: dict[str, JobPods]) -> None:
+        self._cluster, self._jobs = cluster, jobs
+        self._steps: list[_Step] = []
+        self._counted = {name: _Counted() for name in jobs}
+        self._ledger = PassLedger(cluster.ledger)
+        self._freed: Counter[int] = Counter()
+        """Rows from which the pass takes pods, and how many."""
+        self._full: dict[Kind, int] = {}
+        """Kind of instances -> the least number of more of them for which there was no room."""
+        self._trial: Trial | None = None
+        self._kept: dict[str, Mask] = {}
+        self._wanted: dict[str, Mask] = {}
+        """Pool -> a mask of its rows that waiting home pods can use, until more room is free there."""
+        self._could: dict[str, Mask] = {}
+        """Waiting job -> a mask of the rows on which its minimum could run if they were empty."""
+        self._numbers = count()
+
+    @property
+    def kept(self) -> dict[str, Mask]:
+        """The rows that are kept for old minima, by the jobs of these."""
+        return self._kept
+
+    def __enter__(self) -> Self:
+        self._trial = Trial(self._cluster.nodes)
+        self._trial.__enter__()
+        self._wanted, self._could = {}, {}
+        try:
+            self._put_on()
+        except BaseException:  # what raises here does not reach `__exit__`
+            self._trial.__exit__()
+            self._trial = None
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        trial, self._trial = self._trial, None
+        assert trial is not None, "the room is open"
+        trial.__exit__(kind, error, trace)
+
+    @property
+    def _open(self) -> Trial:
+        assert self._trial is not None, "the room is open"
+        return self._trial
+
+    def _put_on(self) -> None:
+        """Put what the pass has given and taken on the table, as far as its pods and nodes are still there."""
+        cluster, gone, placed = self._cluster, list[AssignedPod](), list[AssignedPod]()
+        self._kept = {job: _as_wide(mask, cluster.nodes.width) for job, mask in self._kept.items()}
+        for of_job in self._counted.values():
+            for uid in of_job.taken:
+                record = cluster.records.get(uid)
+                gone += [record.assigned] if record is not None and record.counted is not None else []
+            for uid, given in of_job.given.items():
+                record = cluster.records.get(uid)
+                waits = given.made if record is None else record.counted is None
+                if waits and cluster.nodes.rows.get(given.node) == given.pod.row:
+                    placed.append(given.pod)
+        self._open.remove(gone)
+        self._open.place_all(placed)
+
+    def start(self, job: str) -> bool:
+        """Count the pods of the minimum of a waiting job if they fit now; return whether they do.
+
+        One that is about to make its own room, or whose pods are not all there, is no concern of the pass.
+        """
+        minimum, mark = self._minimum_of(job), len(self._steps)
+        if any(self._cluster.claims.of(record.pod.uid) is not None for record in minimum):
+            return True
+        for lead in minimum:
+            fits = self._start(job, lead)
+            if not fits:
+                self.return_to(mark)
+            if fits is not None and not fits:
+                return False
+            if fits is None:
+                return True
+        return True
+
+    def _start(self, job: str, lead: PodRecord) -> bool | None:
+        """Count a waiting pod, or the unit that it leads, if that fits now; None where it is no concern of the pass."""
+        cluster = self._cluster
+        match propose_briefly(cluster, lead):
+            case Place() as found:
+                first = (lead.pod.uid, found.node, found.allocation)
+                others = ((other.pod, other.node, other.allocation) for other in found.others)
+                pods = []
+                for uid, node, allocation in (first, *others):
+                    record = cluster.records[uid]
+                    pods.append(AssignedPod(record.pod, record.pod.spec, cluster.nodes.rows[node], allocation))
+                self._give(job, [self._pod(lead, pod) for pod in pods])
+                return True
+            case Borrow(lender):
+                self._give(job, [self._pod(lead, pod) for pod in self._abroad(lead, lender)])
+                return True
+            case Wait(waits_for=waits_for):
+                return None if waits_for in (WaitFor.REFRESH, WaitFor.CLAIM) else False
+            case MakeRoom() | Hold():
+                return None
+
+    def _minimum_of(self, job: str) -> tuple[PodRecord, ...]:
+        """Return the waiting pods with which the minimum of a job runs; none where one of them waits no longer."""
+        minimum, records = self._jobs[job].minimum, self._cluster.records
+        wait = all(records.get(record.pod.uid) is record and record.state in USABLE for record in minimum)
+        return minimum if wait else ()
+
+    def _abroad(self, lead: PodRecord, lender: str) -> Sequence[AssignedPod]:
+        """Return the pods of a minimum on rows of a lender; none where that has no room for them any more."""
+        cluster = self._cluster
+        rows = self._rows_for_growth("", lender)
+        ask = cluster.request_of(lead, lender)
+        if isinstance(ask, UnitRequest):
+            found = place_unit(ask, cluster.runner, rows)
+            return found.pods if isinstance(found, UnitPlacement) else ()
+        best = cluster.runner.best(ask, ask.open(rows))
+        return () if best is None else (assigned(lead.pod, ask, best[0], cluster.runner),)
+
+    def keep(self, job: str) -> None:
+        """Let no job grow from now on where the minimum of this one could run."""
+        minimum = self._minimum_of(job)
+        if minimum:
+            self._kept[job] = self._could_run(minimum, (minimum[0].home,))
+
+    def helps(self, job: str, other: str) -> bool:
+        """Return whether the minimum of a waiting job could run where instances of another one are."""
+        minimum = self._minimum_of(job)
+        if not minimum:
+            return False
+        could = self._could.get(job)
+        if could is None:
+            home = minimum[0].home
+            lenders = lenders_in_order(self._borrowing, home, self._cluster.ask(minimum[0].pod.spec, home, home))
+            could = self._could[job] = self._could_run(minimum, (home, *lenders))
+        instances = self._jobs[other].instances
+        return any(record.counted is not None and could[record.row] for record in instances)
+
+    def _could_run(self, minimum: tuple[PodRecord, ...], pools: Iterable[str]) -> Mask:
+        """Return a mask of the rows of these pools on which a pod of a minimum could run if they were empty."""
+        nodes, runner = self._cluster.nodes, self._cluster.runner
+        found: Mask = np.zeros(nodes.width, dtype=np.bool_)
+        specs = {record.pod.spec.key: record.pod.spec for lead in minimum for record in lead.together}
+        for pool in pools:
+            rows = nodes.rows_of_pool(self._cluster.pools.id(pool))
+            for spec in specs.values():
+                found[rows[runner.could_run(spec, rows)]] = True
+        return found
+
+    def grow(self, job: str, size: int) -> bool:
+        """Count the instances up to this size if they fit now; return whether they do."""
+        like, mark = self._like(job), len(self._steps)
+        if like is None:
+            return False
+        kind, more = kind_of(like), size - self._count(job)
+        known = self._full.get(kind)
+        if known is not None and known <= more and not self._freed:
+            return False
+        for done in range(more):
+            placed = self._place_one_more(job, like, only_freed=known == 1)
+            if placed is None:
+                self.return_to(mark)
+                if not self._freed:
+                    self._full[kind] = min(known or done + 1, done + 1)
+                return False
+            self._give(job, [placed])
+        return True
+
+    def _like(self, job: str) -> PodRecord | None:
+        """Return the newest instance of a job that is still there: more would be like it."""
+        records = self._cluster.records
+        there = (record for record in self._jobs[job].instances if records.get(record.pod.uid) is record)
+        return max(there, key=lambda record: (record.pod.created_seconds, record.pod.uid), default=None)
+
+    def _count(self, job: str) -> int:
+        counted = self._counted[job]
+        return len(self._jobs[job].instances) + len(counted.given) - len(counted.taken)
+
+    def _place_one_more(self, job: str, like: PodRecord, *, only_freed: bool) -> _Pod | None:
+        """Return one more instance like this one on the best row at home, else at a lender; None where none fits."""
+        cluster = self._cluster
+        if only_freed and not self._freed:
+            return None
+        pod = replace(like.pod, uid=f"{like.pod.uid}+{next(self._numbers)}", node_name="", devices=None)
+        closed = growth_within(cluster, like, self._ledger) if cluster.has_quotas else None
+        if closed is not None and closed.message:
+            return None
+        shut = closed.closed[0] if closed is not None and closed.closed else None
+        freed = np.array(sorted(self._freed), dtype=np.intp) if only_freed else None
+        for pool in self._pools_for(like):
+            ask = cluster.ask(pod.spec, pool, like.home, shut)
+            rows = ask.open(self._rows_for_growth(job, pool, freed))
+            best = cluster.runner.best(ask, rows) if len(rows) else None
+            if best is not None:
+                return self._pod(like, assigned(pod, ask, best[0], cluster.runner), made=True)
+        return None
+
+    @property
+    def _borrowing(self) -> BorrowingContext:
+        """What a choice of a lender reads, with what the pass has given and taken."""
+        return replace(self._cluster.borrowing, ledger=self._ledger)
+
+    def _pools_for(self, like: PodRecord) -> list[str]:
+        """Return the pools on whose nodes one more instance may run: its home pool, then lenders, the best first."""
+        ask = self._cluster.ask(like.pod.spec, like.home, like.home)
+        return [like.home, *lenders_in_order(self._borrowing, like.home, ask)]
+
+    def _rows_for_growth(self, job: str, pool: str, among: Rows | None = None) -> Rows:
+        """Return the rows of a pool that no waiting home pod can use, and that are kept for no other job."""
+        cluster = self._cluster
+        number = cluster.pools.id(pool)
+        rows = cluster.nodes.rows_of_pool(number)
+        if among is not None and not np.isin(among, rows, assume_unique=True).any():
+            return NO_ROWS
+        wanted = self._wanted.get(pool)
+        if wanted is None:
+            wanted = self._wanted[pool] = wanted_by_home_pods(cluster.borrowing, pool, rows)
+        left = ~wanted
+        for other, kept in self._kept.items():
+            if other != job:
+                left &= ~kept[rows]
+        if among is not None:
+            left &= np.isin(rows, among, assume_unique=True)
+        return rows[left]
+
+    def shrink(self, job: str, size: int) -> None:
+        """Count the instances above this size no more."""
+        taken = self._counted[job].taken
+        left = [record for record in self._jobs[job].in_end_order() if record.pod.uid not in taken]
+        ended = [record for record in left[: max(len(left) - size, 0)] if record.counted is not None]
+        names = self._cluster.nodes.names
+        self._take(job, [_Pod(record.assigned, names[record.row], record.accounts) for record in ended])
+
+    def restore(self, job: str, size: int) -> bool:
+        """Count instances that `shrink` took again, where they were, if they still fit; return whether they do."""
+        mark, gone = len(self._steps), list(self._counted[job].taken.values())
+        for pod in reversed(gone[len(gone) - (size - self._count(job)) :]):
+            row = np.array([pod.pod.row], dtype=np.intp)
+            if not self._cluster.runner.passes(pod.pod.spec, row)[0]:
+                self.return_to(mark)
+                return False
+            self._give(job, [pod], again=True)
+        return True
+
+    def mark(self) -> int:
+        """Return a mark of what is counted now."""
+        return len(self._steps)
+
+    def return_to(self, mark: int) -> None:
+        """Undo everything since this mark."""
+        while len(self._steps) > mark:
+            step = self._steps.pop()
+            self._note(step, -1)
+            pods = [pod.pod for pod in step.pods]
+            if step.sign > 0:
+                self._open.remove(pods)
+                self._opened(step.pods)
+            else:
+                self._open.place_all(pods)
+
+    def _pod(self, like: PodRecord, pod: AssignedPod, *, made: bool = False) -> _Pod:
+        """Return a pod on a row as the pass counts it."""
+        cluster, accounts = self._cluster, self._cluster.accounts_of(like, pod.row)
+        pool = cluster.pool_of(pod.row)
+        loan = accounts_of_loan((pool, like.home), "") if pool != like.home else ()
+        return _Pod(pod, cluster.nodes.names[pod.row], (*loan, *accounts), made)
+
+    def _give(self, job: str, pods: Sequence[_Pod], *, again: bool = False) -> None:
+        self._steps.append(_Step(job, 1, tuple(pods), again))
+        self._note(self._steps[-1], 1)
+        self._open.place_all(pod.pod for pod in pods)
+
+    def _take(self, job: str, pods: Sequence[_Pod]) -> None:
+        self._steps.append(_Step(job, -1, tuple(pods)))
+        self._note(self._steps[-1], 1)
+        self._open.remove([pod.pod for pod in pods])
+        self._opened(pods)
+
+    def _opened(self, pods: Iterable[_Pod]) -> None:
+        """Have it asked again which rows of these pods' pools others want: more of them may be free now."""
+        for pod in pods:
+            self._wanted.pop(self._cluster.pool_of(pod.pod.row), None)
+
+    def _note(self, step: _Step, sign: int) -> None:
+        """Count a step of a job, or with a negative sign no more."""
+        counted, more = self._counted[step.job], step.sign * sign
+        for pod in step.pods if sign > 0 else reversed(step.pods):
+            uid, row = pod.pod.pod.uid, pod.pod.row
+            self._ledger.book(pod.accounts, pod.pod.spec, more, gpu_share(pod.pod.spec, pod.pod.allocation))
+            of = counted.taken if step.again or step.sign < 0 else counted.given
+            if (more > 0) == (of is counted.given):
+                of[uid] = pod
+            else:
+                del of[uid]
+            if of is counted.taken:
+                self._freed[row] -= more
+                if not self._freed[row]:
+                    del self._freed[row]
+
+
+def _as_wide(mask: Mask, width: int) -> Mask:
+    """Return a mask of rows of a table that has this width now."""
+    return mask if len(mask) == width else np.resize(np.append(mask, np.zeros(width, dtype=np.bool_)), width)
+

@@ -1,0 +1,85 @@
+"""Sizes that are sent to elastic jobs: by a pass, and in place of evictions of their surplus.
+
+Invariants:
+- What is sent is noted at once: until the object shows it, the job has one size under way and gets no other by a pass.
+- Evictions of one decision that are surplus of one job go by one smaller size, which ends these pods and no others.
+"""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.elastic_pods import in_end_order, index_of, instances_of, job_of
+from aischeduler.model.actions import Evict, Resize, ResizeReason
+from aischeduler.state.elastic_jobs import ElasticRecord, JobKey, SentSize
+
+COMPLETED_KINDS: Final = ("Job", "JobSet")
+"""The kinds that have completions."""
+SHORT_SECONDS: Final = 30.0
+"""How long instances of the last growth may wait for a node."""
+
+
+def resize_to(
+    cluster: Cluster, record: ElasticRecord, size: int, reason: ResizeReason, message: str = "", *, decision: str = ""
+) -> Resize:
+    """Return the action that gives a job this size, by a decision of its own if none is given; it is under way then."""
+    workload, job, now = record.workload, record.job, cluster.now
+    found = Resize(
+        *record.key,
+        workload.uid,
+        job.version,
+        job.size,
+        size,
+        reason,
+        message,
+        decision or cluster.next_decision(),
+        record.received,
+        now,
+        part=job.part,
+        part_index=job.part_index,
+        completions_follow=job.completions_follow if workload.kind in COMPLETED_KINDS else None,
+    )
+    record.sent = SentSize(size, job.version, now)
+    record.noted, record.noted_at = record.received, now
+    if found.starts_window:
+        record.resizing, record.resized_at, record.short_since = True, now, None
+    if reason is ResizeReason.TAKEN_BACK:
+        record.grows_from = now + max(job.terms.freezing_window_seconds, SHORT_SECONDS)
+    return found
+
+
+def resizing(cluster: Cluster, evicted: list[Evict]) -> list[Evict]:
+    """Return these evictions of one decision; those of surplus go by a smaller size of their job."""
+    if not cluster.elastic.by_key:
+        return evicted
+    jobs: dict[JobKey, ElasticRecord] = {}
+    for action in evicted:
+        job = job_of(cluster, cluster.records[action.victim.uid])
+        if job is not None and action.suspends is None:
+            jobs[job.key] = job
+    resizes = {key: _resize_for(cluster, job, evicted) for key, job in jobs.items()}
+    found: list[Evict] = []
+    for action in evicted:
+        job = job_of(cluster, cluster.records[action.victim.uid])
+        resize = resizes.get(job.key) if job is not None else None
+        found.append(action if resize is None else replace(action, resizes=resize))
+    return found
+
+
+def _resize_for(cluster: Cluster, job: ElasticRecord, evicted: list[Evict]) -> Resize | None:
+    """Return the size by which all victims of a job go and nobody else on a node does; None where there is none."""
+    stay = [instance for instance in instances_of(cluster, job) if instance.counted is not None]
+    gone = [record for action in evicted if job_of(cluster, record := cluster.records[action.victim.uid]) is job]
+    stays, terms = {record.pod.uid for record in stay}, job.job.terms
+    there = in_end_order([*gone, *stay], ordered=job.job.ordered)
+    if any(record.pod.uid in stays for record in there[: len(gone)]) or len(stay) < terms.min_instances:
+        return None
+    lowest = min(map(index_of, gone)) if job.job.ordered else -1
+    size = lowest if lowest >= len(stay) else len(stay)  # of those below an index, some may be on no node yet
+    if terms.at_most(size) != size or size >= job.job.size:
+        return None
+    action = evicted[0]
+    by = action.beneficiary
+    text = f"Its room goes to the pod {by.namespace}/{by.name}" if by is not None else "Its room is taken back"
+    return resize_to(cluster, job, size, ResizeReason.RECLAIMED, text, decision=action.decision)

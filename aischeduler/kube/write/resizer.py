@@ -1,0 +1,125 @@
+"""Write the sizes of elastic jobs: a few tasks take them from one queue, with one outcome each.
+
+Invariants:
+- `elastic_writes` defines the requests and the meaning of the answers; this module sends and retries them.
+- A size whose outcome is unknown is sent again: had it taken effect, the object would have another version.
+- Jobs of a namespace that gets no answers hold tasks, but some tasks stay for the others.
+- An internal error costs one resize: it is reported, and the engine gets a refusal.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, assert_never
+
+from aischeduler.kube.http.backoff import RETRY_AFTER_SECONDS_MAX, ExponentialBackoff, Timing
+from aischeduler.kube.http.connection_pool import ConnectionPool
+from aischeduler.kube.http.errors import ApiError, OnInternalError
+from aischeduler.kube.write.elastic_writes import (
+    UNANSWERED_SECONDS,
+    ResizeAnswer,
+    Resized,
+    content_type,
+    read_answer,
+    refused,
+    resize_patch,
+    resize_path,
+)
+from aischeduler.kube.write.pod_writes import Throttled, Unauthenticated, Unknown
+from aischeduler.kube.write.work_queue import WorkQueue
+from aischeduler.model.actions import Resize
+from aischeduler.model.events import ResizeRefused
+
+RESIZES_IN_FLIGHT: Final = 6
+"""How many jobs of a namespace have their size written at a time."""
+RESERVED: Final = 2
+RESIZES_IN_FLIGHT_MAX: Final = RESIZES_IN_FLIGHT + RESERVED
+WAITING_MAX: Final = 10_000
+"""How many sizes may wait; the engine asks for one of each job at a time."""
+TRIES_MAX: Final = 8
+"""How often one size is sent before its job is left alone for a while."""
+ERROR_TRIES: Final = 2
+"""As how many of these tries an error counts."""
+INTERNAL: Final = "an internal error of the scheduler"
+TOO_MANY: Final = "too many resizes are queued"
+
+Outcome = Resized | ResizeRefused
+OnResizeOutcome = Callable[[Resize, Outcome], None]
+
+
+class Resizer:
+    """Writes the sizes of elastic jobs; `work_queue` holds those without an outcome."""
+
+    def __init__(self, connections: ConnectionPool, timing: Timing, on_internal_error: OnInternalError) -> None:
+        self.work_queue: WorkQueue[Resize] = WorkQueue(WAITING_MAX, RESIZES_IN_FLIGHT, RESERVED)
+        self._connections = connections
+        self._timing = timing
+        self._throttle = timing.throttle
+        self._on_internal_error = on_internal_error
+        self._in_progress: dict[int, Resize] = {}
+
+    def submit(self, action: Resize) -> bool:
+        """Put a size at the end of the queue; return False if too many wait."""
+        if self.work_queue.waiting >= WAITING_MAX:
+            return False
+        self.work_queue.put(action, action.namespace)
+        return True
+
+    async def run(self, on_outcome: OnResizeOutcome) -> None:
+        """Write sizes until cancelled; those that an earlier run left unfinished are refused."""
+        for action in tuple(self._in_progress.values()):
+            self._conclude(action, refused(action, INTERNAL, UNANSWERED_SECONDS), on_outcome)
+        self.work_queue.leave_all()
+        async with asyncio.TaskGroup() as group:
+            for number in range(RESIZES_IN_FLIGHT_MAX):
+                group.create_task(self._resize_all(on_outcome), name=f"resizer {number}")
+
+    async def _resize_all(self, on_outcome: OnResizeOutcome) -> None:
+        lane: str | None = None
+        while True:
+            action = await self.work_queue.take(lane)
+            lane = action.namespace
+            self._in_progress[id(action)] = action
+            try:
+                outcome = await self._resize(action)
+            except Exception as error:  # noqa: BLE001 - an error costs one resize, not the others
+                self._on_internal_error("resizer", error)
+                outcome = refused(action, INTERNAL, UNANSWERED_SECONDS)
+            self._conclude(action, outcome, on_outcome)
+
+    def _conclude(self, action: Resize, outcome: Outcome, on_outcome: OnResizeOutcome) -> None:
+        self._in_progress.pop(id(action), None)
+        self.work_queue.finish()
+        try:
+            on_outcome(action, outcome)
+        except Exception as error:  # noqa: BLE001 - an error costs one outcome, not the others
+            self._on_internal_error("outcome of a resize", error)
+
+    async def _resize(self, action: Resize) -> Outcome:
+        """Send a size until it has an outcome, within limits."""
+        backoff, why, tries = ExponentialBackoff(self._timing), "the API server asks to wait all the time", TRIES_MAX
+        while tries > 0:
+            tries -= 1
+            await self._throttle.wait(action.namespace)
+            answer = await self._send(action)
+            match answer:
+                case Resized() | ResizeRefused():
+                    return answer
+                case Throttled(seconds):
+                    self._throttle.hold_for(seconds, action.namespace)
+                case Unauthenticated():
+                    why, tries = "the credentials are not accepted", tries + 1 - ERROR_TRIES
+                    await backoff.wait()
+                case Unknown(message, _, seconds):
+                    why, tries = message, tries + 1 - ERROR_TRIES
+                    await self._timing.sleep(max(backoff.next_seconds(), min(seconds, RETRY_AFTER_SECONDS_MAX)))
+                case _:
+                    assert_never(answer)
+        return refused(action, why, UNANSWERED_SECONDS)
+
+    async def _send(self, action: Resize) -> ResizeAnswer:
+        path, body = resize_path(action).encode(), resize_patch(action)
+        try:
+            answer = await self._connections.send(b"PATCH", path, body, content_type(action).encode())
+        except ApiError as error:
+            return Unknown(str(error))
+        return read_answer(action, answer.status, answer.retry_after, answer.body)

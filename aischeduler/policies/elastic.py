@@ -1,0 +1,261 @@
+"""The sizes of elastic jobs: who grows, who shrinks, so that over time each job gets its share.
+
+Invariants:
+- A pass ends: each of its steps grows a job that then has one size less to go, or puts one aside; each exchange of two
+  jobs lowers the larger of their keys, and their number is limited.
+- Sizes stay between minimum and maximum, and are allowed ones. No job grows and shrinks in one pass.
+- A job that is frozen is resized only where a waiting minimum of a higher level shrinks it. A job of the level
+  Production is not shrunk for another job.
+- A job whose minimum waits shrinks others by no more than it needs, and not at all where that does not help.
+- Jobs are ranked again after each step, by their keys and then their names; minima that wait for long come first.
+- Nothing here changes state: `Room` says what fits, and counts what the pass has given away.
+
+Source: the design of the scheduler of PaddlePaddle's TrainingJobs, after CFS. There a higher priority makes a job wait
+longer; here its service counts less, as in CFS.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+from heapq import heappop, heappush
+from typing import Final, Protocol
+
+from msgspec import Struct
+from sortedcontainers import SortedList
+
+from aischeduler.model.elastic import WEIGHT_MAX, ElasticTerms
+
+HORIZON_SECONDS_MIN: Final = 5.0
+"""A job without a freezing window keeps a size at least until the next pass."""
+EXCHANGES_MAX: Final = 256
+"""The most steps that one pass takes from one job for another one."""
+LOOKS_MAX: Final = 32
+"""To so many kinds of jobs a step of a more served one is offered, the least served of each kind alone."""
+OFFERS_MAX: Final = 1024
+"""The most such offers in one pass."""
+TRIED_AFTER_EACH: Final = 8
+"""So many steps are taken one by one for a waiting minimum; after these, several between two tries."""
+
+GPU_SCORE: Final = 1000
+"""The score of a hundredth of a GPU."""
+CPU_SCORE: Final = 1
+"""The score of a thousandth of a core."""
+GIB_SCORE: Final = 100
+
+
+def score(cpu_milli: int, memory_bytes: int, gpu_hundredths: int) -> int:
+    """Return how much a pod with these requests counts, in thousandths: 100 a GPU, 1 a core, 0.1 a GiB."""
+    return GPU_SCORE * gpu_hundredths + CPU_SCORE * cpu_milli + GIB_SCORE * memory_bytes // 2**30
+
+
+def service(of_score: int, seconds: float, weight: int) -> int:
+    """Return the service that pods of this score receive in this time, in milliseconds of the weight WEIGHT_MAX."""
+    return of_score * round(seconds * 1000) * WEIGHT_MAX // weight
+
+
+class JobShare(Struct, frozen=True):
+    """What a pass reads of one job.
+
+    `size` is what its object asks for, `service` what it has received. Each instance counts `score`, its other pods
+    `fixed_score` together. With `waits`, fewer pods than its minimum are on nodes; with `aged` so for long. A `frozen`
+    job had a resize within its window. One that does not `grow` has pending instances, or may not be resized.
+    """
+
+    name: str
+    terms: ElasticTerms
+    size: int
+    service: int
+    score: int
+    fixed_score: int = 0
+    waits: bool = False
+    aged: bool = False
+    frozen: bool = False
+    grows: bool = True
+    kind: Hashable = None
+    """Where one of a kind finds no room for an instance, no other does; None for a job unlike all others."""
+
+    def key(self, size: int) -> int:
+        """Return the service that the job will have received at the end of its window with this size."""
+        horizon = max(self.terms.freezing_window_seconds, HORIZON_SECONDS_MIN)
+        return self.service + service(self.fixed_score + size * self.score, horizon, self.terms.weight)
+
+
+class Room(Protocol):
+    """The cluster during a pass, with what the pass has given and taken so far."""
+
+    def start(self, job: str) -> bool:
+        """Count the pods of the minimum of a waiting job if they fit now; return whether they do."""
+
+    def keep(self, job: str) -> None:
+        """Let nobody start or grow from now on where the minimum of this job could run."""
+
+    def helps(self, job: str, other: str) -> bool:
+        """Return whether the minimum of a waiting job could run where instances of another one are."""
+
+    def grow(self, job: str, size: int) -> bool:
+        """Count the instances up to this size if they fit now; return whether they do."""
+
+    def shrink(self, job: str, size: int) -> None:
+        """Count the instances above this size no more: those that its controller ends."""
+
+    def restore(self, job: str, size: int) -> bool:
+        """Count instances that `shrink` took again, where they were, if they still fit; return whether they do."""
+
+    def mark(self) -> int:
+        """Return a mark of what is counted now."""
+
+    def return_to(self, mark: int) -> None:
+        """Undo everything since this mark."""
+
+
+class Sizing:
+    """One pass over all jobs. `sizes` are the sizes that it gives, of the jobs that change."""
+
+    def __init__(self, jobs: Iterable[JobShare]) -> None:
+        self._jobs = {job.name: job for job in jobs}
+        self._sizes = {name: job.size for name, job in self._jobs.items()}
+        self.helped: dict[str, str] = {}
+        """A job that shrinks -> the job that gets the room."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The new sizes of the jobs that get one, sorted by name."""
+        return {name: size for name, size in sorted(self._sizes.items()) if size != self._jobs[name].size}
+
+    def run(self, room: Room) -> Iterator[None]:
+        """Make the pass; what asks the room for something comes between two steps of the iterator."""
+        starving, grown = list[JobShare](), False
+        queue: list[tuple[int, int, str]] = []
+        for job in self._jobs.values():
+            heappush(queue, (not job.aged, *self._turn(job)))
+        while queue:
+            job = self._jobs[heappop(queue)[-1]]
+            if job.waits:
+                if not room.start(job.name):
+                    starving.append(job)
+                    if job.aged:
+                        room.keep(job.name)
+                yield
+            elif (above := self._above(job)) is not None:
+                if room.grow(job.name, above):
+                    self._sizes[job.name], grown = above, True
+                    heappush(queue, (True, *self._turn(job)))
+                yield
+        for job in starving:
+            yield from self._shrink_for(job, room)
+        if not grown:
+            yield from self._even_out(room)
+
+    def _turn(self, job: JobShare) -> tuple[int, str]:
+        return job.key(self._sizes[job.name]), job.name
+
+    def _above(self, job: JobShare) -> int | None:
+        """Return the next size of a job that may grow; one that the pass has shrunk does not."""
+        size = self._sizes[job.name]
+        if job.frozen or not job.grows or job.waits or size < job.size:
+            return None
+        return job.terms.next_above(size)
+
+    def _below(self, job: JobShare, *, level: int = 0) -> int | None:
+        """Return the next smaller size of a job that may be shrunk for another; `level` is that of a waiting one.
+
+        A job that the pass has grown is not shrunk.
+        """
+        size = self._sizes[job.name]
+        stays = job.waits or job.terms.is_production or size > job.size
+        return None if stays or (job.frozen and level <= job.terms.weight) else job.terms.next_below(size)
+
+    def _shrink_for(self, job: JobShare, room: Room) -> Iterator[None]:
+        """Shrink the most served jobs until the minimum of a less served one fits; undo all where it never does."""
+        level, own = job.terms.weight, job.key(job.terms.min_instances)
+        mark, before = room.mark(), dict(self._sizes)
+        steps: list[tuple[JobShare, int]] = []
+        queue: list[tuple[int, str]] = []
+        for other in self._jobs.values():
+            may = self._below(other, level=level) is not None and self._turn(other)[0] > own
+            if may and room.helps(job.name, other.name):
+                heappush(queue, _most_served(self._turn(other)))
+        next_try = 1
+        while queue:
+            key, name = heappop(queue)
+            other = self._jobs[name]
+            below = self._below(other, level=level)
+            if -key > own and below is not None:
+                steps.append((other, self._sizes[name]))
+                self._sizes[name] = below
+                room.shrink(name, below)
+                heappush(queue, _most_served(self._turn(other)))
+            if len(steps) < next_try and queue:
+                continue
+            next_try = len(steps) + max(1, len(steps) // 4 if len(steps) >= TRIED_AFTER_EACH else 1)
+            yield
+            if steps and room.start(job.name):
+                yield from self._give_back(steps, room)
+                self.helped |= {other.name: job.name for other, _ in steps if self._sizes[other.name] < other.size}
+                return
+        self._sizes = before
+        room.return_to(mark)
+
+    def _give_back(self, steps: list[tuple[JobShare, int]], room: Room) -> Iterator[None]:
+        """Undo the steps that were not needed, those of the least served jobs first."""
+        kept = set[str]()
+        for other, size in reversed(steps):
+            if other.name in kept:
+                continue
+            yield
+            if room.restore(other.name, size):
+                self._sizes[other.name] = size
+            else:
+                kept.add(other.name)
+
+    def _even_out(self, room: Room) -> Iterator[None]:
+        """Give steps of the most served jobs to the least served ones, as long as that lowers the larger key."""
+        givers = SortedList(self._turn(job) for job in self._jobs.values() if self._below(job) is not None)
+        takers = SortedList(self._turn(job) for job in self._jobs.values() if self._above(job) is not None)
+        exchanges = offers = 0
+        while givers and takers and exchanges < EXCHANGES_MAX and offers < OFFERS_MAX:
+            giver = self._jobs[givers.pop()[1]]
+            below, mark = self._below(giver), room.mark()
+            assert below is not None, "a giver has a smaller size"
+            room.shrink(giver.name, below)
+            taken: tuple[JobShare, int] | None = None
+            for job, above in self._takers(giver, takers):
+                offers += 1
+                yield
+                if room.grow(job.name, above):
+                    taken = job, above
+                    break
+            if taken is None:
+                room.return_to(mark)
+                continue
+            exchanges, (taker, above) = exchanges + 1, taken
+            for job in (giver, taker):
+                givers.discard(self._turn(job))
+                takers.discard(self._turn(job))
+            self._sizes[giver.name], self._sizes[taker.name] = below, above
+            self.helped[giver.name] = taker.name
+            for job in (giver, taker):
+                givers.update([self._turn(job)] if self._below(job) is not None else ())
+                takers.update([self._turn(job)] if self._above(job) is not None else ())
+
+    def _takers(self, giver: JobShare, takers: Iterable[tuple[int, str]]) -> list[tuple[JobShare, int]]:
+        """Return the jobs to which a step of this one is offered, with their sizes then, the least served first.
+
+        With a step they have received less than it has now.
+        """
+        found, kinds, most = list[tuple[JobShare, int]](), set[Hashable](), giver.key(self._sizes[giver.name])
+        for key, name in takers:
+            if key >= most or len(found) >= LOOKS_MAX:
+                break
+            job = self._jobs[name]
+            above = self._above(job)
+            kind = job.kind if job.kind is not None else name
+            one_more = above == self._sizes[name] + 1
+            if above is None or job is giver or (kind in kinds and one_more) or job.key(above) >= most:
+                continue
+            found.append((job, above))
+            if one_more:
+                kinds.add(kind)
+        return found
+
+
+def _most_served(turn: tuple[int, str]) -> tuple[int, str]:
+    return -turn[0], turn[1]

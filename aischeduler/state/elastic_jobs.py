@@ -1,0 +1,134 @@
+"""The elastic jobs that are known, with what is remembered of them beside what their objects say.
+
+Invariants:
+- A job is here exactly while its object asks to be elastic, whether it may be or not.
+- What is remembered decides only when a job is resized again: all else is read from its object and its pods.
+"""
+
+from msgspec import Struct, field
+
+from aischeduler.model.elastic import ElasticJob, Problem
+from aischeduler.model.workload import Workload
+
+JobKey = tuple[str, str, str]
+"""Kind, namespace and name."""
+
+
+class SentSize(Struct, frozen=True):
+    """A size that was asked for and is not shown yet: the object had this `version` then."""
+
+    instances: int
+    version: str
+    at: float
+
+
+class ElasticRecord(Struct, eq=False):
+    """One elastic job. Times are on the engine's clock, in unix seconds.
+
+    `received` is the service until `received_at`, of which `noted` at `noted_at` is written into its object.
+    """
+
+    workload: Workload
+    job: ElasticJob
+    received: int = 0
+    received_at: float = 0.0
+    noted: int = 0
+    noted_at: float = 0.0
+    sent: SentSize | None = None
+    resizing: bool = False
+    """Whether its last resize may be under way: instances start, or leave."""
+    resized_at: float = float("-inf")
+    """When its last resize ended, as far as it has."""
+    rests_until: float = float("-inf")
+    """Until then it is not resized: its object could not be written."""
+    short_since: float | None = None
+    """Since when instances of its last step wait, where some do."""
+    grows_from: float = float("-inf")
+    """Until then it does not grow: its last growth found no room."""
+    waits_since: float | None = None
+    """Since when fewer pods than its minimum are on nodes; None where enough are."""
+    foreign_at: float = float("-inf")
+    """When another writer changed its size last."""
+    foreign_size: int | None = None
+    """The size that another writer made, until the scheduler's own note of it is shown."""
+    left_alone: Problem | None = None
+    """Why it is no longer resized although its terms allow it; until they change."""
+    is_new: bool = True
+    """Whether it has not been compared with the other jobs yet: it comes, or comes back."""
+    is_read: bool = False
+    """Whether a pass has read it before."""
+    skipped_until: float = float("-inf")
+    """Until then passes leave it out: reading it raised."""
+
+    @property
+    def key(self) -> JobKey:
+        """What identifies the job."""
+        return self.workload.key
+
+    @property
+    def name(self) -> str:
+        """The job as it is named in texts, and in sorts."""
+        kind, namespace, name = self.workload.key
+        return f"{namespace}/{name} ({kind})"
+
+    @property
+    def size(self) -> int:
+        """The number of instances that its object asks for, or soon will."""
+        return self.sent.instances if self.sent is not None else self.job.size
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why it is not resized; None where it may be."""
+        return self.job.problem or self.left_alone
+
+
+class ElasticJobs(Struct):
+    """All elastic jobs by key."""
+
+    by_key: dict[JobKey, ElasticRecord] = field(default_factory=dict)
+    kept: dict[JobKey, frozenset[str]] = field(default_factory=dict)
+    """Jobs whose minimum has waited for long -> the nodes on which it could run: no other elastic job starts there."""
+    touched: bool = False
+    """Whether something happened that a pass may answer."""
+
+    def see(self, workload: Workload, now: float) -> ElasticRecord | None:
+        """Store what the object of a job says now; return its record, None where it is not elastic (any more)."""
+        job, record = workload.elastic, self.by_key.get(workload.key)
+        if job is None:
+            self.forget(workload.key)
+            return None
+        if record is None or record.workload.uid != workload.uid:
+            record = self.by_key[workload.key] = _new(workload, job, now)
+        if record.job.terms != job.terms:
+            record.left_alone = None
+        if record.sent is not None and record.sent.version != job.version:
+            record.sent = None
+        record.workload, record.job = workload, job
+        self.touched = True
+        return record
+
+    def forget(self, key: JobKey) -> None:
+        """Remove a job that is gone, or not elastic any more."""
+        if self.by_key.pop(key, None) is not None:
+            self.touched = True
+
+    def go_on_from(self, before: "ElasticJobs") -> None:
+        """Take over what is remembered of the jobs that are still here."""
+        for key, record in self.by_key.items():
+            known = before.by_key.get(key)
+            if known is not None and known.workload.uid == record.workload.uid:
+                workload, job = record.workload, record.job
+                self.by_key[key] = known
+                known.workload, known.job = workload, job
+        self.touched = bool(self.by_key)
+        self.kept = before.kept
+
+
+def _new(workload: Workload, job: ElasticJob, now: float) -> ElasticRecord:
+    """Return the record of a job that is seen first: its object says what it received under another scheduler."""
+    record = ElasticRecord(workload, job, received_at=now, noted_at=now, resizing=bool(job.resized_at_seconds))
+    if job.service_at_seconds:
+        record.received = record.noted = job.service
+        record.received_at = record.noted_at = min(job.service_at_seconds, now)
+        record.is_new = False
+    return record
