@@ -93,6 +93,7 @@ def written() -> dict[Path, str]:
         "pool": definition_page("pools", "Pool", "pools.md"),
         "queue": definition_page("queues", "Queue", "queues.md"),
         "batchprocess": definition_page("batchprocesses", "BatchProcess", "batchprocess.md"),
+        "trainingjob": definition_page("trainingjobs", "TrainingJob", "trainingjob.md"),
         "configuration": configuration_page(),
         "metrics": metrics_page(),
         "events": events_page(),

@@ -1,4 +1,4 @@
-"""`ai-scheduler operator`: runs the operator of BatchProcess."""
+"""`ai-scheduler operator`: runs the operator of BatchProcess and TrainingJob."""
 
 import asyncio
 import sys
@@ -33,7 +33,7 @@ def run_operator(
     Raises AccessError without credentials, ConfigError for a wrong address, and SystemExit with status 4 where the
     operator ends by itself; its log has the reason.
     """
-    from aischeduler.operator.batch_process import Settings  # noqa: PLC0415
+    from aischeduler.operator.owner import Settings  # noqa: PLC0415
     from aischeduler.operator.program import serve  # noqa: PLC0415
 
     configure(msgspec.structs.replace(Logging(), format=log_format, level=log_level), sys.stderr.buffer)

@@ -1,1 +1,1 @@
-"""The operator of BatchProcess: it makes the pods of a gang and keeps them; it places none of them."""
+"""The operator of BatchProcess and TrainingJob: it makes pods and Jobs and keeps them; it places no pod."""

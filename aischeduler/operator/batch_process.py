@@ -1,19 +1,14 @@
-"""A BatchProcess as the operator reads it, or the field for which it is refused; and the names of what it gets.
+"""A BatchProcess as the operator reads it, or the field for which it is refused.
 
 Invariants:
-- A document of any shape gives a BatchProcess or a SpecError.
-- A SpecError names one field and says what it must be. Where the CRD has a schema, the API server refuses most of this
-  earlier; a definition of another maker may have none.
+- A document of any shape gives a BatchProcess or a SpecError. Where the CRD has a schema, the API server refuses most
+  of this earlier; a definition of another maker may have none.
 - A memory without a unit is in MiB, and every document that leaves the operator says so.
-- A name depends on the BatchProcess alone, and it is a DNS label: a hostname, a label value and the name of an object.
-  One that had to be changed ends in a hash of the whole, so that two names do not meet.
 
 Source: section 4.2 of the description of Brain++ ("podGroup", "simpleProcesses").
 """
 
-import re
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -22,28 +17,35 @@ from msgspec import Meta, Struct
 from aischeduler.config.errors import sentence
 from aischeduler.config.section import whole_number
 from aischeduler.model.gang import GANG_SIZE_MAX, GANG_TIMEOUT_KEY
-from aischeduler.model.names import GROUP, MEMORY, POOL_KEY, SCHEDULER_NAME, VERSION
-from aischeduler.model.quantity import QuantityError, parse_nano
-from aischeduler.model.user_text import quoted
+from aischeduler.model.names import GROUP, VERSION
+from aischeduler.operator.owner import (
+    BACKOFF_LIMIT,
+    BACKOFF_LIMIT_MAX,
+    OBJECT,
+    PLURALS,
+    Json,
+    Owner,
+    Resources,
+    Role,
+    Settings,
+    SpecError,
+    amounts,
+    dns_label,
+    inherited_annotations,
+)
 
 BRAINPP_GROUP: Final = "workspace.brainpp.cn"
 """The group in which Brain++ defines BatchProcess."""
 GROUPS: Final = (GROUP, BRAINPP_GROUP)
 KIND: Final = "BatchProcess"
-PLURAL: Final = "batchprocesses"
+PLURAL: Final = PLURALS[KIND]
 BATCH_VERSION: Final = VERSION
 """The version of BatchProcess in both groups."""
-KEY_PREFIX: Final = GROUP + "/"
-RECORD_KEY: Final = KEY_PREFIX + "record"
-"""The annotation of a BatchProcess whose definition does not keep our status: what the operator must not forget."""
-
-BACKOFF_LIMIT: Final = 6
-"""`backoffLimit` where the spec says none, as of a Job."""
-BACKOFF_LIMIT_MAX: Final = 10_000
+MEMORY_UNIT: Final = "Mi"
+"""The unit of a memory without one."""
 ROLES_MAX: Final = 64
 ROLE_LENGTH_MAX: Final = 40
 TIMEOUT_SECONDS_MAX: Final = 10**9
-LABEL_LENGTH_MAX: Final = 63
 POD_FIELDS: Final = (
     "nodeSelector",
     "tolerations",
@@ -57,57 +59,19 @@ POD_FIELDS: Final = (
 CONTAINER_FIELDS: Final = ("workingDir", "env", "envFrom", "volumeMounts")
 """The fields of a process that go into its container as they are."""
 
-Json = dict[str, Any]
 
-_HASH_LENGTH: Final = 8
-_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
-_PLAIN_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
-_OBJECT: Final = Meta(description="an object")
-
-
-class Settings(Struct, frozen=True):
-    """What the operator puts into pods; an empty `default_image` stands for none."""
-
-    scheduler_name: str = SCHEDULER_NAME
-    default_image: str = ""
-
-
-class Role(Struct, frozen=True):
-    """One entry of `simpleProcesses`; `first_rank` is the rank of its first pod.
-
-    `min_available` is 0 where it has no minimum; `container` lacks only the name.
-    """
-
-    name: str
-    replicas: int
-    min_available: int
-    first_rank: int
-    container: Json
-
-
-class BatchProcess(Struct, frozen=True):
+class BatchProcess(Owner, frozen=True):
     """A BatchProcess that can be carried out. `timeout_seconds` is None where it waits for ever.
 
-    `gang` is the name of its gang and Service. `annotations` are those of its pods, and `pod` the fields of their specs
-    that come from the spec as they are.
+    `pod` has the fields of the specs of its pods that come from the spec as they are.
     """
 
-    api_version: str
-    namespace: str
-    name: str
-    uid: str
-    gang: str
     roles: tuple[Role, ...]
     replicas: int
     min_available: int
     timeout_seconds: int | None
     backoff_limit: int
-    annotations: Mapping[str, str]
     pod: Json
-
-
-class SpecError(Exception):
-    """A spec that cannot be carried out; the text is a sentence that begins with the path of a field."""
 
 
 _Count = Annotated[int, whole_number(1, GANG_SIZE_MAX)]
@@ -127,11 +91,6 @@ class _Group(Struct, rename="camel"):
     timeout_seconds: Annotated[int, whole_number(0, TIMEOUT_SECONDS_MAX)] | None = None
 
 
-class _Resources(Struct):
-    limits: Annotated[Json, _OBJECT] | None = None
-    requests: Annotated[Json, _OBJECT] | None = None
-
-
 class _Variable(Struct):
     name: str
 
@@ -144,15 +103,15 @@ class _Process(Struct, rename="camel"):
     command: tuple[Any, ...] | None = None
     args: tuple[Any, ...] | None = None
     env: tuple[Annotated[_Variable, Meta(description="a variable with a name")], ...] | None = None
-    resources: Annotated[_Resources, _OBJECT] | None = None
+    resources: Annotated[Resources, OBJECT] | None = None
 
 
 class _Spec(Struct, rename="camel"):
     simple_processes: Annotated[
-        tuple[Annotated[_Process, _OBJECT], ...],
+        tuple[Annotated[_Process, OBJECT], ...],
         Meta(min_length=1, max_length=ROLES_MAX, description=f"a list of 1 to {ROLES_MAX} processes"),
     ]
-    pod_group: Annotated[_Group, _OBJECT] | None = None
+    pod_group: Annotated[_Group, OBJECT] | None = None
     backoff_limit: Annotated[int, whole_number(0, BACKOFF_LIMIT_MAX)] | None = None
 
 
@@ -178,6 +137,7 @@ def read_batch_process(document: Json, settings: Settings) -> BatchProcess:
         raise SpecError(f"spec.podGroup.replicas is {replicas}, more than {GANG_SIZE_MAX}")
     return BatchProcess(
         api_version=document["apiVersion"],
+        kind=KIND,
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
@@ -187,28 +147,10 @@ def read_batch_process(document: Json, settings: Settings) -> BatchProcess:
         min_available=max(least, sum(role.min_available for role in roles)),
         timeout_seconds=group.timeout_seconds,
         backoff_limit=BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit,
-        annotations=_annotations(metadata, group.timeout_seconds),
+        annotations=inherited_annotations(metadata)
+        | ({} if group.timeout_seconds is None else {GANG_TIMEOUT_KEY: str(group.timeout_seconds)}),
         pod={name: raw[name] for name in POD_FIELDS if name in raw},
     )
-
-
-def dns_label(text: str) -> str:
-    """Return the text if it is a DNS label (RFC 1035), else a label made from it with a hash."""
-    if len(text) <= LABEL_LENGTH_MAX and _LABEL.fullmatch(text):
-        return text
-    clean = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-    lettered = clean if clean[:1].isalpha() else f"b-{clean}"
-    kept = lettered[: LABEL_LENGTH_MAX - _HASH_LENGTH - 1].rstrip("-")
-    return f"{kept}-{sha256(text.encode()).hexdigest()[:_HASH_LENGTH]}"
-
-
-def _annotations(metadata: Json, timeout_seconds: int | None) -> dict[str, str]:
-    """Return the annotations of the pods: all of ours that the BatchProcess has, and the pool of its label."""
-    pool = (metadata.get("labels") or {}).get(POOL_KEY)
-    found = {POOL_KEY: pool} if pool else {}
-    annotations = (metadata.get("annotations") or {}).items()
-    found |= {key: value for key, value in annotations if key.startswith(KEY_PREFIX) and key != RECORD_KEY}
-    return found if timeout_seconds is None else found | {GANG_TIMEOUT_KEY: str(timeout_seconds)}
 
 
 def _roles(processes: Sequence[_Process], raw: Sequence[Json], settings: Settings) -> tuple[Role, ...]:
@@ -232,29 +174,9 @@ def _container(process: _Process, raw: Json, path: str, settings: Settings) -> J
     if not image:
         raise SpecError(f"{path}.image is missing, and the operator has no default image")
     words = {"command": process.command, "args": process.args}
-    resources = process.resources or _Resources()
-    amounts = {"limits": resources.limits, "requests": resources.requests}
     return {
         "image": image,
         **{name: [str(word) for word in found] for name, found in words.items() if found is not None},
         **{name: raw[name] for name in CONTAINER_FIELDS if name in raw},
-        "resources": {
-            name: {kind: _amount(kind, amount, f"{path}.resources.{name}.{kind}") for kind, amount in found.items()}
-            for name, found in amounts.items()
-            if found
-        },
+        "resources": amounts(process.resources or Resources(), f"{path}.resources", MEMORY_UNIT),
     }
-
-
-def _amount(kind: str, amount: object, path: str) -> str:
-    """Return an amount as text; a memory without a unit gets Mi."""
-    text = "" if isinstance(amount, bool) else str(amount)
-    if kind == MEMORY and _PLAIN_NUMBER.fullmatch(text):
-        text += "Mi"
-    try:
-        below_zero = parse_nano(text) < 0
-    except QuantityError as error:
-        raise SpecError(f"{path}: {error}") from error
-    if below_zero:
-        raise SpecError(f"{path} is {quoted(text)}, below zero")
-    return text

@@ -14,16 +14,22 @@ import msgspec
 from aischeduler.kube.http.client import LIST_SECONDS, Client
 from aischeduler.kube.http.errors import MalformedAnswerError, RefusedError, is_answer
 from aischeduler.kube.http.paths import object_path
-from aischeduler.operator.batch_process import PLURAL, Json
+from aischeduler.operator.owner import PLURALS, Json
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 NO_OBJECT: Final = tuple(filter(is_answer, range(400, 500)))
 """Answers to a read of one object that say that there is none."""
 
 
-def batch_path(api_version: str, namespace: str, name: str) -> str:
-    """Return the path of a BatchProcess, by which the operator knows it."""
-    return object_path(api_version, PLURAL, name, namespace)
+def owner_path(api_version: str, kind: str, namespace: str, name: str) -> str:
+    """Return the path of an owner of pods, by which the operator knows it."""
+    return object_path(api_version, PLURALS[kind], name, namespace)
+
+
+def path_of(document: Json) -> str:
+    """Return the path of this owner."""
+    metadata = document["metadata"]
+    return owner_path(document["apiVersion"], document["kind"], metadata["namespace"], metadata["name"])
 
 
 class Cluster:

@@ -1,4 +1,4 @@
-"""The objects of a BatchProcess, and what the operator reads of its pods.
+"""The objects that the operator makes for a BatchProcess, and what it reads of pods.
 
 Invariants:
 - A pod carries all that the scheduler needs of its gang in labels and annotations; the scheduler reads no BatchProcess.
@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from aischeduler.model.gang import GANG_KEY, GANG_MIN_KEY, GANG_ROLE_KEY, GANG_ROLE_MIN_KEY
 from aischeduler.model.times import unix_seconds
-from aischeduler.operator.batch_process import KEY_PREFIX, KIND, BatchProcess, Json, Role, Settings, dns_label
+from aischeduler.operator.batch_process import BatchProcess
+from aischeduler.operator.owner import KEY_PREFIX, Json, Owner, Role, Settings, dns_label
 
 INDEX_KEY: Final = KEY_PREFIX + "role-index"
 """The label with the index of a pod in its role."""
@@ -49,12 +50,12 @@ class SeenPod(Struct, frozen=True):
     why: str = ""
 
 
-def seen_pod(document: Json, owner_uid: str) -> SeenPod | None:
-    """Return a pod of this owner; None for any other."""
+def seen_pod(document: Json, owner_uid: str, index_key: str = INDEX_KEY) -> SeenPod | None:
+    """Return a pod of this owner with an index in this label; None for any other."""
     metadata = document["metadata"]
     labels = metadata.get("labels") or {}
     owners = [owner.get("uid") for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
-    index = labels.get(INDEX_KEY, "")
+    index = labels.get(index_key, "")
     if owners != [owner_uid] or not index.isdecimal():
         return None
     attempt = (metadata.get("annotations") or {}).get(ATTEMPT_KEY, "")
@@ -96,27 +97,41 @@ def _terminations(status: Json) -> list[Json]:
     return [state.get("terminated") or {} for state in states]
 
 
-def pod_name(process: str, role: str, index: int) -> str:
+def pod_name(owner: str, role: str, index: int) -> str:
     """Return the name of the pod of a role with this index, from 0."""
-    return dns_label(f"{process}-{role}-{index}")
+    return dns_label(f"{owner}-{role}-{index}")
 
 
-def service(process: BatchProcess) -> Json:
+def gang_selector(owner: Owner) -> dict[str, str]:
+    """Return the labels of everything that is made for this owner, its pods among it."""
+    return {MADE_BY_KEY: MADE_BY, GANG_KEY: owner.gang}
+
+
+def metadata_of(owner: Owner, name: str, labels: Json, annotations: Json | None = None) -> Json:
+    """Return the metadata of an object that is made for this owner."""
+    reference = {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+    }
+    return {
+        "name": name,
+        "namespace": owner.namespace,
+        "labels": {**gang_selector(owner), **labels},
+        **({"annotations": annotations} if annotations else {}),
+        "ownerReferences": [reference],
+    }
+
+
+def service(owner: Owner) -> Json:
     """Return the headless Service that gives every pod an address before it is ready."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {
-            "name": process.gang,
-            "namespace": process.namespace,
-            "labels": {MADE_BY_KEY: MADE_BY, GANG_KEY: process.gang},
-            "ownerReferences": [_owner(process)],
-        },
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {MADE_BY_KEY: MADE_BY, GANG_KEY: process.gang},
-        },
+        "metadata": metadata_of(owner, owner.gang, {}),
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": gang_selector(owner)},
     }
 
 
@@ -136,8 +151,6 @@ class PodMaker:
         process, name = self._process, pod_name(self._process.name, role.name, index)
         rank = role.first_rank + index
         labels = {
-            MADE_BY_KEY: MADE_BY,
-            GANG_KEY: process.gang,
             GANG_MIN_KEY: str(process.min_available),
             GANG_ROLE_KEY: role.name,
             INDEX_KEY: str(index),
@@ -148,13 +161,7 @@ class PodMaker:
         return {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {
-                "name": name,
-                "namespace": process.namespace,
-                "labels": labels,
-                "annotations": {**process.annotations, ATTEMPT_KEY: str(attempt)},
-                "ownerReferences": [_owner(process)],
-            },
+            "metadata": metadata_of(process, name, labels, {**process.annotations, ATTEMPT_KEY: str(attempt)}),
             "spec": {
                 **process.pod,
                 "schedulerName": self._scheduler_name,
@@ -184,13 +191,3 @@ class PodMaker:
         taken = {variable["name"] for variable in own}
         made = [*({"name": name, "value": value} for name, value in ours.items()), *self._peers]
         return [*(variable for variable in made if variable["name"] not in taken), *own]
-
-
-def _owner(process: BatchProcess) -> Json:
-    return {
-        "apiVersion": process.api_version,
-        "kind": KIND,
-        "name": process.name,
-        "uid": process.uid,
-        "controller": True,
-    }

@@ -1,9 +1,9 @@
-"""The passes that are due: which BatchProcesses to look at, and when.
+"""The passes that are due: which owners of pods to look at, and when.
 
 Invariants:
-- One BatchProcess has at most one pass at a time, and what happens during a pass causes another after it.
-- A pass that fails is repeated with growing delays, and delays no other BatchProcess.
-- Passes over one BatchProcess keep a distance that grows with their length, so that a large gang that changes all the
+- One owner has at most one pass at a time, and what happens during a pass causes another after it.
+- A pass that fails is repeated with growing delays, and delays no other owner.
+- Passes over one owner keep a distance that grows with their length, so that a large gang that changes all the
   time costs at most a part of one slot.
 """
 
@@ -62,7 +62,7 @@ class Passes:
                     failures += 1
                     again_seconds = min(RETRY_SECONDS * 2 ** min(failures - 1, 10), RETRY_SECONDS_MAX)
                     structlog.get_logger().warning(
-                        "pass failed", batch_process=path, reason=str(error), again_in_seconds=again_seconds
+                        "pass failed", path=path, reason=str(error), again_in_seconds=again_seconds
                     )
                 took_seconds = asyncio.get_running_loop().time() - began
             await asyncio.sleep(max(DISTANCE_SECONDS, took_seconds * DISTANCE_FACTOR))

@@ -13,8 +13,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aischeduler.operator.batch_process import BatchProcess, Role
+from aischeduler.operator.batch_process import BatchProcess
 from aischeduler.operator.objects import SeenPod
+from aischeduler.operator.owner import Role
 from aischeduler.operator.progress import FINISHED, Phase, Progress, grown
 
 FIRST_DELAY_SECONDS: Final = 10.0
@@ -60,22 +61,22 @@ class Plan(Struct, frozen=True):
 
 def plan(process: BatchProcess, progress: Progress, pods: Sequence[SeenPod], now_seconds: float) -> Plan:
     """Return what to do with the BatchProcess, of which exactly these pods exist."""
-    progress = grown(progress, process, pods)
+    progress = grown(progress, process.roles, pods)
     places = {(role.name, index): role for role in process.roles for index in range(role.replicas)}
     by_place = {pod.place: pod for pod in pods}
     phase, failure = _verdict(process, progress, places, by_place)
     progress = replace(progress, phase=phase)
-    counts = tuple(_counts(role, progress, by_place) for role in process.roles)
+    counts = tuple(counts_of(role, progress, by_place) for role in process.roles)
     if progress.finished:
         unfinished = (pod for pod in pods if pod.phase not in FINISHED and not pod.terminating)
-        return Plan(progress, counts, deletes=_last_first(unfinished), failure=failure)
+        return Plan(progress, counts, deletes=last_first(unfinished), failure=failure)
     ours = [pod for place, pod in by_place.items() if place in places]
     surplus = (pod for place, pod in by_place.items() if place not in places and not pod.terminating)
-    due, again_seconds = _due((pod for pod in ours if _has_failed(pod)), now_seconds)
+    failed, again_seconds = due((pod for pod in ours if _has_failed(pod)), now_seconds)
     return Plan(
         replace(progress, phase=_phase(process, counts)),
         counts,
-        deletes=(*_last_first(surplus), *due),
+        deletes=(*last_first(surplus), *failed),
         creates=tuple(
             Wanted(role, place[1], progress.attempts(place) + 1)
             for place, role in places.items()
@@ -118,24 +119,26 @@ def _has_failed(pod: SeenPod) -> bool:
     return pod.phase == Phase.FAILED and not pod.terminating
 
 
-def _due(failed: Iterable[SeenPod], now_seconds: float) -> tuple[list[SeenPod], float | None]:
-    """Return the failed pods whose delay is over, and in how many seconds the next one is due."""
-    due, waits = [], []
-    for pod in failed:
+def due(ended: Iterable[SeenPod], now_seconds: float) -> tuple[list[SeenPod], float | None]:
+    """Return the pods whose delay after their end is over, and in how many seconds the next one is due."""
+    found, waits = [], []
+    for pod in ended:
         delay = min(FIRST_DELAY_SECONDS * 2 ** min(pod.attempt - 1, 10), DELAY_SECONDS_MAX)
         left = min(pod.lost_seconds + delay - now_seconds, delay) if pod.lost_seconds else 0.0
         if left > 0:
             waits.append(left)
         else:
-            due.append(pod)
-    return due, min(waits, default=None)
+            found.append(pod)
+    return found, min(waits, default=None)
 
 
-def _last_first(pods: Iterable[SeenPod]) -> tuple[SeenPod, ...]:
+def last_first(pods: Iterable[SeenPod]) -> tuple[SeenPod, ...]:
+    """Return pods in the order in which they go: the highest index first."""
     return tuple(sorted(pods, key=lambda pod: (-pod.place[1], pod.name)))
 
 
-def _counts(role: Role, progress: Progress, by_place: dict[Place, SeenPod]) -> Counts:
+def counts_of(role: Role, progress: Progress, by_place: dict[Place, SeenPod]) -> Counts:
+    """Return the pods of a role by their state."""
     running = succeeded = failed = bound = present = 0
     for index in range(role.replicas):
         place = (role.name, index)

@@ -9,13 +9,13 @@ Invariants:
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
-from aischeduler.operator.batch_process import RECORD_KEY, BatchProcess, Json
 from aischeduler.operator.objects import SeenPod
+from aischeduler.operator.owner import RECORD_KEY, Json, Role
 
 
 class Phase(StrEnum):
@@ -29,6 +29,8 @@ class Phase(StrEnum):
 
 
 FINISHED: Final = (Phase.SUCCEEDED, Phase.FAILED)
+
+R = TypeVar("R", bound=Struct)
 
 _Count = Annotated[int, Meta(ge=0)]
 
@@ -67,7 +69,7 @@ class Progress(Struct, frozen=True):
         return place[1] in self.of_role(place[0]).completed_indexes
 
 
-def grown(progress: Progress, process: BatchProcess, seen: Iterable[SeenPod]) -> Progress:
+def grown(progress: Progress, spec_roles: Iterable[Role], seen: Iterable[SeenPod]) -> Progress:
     """Return the progress with the pods that are seen now, for the roles and replicas of the spec.
 
     A pod that terminates is no longer counted anew: it may be one that a change of the spec took away.
@@ -75,7 +77,7 @@ def grown(progress: Progress, process: BatchProcess, seen: Iterable[SeenPod]) ->
     if progress.finished:
         return progress
     attempts, completed, restarts = {}, {}, progress.restarts
-    for role in process.roles:
+    for role in spec_roles:
         known = progress.of_role(role.name)
         attempts[role.name] = [*known.attempts, *[0] * role.replicas][: role.replicas]
         completed[role.name] = {index for index in known.completed_indexes if index < role.replicas}
@@ -93,17 +95,20 @@ def grown(progress: Progress, process: BatchProcess, seen: Iterable[SeenPod]) ->
     return Progress(progress.phase, restarts, tuple(roles))
 
 
-def read_progress(document: Json) -> Progress:
-    """Return the progress in a BatchProcess: of its annotation where it has one, else of its status."""
+def read_record(document: Json, record: type[R]) -> R:
+    """Return the record in an owner of pods: of its annotation where it has one, else of its status."""
     annotation = (document.get("metadata", {}).get("annotations") or {}).get(RECORD_KEY)
     try:
-        return msgspec.convert(
-            msgspec.json.decode(annotation) if annotation else document.get("status") or {}, Progress
-        )
+        return msgspec.convert(msgspec.json.decode(annotation) if annotation else document.get("status") or {}, record)
     except (msgspec.DecodeError, RecursionError):
-        return Progress()
+        return record()
 
 
-def progress_document(progress: Progress) -> Json:
-    """Return the fields of the status that hold the progress."""
-    return msgspec.json.decode(msgspec.json.encode(progress, order="deterministic"), type=Json)
+def record_text(record: Struct) -> str:
+    """Return a record as the text of an annotation."""
+    return msgspec.json.encode(record, order="deterministic").decode()
+
+
+def record_document(record: Struct) -> Json:
+    """Return the fields of the status that hold a record."""
+    return msgspec.json.decode(record_text(record), type=Json)

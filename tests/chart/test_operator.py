@@ -8,6 +8,7 @@ from tests.chart.test_pods import RESTRICTED_CONTAINER, RESTRICTED_POD
 from tests.chart.test_rights import granted
 
 NAME = "ai-scheduler-operator"
+KINDS = ("batchprocesses", "trainingjobs")
 
 
 @pytest.fixture
@@ -30,6 +31,7 @@ def test_operator_is_off_by_default_and_changes_nothing_of_the_scheduler(default
         ("ClusterRole", NAME),
         ("ClusterRoleBinding", NAME),
         ("CustomResourceDefinition", "batchprocesses.resource.aibee.cn"),
+        ("CustomResourceDefinition", "trainingjobs.resource.aibee.cn"),
         ("Deployment", NAME),
         ("NetworkPolicy", NAME),
         ("ServiceAccount", NAME),
@@ -105,6 +107,9 @@ def test_operator_has_an_account_and_rights_of_its_own(on: Rendered) -> None:
     assert {resource for _, resource, _ in rights} == {
         "batchprocesses",
         "batchprocesses/status",
+        "trainingjobs",
+        "trainingjobs/status",
+        "jobs",
         "pods",
         "services",
         "events",
@@ -112,18 +117,27 @@ def test_operator_has_an_account_and_rights_of_its_own(on: Rendered) -> None:
     }
 
 
-def test_people_see_batch_processes_with_view_and_make_them_with_edit(on: Rendered) -> None:
+def test_operator_makes_jobs_and_deletes_none(on: Rendered) -> None:
+    rights = granted(on.one("ClusterRole", NAME))
+    assert {verb for _, resource, verb in rights if resource == "jobs"} == {"get", "list", "watch", "create", "patch"}
+    groups = {group for group, resource, _ in rights if resource == "trainingjobs"}
+    assert groups == {"resource.aibee.cn", "paddlepaddle.org"}
+
+
+def test_people_see_both_kinds_with_view_and_make_them_with_edit(on: Rendered) -> None:
     label = "rbac.authorization.k8s.io/aggregate-to-"
     viewer, editor = (on.one("ClusterRole", f"ai-scheduler-batch-{who}") for who in ("viewer", "editor"))
     assert viewer["metadata"]["labels"][f"{label}view"] == editor["metadata"]["labels"][f"{label}edit"] == "true"
     assert {verb for _, _, verb in granted(viewer)} == {"get", "list", "watch"}
     assert {"create", "delete"} <= {verb for _, _, verb in granted(editor)}
+    assert {one for _, one, _ in granted(viewer)} == {one for _, one, _ in granted(editor)} == set(KINDS)
 
 
-def test_definition_comes_with_the_operator_and_stays_when_it_goes(helm: Helm, on: Rendered) -> None:
-    found = on.one("CustomResourceDefinition", "batchprocesses.resource.aibee.cn")
-    assert found["spec"] == crd("batchprocesses")["spec"]
-    assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+def test_definitions_come_with_the_operator_and_stay_when_it_goes(helm: Helm, on: Rendered) -> None:
+    for plural in KINDS:
+        found = on.one("CustomResourceDefinition", f"{plural}.resource.aibee.cn")
+        assert found["spec"] == crd(plural)["spec"]
+        assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     without = helm.render({"operator": {"enabled": True}, "crds": {"install": False}})
     assert without.all("CustomResourceDefinition") == []
 

@@ -12,6 +12,8 @@ from tests.chart.rendering import CHART, Helm, Rendered
 from tests.test_documents import LINK
 from tools import chart
 
+OF_THE_OPERATOR = ("batchprocesses", "trainingjobs")
+
 
 def test_schema_and_readme_are_up_to_date() -> None:
     for path, text in chart.written().items():
@@ -38,8 +40,8 @@ def test_manifests_are_the_chart_with_its_defaults_and_the_operator_beside_them(
         return sorted((found["kind"], found["metadata"]["name"]) for found in objects if found["kind"] != "Pod")
 
     plain, operator = listed(chart.MANIFESTS), listed(chart.OPERATOR)
-    definition = ("CustomResourceDefinition", "batchprocesses.resource.aibee.cn")
-    assert named(plain) == sorted([*named(defaults.objects), definition])
+    operators = [("CustomResourceDefinition", f"{plural}.resource.aibee.cn") for plural in OF_THE_OPERATOR]
+    assert named(plain) == sorted([*named(defaults.objects), *operators])
     assert named([*plain, *operator]) == named(helm.render({"operator": {"enabled": True}}).objects)
     assert [found for found in plain if "helm" in str(found["metadata"]).lower()] == []
     assert {found["metadata"].get("namespace", "kube-system") for found in [*plain, *operator]} == {"kube-system"}

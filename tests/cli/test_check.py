@@ -292,8 +292,8 @@ def test_gated_pod_is_judged_without_its_gates(checked: Checked) -> None:
         ("a: b: c", "1: is not YAML at line 1, column 5: mapping values are not allowed here"),
         ("- 1", "1: is not a Kubernetes object, which is a mapping with apiVersion and kind"),
         ("{apiVersion: resource.aibee.cn/v1alpha1, kind: Pol, metadata: {name: a}}",
-         ("1 Pol/a: kind: 'Pol' is not a kind of resource.aibee.cn/v1alpha1; the kinds are Pool, Queue and "
-          "BatchProcess")),
+         ("1 Pol/a: kind: 'Pol' is not a kind of resource.aibee.cn/v1alpha1; the kinds are Pool, Queue, BatchProcess "
+          "and TrainingJob")),
         ("{apiVersion: resource.aibee.cn/v1, kind: Pool, metadata: {name: a}}",
          "1 Pool/a: apiVersion: 'resource.aibee.cn/v1' does not exist; did you mean resource.aibee.cn/v1alpha1?"),
         ("x: \0", "1: is not YAML: it contains bytes that YAML does not allow"),

@@ -25,10 +25,11 @@ from aischeduler.model.gang import Gang, GangKey, GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import SelectorError, label_requirement, label_selector
 from aischeduler.model.volumes import VolumeChoice
-from aischeduler.operator.cluster import batch_path
+from aischeduler.operator.cluster import owner_path
 from tests.build import a_pod
 from tests.kube.scripted_server import Script, reply, serving
 
+OURS: Final = "resource.aibee.cn/v1alpha1"
 SERVER: Final = Server("127.0.0.1", 1, lambda: 0.0)
 REQUEST_LINE: Final = re.compile(rb"(GET|POST) /[\x21-\x7e]* HTTP/1\.1")
 HOSTILE: Final = (
@@ -90,7 +91,8 @@ PATHS: Final[dict[str, PathOf]] = {
     "PodGroup": _pod_group,
     "claim": lambda namespace, name: write_path(VolumeChoice((namespace, name), "u", "", "n")),
     "volume": lambda _, name: write_path(VolumeChoice(("ns", "claim"), "u", name, "n")),
-    "BatchProcess": lambda namespace, name: batch_path("resource.aibee.cn/v1alpha1", namespace, name),
+    "BatchProcess": lambda namespace, name: owner_path(OURS, "BatchProcess", namespace, name),
+    "TrainingJob": lambda namespace, name: owner_path(OURS, "TrainingJob", namespace, name),
 }
 
 

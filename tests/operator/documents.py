@@ -5,8 +5,8 @@ from typing import Any
 
 import yaml
 
-from aischeduler.operator.batch_process import Json
-from aischeduler.operator.cluster import batch_path
+from aischeduler.operator.cluster import owner_path
+from aischeduler.operator.owner import Json
 
 OURS = "resource.aibee.cn/v1alpha1"
 BRAINPP = "workspace.brainpp.cn/v1alpha1"
@@ -14,7 +14,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "batchprocess-brain
 
 
 def path_of(name: str = "train", api_version: str = OURS) -> str:
-    return batch_path(api_version, "team", name)
+    return owner_path(api_version, "BatchProcess", "team", name)
 
 
 def role(replicas: int, minimum: int | None, **more: Any) -> Json:

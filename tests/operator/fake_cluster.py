@@ -6,8 +6,8 @@ from itertools import count
 from typing import Any
 
 from aischeduler.kube.http.errors import RefusedError
-from aischeduler.operator.batch_process import Json
 from aischeduler.operator.cluster import Cluster
+from aischeduler.operator.owner import Json
 
 PODS = "/api/v1/namespaces/team/pods"
 SERVICES = "/api/v1/namespaces/team/services"
@@ -137,8 +137,9 @@ class FakeCluster(Cluster):
             self.conflicts = max(self.conflicts - 1, 0)
             raise RefusedError(409, "Conflict", "the object has been modified")
         if self._keeps_status and "status" in document:
-            found["status"] = {**found.get("status", {}), **copy.deepcopy(document["status"])}
-        found["metadata"].setdefault("annotations", {}).update(document.get("metadata", {}).get("annotations", {}))
+            found["status"] = _merged(found.get("status", {}), copy.deepcopy(document["status"]))
+        notes = document.get("metadata", {}).get("annotations", {})
+        found["metadata"]["annotations"] = _merged(found["metadata"].get("annotations", {}), notes)
         self.writes += 1
         self._stamped(found)
         self._answer()
@@ -162,3 +163,8 @@ class FakeCluster(Cluster):
     def _answer(self) -> None:
         if self._requests_left is not None and self._requests_left < 0:
             raise CrashError
+
+
+def _merged(before: Json, changes: Json) -> Json:
+    """Return an object after a merge patch of its outermost fields: None removes one."""
+    return {name: value for name, value in {**before, **changes}.items() if value is not None}

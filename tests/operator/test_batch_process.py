@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from aischeduler.operator.batch_process import Json, Settings, SpecError, dns_label, read_batch_process
+from aischeduler.operator.batch_process import read_batch_process
 from aischeduler.operator.objects import pod_name
+from aischeduler.operator.owner import Json, Settings, SpecError, dns_label
 from tests.operator.documents import batch_process, brainpp_example, role
 
 DEFAULT_IMAGE = Settings(default_image="base:1")

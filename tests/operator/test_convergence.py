@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aischeduler.operator.batch_process import Settings
-from aischeduler.operator.progress import FINISHED, Phase, read_progress
+from aischeduler.operator.owner import Settings
+from aischeduler.operator.progress import FINISHED, Phase, Progress, read_record
 from aischeduler.operator.reconcile import Reconciler
 from tests.operator.documents import BRAINPP, OURS, batch_process, path_of, role
 from tests.operator.fake_cluster import PODS, CrashError, FakeCluster
@@ -43,7 +43,7 @@ class Story:
         self.reconciler = Reconciler(self.cluster, Settings(), now=lambda: 1_000.0)
 
     def progress(self) -> Any:
-        return read_progress(self.cluster.objects[self.path])
+        return read_record(self.cluster.objects[self.path], Progress)
 
     def look(self) -> None:
         asyncio.run(self.reconciler.look(self.path))

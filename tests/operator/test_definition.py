@@ -6,8 +6,6 @@ from aischeduler.kube.crds import crd
 from aischeduler.model.gang import GANG_SIZE_MAX
 from aischeduler.model.names import GROUP
 from aischeduler.operator.batch_process import (
-    BACKOFF_LIMIT,
-    BACKOFF_LIMIT_MAX,
     BATCH_VERSION,
     KIND,
     PLURAL,
@@ -15,6 +13,7 @@ from aischeduler.operator.batch_process import (
     ROLES_MAX,
     TIMEOUT_SECONDS_MAX,
 )
+from aischeduler.operator.owner import BACKOFF_LIMIT, BACKOFF_LIMIT_MAX
 from aischeduler.operator.progress import Phase
 from tests.crds import fields
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from aischeduler.operator.batch_process import Json, Settings
+from aischeduler.operator.conditions import condition_of
+from aischeduler.operator.owner import Json, Settings
 from aischeduler.operator.reconcile import Reconciler
-from aischeduler.operator.status import condition_of
 from tests.operator.documents import BRAINPP, batch_process, brainpp_example, path_of, role
 from tests.operator.fake_cluster import PODS, SERVICES, FakeCluster
 
