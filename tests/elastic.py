@@ -239,9 +239,8 @@ class Jobs:
         return job is not None and str(job.version) == resize.version
 
     def _refuse(self, resize: Resize, *, changed: bool, seconds: float = 0.0) -> None:
-        uid = f"uid-{resize.name}"
-        refusal = ResizeRefused(resize.kind, "default", resize.name, uid, "refused", seconds, changed=changed)
-        self.session.tell(refusal)
+        key = resize.kind, "default", resize.name, f"uid-{resize.name}"
+        self.session.tell(ResizeRefused(*key, "refused", changed=changed, retry_after_seconds=seconds))
 
     def _resize(self, resize: Resize, answer: str) -> None:
         if resize in self.resizes:

@@ -4,6 +4,8 @@ Invariants:
 - The engine is that of the daemon; the copy only answers it, as an API server and kubelets without delay would.
 - All that the engine can decide at one time is decided before answers come; all answers come before evictions show.
 - An evicted pod leaves some seconds later and does not come back: what its controller does is not known here.
+- Sizes of elastic jobs are carried out, with their pods, so long as `RESIZING_SECONDS` allows: jobs exchange room for
+  ever. A size by which pods go in place of an eviction is carried out at any time.
 - The same snapshot and the same calls give the same result.
 """
 
@@ -14,6 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from aischeduler.analysis.cluster_snapshot import RUN, ClusterSnapshot
+from aischeduler.analysis.job_controllers import JobControllers
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import (
@@ -28,6 +31,7 @@ from aischeduler.model.actions import (
     Refresh,
     ReportInternalError,
     ReportQueue,
+    Resize,
     Warn,
 )
 from aischeduler.model.disruption_budget import DisruptionBudget
@@ -46,12 +50,15 @@ from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.tenant_queue import QueueSource, QueueState, TenantQueue
 from aischeduler.model.volumes import ClaimRef, Volume, VolumeClaim, VolumeClaimKey
+from aischeduler.model.workload import Workload
 
 ATTEMPTS_PER_DECISION: Final = 64
 LEAVING_SECONDS: Final = 2.0
 """How long a pod takes to leave its node: a real one takes up to its grace period."""
 QUIET_SECONDS: Final = 60.0
 """How long nothing may happen before the copy is at rest: longer than the backoff of a pod, shorter than the net."""
+RESIZING_SECONDS: Final = 30.0
+"""For so long after a change elastic jobs get other sizes: a few passes over all of them."""
 OVER_QUOTA: Final = "OverQuota"
 ROUNDS_MAX: Final = 100_000
 """The most rounds until the copy is at rest; more rounds count as endless."""
@@ -71,7 +78,8 @@ class ClusterCopy:
         self.pools: dict[str, Pool] = {}
         self.queues: dict[tuple[str, str], TenantQueue] = {}
         """The tenant queues by source and name."""
-        self.happened: list[Bind | Evict | Warn | LogLoanChange | ReportInternalError] = []
+        self.jobs = JobControllers()
+        self.happened: list[Bind | Evict | Resize | Warn | LogLoanChange | ReportInternalError] = []
         self._obeys_budgets = profile.obeys_budgets
         self._default_pool = profile.default_pool
         self._claims: dict[VolumeClaimKey, VolumeClaim] = {}
@@ -83,6 +91,7 @@ class ClusterCopy:
         self._evicted: list[str] = []
         self._leaving: dict[str, float] = {}
         """Terminating pods by uid -> when they are gone, the earliest first."""
+        self._resizes_until = float("-inf")
         for event in snapshot.events:
             self.tell(event)
 
@@ -108,6 +117,8 @@ class ClusterCopy:
                 self._claims[claim.key] = claim
             case Seen(Volume() as volume):
                 self._volumes[volume.name] = volume
+            case Seen(Workload() as workload):
+                self.jobs.see(workload)
             case Seen(DisruptionBudget() as budget):
                 key = (budget.namespace, budget.name)
                 self._budgets[key], self._allowed[key] = budget, budget.disruptions_allowed
@@ -124,6 +135,7 @@ class ClusterCopy:
     def settle(self, rounds_max: int = ROUNDS_MAX) -> bool:
         """Let time pass until nothing happens any more; return False where that has no end."""
         happened, quiet_since = len(self.happened), self.now
+        self._resizes_until = self.now + RESIZING_SECONDS
         for _ in range(rounds_max):
             if self._decide() or self._answer() or self._terminate():
                 continue
@@ -176,6 +188,10 @@ class ClusterCopy:
                 self._bind_volumes(action)
             case Evict():
                 self._evict(action)
+            case Resize() if self.now > self._resizes_until and action.instances != action.before:
+                self._answers.append(self.jobs.refuse(action))
+            case Resize():
+                self._resize(action)
             case Nominate(pod, node):
                 self._change(pod, nominated_node=node)
             case ReadPod(pod):
@@ -230,11 +246,28 @@ class ClusterCopy:
 
     def _evict(self, action: Evict) -> None:
         victim = action.victim
-        if self._obeys_budgets and (forbidden := self._forbidden(victim)):
+        if action.resizes is None and self._obeys_budgets and (forbidden := self._forbidden(victim)):
             self._answers.append(EvictRefused(victim.uid, EvictRefusal.BUDGET, forbidden))
             return
         self.happened.append(action)
-        self._evicted.append(victim.uid)
+        if action.resizes is not None:
+            self._resize(action.resizes)
+        else:
+            self._evicted.append(victim.uid)
+
+    def _resize(self, action: Resize) -> None:
+        """Write the size of an elastic job, whose controller makes pods for it, or ends pods."""
+        answer = self.jobs.resize(action)
+        if isinstance(answer, Workload):
+            self.jobs.see(answer)
+            made, ended = self.jobs.sync(self.scheduler.cluster, action)
+            self._answers += [Seen(answer), *map(Seen, made)]
+            self._answers += [gone(Pod, pod.uid) for pod in ended if not self.pods[pod.uid].node_name]
+            self._evicted += [pod.uid for pod in ended if self.pods[pod.uid].node_name]
+            if action.instances != action.before:
+                self.happened.append(action)
+        elif action not in self.happened:  # several evictions may have one size
+            self._answers.append(answer)
 
     def _forbidden(self, victim: Pod) -> str:
         """Return why the Eviction API refuses to evict a pod, else count the eviction.

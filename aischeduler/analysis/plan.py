@@ -7,7 +7,7 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -16,17 +16,21 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aischeduler.analysis.cluster_copy import ClusterCopy
+from aischeduler.analysis.elastic_jobs import elastic_jobs, job_row
 from aischeduler.analysis.explanation import full_name
+from aischeduler.analysis.job_controllers import as_adopted
 from aischeduler.analysis.kept_pods import kept_pods
 from aischeduler.analysis.what_if import question_of
 from aischeduler.engine.queue_status import OverQuota, over_quota, summary_of
-from aischeduler.model.actions import Bind, Evict, LogLoanChange, ReportInternalError, Warn
+from aischeduler.model.actions import Bind, Evict, LogLoanChange, ReportInternalError, Resize, Warn
 from aischeduler.model.events import Event, Seen, gone, objects_of
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PENDING, Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.tenant_queue import QueueSource, TenantQueue
 from aischeduler.model.times import time_text
+from aischeduler.model.workload import Workload
+from aischeduler.state.elastic_jobs import JobKey
 
 NODE: Final = "Node"
 UNIT: Final = "Unit"
@@ -59,6 +63,7 @@ class PlannedUnit(Struct, frozen=True):
     """The pods that one object brings, or several whose pods start together; `notes` are sentences about them.
 
     `others` wait already and belong to a unit of these pods, so that what is decided for them is decided for these too.
+    `job` is the elastic job whose minimum they are.
     """
 
     kind: str
@@ -67,6 +72,7 @@ class PlannedUnit(Struct, frozen=True):
     pods: tuple[Pod, ...]
     notes: tuple[str, ...] = ()
     others: tuple[Pod, ...] = ()
+    job: JobKey | None = None
 
 
 class PlannedChange(Struct, frozen=True):
@@ -77,11 +83,27 @@ class PlannedChange(Struct, frozen=True):
     without: tuple[str, ...] = ()
 
 
+class JobGrowth(Struct, frozen=True):
+    """The bounds of an elastic job, and the size that it gets once its minimum has started."""
+
+    minimum: int
+    maximum: int
+    size: int
+
+
+class JobResize(Struct, frozen=True):
+    """Another elastic job, the size that it has, and the one that it gets."""
+
+    job: str
+    before: int
+    size: int
+
+
 class UnitPlan(Struct, frozen=True):
     """What becomes of one unit.
 
     `nodes` has the node of each pod that starts, `lenders` the pool of each of them that borrows, `waits` the reason
-    of each other pod; `evictions` are those for it, in their order.
+    of each other pod; `evictions` are those for it, in their order. `growth` is None where it is no elastic job.
     """
 
     unit: PlannedUnit
@@ -90,6 +112,7 @@ class UnitPlan(Struct, frozen=True):
     waits: Mapping[str, str] = field(default_factory=dict)
     evictions: tuple[Evict, ...] = ()
     notes: tuple[str, ...] = ()
+    growth: JobGrowth | None = None
 
     @property
     def evicts(self) -> tuple[str, ...]:
@@ -116,8 +139,8 @@ class Plan(Struct, frozen=True):
 
     `loan_changes` are running pods that become loans or home pods, `pool_nodes` the numbers of nodes before and after
     of each pool where they differ. `over_quota` are the queues that the change brings above a quota, or further above.
-    `queues` are the tenant queues of the evicted pods by uid. `at_rest` is False where the copy did not come to rest:
-    then more would happen.
+    `queues` are the tenant queues of the evicted pods by uid, `resizes` the elastic jobs, none of a unit, that get
+    another size. `at_rest` is False where the copy did not come to rest: then more would happen.
     """
 
     units: tuple[UnitPlan, ...]
@@ -127,6 +150,7 @@ class Plan(Struct, frozen=True):
     pool_nodes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     over_quota: tuple[OverQuota, ...] = ()
     queues: Mapping[str, str] = field(default_factory=dict)
+    resizes: tuple[JobResize, ...] = ()
     notes: tuple[str, ...] = ()
     at_rest: bool = True
 
@@ -147,7 +171,9 @@ def plan(copy: ClusterCopy, change: PlannedChange) -> Plan:
     return Plan(
         units=tuple(_unit_plan(copy, unit) for unit in units),
         other_starts=tuple(
-            action for action in copy.happened if isinstance(action, Bind) and action.pod.uid not in uids
+            action
+            for action in copy.happened
+            if isinstance(action, Bind) and action.pod.uid not in uids and action.pod.uid not in copy.jobs.made
         ),
         other_evictions=tuple(
             action for action in copy.happened if isinstance(action, Evict) and _asker(action) not in askers
@@ -160,6 +186,7 @@ def plan(copy: ClusterCopy, change: PlannedChange) -> Plan:
         },
         over_quota=tuple(found for found in _over_quota(copy) if found not in over),
         queues=_queues_of_victims(copy),
+        resizes=_resizes(copy, {unit.job for unit in units}),
         notes=(*notes, *_queue_notes(copy, change), *_errors(copy)),
         at_rest=at_rest,
     )
@@ -192,7 +219,13 @@ def _as_decided(copy: ClusterCopy, units: list[PlannedUnit]) -> list[PlannedUnit
         if shared:
             first = joined[place]
             whole = PlannedUnit(
-                UNIT, "", shared, first.pods + unit.pods, first.notes + unit.notes, first.others + others
+                UNIT,
+                "",
+                shared,
+                first.pods + unit.pods,
+                first.notes + unit.notes,
+                first.others + others,
+                first.job or unit.job,
             )
         joined[place] = whole
         if unit.kind != NODE:  # drained nodes come first
@@ -212,6 +245,8 @@ def _as_applied(copy: ClusterCopy, event: Event) -> Event:
             known = replace(queue, uid=there.uid, generation=there.generation + 1, state=state)
             since = {"over_quota_since_seconds": there.over_quota_since_seconds}
             return Seen(replace(known, **since, draining_since_seconds=there.draining_since_seconds))
+        case Seen(Workload() as workload):
+            return Seen(as_adopted(workload))
         case _:
             return event
 
@@ -264,7 +299,8 @@ def _unit_plan(copy: ClusterCopy, unit: PlannedUnit) -> UnitPlan:
     for pod in unit.pods:
         name, now, bind = pod_name(unit, pod), copy.pods.get(pod.uid), binds.get(pod.uid)
         if now is None:
-            waits[name] = f"it starts and is evicted again. {evicted[pod.uid].message}"
+            gone_for = evicted[pod.uid].message if pod.uid in evicted else "Its job shrinks."
+            waits[name] = f"it starts and is evicted again. {gone_for}"
         elif now.node_name:
             nodes[name] = now.node_name
             if bind is not None and bind.borrowed:
@@ -281,8 +317,43 @@ def _unit_plan(copy: ClusterCopy, unit: PlannedUnit) -> UnitPlan:
         for pod in unit.others
         if pod.uid in binds
     ]
-    notes = (*unit.notes, *dict.fromkeys(warned), *with_it, *_kept(copy, unit))
-    return UnitPlan(unit, nodes, lenders, waits, tuple(evictions), notes)
+    growth = _growth(copy, unit.job) if unit.job is not None else None
+    grows = [_growth_note(copy, unit.job, growth)] if unit.job is not None and growth is not None and not waits else []
+    notes = (*unit.notes, *dict.fromkeys(warned), *with_it, *_kept(copy, unit), *grows)
+    return UnitPlan(unit, nodes, lenders, waits, tuple(evictions), notes, growth)
+
+
+def _growth(copy: ClusterCopy, key: JobKey) -> JobGrowth | None:
+    """Return what becomes of an elastic job; None where it is not elastic."""
+    workload = copy.jobs.workloads.get(key)
+    job = workload.elastic if workload is not None else None
+    if job is None or job.problem is not None:
+        return None
+    return JobGrowth(job.terms.min_instances, job.terms.max_instances, job.size)
+
+
+def _growth_note(copy: ClusterCopy, key: JobKey, growth: JobGrowth) -> str:
+    """Return with how many instances a job starts, and to how many it grows; where it does not, why."""
+    starts = f"it starts with {growth.minimum} instance{'s' * (growth.minimum != 1)}"
+    if growth.size > growth.minimum:
+        return f"{starts}, would grow to {growth.size}"
+    row = job_row(elastic_jobs(copy.scheduler.cluster, copy.now), key[:1], *key[1:])
+    return f"{starts}, would not grow: {row.growth.why}" if row is not None else starts
+
+
+def _resizes(copy: ClusterCopy, planned: Container[JobKey | None]) -> tuple[JobResize, ...]:
+    """Return the sizes of other jobs before everything that happened, and now, of those that changed."""
+    before: dict[JobKey, int] = {}
+    for action in copy.happened:
+        if isinstance(action, Resize):
+            before.setdefault((action.kind, action.namespace, action.name), action.before)
+    found = []
+    for key, size in sorted(before.items()):
+        workload = copy.jobs.workloads.get(key)
+        job = workload.elastic if workload is not None else None
+        if job is not None and job.size != size and key not in planned:
+            found.append(JobResize("/".join(part for part in key if part != "default"), size, job.size))
+    return tuple(found)
 
 
 def _kept(copy: ClusterCopy, unit: PlannedUnit) -> list[str]:
@@ -340,13 +411,19 @@ def _pool_nodes(copy: ClusterCopy) -> dict[str, int]:
 
 def _meanwhile(copy: ClusterCopy) -> list[str]:
     """Return notes about what happens without the change."""
-    started = [full_name(action.pod) for action in copy.happened if isinstance(action, Bind)]
+    made = copy.jobs.made
+    binds = [action for action in copy.happened if isinstance(action, Bind) and action.pod.uid not in made]
+    started = [full_name(bind.pod) for bind in binds]
     evicted = [full_name(action.victim) for action in copy.happened if isinstance(action, Evict)]
     notes = []
     if started:
         notes.append(f"Without this change too, {_counted(started, 'waiting pod')} would start: {_named(started)}")
     if evicted:
         notes.append(f"Without this change too, {_counted(evicted, 'pod')} would be evicted: {_named(evicted)}")
+    notes += [
+        f"Without this change too, {change.job} would have the size {change.size} instead of {change.before}"
+        for change in _resizes(copy, ())
+    ]
     return [*notes, *_errors(copy)]
 
 

@@ -117,7 +117,7 @@ def operator(
         str, Option(metavar="NAME", help="schedulerName of the pods that it makes.")
     ] = "ai-scheduler",
     default_image: Annotated[
-        str, Option(metavar="IMAGE", help="Image of processes that name none. Without it they are refused.")
+        str, Option(metavar="IMAGE", help="Image of pods whose spec names none. Without it a BatchProcess is refused.")
     ] = "",
     health_address: Annotated[
         str, Option(metavar="HOST:PORT", help="Address for health checks at /healthz, or none.")
@@ -125,7 +125,7 @@ def operator(
     log_format: Annotated[LogFormat, Option(help="Log format.")] = LogFormat.JSON,
     log_level: Annotated[LogLevel, Option(help="Lowest level to log.")] = LogLevel.INFO,
 ) -> None:
-    """Run the operator of BatchProcess until SIGTERM or Ctrl-C: it makes gangs of pods. Run one replica."""
+    """Run the operator of BatchProcess and TrainingJob until SIGTERM or Ctrl-C: it makes pods. Run one replica."""
     from aischeduler.cli.operator import run_operator  # noqa: PLC0415
 
     run_operator(
@@ -238,6 +238,27 @@ def queues(
 
 
 @app.command()
+def jobs(
+    namespace: Annotated[
+        str, Option("-n", "--namespace", metavar="NAMESPACE", help="The jobs of this namespace. Default: all.")
+    ] = "",
+    output: Annotated[
+        Literal["table", "json"], Option("-o", "--output", help="Output format: json is for programs.")
+    ] = "table",
+    snapshot: SnapshotFile = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    config: ConfigFile = None,
+) -> None:
+    """Print the elastic jobs, the least served first: level, service, share, size, freezing window and state."""
+    from aischeduler.cli.cluster_source import ClusterSource  # noqa: PLC0415
+    from aischeduler.cli.jobs import JobsOptions, print_jobs  # noqa: PLC0415
+
+    source = ClusterSource(kubeconfig, context, snapshot)
+    asyncio.run(print_jobs(JobsOptions(source=source, config=config, namespace=namespace, json=output == "json")))
+
+
+@app.command()
 def devices(
     node: Annotated[str, Argument(metavar="[NODE]", help="The devices of this node. Default: of all.")] = "",
     output: Annotated[
@@ -258,7 +279,12 @@ def devices(
 
 @app.command()
 def explain(
-    target: Annotated[str, Argument(metavar="[POD]", help="A pod, or job/NAME for the pods of a Job.")] = "",
+    target: Annotated[
+        str,
+        Argument(
+            metavar="[POD]", help="A pod, or the pods of a workload: job/NAME, tj/NAME, jobset/NAME, deployment/NAME."
+        ),
+    ] = "",
     namespace: Annotated[str, Option("-n", "--namespace", metavar="NAMESPACE", help="Namespace.")] = "default",
     all_pods: Annotated[bool, Option("--all", help="Explain every pod that waits in the Pool of --pool.")] = False,
     pool: Annotated[str, Option("--pool", metavar="POOL", help="The Pool of --all.")] = "",

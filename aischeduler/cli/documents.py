@@ -60,7 +60,7 @@ NAME_LABEL: Final = "kubernetes.io/metadata.name"
 """The label of a namespace that the API server sets."""
 SCHEMAS: Final = {POOL: "pools", QUEUE: "queues"}
 """The kinds whose documents are compared with their definition, and the plural of each."""
-OWN_KINDS: Final = {POOL[0]: ("Pool", "Queue", "BatchProcess"), API_VERSION: (KIND,)}
+OWN_KINDS: Final = {POOL[0]: ("Pool", "Queue", "BatchProcess", "TrainingJob"), API_VERSION: (KIND,)}
 """The versions of the scheduler's own API, and the kinds of each."""
 READERS: Final[dict[tuple[str, str], watched_resources.WatchedResource[Any]]] = {
     NAMESPACE: watched_resources.namespaces(),

@@ -18,11 +18,14 @@ from typer import TyperException
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, loaded
 from aischeduler.analysis.deciding import decide_all
+from aischeduler.analysis.elastic_jobs import JobRow, elastic_jobs
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation
 from aischeduler.cli.cluster_source import ClusterSource, connected, read_cluster
 from aischeduler.cli.explain_output import explanation_json, explanation_text, explanations_json, summary_table
+from aischeduler.cli.jobs_output import job_json, job_text
 from aischeduler.cli.output import console, print_trimmed
+from aischeduler.cli.workload_pods import KINDS, elastic_row, pods_of
 from aischeduler.config.load import load_config
 from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.engine.cluster import Cluster
@@ -30,12 +33,13 @@ from aischeduler.kube.http.errors import ApiError, RefusedError, is_answer
 from aischeduler.kube.http.paths import object_path
 from aischeduler.model.events import objects_of
 from aischeduler.model.pod import FINISHED, Pod
+from aischeduler.state.elastic_jobs import JobKey
 from aischeduler.state.pod_records import PodRecord
 from aischeduler.state.scheduling_queue import queue_order
 
 SHOWN_MAX: Final = 50
-"""The most pods that --all and a Job show."""
-JOB_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name")
+"""The most pods that --all and a workload show."""
+_KINDS_TEXT: Final = ", nor ".join(f"{kind}/NAME" for kind in KINDS)
 
 Json = dict[str, Any]
 
@@ -50,7 +54,7 @@ class Status(IntEnum):
 
 
 class ExplainOptions(Struct, frozen=True, kw_only=True):
-    """The command line: one pod, the pods of a Job (`job/NAME`), or with `all_pods` those that wait in a `pool`."""
+    """The command line: one pod, those of a workload (`job/NAME`), or with `all_pods` those that wait in a `pool`."""
 
     source: ClusterSource
     config: Path | None
@@ -74,9 +78,9 @@ async def explain_pods(options: ExplainOptions) -> None:
     if bool(options.target) == options.all_pods or options.all_pods != bool(options.pool):
         raise NoExplanationError(Status.USAGE, "name a pod, or a Job as job/NAME, or use --all with --pool")
     kind, _, name = options.target.rpartition("/")
-    if kind not in ("", "pod", "job") or (kind and not name):
-        raise NoExplanationError(Status.USAGE, f"{options.target} is neither a pod, nor pod/NAME, nor job/NAME")
-    single = not options.all_pods and kind != "job"
+    if kind not in ("", "pod", *KINDS) or (kind and not name):
+        raise NoExplanationError(Status.USAGE, f"{options.target} is neither a pod, nor pod/NAME, nor {_KINDS_TEXT}")
+    single = not options.all_pods and kind not in KINDS
     document = await _document(options, name) if single and options.source.snapshot is None else None
     profile = profile_of(load_config(options.config))
     uid = document["metadata"]["uid"] if document is not None else ""
@@ -89,9 +93,10 @@ async def explain_pods(options: ExplainOptions) -> None:
         record = _record(cluster, snapshot, options.namespace, name)
         _show_one(explain(cluster, record, now), document, options)
         return
-    records = _waiting_in(cluster, options.pool) if options.all_pods else _of_job(cluster, options.namespace, name)
+    job = None if options.all_pods else _job(cluster, (KINDS[kind], options.namespace, name), now)
+    records = _waiting_in(cluster, options.pool) if job is None else job.pods
     shown = [explain(cluster, record, now) for record in records[:SHOWN_MAX]]
-    _show_several(shown, len(records) - len(shown), options)
+    _show_several(shown, len(records) - len(shown), options, job)
 
 
 async def _document(options: ExplainOptions, name: str) -> Json:
@@ -144,18 +149,21 @@ def _waiting_in(cluster: Cluster, pool: str) -> Sequence[PodRecord]:
     return sorted({record.waits_as for record in queue.records()}, key=queue_order)
 
 
-def _of_job(cluster: Cluster, namespace: str, name: str) -> Sequence[PodRecord]:
-    records = {
-        record.waits_as
-        for record in cluster.records.values()
-        if record.pod.namespace == namespace
-        and cluster.ours(record.pod)
-        and any(record.pod.labels.get(label) == name for label in JOB_LABELS)
-        and (record.queue or record.counted is not None)
-    }
-    if not records:
-        raise NoExplanationError(Status.MISSING, f"there is no unfinished pod of the Job {namespace}/{name}")
-    return sorted(records, key=lambda record: (record.counted is not None, queue_order(record)))
+class _Job(Struct, frozen=True):
+    """A workload: its pods, and if it asks to be elastic, its row among `jobs` that take part in passes."""
+
+    pods: Sequence[PodRecord]
+    row: JobRow | None
+    jobs: int
+
+
+def _job(cluster: Cluster, key: JobKey, now: float) -> _Job:
+    kind, namespace, name = key
+    rows = elastic_jobs(cluster, now)
+    found = _Job(pods_of(cluster, key), elastic_row(cluster, rows, key), sum(row.place is not None for row in rows))
+    if not found.pods and found.row is None:
+        raise NoExplanationError(Status.MISSING, f"there is no unfinished pod of the {kind} {namespace}/{name}")
+    return found
 
 
 def _show_one(explanation: Explanation, document: Json | None, options: ExplainOptions) -> None:
@@ -167,10 +175,16 @@ def _show_one(explanation: Explanation, document: Json | None, options: ExplainO
     print_trimmed(console(), *explanation_text(explanation, owner))
 
 
-def _show_several(shown: Sequence[Explanation], left_out: int, options: ExplainOptions) -> None:
+def _show_several(shown: Sequence[Explanation], left_out: int, options: ExplainOptions, job: _Job | None) -> None:
+    row = job.row if job is not None else None
     if options.json:
-        print(explanations_json(shown, left_out))
+        print(explanations_json(shown, left_out, None if row is None else job_json(row)))
         return
-    print_trimmed(console(), summary_table(shown))
+    if job is not None and row is not None:
+        print_trimmed(console(), *job_text(row, job.jobs))
+    if row is not None and shown:
+        print()
+    if row is None or shown:
+        print_trimmed(console(), summary_table(shown))
     if left_out:
         print(f"{left_out} more pods are not shown.", file=sys.stderr)

@@ -272,10 +272,10 @@ def explanation_json(explanation: Explanation, pod: Json | None) -> str:
     return orjson.dumps({"version": VERSION, **_explanation_json(explanation, pod)}).decode()
 
 
-def explanations_json(explanations: Sequence[Explanation], left_out: int) -> str:
-    """Return several explanations, and how many more pods there are."""
+def explanations_json(explanations: Sequence[Explanation], left_out: int, job: Json | None) -> str:
+    """Return several explanations, and how many more pods there are; `job` is the elastic job of which they are."""
     items = [_explanation_json(explanation, None) for explanation in explanations]
-    return orjson.dumps({"version": VERSION, "items": items, "leftOut": left_out}).decode()
+    return orjson.dumps({"version": VERSION, "items": items, "leftOut": left_out, "job": job}).decode()
 
 
 def _explanation_json(explanation: Explanation, pod: Json | None) -> dict[str, Any]:

@@ -4,6 +4,8 @@ Invariants:
 - A template is found by its shape, so objects of unknown kinds have pods too.
 - The readers and checks are those of `check`; what they refuse is one line each, and then there is no plan.
 - The pods of a Job or a JobSet that asks for a gang start together, as many as the plan has.
+- An elastic Job or JobSet brings its minimum: the scheduler gives it that when it adopts it. A TrainingJob brings what
+  the operator makes for it.
 - A pod gets what the API server writes into it and scheduling reads: the priority of its class, requests from limits.
 """
 
@@ -28,6 +30,7 @@ from aischeduler.cli.documents import (
     read_objects,
     text_at,
 )
+from aischeduler.cli.training_documents import Child, made_by_operator
 from aischeduler.kube.decode.pods import NEVER
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import Event, Seen, objects_of
@@ -35,6 +38,7 @@ from aischeduler.model.gang import Gang, GangClaim, GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace
 from aischeduler.model.user_text import quoted, shown
+from aischeduler.model.workload import Workload
 
 PODS_MAX: Final = 20_000
 DAEMON_SET: Final = "DaemonSet"
@@ -63,15 +67,19 @@ class Variant(Struct, frozen=True):
 
 
 class PlanInput(Struct, frozen=True):
-    """The documents of the files as the scheduler reads them, and what does not take part, by kind."""
+    """The documents of the files as the scheduler reads them, and what does not take part, by kind.
+
+    `owners` has the document of a TrainingJob for each that the operator makes for it, by place.
+    """
 
     objects: Objects
     documents: tuple[Document, ...]
+    owners: Mapping[str, Document] = {}
 
     def ignored(self) -> str:
         """Return the kinds that a plan does not read, with their numbers; empty where there is none."""
         pods = (template.document for template in self.objects.templates)
-        read = {document.where for document in pods if document.kind != DAEMON_SET}
+        read = {self.owner(document).where for document in pods if document.kind != DAEMON_SET}
         read |= {document.where for document, _ in self.objects.pools.values()}
         read |= {document.where for document, _ in self.objects.queues.values()}
         kinds = Counter(
@@ -81,14 +89,23 @@ class PlanInput(Struct, frozen=True):
         )
         return ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
 
+    def owner(self, document: Document) -> Document:
+        """Return the document in the files for which this one is made, else itself."""
+        return self.owners.get(document.where, document)
+
 
 def plan_input(documents: Sequence[Document]) -> PlanInput:
     """Read the documents; raises FindingsError."""
-    objects = read_objects(documents)
-    findings = [*objects.findings, *_unplannable(objects.templates)]
+    children, refused = made_by_operator(documents)
+    objects = read_objects((*documents, *(child.document for child in children)))
+    findings = [*refused, *objects.findings, *_unplannable(objects.templates)]
     if findings:
         raise FindingsError(findings)
-    return PlanInput(objects, tuple(documents))
+    return PlanInput(objects, tuple(documents), _owners(children))
+
+
+def _owners(children: Iterable[Child]) -> dict[str, Document]:
+    return {child.document.where: child.owner for child in children}
 
 
 def change_of(given: PlanInput, snapshot: ClusterSnapshot, variant: Variant, without: Sequence[str]) -> PlannedChange:
@@ -103,8 +120,11 @@ def change_of(given: PlanInput, snapshot: ClusterSnapshot, variant: Variant, wit
     by_document: dict[str, list[tuple[Template, Pod]]] = {}
     for template, pod in given.objects.pods:
         if template.document.kind != DAEMON_SET:
-            by_document.setdefault(template.document.where, []).append((template, pod))
-    units = [_Unit(found, classes, variant, all_events, known).unit(there) for found in by_document.values()]
+            by_document.setdefault(given.owner(template.document).where, []).append((template, pod))
+    units = [
+        _Unit(found, given.owner(found[0][0].document), classes, variant, all_events, known).unit(there)
+        for found in by_document.values()
+    ]
     total = sum(len(unit.pods) for unit in units)
     if total > PODS_MAX:
         document = given.objects.pods[0][0].document
@@ -113,9 +133,10 @@ def change_of(given: PlanInput, snapshot: ClusterSnapshot, variant: Variant, wit
 
 
 class _Unit(Struct, frozen=True):
-    """Makes the unit of one document from its templates and what they decode to."""
+    """Makes the unit of one document of the files from its templates and what they decode to."""
 
     templates: Sequence[tuple[Template, Pod]]
+    document: Document
     classes: Mapping[str, PriorityClass]
     variant: Variant
     events: Sequence[Event]
@@ -123,7 +144,7 @@ class _Unit(Struct, frozen=True):
     classes_known: bool
 
     def unit(self, there: set[tuple[str, str]]) -> PlannedUnit:
-        document = self.templates[0][0].document
+        document = self.document
         pods: list[Pod] = []
         roles: list[str] = []
         notes: list[str] = []
@@ -145,7 +166,24 @@ class _Unit(Struct, frozen=True):
         if gang is not None:
             pods = _together(pods, roles, gang)
         name = document.name.rstrip("-") or document.kind.lower()
-        return PlannedUnit(document.kind, document.namespace, name, tuple(pods), tuple(dict.fromkeys(notes)))
+        elastic = self._elastic()
+        if elastic is not None and (why := self._not_elastic(elastic)):
+            notes.append(why)
+        job = elastic.key if elastic is not None else None
+        return PlannedUnit(document.kind, document.namespace, name, tuple(pods), tuple(dict.fromkeys(notes)), (), job)
+
+    def _elastic(self) -> Workload | None:
+        """Return the elastic job of the document; None where it asks for none. In a file the uid is the place."""
+        places = {template.document.where for template, _ in self.templates}
+        workloads = objects_of(self.events, Workload)
+        return next((found for found in workloads if found.elastic is not None and found.uid in places), None)
+
+    def _not_elastic(self, workload: Workload) -> str:
+        """Return why a job is not elastic, or what of the variant does not count for one that is; empty for neither."""
+        job = workload.elastic
+        if job is not None and job.problem is not None:
+            return f"it is not elastic: {job.problem.message}"
+        return "it is elastic, so --replicas does not change how it starts" if self.variant.replicas is not None else ""
 
     def _gangs(self) -> Iterator[Gang]:
         """Yield the gangs of the Jobs and JobSets, whose pods do not name them; in a file the uid is the place."""
@@ -171,14 +209,25 @@ class _Unit(Struct, frozen=True):
     def _names(self, template: Template) -> list[str]:
         document = template.document
         name = document.name.rstrip("-") or document.kind.lower()
+        beside = sum(other.document.where == document.where for other, _ in self.templates)
         if not template.lead:
             return [name if text_at(mapping_at(document.body, "metadata"), "name") else f"{name}-0"]
-        if len(self.templates) > 1:
+        if beside > 1:
             name = f"{name}-{_part(template)}"
-        count = _pod_count(template)
-        if self.variant.replicas is not None and count:
+        count, least = _pod_count(template), self._minimum(template)
+        if least is not None and count:
+            count = least
+        elif self.variant.replicas is not None and count:
             count = self.variant.replicas
         return [f"{name}-{number}" for number in range(min(count, PODS_MAX + 1))]
+
+    def _minimum(self, template: Template) -> int | None:
+        """Return with how many instances the template of an elastic job starts; None for another one."""
+        workload = self._elastic()
+        job = workload.elastic if workload is not None else None
+        if job is None or job.problem is not None or workload is None or workload.uid != template.document.where:
+            return None
+        return job.terms.min_instances if not job.part or _role(template) == job.part else None
 
 
 def _together(pods: Sequence[Pod], roles: Sequence[str], gang: Gang) -> list[Pod]:

@@ -5,7 +5,7 @@ Invariants:
 - Several variants stand side by side in text, one column each. In JSON one variant is the object itself; several are
   the list `variants`.
 - `version` grows when a field is renamed or removed or changes its meaning; a field may be added without that. Every
-  unit has every field.
+  unit has every field, but for `instances`, which elastic jobs have, and `resizes`, where jobs get other sizes.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aischeduler.analysis.explanation import full_name
-from aischeduler.analysis.plan import Plan, UnitPlan, UnitVerdict
+from aischeduler.analysis.plan import JobGrowth, JobResize, Plan, UnitPlan, UnitVerdict
 from aischeduler.cli.output import plain_table, print_trimmed
 from aischeduler.cli.plan_documents import Variant
 from aischeduler.engine.queue_status import OverQuota
@@ -140,6 +140,9 @@ def _consequences(plan: Plan, names_max: int) -> Iterator[str]:
     if plan.other_evictions:
         evicted = [_evicted(plan, eviction) for eviction in plan.other_evictions]
         yield f"Also evicts: {_names(evicted, names_max)}."
+    if plan.resizes:
+        resized = [f"{change.job} from {change.before} to {change.size} instances" for change in plan.resizes]
+        yield f"Also resizes: {_names(resized, names_max)}."
     for over in plan.over_quota:
         used, most = (quantity_text(over.unit, amount) for amount in (over.used, over.quota))
         yield f"The queue {over.queue} is over its quota: {over.name} {used} of {most}."
@@ -150,6 +153,7 @@ def _consequences(plan: Plan, names_max: int) -> Iterator[str]:
         or plan.other_evictions
         or plan.loan_changes
         or plan.pool_nodes
+        or plan.resizes
     ):
         yield "Nothing changes: no pod starts, moves or is evicted."
 
@@ -227,6 +231,7 @@ def _plan_json(variant: Variant, plan: Plan) -> dict[str, Any]:
         "overQuota": [_over_json(over) for over in plan.over_quota],
         "notes": list(plan.notes),
         "atRest": plan.at_rest,
+        **({"resizes": [_resize_json(change) for change in plan.resizes]} if plan.resizes else {}),
     }
 
 
@@ -245,7 +250,16 @@ def _unit_json(plan: Plan, unit: UnitPlan) -> dict[str, Any]:
         "waitsFor": unit.waits_for or None,
         "waits": dict(unit.waits),
         "notes": list(unit.notes),
+        **({"instances": _growth_json(unit.growth)} if unit.growth is not None else {}),
     }
+
+
+def _growth_json(growth: JobGrowth) -> dict[str, int]:
+    return {"minimum": growth.minimum, "maximum": growth.maximum, "wouldGrowTo": growth.size}
+
+
+def _resize_json(change: JobResize) -> dict[str, Any]:
+    return {"job": change.job, "before": change.before, "after": change.size}
 
 
 def _start_json(start: Bind) -> dict[str, Any]:

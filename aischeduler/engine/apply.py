@@ -209,7 +209,8 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     )
     victims, planned = proposal.victims, plan_evictions(cluster, proposal.victims)
     by_queues = victims and cluster.tenants.queues.in_force
-    claim = Claim(record, rooms, pool, victims, tried.now, planned, _evicted(tried, victims) if by_queues else None)
+    evicted = _evicted(tried, victims) if by_queues or (victims and cluster.elastic.by_key) else None
+    claim = Claim(record, rooms, pool, victims, tried.now, planned, evicted)
     cluster.claims.make(claim)
     tried.queue.nominate(record, tried.now)
     _evict(tried, next_victims(cluster, claim) if planned else [cluster.records[uid] for uid in victims])

@@ -61,11 +61,8 @@ def elastic_seen(cluster: Cluster, workload: Workload) -> None:
         _claim_pods(cluster, record)
     if record is not None:
         _warn(cluster, record)
-    if (record is None) != (known is None):
-        _turned(cluster, workload.key)
     if _surplus_rule(record) != before:
-        for pod in cluster.tenants.of_workload(workload.key):
-            cluster.units.touch(pod)  # how many of its pods are surplus may have changed
+        turned(cluster, workload.key)
 
 
 def _surplus_rule(record: ElasticRecord | None) -> object:
@@ -80,12 +77,15 @@ def elastic_gone(cluster: Cluster, key: JobKey) -> None:
     """Handle a workload that is gone."""
     if key in cluster.elastic.by_key:
         cluster.elastic.forget(key)
-        _turned(cluster, key)
+        turned(cluster, key)
 
 
-def _turned(cluster: Cluster, key: JobKey) -> None:
-    """Have the waiting pods of a job tried that is elastic from now on, or no longer: others may go for them."""
-    recheck_later(cluster, (record for record in cluster.tenants.of_workload(key) if record.counted is None))
+def turned(cluster: Cluster, key: JobKey) -> None:
+    """Have it looked again which pods of a job are surplus, and for which of those that wait others may go."""
+    pods = cluster.tenants.of_workload(key)
+    for record in pods:
+        cluster.units.touch(record)
+    recheck_later(cluster, (record for record in pods if record.counted is None))
 
 
 def resize_refused(cluster: Cluster, event: ResizeRefused) -> None:
@@ -175,6 +175,7 @@ def _take_note(cluster: Cluster, record: ElasticRecord) -> bool:
         text = f"Another program changes its size too: it was {job.written_size}, and is {job.size}"
         record.left_alone = Problem(EventReason.NOT_ELASTIC, text)
         _warn(cluster, record)
+        turned(cluster, record.key)
         return False
     record.foreign_size, record.foreign_at, record.resized_at = job.size, now, now
     return True
@@ -205,7 +206,11 @@ def read_job(cluster: Cluster, record: ElasticRecord, actions: list[Action]) -> 
             record.resized_at = now
     record.is_read = True
     lacks = _lacks(record, unit, on_nodes, len(placed))
-    record.waits_since = (now if record.waits_since is None else record.waits_since) if lacks else None
+    if lacks and record.waits_since is None:
+        record.waits_since = now
+        turned(cluster, record.key)
+    elif not lacks:
+        record.waits_since = None
     window = job.terms.freezing_window_seconds
     aged = record.waits_since is not None and now - record.waits_since >= min(2 * window, AGED_SECONDS_MAX)
     resized_at = max(record.resized_at, job.resized_at_seconds or NEVER)

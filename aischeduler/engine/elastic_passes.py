@@ -3,8 +3,8 @@
 Invariants:
 - A pass comes every `PASS_SECONDS`, and soon after an event. It is done in slices; what it decides is sent at its end,
   one resize for each job, and only for jobs that are still as it read them.
-- Jobs are shrunk for others only after a refresh of their pools: nothing that costs work follows from a view that may
-  be old.
+- Jobs are shrunk for others only by a pass that began right after a refresh of their pools: nothing that costs work
+  follows from a view that may be old.
 
 Source: the scheduler of PaddlePaddle's TrainingJobs (every five seconds, and by events).
 """
@@ -22,14 +22,15 @@ from aischeduler.engine.elastic import (
     note_service,
     read_job,
     take_back,
+    turned,
     welcome,
 )
 from aischeduler.engine.elastic_room import LiveRoom
-from aischeduler.engine.freshness import answers_due, await_for_order, is_fresh
+from aischeduler.engine.freshness import FRESH_SECONDS, answers_due, await_for_order, was_refreshed
 from aischeduler.engine.resizing import resize_to
 from aischeduler.model.actions import Action, ResizeReason
 from aischeduler.policies.elastic import Sizing
-from aischeduler.state.elastic_jobs import ElasticRecord
+from aischeduler.state.elastic_jobs import ElasticRecord, JobKey
 
 EVENT_SECONDS: Final = 0.5
 """The least time between two passes, however many events come."""
@@ -47,6 +48,7 @@ class _Pass(Struct):
     """A pass that is under way; `start` is that of the state that it reads."""
 
     start: int
+    began: float
     left: list[ElasticRecord]
     read: dict[str, JobReading] = field(default_factory=dict)
     sizing: Sizing | None = None
@@ -61,7 +63,8 @@ class ElasticPasses:
         self._pass: _Pass | None = None
         self._next, self._rests_until = float("-inf"), float("-inf")
         self._refreshing: dict[str, None] = {}
-        """The pools whose refresh a shrinking waits for."""
+        """The pools whose refresh a shrinking waits for, since `_asked_at`."""
+        self._asked_at = float("-inf")
         self._reads: ElasticRecord | None = None
         """The job that is being read: after an exception the next passes leave it out."""
 
@@ -72,7 +75,11 @@ class ElasticPasses:
         if self._pass is not None:
             return cluster.now
         due = self._rests_until if cluster.elastic.touched else max(self._next, self._rests_until)
-        return max(due, answers_due(cluster, self._refreshing)) if self._refreshing else due
+        if not self._refreshing:
+            return due
+        if all(was_refreshed(cluster, pool, self._asked_at) for pool in self._refreshing):
+            return cluster.now  # a refresh does not count for long
+        return max(due, answers_due(cluster, self._refreshing))
 
     def carry_out(self, cluster: Cluster, now: float, actions: list[Action]) -> None:
         """Do the next slice of a pass, where one is due."""
@@ -93,7 +100,7 @@ class ElasticPasses:
         jobs = cluster.elastic
         jobs.touched, self._next, self._rests_until = False, now + PASS_SECONDS, now + EVENT_SECONDS
         self._refreshing = {}
-        return _Pass(cluster.start, [record for _, record in sorted(jobs.by_key.items(), reverse=True)])
+        return _Pass(cluster.start, now, [record for _, record in sorted(jobs.by_key.items(), reverse=True)])
 
     def _go_on(self, cluster: Cluster, passing: _Pass, now: float, actions: list[Action]) -> bool:
         """Do a slice; return whether the pass is at its end."""
@@ -124,12 +131,14 @@ class ElasticPasses:
     def _conclude(self, cluster: Cluster, passing: _Pass, now: float, actions: list[Action]) -> None:
         """Send the sizes that the pass gives."""
         assert passing.sizing is not None, "the pass is at its end"
+        assert passing.room is not None, "the pass is at its end"
+        _keep(cluster, {passing.read[name].record.key: nodes for name, nodes in passing.room.kept_nodes().items()})
         sizes, helped = passing.sizing.sizes, passing.sizing.helped
         shrunk = [passing.read[name] for name, size in sizes.items() if size < passing.read[name].share.size]
         pods = (pod for reading in shrunk for pod in reading.pods.instances)
         homes = dict.fromkeys(pod.home for pod in pods if cluster.records.get(pod.pod.uid) is pod)
-        stale = [pool for pool in homes if not is_fresh(cluster, pool, now)]
-        self._refreshing = dict.fromkeys(stale)
+        stale = [pool for pool in homes if not was_refreshed(cluster, pool, passing.began - FRESH_SECONDS)]
+        self._refreshing, self._asked_at = dict.fromkeys(stale), now
         for pool in stale:
             actions += await_for_order(cluster, pool, now)
         for name, size in () if stale else sizes.items():
@@ -145,3 +154,13 @@ class ElasticPasses:
             actions.append(resize_to(cluster, record, size, reason, text))
         if stale:
             cluster.elastic.touched = True
+
+
+def _keep(cluster: Cluster, kept: dict[JobKey, frozenset[str]]) -> None:
+    """Let no other elastic job start on the nodes that are kept for one; those that wait may start elsewhere again."""
+    jobs = cluster.elastic
+    before, jobs.kept = jobs.kept, kept
+    if list(before.items()) != list(kept.items()):
+        for key, record in sorted(jobs.by_key.items()):
+            if record.waits_since is not None:
+                turned(cluster, key)

@@ -9,13 +9,16 @@ Source: the Job controller and the StatefulSet controller of Kubernetes 1.36, as
 """
 
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Final
 
+import numpy as np
 from msgspec import Struct
 
 from aischeduler.engine.view import View
 from aischeduler.model.workload import Tenancy
 from aischeduler.state.elastic_jobs import ElasticRecord, JobKey
+from aischeduler.state.label_index import Mask
 from aischeduler.state.pod_records import PodRecord
 
 Kind = tuple[bytes, str, str, Tenancy]
@@ -106,8 +109,35 @@ def is_beyond_minimum(cluster: View, record: PodRecord) -> bool:
     job = job_of(cluster, record)
     if job is None or job.problem is not None:
         return False
-    on_nodes = sum(other.counted is not None for other in instances_of(cluster, job))
-    return on_nodes >= job.job.terms.min_instances
+    pods: Iterable[PodRecord] = (
+        record.unit.members.values() if record.unit is not None else cluster.tenants.of_workload(job.key)
+    )
+    on_nodes = 0
+    for other in pods:
+        of_job = other.pod.owner == record.pod.owner and _role(other) == _role(record)
+        if of_job and other.counted is not None and not cluster.leaving_pods.has(other.pod.uid):
+            on_nodes += 1
+        if on_nodes >= job.job.terms.min_instances:
+            return True
+    return False
+
+
+def kept_from(cluster: View, record: PodRecord) -> Mask | None:
+    """Return a mask of the rows on which a unit of an elastic job may not start; None where it may on all.
+
+    Those are the rows that are kept for other jobs; of two such jobs, the first may start on the rows of the other.
+    """
+    job = job_of(cluster, record) if record.leads is not None else None
+    if job is None:
+        return None
+    before = takewhile(lambda key: key != job.key, cluster.elastic.kept)
+    kept = {node for key in before for node in cluster.elastic.kept[key]}
+    if not kept:
+        return None
+    rows = [cluster.nodes.rows[node] for node in kept if node in cluster.nodes.rows]
+    found: Mask = np.zeros(cluster.nodes.width, dtype=np.bool_)
+    found[rows] = True
+    return found
 
 
 def _role(record: PodRecord) -> str:

@@ -5,13 +5,14 @@ Invariants:
   its pods and nodes are still there.
 - An instance that a job may grow by passes every rule of its pods, its queues and the limits of its loans, on a row
   that no waiting home pod of the row's pool can use now, and that no old minimum is kept for.
+- Growth fills a pool no further than its `maxLoad` says.
 - Instances go by the order in which the controller of the job ends them.
 - Where one more instance of a kind has found no room, only rows from which the pass takes something are tried for that
   kind again: what a pass gives makes no room.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from types import TracebackType
 from typing import Final, Self
@@ -25,10 +26,15 @@ from aischeduler.engine.elastic_pods import Kind, in_end_order, kind_of
 from aischeduler.engine.propose import propose_briefly
 from aischeduler.engine.quotas import growth_within
 from aischeduler.engine.view import View
-from aischeduler.model.card_shares import gpu_share
+from aischeduler.model.card_shares import charge, counted, gpu_share
+from aischeduler.model.device import NVIDIA_GPU
+from aischeduler.model.names import CPU
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.pool import WHOLE_LOAD
 from aischeduler.model.proposal import Borrow, Hold, MakeRoom, Place, Wait, WaitFor
-from aischeduler.policies.borrowing import BorrowingContext, lenders_in_order, wanted_by_home_pods
-from aischeduler.policies.unit_placement import UnitPlacement, UnitRequest, assigned, place_unit
+from aischeduler.policies.borrowing import BorrowingContext, gpus_by_row, lenders_in_order, wanted_by_home_pods
+from aischeduler.policies.loan_limits import may_borrow
+from aischeduler.policies.unit_placement import UnitPlacement, UnitRequest, assigned, place_unit, total_of
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.ledger import Account, accounts_of_loan
 from aischeduler.state.pod_records import USABLE, AssignedPod, PodRecord
@@ -102,10 +108,10 @@ class LiveRoom:
         """Waiting job -> a mask of the rows on which its minimum could run if they were empty."""
         self._numbers = count()
 
-    @property
-    def kept(self) -> dict[str, Mask]:
-        """The rows that are kept for old minima, by the jobs of these."""
-        return self._kept
+    def kept_nodes(self) -> dict[str, frozenset[str]]:
+        """Return the nodes that are kept for old minima, by the jobs of these, in their order."""
+        names = self._cluster.nodes.names
+        return {job: frozenset(names[row] for row in np.flatnonzero(kept)) for job, kept in self._kept.items()}
 
     def __enter__(self) -> Self:
         self._trial = Trial(self._cluster.nodes)
@@ -273,7 +279,9 @@ class LiveRoom:
             return None
         shut = closed.closed[0] if closed is not None and closed.closed else None
         freed = np.array(sorted(self._freed), dtype=np.intp) if only_freed else None
-        for pool in self._pools_for(like):
+        for pool in self._pools_for(like, freed):
+            if not within_load(cluster, pool, pod.spec):
+                continue
             ask = cluster.ask(pod.spec, pool, like.home, shut)
             rows = ask.open(self._rows_for_growth(job, pool, freed))
             best = cluster.runner.best(ask, rows) if len(rows) else None
@@ -286,10 +294,22 @@ class LiveRoom:
         """What a choice of a lender reads, with what the pass has given and taken."""
         return replace(self._cluster.borrowing, ledger=self._ledger)
 
-    def _pools_for(self, like: PodRecord) -> list[str]:
-        """Return the pools on whose nodes one more instance may run: its home pool, then lenders, the best first."""
-        ask = self._cluster.ask(like.pod.spec, like.home, like.home)
-        return [like.home, *lenders_in_order(self._borrowing, like.home, ask)]
+    def _pools_for(self, like: PodRecord, among: Rows | None) -> Iterator[str]:
+        """Yield the pools on whose nodes one more instance may run: its home pool, then lenders, the best first.
+
+        With `among`, only those that have one of these rows.
+        """
+        cluster, home = self._cluster, like.home
+        pools = None if among is None else {cluster.pool_of(row) for row in among.tolist()}
+        if pools is None or home in pools:
+            yield home
+        if pools is not None:
+            memories = cluster.nodes.cards.gpu_memories(cluster.nodes)
+            total, loans = total_of([like.pod.spec], memories), self._borrowing
+            if not any(may_borrow(loans, home, pool, total) for pool in pools - {home}):
+                return
+        lenders = lenders_in_order(self._borrowing, home, cluster.ask(like.pod.spec, home, home))
+        yield from (lender for lender in lenders if pools is None or lender in pools)
 
     def _rows_for_growth(self, job: str, pool: str, among: Rows | None = None) -> Rows:
         """Return the rows of a pool that no waiting home pod can use, and that are kept for no other job."""
@@ -384,7 +404,20 @@ class LiveRoom:
                     del self._freed[row]
 
 
+def within_load(cluster: View, pool: str, spec: PodSpec) -> bool:
+    """Return whether an elastic job may grow by such a pod on the nodes of a pool, by the `maxLoad` of that."""
+    most, nodes = cluster.pools.pools[pool].max_load_thousandths, cluster.nodes
+    if most >= WHOLE_LOAD:
+        return True
+    rows, cpu = nodes.rows_of_pool(cluster.pools.id(pool)), nodes.column(CPU)
+    free, gpus = gpus_by_row(nodes)[:, rows].sum(axis=1).tolist()
+    loads = (
+        (spec.request.amounts.get(CPU, 0), int(nodes.used[cpu, rows].sum()), int(nodes.allocatable[cpu, rows].sum())),
+        (counted(NVIDIA_GPU, charge(spec)), gpus - free, gpus),
+    )
+    return all(not asked or (asked + used) * WHOLE_LOAD <= most * offered for asked, used, offered in loads)
+
+
 def _as_wide(mask: Mask, width: int) -> Mask:
     """Return a mask of rows of a table that has this width now."""
     return mask if len(mask) == width else np.resize(np.append(mask, np.zeros(width, dtype=np.bool_)), width)
-

@@ -12,6 +12,7 @@ import numpy as np
 
 from aischeduler.engine.agenda import Checks
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.elastic_pods import is_beyond_minimum
 from aischeduler.engine.internal_errors import judging_failed
 from aischeduler.engine.view import View
 from aischeduler.model.actions import Nominate
@@ -28,19 +29,19 @@ from aischeduler.state.what_if import Trial
 def lifted_for(cluster: View, record: PodRecord, pool: str) -> tuple[Claim, ...]:
     """Return the claims of this pool that an attempt of the pod ignores: its own, and those of home pods behind it.
 
-    With tenant queues, a claim stays if one of its victims would not have gone for this pod, unless its owner would go
-    for it as soon as that runs.
+    With tenant queues or elastic jobs, a claim stays if one of its victims would not have gone for this pod, unless its
+    owner would go for it as soon as that runs.
     """
     claims = cluster.claims.not_ahead(pool, queue_order(record)) if cluster.claims.count_in(pool) else ()
-    if not claims or not cluster.tenants.queues.in_force:
+    if not claims or not (cluster.tenants.queues.in_force or cluster.elastic.by_key):
         return claims
-    preemptor = cluster.preemptor_of(record)
+    preemptor, waits_for_free_room = cluster.preemptor_of(record), is_beyond_minimum(cluster, record)
     return tuple(
         claim
         for claim in claims
         if claim.owner is record
         or claim.evicted is None
-        or takes_over(preemptor, cluster.preemptor_of(claim.owner), claim.evicted)
+        or (not waits_for_free_room and takes_over(preemptor, cluster.preemptor_of(claim.owner), claim.evicted))
     )
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from aischeduler.engine.admission import namespace_refused
-from aischeduler.engine.elastic_pods import is_beyond_minimum
+from aischeduler.engine.elastic_pods import is_beyond_minimum, kept_from
 from aischeduler.engine.freshness import awaits_view, is_fresh
 from aischeduler.engine.holds import held_by
 from aischeduler.engine.machine_groups import group_refused
@@ -63,7 +63,7 @@ from aischeduler.policies.unit_placement import (
 from aischeduler.policies.unit_preemption import UnitCandidate
 from aischeduler.state.claims import Claim
 from aischeduler.state.diagnosis import MESSAGE_LENGTH_MAX, Diagnosis
-from aischeduler.state.label_index import Rows
+from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.pod_records import AssignedPod, PodRecord, Unit
 from aischeduler.state.units import shape_of_unit
 
@@ -71,6 +71,7 @@ PREEMPTION: Final = "preemption: "
 BORROWING: Final = "borrowing: "
 QUOTA: Final = "quota: "
 CARDS_NAMED_MAX: Final = 8
+KEPT_FOR_ELASTIC: Final = "node(s) were kept for an elastic job that waits for long"
 CLOSED_BY_QUOTA: Final = "node(s) had cards for which the pod has no quota"
 
 _COUNT: Final = re.compile(r"(?<!\S)\d+(?:/\d+)? ")
@@ -114,16 +115,26 @@ class _Look(Struct):
     blocked: tuple[str, ...] = ()
     quota: QuotaAnswer = UNLIMITED
     """What its quotas say: which rows are closed to it, and whose claims end for it."""
+    kept: Mask | None = None
+    """The rows that are kept for elastic jobs that wait for long; None where none are closed to it."""
+
+    @property
+    def closed(self) -> tuple[Mask | None, ...]:
+        """The rows that are closed to the pod, or to each of its unit; empty where none are."""
+        kept, shut = self.kept, self.quota.closed
+        if kept is None:
+            return shut
+        return tuple(kept if mask is None else mask | kept for mask in shut or (None,) * len(self.record.together))
 
     @property
     def ask(self) -> PlacementRequest:
         """The placement request of the pod in this pool."""
-        shut = self.quota.closed[0] if self.quota.closed else None
+        shut = self.closed[0] if self.closed else None
         return self.cluster.ask(self.record.pod.spec, self.pool.name, self.record.home, shut)
 
     def unit_request(self, unit: Unit, others: tuple[PodRecord, ...] = ()) -> UnitRequest:
         """Return the placement request of the unit that the pod leads, in this pool."""
-        return self.cluster.unit_request(unit, self.pool.name, others, self.quota.closed)
+        return self.cluster.unit_request(unit, self.pool.name, others, self.closed)
 
     @property
     def rows(self) -> Rows:
@@ -134,9 +145,9 @@ class _Look(Struct):
 
     @property
     def open_rows(self) -> Rows:
-        """The rows that count and that no quota closes to the pod."""
+        """The rows that count and that are not closed to the pod."""
         rows = self.rows
-        shut = self.quota.closed[0] if self.quota.closed else None
+        shut = self.closed[0] if self.closed else None
         return rows if shut is None else rows[~shut[rows]]
 
     def displaced(self, claims: tuple[Claim, ...], rows: set[int]) -> tuple[str, ...]:
@@ -218,11 +229,13 @@ class _Look(Struct):
         return sentence(self._with_closed(cluster.runner.diagnose(self.ask, self.open_rows)).message, clauses)
 
     def _with_closed(self, refusals: Diagnosis) -> Diagnosis:
-        """Return a diagnosis of the open rows with the number of those that quotas close."""
-        closed = len(self.rows) - len(self.open_rows) if self.quota.closed else 0
+        """Return a diagnosis of the open rows with the number of those that quotas, or elastic jobs, close."""
+        closed = len(self.rows) - len(self.open_rows) if self.closed else 0
         if not closed:
             return refusals
-        return Diagnosis(refusals.nodes + closed, refusals.reasons + Counter({CLOSED_BY_QUOTA: closed}))
+        kept = int(self.kept[self.rows].sum()) if self.kept is not None else 0
+        reasons = {KEPT_FOR_ELASTIC: kept, CLOSED_BY_QUOTA: closed - kept}
+        return Diagnosis(refusals.nodes + closed, refusals.reasons + Counter(reasons))
 
 
 def propose(cluster: View, record: PodRecord, pool: str, now: float, *, known: bool = False) -> Proposal:
@@ -263,6 +276,8 @@ def _proposal(look: _Look, *, known: bool) -> Proposal:
             return Hold(look.quota.message, ConstraintKind.QUOTA, reason=look.quota.reason)
         if look.quota.closes:
             look.clauses[QUOTA] = _closed_cards(look.quota)
+    if look.cluster.elastic.kept:
+        look.kept = kept_from(look.cluster, record)
     return _at_home(look) if record.home == look.pool.name else _abroad(look)
 
 
@@ -352,7 +367,7 @@ def _place_over_claims(look: _Look) -> Place | Wait | None:
 
 def _keeps(look: _Look, claim: Claim) -> bool:
     """Return whether the claimed room is open, and will still be enough once the pods that are leaving are gone."""
-    cluster, closed = look.cluster, look.quota.closed or (None,) * len(claim.rooms)
+    cluster, closed = look.cluster, look.closed or (None,) * len(claim.rooms)
     if any(shut is not None and shut[room.row] for shut, room in zip(closed, claim.rooms, strict=False)):
         return False
     with without(cluster, lifted_for(cluster, look.record, claim.pool)):
@@ -372,7 +387,7 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
         return None
     claims = tuple(claim for claim in lifted_for(cluster, record, pool.name) if claim.owner is not record)
     find = find_victims if record.leads is None else find_unit_victims
-    chosen = find(cluster, record, look.open_rows, claims, look.quota.closed)
+    chosen = find(cluster, record, look.open_rows, claims, look.closed)
     if isinstance(chosen, NoCandidate):
         look.clauses[PREEMPTION] = unhelpful(cluster, record, pool.name, chosen)
         return None
@@ -438,7 +453,7 @@ def _borrow(look: _Look) -> Borrow | Place | None:
     if look.only is not None or not look.borrows:
         return None
     record = look.record
-    found = find_lender(look.cluster, record, record.visited or (record.home,), look.quota.closed)
+    found = find_lender(look.cluster, record, record.visited or (record.home,), look.closed)
     look.lenders = (*look.lenders, found)
     look.blocked += found.blocked
     if isinstance(found, NoLender) and (spanned := _span(look)) is not None:
@@ -454,7 +469,7 @@ def _wait(look: _Look) -> Wait:
     if look.only is not None or not look.borrows:
         return Wait(WaitFor.ROOM, by_quota=bool(look.quota.closed))
     cluster, record = look.cluster, look.record
-    found = find_lender(cluster, record, (record.home,), look.quota.closed) if record.visited else None
+    found = find_lender(cluster, record, (record.home,), look.closed) if record.visited else None
     if isinstance(found, NoLender):
         look.blocked += found.blocked
         look.clauses[BORROWING] = found.message

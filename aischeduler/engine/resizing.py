@@ -76,7 +76,7 @@ def _resize_for(cluster: Cluster, job: ElasticRecord, evicted: list[Evict]) -> R
     if any(record.pod.uid in stays for record in there[: len(gone)]) or len(stay) < terms.min_instances:
         return None
     lowest = min(map(index_of, gone)) if job.job.ordered else -1
-    size = lowest if lowest >= len(stay) else len(stay)  # of those below an index, some may be on no node yet
+    size = max(lowest, len(stay))  # of those below an index, some may be on no node yet
     if terms.at_most(size) != size or size >= job.job.size:
         return None
     action = evicted[0]

@@ -245,7 +245,7 @@ def _in_order(
         nodes.columns[name] for name in nodes.columns if name not in PLENTIFUL and name not in spec.request.amounts
     ]
     scarce = idle[other].sum(axis=0)
-    gpus = grouped.sums(_gpus(nodes)) if nodes.devices.active else None
+    gpus = grouped.sums(gpus_by_row(nodes)) if nodes.devices.active else None
     ranked: list[tuple[float, int, int, str]] = []
     for name in willing:
         place = grouped.places.get(context.pools.id(name))
@@ -268,7 +268,7 @@ def _in_order(
     return [name for *_, name in sorted(ranked)]
 
 
-def _gpus(nodes: NodeTable) -> Amounts:
+def gpus_by_row(nodes: NodeTable) -> Amounts:
     """Return per row how much of its GPUs is free, and of how many, in hundredths: [free|all, row]."""
     column, devices = nodes.column(NVIDIA_GPU), nodes.devices
     offered, free = nodes.allocatable[column], nodes.allocatable[column] - nodes.used[column]

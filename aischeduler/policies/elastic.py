@@ -16,6 +16,7 @@ longer; here its service counts less, as in CFS.
 
 from collections.abc import Hashable, Iterable, Iterator
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -209,15 +210,20 @@ class Sizing:
     def _even_out(self, room: Room) -> Iterator[None]:
         """Give steps of the most served jobs to the least served ones, as long as that lowers the larger key."""
         givers = SortedList(self._turn(job) for job in self._jobs.values() if self._below(job) is not None)
-        takers = SortedList(self._turn(job) for job in self._jobs.values() if self._above(job) is not None)
+        takers = _Takers()
+        for job in self._jobs.values():
+            takers.add(job, self._turn(job), self._step_of(job))
         exchanges = offers = 0
-        while givers and takers and exchanges < EXCHANGES_MAX and offers < OFFERS_MAX:
+        while givers and exchanges < EXCHANGES_MAX and offers < OFFERS_MAX:
             giver = self._jobs[givers.pop()[1]]
+            offered = self._offered(giver, takers)
+            if not offered:
+                return  # those that have received less have nobody to give to either
             below, mark = self._below(giver), room.mark()
             assert below is not None, "a giver has a smaller size"
             room.shrink(giver.name, below)
             taken: tuple[JobShare, int] | None = None
-            for job, above in self._takers(giver, takers):
+            for job, above in offered:
                 offers += 1
                 yield
                 if room.grow(job.name, above):
@@ -229,32 +235,63 @@ class Sizing:
             exchanges, (taker, above) = exchanges + 1, taken
             for job in (giver, taker):
                 givers.discard(self._turn(job))
-                takers.discard(self._turn(job))
+                takers.remove(job, self._turn(job), self._step_of(job))
             self._sizes[giver.name], self._sizes[taker.name] = below, above
             self.helped[giver.name] = taker.name
             for job in (giver, taker):
                 givers.update([self._turn(job)] if self._below(job) is not None else ())
-                takers.update([self._turn(job)] if self._above(job) is not None else ())
+                takers.add(job, self._turn(job), self._step_of(job))
 
-    def _takers(self, giver: JobShare, takers: Iterable[tuple[int, str]]) -> list[tuple[JobShare, int]]:
+    def _step_of(self, job: JobShare) -> int:
+        """Return by how many instances a job grows next; 0 where it does not."""
+        above = self._above(job)
+        return 0 if above is None else above - self._sizes[job.name]
+
+    def _offered(self, giver: JobShare, takers: "_Takers") -> list[tuple[JobShare, int]]:
         """Return the jobs to which a step of this one is offered, with their sizes then, the least served first.
 
         With a step they have received less than it has now.
         """
-        found, kinds, most = list[tuple[JobShare, int]](), set[Hashable](), giver.key(self._sizes[giver.name])
-        for key, name in takers:
-            if key >= most or len(found) >= LOOKS_MAX:
-                break
+        most, found = giver.key(self._sizes[giver.name]), list[tuple[JobShare, int]]()
+        for key, name in islice(takers.first, LOOKS_MAX):
             job = self._jobs[name]
-            above = self._above(job)
-            kind = job.kind if job.kind is not None else name
-            one_more = above == self._sizes[name] + 1
-            if above is None or job is giver or (kind in kinds and one_more) or job.key(above) >= most:
-                continue
-            found.append((job, above))
-            if one_more:
-                kinds.add(kind)
+            above = self._sizes[name] + self._step_of(job)
+            if key < most and job is not giver and job.key(above) < most:
+                found.append((job, above))
         return found
+
+
+class _Takers:
+    """The jobs that may grow, by their kind and the number of instances of their next step; `first` has the heads.
+
+    Where the least served of a kind finds no room, no other of it does.
+    """
+
+    def __init__(self) -> None:
+        self.first: SortedList[tuple[int, str]] = SortedList()
+        self._kinds: dict[Hashable, SortedList[tuple[int, str]]] = {}
+
+    def add(self, job: JobShare, turn: tuple[int, str], step: int) -> None:
+        """Add a job that grows by so many instances; one that does not grow is none."""
+        if step:
+            self._change(job, step, [turn], [])
+
+    def remove(self, job: JobShare, turn: tuple[int, str], step: int) -> None:
+        """Remove a job that was added."""
+        if step:
+            self._change(job, step, [], [turn])
+
+    def _change(self, job: JobShare, step: int, more: list[tuple[int, str]], less: list[tuple[int, str]]) -> None:
+        kind = (job.kind if job.kind is not None else job.name), step
+        jobs = self._kinds.setdefault(kind, SortedList())
+        head = jobs[0] if jobs else None
+        jobs.update(more)
+        for turn in less:
+            jobs.remove(turn)
+        if head is not None:
+            self.first.remove(head)
+        if jobs:
+            self.first.add(jobs[0])
 
 
 def _most_served(turn: tuple[int, str]) -> tuple[int, str]:

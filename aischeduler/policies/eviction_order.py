@@ -124,6 +124,8 @@ def takes_over(preemptor: Preemptor, owner: Preemptor, evicted: RunningTable) ->
     They go for it too, or the owner would go for it as soon as that runs.
     """
     ours, others = preemptor.tenant, owner.tenant
+    if preemptor.elastic and evicted["surplus"].any() and not is_below(preemptor, evicted).all():
+        return False
     if ours is None or others is None:
         return True
     if ours.queue == others.queue and preemptor.priority >= owner.priority:

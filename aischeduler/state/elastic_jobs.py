@@ -87,7 +87,10 @@ class ElasticJobs(Struct):
 
     by_key: dict[JobKey, ElasticRecord] = field(default_factory=dict)
     kept: dict[JobKey, frozenset[str]] = field(default_factory=dict)
-    """Jobs whose minimum has waited for long -> the nodes on which it could run: no other elastic job starts there."""
+    """Jobs whose minimum has waited for long, in their order -> the nodes on which it could run.
+
+    No other elastic job starts there, but those before it.
+    """
     touched: bool = False
     """Whether something happened that a pass may answer."""
 

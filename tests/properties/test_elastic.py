@@ -1,34 +1,75 @@
-"""Random histories with elastic jobs: sizes stay in their bounds, and windows are kept.
+"""Random histories with elastic jobs: sizes stay in their bounds, windows are kept, and nobody goes in vain.
 
 The invariants of the engine are checked after each step (`tests.checked_scheduler`).
 """
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import combinations
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aischeduler.engine.elastic import PASS_SECONDS
-from aischeduler.model.actions import Resize
-from aischeduler.model.events import gone
+from aischeduler.engine.cluster import Cluster
+from aischeduler.model.actions import Action, Bind, Evict, Resize, ResizeReason
+from aischeduler.model.elastic import ElasticTerms
+from aischeduler.model.events import Seen, gone
 from aischeduler.model.node import Node
-from tests.build import a_node, a_pod, a_pool
-from tests.elastic import AJob, Jobs
-from tests.engine.session import Session
+from aischeduler.model.pod import Pod
+from tests.build import a_node, a_pod, a_pool, amounts
+from tests.elastic import CONFLICT, FORBIDDEN, LATE, LOST, OK, WINDOW, AJob, Jobs
+from tests.engine.session import Session, fail_once
+from tests.tenants import a_queue
 
-POOLS = ("mine", "theirs")
+POOLS = ("mine", "theirs", "other")
 TERMS = [(1, 4, ()), (2, 8, ()), (2, 8, (2, 4, 8)), (3, 3, ()), (1, 60, ())]
+KINDS = ["indexed", "indexed", "plain", "servers", "completions", "queue"]
+ANSWERS = [OK, LOST, LATE, CONFLICT, FORBIDDEN]
+STEPS_THAT_FAIL = [
+    ("elastic_passes", "read_job"),
+    ("elastic_passes", "welcome"),
+    ("elastic_passes", "take_back"),
+    ("elastic_passes", "resize_to"),
+    ("elastic_room", "propose_briefly"),
+    ("elastic_room", "wanted_by_home_pods"),
+    ("elastic_room", "growth_within"),
+    ("elastic", "resize_to"),
+    ("elastic", "instances_of"),
+    ("resizing", "resize_to"),
+]
 
+changes = st.one_of(
+    st.tuples(
+        st.just("job"),
+        st.sampled_from(TERMS),
+        st.sampled_from(POOLS),
+        st.sampled_from([10, 1000, 10_000]),
+        st.sampled_from(KINDS),
+    ),
+    st.tuples(st.just("pod"), st.sampled_from(POOLS), st.integers(1, 4), st.sampled_from([0, 0, 10])),
+    st.tuples(st.just("node"), st.sampled_from(POOLS), st.integers(2, 6)),
+    st.tuples(st.just("end pod"), st.integers(0, 9)),
+    st.tuples(st.just("end job"), st.integers(0, 9)),
+    st.tuples(st.just("lose node"), st.integers(0, 9)),
+    st.tuples(st.just("edit"), st.integers(0, 9), st.sampled_from(TERMS)),
+    st.tuples(st.just("write"), st.integers(0, 9), st.integers(0, 9)),
+    st.tuples(st.just("suspend"), st.integers(0, 9)),
+    st.tuples(st.just("succeed"), st.integers(0, 9)),
+    st.tuples(st.just("pool"), st.sampled_from(POOLS), st.integers(0, 4), st.booleans()),
+    st.tuples(st.just("quota"), st.integers(2, 12)),
+)
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("job"), st.sampled_from(TERMS), st.sampled_from(POOLS), st.sampled_from([10, 1000, 10_000])),
-        st.tuples(st.just("pod"), st.sampled_from(POOLS), st.integers(1, 4), st.sampled_from([0, 0, 10])),
-        st.tuples(st.just("node"), st.sampled_from(POOLS), st.integers(2, 6)),
-        st.tuples(st.just("end pod"), st.integers(0, 9)),
-        st.tuples(st.just("end job"), st.integers(0, 9)),
-        st.tuples(st.just("lose node"), st.integers(0, 9)),
-        st.tuples(st.just("edit"), st.integers(0, 9), st.sampled_from(TERMS)),
+        changes,
+        changes,
+        changes,
+        st.tuples(st.just("between"), st.integers(1, 12), changes),
+        st.tuples(st.just("answers"), st.lists(st.sampled_from(ANSWERS), max_size=4)),
+        st.tuples(st.just("fail"), st.sampled_from(STEPS_THAT_FAIL)),
+        st.tuples(st.just("restart")),
+        st.tuples(st.just("wait"), st.integers(1, 45)),
         st.tuples(st.just("wait"), st.integers(1, 45)),
     ),
     min_size=4,
@@ -37,15 +78,21 @@ steps = st.lists(
 
 
 class Day:
-    """A cluster of two pools with elastic jobs and plain pods."""
+    """A cluster of some pools with elastic jobs and plain pods."""
 
-    def __init__(self) -> None:
-        pools = [a_pool(name, labels={"pool": name}) for name in POOLS]
-        self.session = Session(*pools)
-        self.jobs = Jobs(self.session)
-        self.plain: list[Any] = []
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pools = {name: a_pool(name, labels={"pool": name}) for name in POOLS}
+        self.queue = a_queue("q", cpu="8")
+        self.session = Session(*self.pools.values())
+        self.session.tell(Seen(self.queue))
+        self.jobs = Watched(self.session)
+        self.jobs.watch()
+        self.plain: dict[str, Pod] = {}
         self.nodes: list[Node] = []
         self.numbers: defaultdict[str, int] = defaultdict(int)
+        self.monkeypatch = monkeypatch
+        self.disturbed: set[str] = set()
+        """Jobs whose terms were edited, or whose size another program wrote."""
 
     def name(self, kind: str) -> str:
         self.numbers[kind] += 1
@@ -53,64 +100,253 @@ class Day:
 
     def play(self, step: tuple[Any, ...]) -> None:
         match step:
-            case ("job", (least, most, allowed), pool, weight):
-                if len(self.jobs.jobs) < 5:
-                    job = AJob(self.name("j"), least, most, allowed=allowed, weight=weight, pool=pool)
-                    self.jobs.add(job)
+            case ("fail", (module, function)):
+                fail_once(self.monkeypatch, module, function)
+            case ("answers", answers):
+                self.jobs.answers = list(answers)
+            case ("between", decisions, change):
+                self.jobs.between = decisions, lambda: self.change(change)
+            case ("restart",):
+                self._restart()
+            case ("wait", seconds):
+                self.jobs.run(float(seconds), step=2.5)
+            case _:
+                self.change(step)
+        self.jobs.run(1.0)
+
+    def change(self, step: tuple[Any, ...]) -> None:
+        """Let something change in the cluster."""
+        match step:
+            case ("job", terms, pool, weight, kind):
+                self._job(terms, pool, weight, kind)
             case ("pod", pool, cpu, priority):
                 pod = a_pod(self.name("p"), cpu=str(cpu), pool=pool, priority=priority)
-                self.plain.append(pod)
+                self.plain[pod.uid] = pod
                 self.session.see(pod)
             case ("node", pool, cpu):
                 if len(self.nodes) < 5:
                     self.nodes.append(a_node(self.name("n"), cpu=str(cpu), labels={"pool": pool}))
                     self.session.see(self.nodes[-1])
             case ("end pod", at) if self.plain:
-                self.session.tell(gone(type(self.plain[0]), self.plain.pop(at % len(self.plain)).uid))
-            case ("end job", at) if self.jobs.jobs:
-                self.jobs.remove(sorted(self.jobs.jobs)[at % len(self.jobs.jobs)])
+                uid = list(self.plain)[at % len(self.plain)]
+                del self.plain[uid]
+                self.session.tell(gone(Pod, uid))
             case ("lose node", at) if self.nodes:
                 self._lose(self.nodes.pop(at % len(self.nodes)))
-            case ("edit", at, (least, most, allowed)) if self.jobs.jobs:
-                self.jobs.edit(sorted(self.jobs.jobs)[at % len(self.jobs.jobs)], least, most, allowed)
-            case ("wait", seconds):
-                self.jobs.run(float(seconds), step=2.5)
+            case ("pool", name, limit, evicts):
+                bound = amounts(cpu=str(limit)) if limit else {}
+                pool = a_pool(name, labels={"pool": name}, lending_limit=bound, disable_preemption=not evicts)
+                self.pools[name] = pool
+                self.session.see(pool)
+            case ("quota", cpu):
+                self.queue = a_queue("q", cpu=str(cpu))
+                self.session.tell(Seen(self.queue))
+            case (str() as kind, at, *more) if self.jobs.jobs:
+                self._change(kind, sorted(self.jobs.jobs)[at % len(self.jobs.jobs)], more)
             case _:
                 pass
-        self.jobs.run(1.0)
+
+    def _job(self, terms: tuple[int, int, tuple[int, ...]], pool: str, weight: int, kind: str) -> None:
+        if len(self.jobs.jobs) >= 5:
+            return
+        least, most, allowed = terms
+        job = AJob(
+            self.name("j"),
+            least,
+            most,
+            allowed=allowed,
+            weight=weight,
+            pool=pool,
+            ordered=kind not in ("plain", "completions"),
+            servers=1 if kind == "servers" else 0,
+            completions=12 if kind == "completions" else 0,
+            queue="q" if kind == "queue" else "",
+        )
+        self.jobs.add(job)
+
+    def _change(self, change: str, name: str, more: list[Any]) -> None:
+        match change, more:
+            case "end job", _:
+                self.jobs.remove(name)
+            case "edit", [(least, most, allowed)] if not self.jobs.jobs[name].servers:
+                self.disturbed.add(name)
+                self.jobs.edit(name, least, most, allowed)
+            case "write", [size]:
+                self.disturbed.add(name)
+                self.jobs.write(name, size)
+            case "suspend", _ if not self.jobs.jobs[name].servers:
+                self.jobs.suspend(name, suspended=not self.jobs.jobs[name].suspended)
+            case "succeed", _:
+                self.jobs.succeed(name)
 
     def _lose(self, node: Node) -> None:
         self.session.tell(gone(Node, node.name))
         self.jobs.lose(node.name)
-        for pod in [pod for pod in self.plain if self.jobs.nodes_of.get(pod.uid) == node.name]:
-            self.plain.remove(pod)
-            self.session.tell(gone(type(pod), pod.uid))
+        for pod in [pod for pod in self.plain.values() if self.jobs.nodes_of.get(pod.uid) == node.name]:
+            del self.plain[pod.uid]
+            self.session.tell(gone(Pod, pod.uid))
+
+    def _restart(self) -> None:
+        plain = [pod for pod in self.plain.values() if pod.uid not in self.jobs.nodes_of]
+        bound = [
+            a_pod(
+                pod.name,
+                cpu=str(pod.spec.request.amounts["cpu"] // 1000),
+                pool=pod.pool,
+                priority=pod.priority,
+                node=self.jobs.nodes_of[pod.uid],
+                phase="Running",
+            )
+            for pod in self.plain.values()
+            if pod.uid in self.jobs.nodes_of and pod.uid not in {evict.victim.uid for evict in self.jobs.evicted}
+        ]
+        objects = (*self.pools.values(), *self.nodes, *plain, *bound)
+        self.jobs.restart(None, *objects, events=(Seen(self.queue),))
+        self.session = self.jobs.session
 
 
-def often_resized(resizes: list[Resize], windows: dict[str, float]) -> list[str]:
+def often_resized(resizes: list[Resize]) -> list[str]:
     """Return the resizes that came within the window of another one of their job, those for need aside."""
     last: dict[str, float] = {}
     found = []
     for resize in resizes:
         if resize.starts_window:
             before = last.get(resize.uid, float("-inf"))
-            if resize.reason == "Grown" and resize.now_seconds < before + windows[resize.name]:
+            if resize.reason is ResizeReason.GROWN and resize.now_seconds < before + WINDOW:
                 found.append(f"{resize.name} at {resize.now_seconds}, after {before}")
             last[resize.uid] = resize.now_seconds
     return found
 
 
+def back_and_forth(resizes: list[Resize]) -> Iterator[str]:
+    """Yield the jobs that are grown and shrunk at one time."""
+    chosen = [resize for resize in resizes if resize.reason in (ResizeReason.GROWN, ResizeReason.SHRUNK)]
+    for first, second in combinations(chosen, 2):
+        if first.uid == second.uid and first.now_seconds == second.now_seconds:
+            yield f"{first.name} from {first.before} to {first.instances} and back at {first.now_seconds}"
+
+
+def gone_in_vain(cluster: Cluster, victim: Pod, asker: Pod, jobs: dict[str, AJob]) -> str:
+    """Return the node where borrowers and surplus would make room for a pod that takes the place of another home pod.
+
+    It counts CPUs in plain loops. Empty where there is none, or where the victim is such a pod itself.
+    """
+    surplus = {uid for job in jobs.values() for uid in surplus_of(cluster, job)}
+    home = cluster.records[asker.uid].home
+    borrows = {uid for uid, one in cluster.records.items() if one.counted and one.home != cluster.pool_of(one.row)}
+    if victim.uid in surplus | borrows or asker.gang is not None:
+        return ""
+    need = asker.spec.request.amounts["cpu"]
+    for name, node in cluster.nodes.rows.items():
+        if cluster.pool_of(node) != home:
+            continue
+        there = [one for one in cluster.records.values() if one.counted is not None and one.row == node]
+        stay = [one for one in there if one.pod.uid not in surplus | borrows or cluster.leaving(one.pod.uid)]
+        used = sum(one.pod.spec.request.amounts["cpu"] for one in stay)
+        if used + need <= cluster.nodes.nodes[node].allocatable["cpu"]:  # type: ignore[union-attr]
+            return name
+    return ""
+
+
+def surplus_of(cluster: Cluster, job: AJob) -> list[str]:
+    """Return the instances (uids) that a job has on nodes beyond its minimum: the last ones, as its controller ends."""
+    elastic = job.workload.elastic
+    assert elastic is not None
+    if job.terms.is_production or elastic.is_finishing or job.suspended or elastic.size != cluster_size(cluster, job):
+        return []
+    placed = {index: pod for index, pod in job.pods.items() if is_placed(cluster, pod)}
+    order = sorted(placed, key=lambda index: -index if job.ordered else -placed[index].created_seconds)
+    return [placed[index].uid for index in order[: max(len(placed) - job.terms.min_instances, 0)]]
+
+
+def cluster_size(cluster: Cluster, job: AJob) -> int:
+    """Return the size of a job that the engine has seen."""
+    known = cluster.elastic.by_key.get(("Job", "default", job.name))
+    return known.job.size if known is not None and known.problem is None else -1
+
+
+def is_placed(cluster: Cluster, pod: Pod) -> bool:
+    record = cluster.records.get(pod.uid)
+    return record is not None and record.counted is not None and not cluster.leaving(pod.uid)
+
+
+class Watched(Jobs):
+    """Jobs whose evictions are judged when they are decided; something may change `between` two decisions."""
+
+    between: tuple[int, Callable[[], None]] | None = None
+    """After how many decisions something changes, and what."""
+
+    def watch(self) -> None:
+        scheduler = self.session.scheduler
+        cluster, decide = scheduler._cluster, scheduler.decide
+
+        def judged(pool: str, now: float, limit: int) -> list[Action]:
+            records = cluster.records
+            before = {
+                (record.pod.uid, asker.pod.uid)
+                for asker in records.values()
+                if asker.queue and asker.pod.gang is None and not asker.pod.owner
+                for record in records.values()
+                if record.counted is not None and record.home == cluster.pool_of(record.row)
+            }
+            vain = {
+                (victim, asker): gone_in_vain(cluster, records[victim].pod, records[asker].pod, self.jobs)
+                for victim, asker in before
+            }
+            claimed = cluster.claims.count_in(pool) if pool in cluster.queues else 0
+            actions: list[Action] = decide(pool, now, limit)
+            binds = any(isinstance(action, Bind) for action in actions)
+            for action in actions if not binds and not claimed else ():
+                if isinstance(action, Evict) and action.beneficiary is not None:
+                    node = vain.get((action.victim.uid, action.beneficiary.uid), "")
+                    assert not node, f"{action.victim.name} goes for {action.beneficiary.name}, which fits on {node}"
+            if self.between is not None:
+                left, change = self.between
+                self.between = (left - 1, change) if left > 1 else None
+                if self.between is None:
+                    change()
+            return actions
+
+        scheduler.decide = judged  # type: ignore[method-assign]
+
+    def restart(self, *args: Any, **kwargs: Any) -> None:
+        super().restart(*args, **kwargs)
+        self.watch()
+
+
+def in_bounds(size: int, terms: ElasticTerms) -> bool:
+    return terms.min_instances <= size <= terms.max_instances and (not terms.allowed or size in terms.allowed)
+
+
 def play(day: list[tuple[Any, ...]]) -> None:
     """Play a day, and judge what was decided."""
-    played = Day()
-    for step in (("node", "mine", 4), ("node", "theirs", 4), ("job", (2, 8, ()), "mine", 1000), *day):
-        played.play(step)
-    played.jobs.run(2 * PASS_SECONDS)
-    windows = {resize.name: 30.0 for resize in played.jobs.resizes}
-    assert not often_resized(played.jobs.resizes, windows)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for limit in ("PODS_AT_ONCE", "STEPS_AT_ONCE"):  # a pass takes many decisions
+            monkeypatch.setattr(f"aischeduler.engine.elastic_passes.{limit}", 2)
+        played = Day(monkeypatch)
+        played.jobs.on_resize = lambda resize: _judge(played, resize)
+        for step in (("node", "mine", 4), ("node", "theirs", 4), ("job", (2, 8, ()), "mine", 1000, "indexed"), *day):
+            played.play(step)
+        played.jobs.answers = []
+        played.jobs.run(70.0, step=2.5)
+    assert not often_resized(played.jobs.resizes)
+    assert not [*back_and_forth(played.jobs.resizes)]
     for job in played.jobs.jobs.values():
-        assert job.terms.min_instances <= job.size <= job.terms.max_instances
-        assert not job.terms.allowed or job.size in job.terms.allowed
+        left_alone = job.name in played.disturbed and job.size != job.written
+        ends = job.suspended or job.workload.elastic.is_finishing  # type: ignore[union-attr]
+        assert in_bounds(job.size, job.terms) or left_alone or ends, (job.name, job.size, job.terms)
+
+
+def _judge(played: Day, resize: Resize) -> None:
+    """Check one size when it is written."""
+    job = played.jobs.jobs[resize.name]
+    elastic = job.workload.elastic
+    assert elastic is not None
+    assert not elastic.is_finishing or resize.instances == job.size, f"{resize} of a job that ends"
+    if resize.reason is not ResizeReason.NOTED:
+        assert in_bounds(resize.instances, job.terms), resize
+    if elastic.left is not None and resize.instances > job.size:
+        assert resize.instances <= max(elastic.left, job.terms.min_instances), resize
 
 
 @settings(max_examples=30, deadline=None)
