@@ -29,8 +29,9 @@ from aischeduler.model.actions import (
     Warn,
 )
 from aischeduler.model.device import NodeDevices
+from aischeduler.model.elastic import MAX_INSTANCES_KEY, MIN_INSTANCES_KEY, Problem
 from aischeduler.model.event_reasons import ConditionReason, EventReason
-from aischeduler.model.events import Seen
+from aischeduler.model.events import Seen, objects_of
 from aischeduler.model.gang import Gang, GangKey, GangPhase, GangSource, GangStatus
 from aischeduler.model.names import MACHINE_GROUP_KEY as GROUP
 from aischeduler.model.pod import CRITICAL_PRIORITY
@@ -42,6 +43,7 @@ from tests.build import a_node, a_pod, a_pool, replace
 from tests.devices import asks, has, part_of
 from tests.engine.session import Session
 from tests.gangs import a_gang, a_key, member
+from tests.kube.resizes import a_resize
 from tests.tenants import a_card_node, a_card_pod, a_queue, in_queue
 
 GANG_REPORTS = [
@@ -54,6 +56,8 @@ GANG_REPORTS = [
     for invalid in ("", "spec.minMember: bad")
 ]
 """Every report of a gang that there is."""
+ELASTIC = ("Job", "JobSet", "Deployment", "StatefulSet")
+"""The kinds that may be elastic."""
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "reference" / "events.md").read_text()
@@ -144,6 +148,7 @@ def written_events() -> list[tuple[EventReason, str]]:
         event_messages.preempted(EVICT),
         *(event_messages.suspended(EVICT, JobRef(kind, "a", "j", "u")) for kind in ("Job", "JobSet")),
         event_messages.failed_scheduling(WAITING),
+        *map(event_messages.resized, map(a_resize, ELASTIC)),
     )
     watched = (watched_resources.pods(SpecCache()), watched_resources.nodes(), watched_resources.pools())
     others = (watched_resources.budgets(), watched_resources.namespaces())
@@ -157,8 +162,23 @@ def written_events() -> list[tuple[EventReason, str]]:
         *((note.reason, note.regarding.kind.partition(".")[0]) for note in of_gangs),
         *((warn.reason, warn.about.kind.partition(".")[0]) for warn in said if isinstance(warn, Warn)),
         *((event_messages.failed_scheduling(told).reason, "Pod") for told in said if isinstance(told, ReportWaiting)),
+        *((problem.reason, kind) for kind in ELASTIC for problem in problems_of_elastic(kind)),
         *((EventReason.UNREADABLE, kind) for kind in kinds),
     ]
+
+
+def problems_of_elastic(kind: str) -> list[Problem]:
+    """Return the problems of workloads of this kind that ask to be elastic: a bad minimum, and another writer."""
+    (resource,) = (one for one in (*gang_resources(GangOwners()), *pod_set_resources()) if one.kind == kind)
+    found = []
+    for lowest, labels in (("0", {}), ("1", {"kueue.x-k8s.io/queue-name": "q"})):
+        annotations = {MIN_INSTANCES_KEY: lowest, MAX_INSTANCES_KEY: "2"}
+        metadata = {"name": "w", "namespace": "a", "annotations": annotations, "labels": labels}
+        (workload,) = objects_of(resource.read(json.dumps({"metadata": metadata}).encode()), Workload)
+        assert workload.elastic is not None
+        assert workload.elastic.problem is not None
+        found.append(workload.elastic.problem)
+    return found
 
 
 def conditions_of_gangs() -> list[Any]:

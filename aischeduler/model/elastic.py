@@ -112,13 +112,12 @@ class ElasticJob(Struct, frozen=True):
     """An elastic job as its object says it now.
 
     `size` is the number of instances that it asks its controller for, `version` its resourceVersion. `ordered` ones
-    lose their highest indexes first (an Indexed Job, a StatefulSet). With `completions_follow` a change of the size
-    changes the completions too. Of the instances `succeeded` have succeeded, and at most `left` are still to come; None
-    where their number has no end.
-    `part` names the ReplicatedJob of a JobSet, and `part_index` is its place in the spec. `written_size` is the size
-    that the scheduler wrote last, 0 where it has written none; `resized_at_seconds` when, in unix seconds, and
-    `service` what the job had received at `service_at_seconds` (see `policies.elastic`).
-    `ignored` are parts of its terms that mean nothing, for an event.
+    lose their highest indexes first: an Indexed Job whose completions follow its size, a StatefulSet. With
+    `completions_follow` a change of the size changes the completions too. Of the instances `succeeded` have succeeded,
+    and at most `left` are still to come; None where their number has no end. `part` names the ReplicatedJob of a
+    JobSet, and `part_index` is its place in the spec. `written_size` is the size that the scheduler wrote last, 0 where
+    it has written none; `resized_at_seconds` when, in unix seconds, and `service` what the job had received at
+    `service_at_seconds` (see `policies.elastic`). `ignored` are parts of its terms that mean nothing, for an event.
     """
 
     terms: ElasticTerms

@@ -4,14 +4,16 @@ import json
 
 import pytest
 
-from aischeduler.kube.write.eviction_writes import is_another_uid
 from aischeduler.kube.write.job_writes import job_path, resume_patch, suspend_patch
+from aischeduler.kube.write.pod_writes import is_another_uid
 from aischeduler.model.workload import SUSPENDED_ABORT, SUSPENDED_KEY, SUSPENDED_RESTART, JobRef
-from tests.api_contract.world import JSON_PATCH, STRATEGIC_PATCH, World, condition
+from tests.api_contract.world import JSON_PATCH, STRATEGIC_PATCH, Json, World, condition
+from tests.gang_objects import indexed_job_object
 from tests.objects import job_object, pod_object, priority_class_object
 
 SUCCEEDED = {"status": {"phase": "Succeeded"}}
 RUNNING = {"status": {"phase": "Running"}}
+INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def pods_of(world: World, job: str) -> list[str]:
@@ -58,6 +60,137 @@ def test_job_grows_with_its_parallelism(world: World) -> None:
     until_pods(world, "j", 1)
     world.patch(world.url("Job", "j"), {"spec": {"parallelism": 3}})
     assert len(until_pods(world, "j", 3)) == 3
+
+
+def indexed_pods(world: World, job: str) -> list[Json]:
+    """Return the pods of an Indexed Job that do not leave."""
+    pods = world.listed("Pod", labelSelector=f"batch.kubernetes.io/job-name={job}").items
+    return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+
+def index_of(pod: Json) -> int:
+    return int(pod["metadata"]["labels"][INDEX])
+
+
+def indexes_of(world: World, job: str) -> dict[int, str]:
+    """Return the uids of the pods of an Indexed Job that do not leave, by index."""
+    return {index_of(pod): pod["metadata"]["uid"] for pod in indexed_pods(world, job)}
+
+
+def run_indexed(world: World, pods: int, parallelism: int = 0) -> dict[int, str]:
+    """Create an Indexed Job, have its pods run, and return their uids by index."""
+    document = indexed_job_object("j", namespace=world.namespace, pods=pods, gang="")
+    document["spec"]["parallelism"] = parallelism or pods
+    world.create(document)
+    run_pods(world, "j", parallelism or pods)
+    return indexes_of(world, "j")
+
+
+def succeed(world: World, *indexes: int) -> None:
+    """Have the pods of these indexes succeed, and wait until the Job has counted them."""
+    for pod in indexed_pods(world, "j"):
+        if index_of(pod) in indexes:
+            world.patch(world.url("Pod", pod["metadata"]["name"], "status"), SUCCEEDED, STRATEGIC_PATCH)
+    world.until(lambda: world.get("Job", "j")["status"].get("succeeded") == len(indexes))
+
+
+def test_indexed_job_that_shrinks_ends_its_highest_indexes_and_none_has_failed(world: World) -> None:
+    before = run_indexed(world, 5)
+    world.patch(world.url("Job", "j"), {"spec": {"parallelism": 2, "completions": 2}})
+    world.until(lambda: len(indexes_of(world, "j")) == 2)
+    assert indexes_of(world, "j") == {index: before[index] for index in (0, 1)}
+    world.until(lambda: world.get("Job", "j")["status"].get("active") == 2)
+    status = world.get("Job", "j")["status"]
+    assert status.get("failed", 0) == 0
+    assert not condition(world.get("Job", "j"), "Complete")
+
+
+def test_indexed_job_that_grows_gets_the_next_indexes(world: World) -> None:
+    before = run_indexed(world, 2)
+    world.patch(world.url("Job", "j"), {"spec": {"parallelism": 4, "completions": 4}})
+    world.until(lambda: sorted(indexes_of(world, "j")) == [0, 1, 2, 3])
+    assert indexes_of(world, "j").items() >= before.items()
+
+
+def test_index_above_the_completions_ends_although_fewer_pods_than_wanted_run(world: World) -> None:
+    run_indexed(world, 4)
+    succeed(world, 0, 1)
+    world.patch(world.url("Job", "j"), {"spec": {"parallelism": 3, "completions": 3}})
+    world.until(lambda: 3 not in indexes_of(world, "j"))
+    assert 2 in indexes_of(world, "j")
+
+
+def test_indexed_job_with_more_completions_than_pods_ends_the_newest_whatever_its_index(world: World) -> None:
+    before = run_indexed(world, 10, parallelism=5)
+    (second,) = [pod["metadata"]["name"] for pod in indexed_pods(world, "j") if index_of(pod) == 1]
+    world.delete("Pod", second)
+    world.until(lambda: len(now := indexes_of(world, "j")) == 5 and now[1] != before[1])
+    run_pods(world, "j", 5)
+    world.patch(world.url("Job", "j"), {"spec": {"parallelism": 4}})
+    world.until(lambda: len(indexes_of(world, "j")) == 4)
+    assert sorted(indexes_of(world, "j")) == [0, 2, 3, 4]
+
+
+def test_indexed_job_that_shrinks_to_what_has_succeeded_is_complete(world: World) -> None:
+    run_indexed(world, 4)
+    succeed(world, 0, 1)
+    world.patch(world.url("Job", "j"), {"spec": {"parallelism": 2, "completions": 2}})
+    world.until(lambda: condition(world.get("Job", "j"), "Complete").get("status") == "True")
+    world.until(lambda: not {2, 3} & set(indexes_of(world, "j")))
+    assert world.get("Job", "j")["status"]["succeeded"] == 2
+
+
+def test_indexed_job_forgets_what_succeeded_above_its_completions(world: World) -> None:
+    run_indexed(world, 5)
+    succeed(world, 3, 4)
+    world.patch(world.url("Job", "j"), {"spec": {"parallelism": 3, "completions": 3}})
+    world.until(lambda: not world.get("Job", "j")["status"].get("succeeded"))
+    world.until(lambda: world.get("Job", "j")["status"].get("active") == 3)
+
+
+@pytest.mark.parametrize("completions", [3, None], ids=["completions", "none"])
+def test_job_of_parallelism_zero_has_no_pods_and_goes_on_when_it_grows(world: World, completions: int | None) -> None:
+    document = job_object("j", namespace=world.namespace, completions=3, parallelism=3)
+    if completions is None:
+        del document["spec"]["completions"]
+    world.create(document)
+    until_pods(world, "j", 3)
+    world.patch(world.url("Job", "j"), {"spec": {"parallelism": 0}})
+    until_pods(world, "j", 0)
+    world.patch(world.url("Job", "j"), {"spec": {"parallelism": 2}})
+    until_pods(world, "j", 2)
+    assert not condition(world.get("Job", "j"), "Complete")
+
+
+def test_indexed_job_of_size_zero_is_complete(world: World) -> None:
+    run_indexed(world, 2)
+    world.patch(world.url("Job", "j"), {"spec": {"parallelism": 0, "completions": 0}})
+    world.until(lambda: condition(world.get("Job", "j"), "Complete").get("status") == "True")
+    until_pods(world, "j", 0)
+
+
+def test_job_without_completions_makes_no_pod_once_one_has_succeeded(world: World) -> None:
+    document = job_object("j", namespace=world.namespace, parallelism=3)
+    del document["spec"]["completions"]
+    world.create(document)
+    first, second, third = run_pods(world, "j", 3)
+    world.patch(world.url("Pod", first, "status"), SUCCEEDED, STRATEGIC_PATCH)
+    world.until(lambda: world.get("Job", "j")["status"].get("succeeded") == 1)
+    world.patch(world.url("Job", "j"), {"spec": {"parallelism": 5}})
+    world.delete("Pod", second)
+    world.until(lambda: world.get("Job", "j")["status"].get("failed") == 1)
+    world.patch(world.url("Pod", third, "status"), SUCCEEDED, STRATEGIC_PATCH)
+    world.until(lambda: condition(world.get("Job", "j"), "Complete").get("status") == "True")
+    assert world.get("Job", "j")["status"]["succeeded"] == 2
+
+
+@pytest.mark.parametrize(
+    "change", [{"completions": 2}, {"completions": 2, "parallelism": 3}], ids=["completions", "unequal"]
+)
+def test_completions_of_an_indexed_job_change_only_to_its_parallelism(world: World, change: dict[str, int]) -> None:
+    run_indexed(world, 4)
+    answer = world.try_patch(world.url("Job", "j"), {"spec": change})
+    assert (answer.status, answer.cause_fields) == (422, ["spec.completions"])
 
 
 def test_suspended_job_creates_no_pods_until_it_is_resumed(world: World) -> None:

@@ -19,6 +19,7 @@ from tests.bench.arena import MissingAssetsError, the_binaries
 from tests.bench.cases import (
     backlog,
     devices,
+    elastic,
     explaining,
     gang_over_full_nodes,
     gangs,
@@ -59,6 +60,7 @@ MODULES = (
     placement,
     shapes,
     volume_shapes,
+    elastic,
 )
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results" / "latest.json"

@@ -267,7 +267,7 @@ def test_completions_of_an_indexed_job_follow_its_size_as_noted_else_where_both_
 ) -> None:
     found = elastic("Job", BOTH | {COMPLETIONS_KEY: note}, spec=spec)
     assert (found.completions_follow, found.left) == (follows, left)
-    assert found.ordered == (spec.get("completionMode") == "Indexed")
+    assert found.ordered == follows
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from aischeduler.kube.watch.pod_set_resources import pod_set_resources
 from aischeduler.kube.watch.queue_resources import queue_resources
 from aischeduler.kube.watch.storage_resources import storage_resources
 from aischeduler.kube.watch.watched_resources import WatchedResource
-from aischeduler.kube.write import job_writes, pod_writes, volume_writes
+from aischeduler.kube.write import elastic_writes, job_writes, pod_writes, volume_writes
 from aischeduler.kube.write.eviction_writes import (
     Evicted,
     Eviction,
@@ -56,6 +56,8 @@ from aischeduler.model.actions import (
     ReportPool,
     ReportQueue,
     ReportWaiting,
+    Resize,
+    ResizeReason,
     ResumeJob,
     Warn,
 )
@@ -64,12 +66,14 @@ from aischeduler.model.events import (
     Event,
     EvictRefused,
     Refreshed,
+    ResizeRefused,
     VolumesRefused,
     VolumesWritten,
 )
 from aischeduler.model.gang import GangKey, GangPhase, GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.times import time_text
+from aischeduler.model.workload import JobRef
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.request import JSON, Response, request
 from aischeduler.sandbox.watches import WatchStream
@@ -154,7 +158,7 @@ class VirtualDaemon:
         self._waiting_since: dict[str, str] = {}
         self._event_count = 0
         self._rehearsals: Rehearsals[tuple[Evict, Eviction]] = Rehearsals()
-        self._suspensions = job_writes.Suspensions()
+        self._job_writes = job_writes.JobWrites()
 
     def step(self) -> bool:
         """Observe the new events and run every pool that is ready; returns whether there was any work."""
@@ -194,7 +198,7 @@ class VirtualDaemon:
                     action,
                     self._reporter.controller,
                     honour_budgets=self.honours_budgets,
-                    suspension=self._suspensions.of(action),
+                    job_write=self._job_writes.of(action),
                 )
                 self._evict_later(self._network.evict_seconds, action, eviction)
             case Nominate(pod, node):
@@ -211,6 +215,8 @@ class VirtualDaemon:
             case BindVolumes():
                 when = self._environment.now + self._network.bind_seconds
                 self._environment.timers.put(when, lambda: self._bind_volumes(action))
+            case Resize():
+                self._resize_later(self._network.bind_seconds, action)
             case LogLoanChange() | LogPoolEdit() | ReportInternalError():
                 pass  # production logs these; here they are in `log`
             case _:
@@ -229,7 +235,7 @@ class VirtualDaemon:
                     queue_writes.queue_path(action.name), partial(status_patch, queue_writes.queue_status, action)
                 )
             case ResumeJob(job):
-                self._send("PATCH", job_writes.job_path(job), job_writes.resume_patch(job), job_writes.JSON_PATCH)
+                self._send("PATCH", job_writes.job_path(job), job_writes.resume_patch(job), pod_writes.JSON_PATCH)
             case ReportGang():
                 self._write_gang(action)
             case CreatePool(name, switches):
@@ -325,6 +331,8 @@ class VirtualDaemon:
             response = self._send(write.method, write.path, write.body, write.content_type)
             meaning = eviction.read_answer(response.status, _retry_after(response), response.body)
             seconds = self._network.evict_seconds
+        if (written := eviction.news()) is not None:
+            self._job_written(action, written)
         match meaning:
             case NextRequest() | pod_writes.Unknown():
                 self._evict_later(seconds, action, eviction)
@@ -350,8 +358,6 @@ class VirtualDaemon:
                     its.go_on()
                     self._evict_later(self._network.evict_seconds, one, its)
                 case Evicted(not_suspended):
-                    if (suspension := its.news()) is not None and suspension.accepted:
-                        self._write_event(event_messages.suspended(one, suspension.job))
                     self._write_event(event_messages.preempted(one, not_suspended))
                 case EvictRefused():
                     self.scheduler.observe(said, self._environment.now)
@@ -359,6 +365,53 @@ class VirtualDaemon:
                     pass  # the watch reports the deletion
                 case _:
                     assert_never(said)
+
+    def _job_written(self, action: Evict, write: job_writes.JobWrite) -> None:
+        """Say that the Job of evicted pods was suspended, or what became of its smaller size."""
+        match write.change:
+            case JobRef() as job:
+                if write.accepted:
+                    self._write_event(event_messages.suspended(action, job))
+            case Resize() as resize:
+                refused = elastic_writes.refused(resize, write.failed, 0.0)
+                if write.changed:
+                    refused = elastic_writes.changed(resize, write.failed)
+                self._finish_resize(resize, elastic_writes.Resized() if write.accepted else refused)
+            case _:
+                assert_never(write.change)
+
+    def _resize_later(self, seconds: float, action: Resize) -> None:
+        self._environment.timers.put(self._environment.now + seconds, lambda: self._resize(action))
+
+    def _resize(self, action: Resize) -> None:
+        """Write a size once; sent again after a lost response, it finds the object changed."""
+        if self.stopped:
+            return
+        path, content_type = elastic_writes.resize_path(action), elastic_writes.content_type(action)
+        if self._response_is_lost():
+            if self._request_arrives():
+                self._send("PATCH", path, elastic_writes.resize_patch(action), content_type)
+            self._resize_later(RESPONSE_TIMEOUT_SECONDS, action)
+            return
+        response = self._send("PATCH", path, elastic_writes.resize_patch(action), content_type)
+        meaning = elastic_writes.read_answer(action, response.status, _retry_after(response), response.body)
+        match meaning:
+            case elastic_writes.Resized() | ResizeRefused():
+                self._finish_resize(action, meaning)
+            case pod_writes.Throttled(seconds):
+                self._resize_later(seconds, action)
+            case pod_writes.Unauthenticated():
+                self._resize_later(UNAUTHENTICATED_SECONDS, action)
+            case pod_writes.Unknown():
+                self._resize_later(self._network.bind_seconds, action)
+            case _:
+                assert_never(meaning)
+
+    def _finish_resize(self, action: Resize, outcome: elastic_writes.Resized | ResizeRefused) -> None:
+        if isinstance(outcome, ResizeRefused):
+            self.scheduler.observe(outcome, self._environment.now)
+        elif action.reason is not ResizeReason.NOTED:
+            self._write_event(event_messages.resized(action))
 
     def _response_is_lost(self) -> bool:
         """Return whether the response to a request is lost."""

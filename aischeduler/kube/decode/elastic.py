@@ -226,7 +226,7 @@ def _of_job(
     follows = follows and indexed
     return _Observed(
         size,
-        indexed,
+        follows,  # else the controller ends the newest, whatever their indexes
         follows,
         max(status.succeeded or 0, 0),
         None if completions is None or follows else max(completions - ended(status), 0),

@@ -1,11 +1,17 @@
 """The Job controller: keeps as many pods as each Job asks for, counts the ended pods and replaces them.
 
-Invariants: a pod is counted once; a pod that another client deleted before it succeeded has failed; a finished Job gets
-no more pods. Unlike the real controller it puts no finalizer on pods, and waits a constant time before a replacement.
+Invariants:
+- A pod is counted once. One that another client deleted before it succeeded has failed; one that the controller ends
+  has not.
+- A finished Job gets no more pods, nor does one without `completions` of which a pod has succeeded.
+- Of an Indexed Job the pods with an index above its completions end, whatever its parallelism is.
+
+Unlike the real controller it puts no finalizer on pods, and waits a constant time before a replacement.
 """
 
 from collections.abc import Iterator
 from itertools import islice
+from math import inf
 
 import orjson
 from msgspec import Struct, field
@@ -113,13 +119,12 @@ class JobController:
         deadline = None
         if spec.get("activeDeadlineSeconds") is not None:
             deadline = unix_seconds(status["startTime"]) + spec["activeDeadlineSeconds"]
-        missing = _completions(spec) - _succeeded(spec, ended)
+        wanted = _wanted(spec, _succeeded(spec, ended), len(active))
         if deadline is not None and now >= deadline:
             outcome = DEADLINE_EXCEEDED
         elif len(ended.failed) > spec["backoffLimit"]:
             outcome = BACKOFF_LIMIT_EXCEEDED
-        elif missing > 0:
-            wanted = min(spec["parallelism"], missing)
+        elif wanted is not None:
             return earliest(deadline, self._scale(job, active, wanted, now))
         else:
             outcome = COMPLETED
@@ -131,16 +136,19 @@ class JobController:
 
     def _scale(self, job: JsonObject, active: list[Entry], wanted: int, now: float) -> float | None:
         """Bring a Job to the wanted number of active pods; returns when the Job is due again."""
-        ended = self._ended[job["metadata"]["uid"]]
-        missing = wanted - len(active)
+        ended, spec = self._ended[job["metadata"]["uid"]], job["spec"]
+        last = spec["completions"] if _is_indexed(spec) else inf
+        there = [pod for pod in active if _index(pod) < last]
+        # Waiting pods go before running pods, young pods before old pods: of those that stay no index goes first.
+        order = sorted(there, key=lambda pod: (pod.fields.get("status.phase") == "Running", -pod.revision))
+        above = [pod for pod in active if _index(pod) >= last]
+        self._delete(ended, [*above, *order[: max(len(there) - wanted, 0)]], now)
+        missing = wanted - len(there)
         if missing <= 0:
-            # Waiting pods go before running pods, young pods before old pods.
-            order = sorted(active, key=lambda pod: (pod.fields.get("status.phase") == "Running", -pod.revision))
-            self._delete(ended, order[: len(active) - wanted], now)
             return None
         if now < ended.next_creation:
             return ended.next_creation
-        indexes = _free_indexes(job["spec"], active, ended) if _is_indexed(job["spec"]) else iter([None] * missing)
+        indexes = _free_indexes(spec, there, ended) if _is_indexed(spec) else iter([None] * missing)
         for index in islice(indexes, min(missing, CREATIONS_PER_STEP)):
             self._create(job, index, now)
         return now if missing > CREATIONS_PER_STEP else None
@@ -197,10 +205,22 @@ def _is_indexed(spec: JsonObject) -> bool:
     return bool(spec["completionMode"] == "Indexed")
 
 
-def _completions(spec: JsonObject) -> int:
-    """Return how many pods have to succeed; without `completions` as many as run at the same time."""
-    completions: int = spec["parallelism"] if spec.get("completions") is None else spec["completions"]
-    return completions
+def _wanted(spec: JsonObject, succeeded: int, active: int) -> int | None:
+    """Return how many pods are to run at the same time; None where the Job is complete.
+
+    Without `completions` it is complete once a pod has succeeded and none runs: until then what runs goes on.
+    """
+    parallelism: int = spec["parallelism"]
+    if spec.get("completions") is None:
+        return parallelism if not succeeded else active or None
+    missing: int = spec["completions"] - succeeded
+    return min(parallelism, missing) if missing > 0 else None
+
+
+def _index(pod: Entry) -> int:
+    """Return the index of a pod of an Indexed Job; -1 where another client has removed it."""
+    text = pod.labels.get(COMPLETION_INDEX, "")
+    return int(text) if text.isdecimal() else -1
 
 
 def _succeeded(spec: JsonObject, ended: _EndedPods) -> int:
