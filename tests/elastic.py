@@ -280,7 +280,7 @@ class Jobs:
         there = not pod.owner
         for job in self.jobs.values():
             for pods in (job.pods, job.others):
-                for key, known in pods.items():  # type: ignore[attr-defined]
+                for key, known in pods.items():
                     if known.uid == pod.uid:
                         pods[key], there = shown, True  # type: ignore[index]
         self.nodes_of[pod.uid] = node
@@ -291,13 +291,13 @@ class Jobs:
         self.session.tell(gone(Pod, pod.uid))
         for job in self.jobs.values():
             for pods in (job.pods, job.others):
-                for key, known in list(pods.items()):  # type: ignore[attr-defined]
+                for key, known in list(pods.items()):
                     if known.uid == pod.uid:
                         del pods[key]  # type: ignore[arg-type]
                         self._sync(job)
 
     def _sync(self, job: AJob) -> None:
-        """Let the controllers make and end pods: of an Indexed Job the highest go, else those on no node, the newest."""
+        """Let the controllers make and end pods: of Indexed Jobs the highest go, else those on no node, the newest."""
         finished = bool(job.completions) and job.succeeded >= job.completions
         wanted = 0 if job.suspended or finished else job.size
         if job.completions:

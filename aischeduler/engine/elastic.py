@@ -40,6 +40,8 @@ PASS_SECONDS: Final = 5.0
 """How often the sizes of all jobs are decided."""
 SENT_SECONDS: Final = 10.0
 """After this time a size that was sent and is not shown is sent again."""
+RESIZE_SECONDS_MAX: Final = 300.0
+"""After this time a resize counts as ended: instances may never come, or may leave for long."""
 NOTED_SECONDS: Final = 60.0
 """The service of so much time of one instance is written down once it differs from what is written."""
 AGED_SECONDS_MAX: Final = 600.0
@@ -200,9 +202,10 @@ def read_job(cluster: Cluster, record: ElasticRecord, actions: list[Action]) -> 
     of_others = sum(map(_score_of, placed))
     _receive(cluster, record, of_others + of_one * on_nodes)
     settled = on_nodes == len(instances) == record.size and not leave
-    if record.resizing and settled and record.sent is None:
+    ended = settled or now >= record.resized_at + RESIZE_SECONDS_MAX
+    if record.resizing and ended and record.sent is None:
         record.resizing = False
-        if record.is_read:  # else nobody knows when it ended: its object says when it began
+        if record.is_read and settled:  # else nobody knows when it ended: its object says when it began
             record.resized_at = now
     record.is_read = True
     lacks = _lacks(record, unit, on_nodes, len(placed))

@@ -10,7 +10,6 @@ Source: the scheduler of PaddlePaddle's TrainingJobs (every five seconds, and by
 """
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Final
 
 from msgspec import Struct, field
@@ -53,7 +52,7 @@ class _Pass(Struct):
     read: dict[str, JobReading] = field(default_factory=dict)
     sizing: Sizing | None = None
     room: LiveRoom | None = None
-    steps: Iterator[None] | None = None
+    steps: Iterator[int] | None = None
 
 
 class ElasticPasses:
@@ -126,7 +125,12 @@ class ElasticPasses:
         assert passing.room is not None, "it is made with the sizing"
         assert passing.steps is not None, "it is made with the sizing"
         with passing.room:
-            return sum(1 for _ in islice(passing.steps, STEPS_AT_ONCE)) < STEPS_AT_ONCE
+            questions = 0
+            for cost in passing.steps:
+                questions += cost
+                if questions >= STEPS_AT_ONCE:
+                    return False
+            return True
 
     def _conclude(self, cluster: Cluster, passing: _Pass, now: float, actions: list[Action]) -> None:
         """Send the sizes that the pass gives."""
@@ -145,7 +149,7 @@ class ElasticPasses:
             reading = passing.read[name]
             record, before = reading.record, reading.share.size
             current = cluster.elastic.by_key.get(record.key) is record and record.job.version == reading.version
-            if not current or record.size != before:
+            if not current or record.size != before or record.sent is not None:
                 continue
             reason = ResizeReason.GROWN if size > before else ResizeReason.SHRUNK
             text = f"There is room for {size - before} more instance(s)"

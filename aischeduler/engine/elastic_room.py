@@ -29,7 +29,7 @@ from aischeduler.engine.view import View
 from aischeduler.model.card_shares import charge, counted, gpu_share
 from aischeduler.model.device import NVIDIA_GPU
 from aischeduler.model.names import CPU
-from aischeduler.model.pod import PodSpec
+from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import WHOLE_LOAD
 from aischeduler.model.proposal import Borrow, Hold, MakeRoom, Place, Wait, WaitFor
 from aischeduler.policies.borrowing import BorrowingContext, gpus_by_row, lenders_in_order, wanted_by_home_pods
@@ -95,6 +95,11 @@ class LiveRoom:
         self._cluster, self._jobs = cluster, jobs
         self._steps: list[_Step] = []
         self._counted = {name: _Counted() for name in jobs}
+        self._made, self._real = dict[str, AssignedPod](), dict[str, AssignedPod]()
+        self._gone = dict[str, AssignedPod]()
+        """By uid: the pods that the pass has made up, those that wait and that it has given a row, and those taken."""
+        self._nodes: dict[int, str] = {}
+        """The rows of all these, and the names of their nodes."""
         self._ledger = PassLedger(cluster.ledger)
         self._freed: Counter[int] = Counter()
         """Rows from which the pass takes pods, and how many."""
@@ -102,6 +107,7 @@ class LiveRoom:
         """Kind of instances -> the least number of more of them for which there was no room."""
         self._trial: Trial | None = None
         self._kept: dict[str, Mask] = {}
+        self._kept_from_starts: set[str] = set()
         self._wanted: dict[str, Mask] = {}
         """Pool -> a mask of its rows that waiting home pods can use, until more room is free there."""
         self._could: dict[str, Mask] = {}
@@ -111,7 +117,8 @@ class LiveRoom:
     def kept_nodes(self) -> dict[str, frozenset[str]]:
         """Return the nodes that are kept for old minima, by the jobs of these, in their order."""
         names = self._cluster.nodes.names
-        return {job: frozenset(names[row] for row in np.flatnonzero(kept)) for job, kept in self._kept.items()}
+        kept = {job: mask for job, mask in self._kept.items() if job in self._kept_from_starts}
+        return {job: frozenset(names[row] for row in np.flatnonzero(mask)) for job, mask in kept.items()}
 
     def __enter__(self) -> Self:
         self._trial = Trial(self._cluster.nodes)
@@ -139,17 +146,20 @@ class LiveRoom:
 
     def _put_on(self) -> None:
         """Put what the pass has given and taken on the table, as far as its pods and nodes are still there."""
-        cluster, gone, placed = self._cluster, list[AssignedPod](), list[AssignedPod]()
+        cluster, gone = self._cluster, list[AssignedPod]()
         self._kept = {job: _as_wide(mask, cluster.nodes.width) for job, mask in self._kept.items()}
-        for of_job in self._counted.values():
-            for uid in of_job.taken:
-                record = cluster.records.get(uid)
-                gone += [record.assigned] if record is not None and record.counted is not None else []
-            for uid, given in of_job.given.items():
-                record = cluster.records.get(uid)
-                waits = given.made if record is None else record.counted is None
-                if waits and cluster.nodes.rows.get(given.node) == given.pod.row:
-                    placed.append(given.pod)
+        names = cluster.nodes.names
+        lost = {row for row, node in self._nodes.items() if row >= len(names) or names[row] != node}
+        placed = list(self._made.values())
+        if lost:
+            placed = [pod for pod in placed if pod.row not in lost]
+        for uid, pod in self._real.items():
+            record = cluster.records.get(uid)
+            if record is not None and record.counted is None and pod.row not in lost:
+                placed.append(pod)
+        for uid in self._gone:
+            record = cluster.records.get(uid)
+            gone += [record.assigned] if record is not None and record.counted is not None else []
         self._open.remove(gone)
         self._open.place_all(placed)
 
@@ -209,11 +219,13 @@ class LiveRoom:
         best = cluster.runner.best(ask, ask.open(rows))
         return () if best is None else (assigned(lead.pod, ask, best[0], cluster.runner),)
 
-    def keep(self, job: str) -> None:
-        """Let no job grow from now on where the minimum of this one could run."""
+    def keep(self, job: str, *, from_starts: bool) -> None:
+        """Let no other job grow from now on where the minimum of this one could run, nor start if `from_starts`."""
         minimum = self._minimum_of(job)
         if minimum:
             self._kept[job] = self._could_run(minimum, (minimum[0].home,))
+            if from_starts:
+                self._kept_from_starts.add(job)
 
     def helps(self, job: str, other: str) -> bool:
         """Return whether the minimum of a waiting job could run where instances of another one are."""
@@ -269,24 +281,30 @@ class LiveRoom:
         return len(self._jobs[job].instances) + len(counted.given) - len(counted.taken)
 
     def _place_one_more(self, job: str, like: PodRecord, *, only_freed: bool) -> _Pod | None:
-        """Return one more instance like this one on the best row at home, else at a lender; None where none fits."""
-        cluster = self._cluster
+        """Return one more instance like this one on a row; None where none fits."""
         if only_freed and not self._freed:
             return None
         pod = replace(like.pod, uid=f"{like.pod.uid}+{next(self._numbers)}", node_name="", devices=None)
+        among = np.array(sorted(self._freed), dtype=np.intp) if only_freed else None
+        return self._place(job, like, pod, among, made=True)
+
+    def _place(
+        self, job: str, like: PodRecord, pod: Pod, among: Rows | None = None, *, made: bool = False
+    ) -> _Pod | None:
+        """Return a pod like this one on the best row at home, else at a lender, `among` these; None where none fits."""
+        cluster = self._cluster
         closed = growth_within(cluster, like, self._ledger) if cluster.has_quotas else None
         if closed is not None and closed.message:
             return None
         shut = closed.closed[0] if closed is not None and closed.closed else None
-        freed = np.array(sorted(self._freed), dtype=np.intp) if only_freed else None
-        for pool in self._pools_for(like, freed):
-            if not within_load(cluster, pool, pod.spec):
+        for pool in self._pools_for(like, among):
+            if made and not within_load(cluster, pool, pod.spec):
                 continue
             ask = cluster.ask(pod.spec, pool, like.home, shut)
-            rows = ask.open(self._rows_for_growth(job, pool, freed))
+            rows = ask.open(self._rows_for_growth(job, pool, among))
             best = cluster.runner.best(ask, rows) if len(rows) else None
             if best is not None:
-                return self._pod(like, assigned(pod, ask, best[0], cluster.runner), made=True)
+                return self._pod(like, assigned(pod, ask, best[0], cluster.runner), made=made)
         return None
 
     @property
@@ -330,17 +348,26 @@ class LiveRoom:
         return rows[left]
 
     def shrink(self, job: str, size: int) -> None:
-        """Count the instances above this size no more."""
-        taken = self._counted[job].taken
-        left = [record for record in self._jobs[job].in_end_order() if record.pod.uid not in taken]
-        ended = [record for record in left[: max(len(left) - size, 0)] if record.counted is not None]
+        """Count the instances above this size no more; those that stay and wait take what becomes free first."""
+        instances, counted = self._jobs[job].in_end_order(), self._counted[job]
+        above = instances[: max(len(instances) - size, 0)]
+        ended = [one for one in above if one.counted is not None and one.pod.uid not in counted.taken]
         names = self._cluster.nodes.names
         self._take(job, [_Pod(record.assigned, names[record.row], record.accounts) for record in ended])
+        if len(above) == len(instances) or all(one.counted is not None for one in instances):
+            return
+        waiting = [one for one in instances[len(above) :] if one.counted is None and one.pod.uid not in counted.given]
+        for record in waiting[len(waiting) - len(ended) :] if len(ended) < len(waiting) else waiting:
+            placed = self._place(job, record, record.pod)
+            if placed is None:
+                break
+            self._give(job, [placed])
 
     def restore(self, job: str, size: int) -> bool:
         """Count instances that `shrink` took again, where they were, if they still fit; return whether they do."""
-        mark, gone = len(self._steps), list(self._counted[job].taken.values())
-        for pod in reversed(gone[len(gone) - (size - self._count(job)) :]):
+        mark, instances, taken = len(self._steps), self._jobs[job].in_end_order(), self._counted[job].taken
+        stay = reversed(instances[max(len(instances) - size, 0) :])
+        for pod in [taken[record.pod.uid] for record in stay if record.pod.uid in taken]:
             row = np.array([pod.pod.row], dtype=np.intp)
             if not self._cluster.runner.passes(pod.pod.spec, row)[0]:
                 self.return_to(mark)
@@ -393,11 +420,13 @@ class LiveRoom:
         for pod in step.pods if sign > 0 else reversed(step.pods):
             uid, row = pod.pod.pod.uid, pod.pod.row
             self._ledger.book(pod.accounts, pod.pod.spec, more, gpu_share(pod.pod.spec, pod.pod.allocation))
+            self._nodes[row] = pod.node
             of = counted.taken if step.again or step.sign < 0 else counted.given
+            together = self._gone if of is counted.taken else self._made if pod.made else self._real
             if (more > 0) == (of is counted.given):
-                of[uid] = pod
+                of[uid], together[uid] = pod, pod.pod
             else:
-                del of[uid]
+                del of[uid], together[uid]
             if of is counted.taken:
                 self._freed[row] -= more
                 if not self._freed[row]:

@@ -325,9 +325,7 @@ def _sums(cluster: View, lifted: tuple[Claim, ...]) -> CardsInUse:
     return _Without(cluster, lifted) if lifted else cluster.ledger
 
 
-def _checked(
-    cluster: View, wants: list[Want], members: tuple[tuple[int, ...], ...], sums: CardsInUse
-) -> QuotaAnswer:
+def _checked(cluster: View, wants: list[Want], members: tuple[tuple[int, ...], ...], sums: CardsInUse) -> QuotaAnswer:
     """Return what the quotas of queues say of these wants, each of which stands for the pods of these numbers."""
     quotas = Quotas(coverage_of(cluster), sums, wants)
     refusal = quotas.refused()

@@ -16,6 +16,7 @@ from aischeduler.state.elastic_jobs import ElasticRecord, JobKey, SentSize
 
 COMPLETED_KINDS: Final = ("Job", "JobSet")
 """The kinds that have completions."""
+DEPLOYMENT: Final = "Deployment"
 SHORT_SECONDS: Final = 30.0
 """How long instances of the last growth may wait for a node."""
 
@@ -68,7 +69,14 @@ def resizing(cluster: Cluster, evicted: list[Evict]) -> list[Evict]:
 
 
 def _resize_for(cluster: Cluster, job: ElasticRecord, evicted: list[Evict]) -> Resize | None:
-    """Return the size by which all victims of a job go and nobody else on a node does; None where there is none."""
+    """Return the size by which all victims of a job go and nobody else on a node does; None where there is none.
+
+    A ReplicaSet ends pods by rules of its own: the victims of a Deployment go themselves, and those that it makes in
+    their place wait, until its size is lowered for them. So do those of a job that is about to end, or is left alone.
+    """
+    observed = job.job
+    if job.workload.kind == DEPLOYMENT or job.problem is not None or observed.is_finishing or observed.suspended:
+        return None
     stay = [instance for instance in instances_of(cluster, job) if instance.counted is not None]
     gone = [record for action in evicted if job_of(cluster, record := cluster.records[action.victim.uid]) is job]
     stays, terms = {record.pod.uid for record in stay}, job.job.terms

@@ -15,7 +15,7 @@ longer; here its service counts less, as in CFS.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final, Protocol
 
@@ -24,14 +24,21 @@ from sortedcontainers import SortedList
 
 from aischeduler.model.elastic import WEIGHT_MAX, ElasticTerms
 
-HORIZON_SECONDS_MIN: Final = 5.0
-"""A job without a freezing window keeps a size at least until the next pass."""
+HORIZON_SECONDS_MIN: Final = 900.0
+"""So far ahead a key looks at least: what a job is behind is made up over this time.
+
+In one short window it would throw sizes from one end to the other, and each resize costs a restart.
+"""
 EXCHANGES_MAX: Final = 256
 """The most steps that one pass takes from one job for another one."""
 LOOKS_MAX: Final = 32
 """To so many kinds of jobs a step of a more served one is offered, the least served of each kind alone."""
 OFFERS_MAX: Final = 1024
 """The most such offers in one pass."""
+MINIMUM_COSTS: Final = 4
+"""As how many questions about room it counts whether a minimum fits."""
+JOBS_AT_ONCE: Final = 256
+"""Of so many jobs it is looked between two steps whether they can shrink for a minimum."""
 TRIED_AFTER_EACH: Final = 8
 """So many steps are taken one by one for a waiting minimum; after these, several between two tries."""
 
@@ -85,8 +92,8 @@ class Room(Protocol):
     def start(self, job: str) -> bool:
         """Count the pods of the minimum of a waiting job if they fit now; return whether they do."""
 
-    def keep(self, job: str) -> None:
-        """Let nobody start or grow from now on where the minimum of this job could run."""
+    def keep(self, job: str, *, from_starts: bool) -> None:
+        """Let no other job grow from now on where the minimum of this one could run, nor start if `from_starts`."""
 
     def helps(self, job: str, other: str) -> bool:
         """Return whether the minimum of a waiting job could run where instances of another one are."""
@@ -121,29 +128,50 @@ class Sizing:
         """The new sizes of the jobs that get one, sorted by name."""
         return {name: size for name, size in sorted(self._sizes.items()) if size != self._jobs[name].size}
 
-    def run(self, room: Room) -> Iterator[None]:
-        """Make the pass; what asks the room for something comes between two steps of the iterator."""
+    def run(self, room: Room) -> Iterator[int]:
+        """Make the pass; each step of the iterator says as how many questions about room the next one counts."""
         starving, grown = list[JobShare](), False
-        queue: list[tuple[int, int, str]] = []
-        for job in self._jobs.values():
-            heappush(queue, (not job.aged, *self._turn(job)))
+        waiting = (job for job in self._jobs.values() if job.waits)
+        for job in sorted(waiting, key=lambda job: (not job.aged, *self._turn(job))):
+            if not room.start(job.name):
+                starving.append(job)
+            yield MINIMUM_COSTS
+        yield from self._keep_room(starving, room)
+        queue = [self._turn(job) for job in self._jobs.values() if not job.waits]
+        heapify(queue)
         while queue:
             job = self._jobs[heappop(queue)[-1]]
-            if job.waits:
-                if not room.start(job.name):
-                    starving.append(job)
-                    if job.aged:
-                        room.keep(job.name)
-                yield
-            elif (above := self._above(job)) is not None:
+            if (above := self._above(job)) is not None:
                 if room.grow(job.name, above):
                     self._sizes[job.name], grown = above, True
-                    heappush(queue, (True, *self._turn(job)))
-                yield
+                    heappush(queue, self._turn(job))
+                yield 1
         for job in starving:
             yield from self._shrink_for(job, room)
         if not grown:
             yield from self._even_out(room)
+
+    def _keep_room(self, starving: list[JobShare], room: Room) -> Iterator[int]:
+        """Keep room for the minima that wait for long, and for those that would fit if no other job had surplus.
+
+        Else growth would take the room piece by piece that is freed for them.
+        """
+        if not starving:
+            return
+        mark = room.mark()
+        for job in self._jobs.values():
+            if self._below(job, level=WEIGHT_MAX + 1) is not None:
+                room.shrink(job.name, job.terms.min_instances)
+                yield 1
+        without, kept = room.mark(), list[str]()
+        for job in starving:
+            if job.aged or room.start(job.name):
+                kept.append(job.name)
+            room.return_to(without)
+            yield MINIMUM_COSTS
+        room.return_to(mark)
+        for name in kept:
+            room.keep(name, from_starts=self._jobs[name].aged)
 
     def _turn(self, job: JobShare) -> tuple[int, str]:
         return job.key(self._sizes[job.name]), job.name
@@ -164,16 +192,18 @@ class Sizing:
         stays = job.waits or job.terms.is_production or size > job.size
         return None if stays or (job.frozen and level <= job.terms.weight) else job.terms.next_below(size)
 
-    def _shrink_for(self, job: JobShare, room: Room) -> Iterator[None]:
+    def _shrink_for(self, job: JobShare, room: Room) -> Iterator[int]:
         """Shrink the most served jobs until the minimum of a less served one fits; undo all where it never does."""
         level, own = job.terms.weight, job.key(job.terms.min_instances)
         mark, before = room.mark(), dict(self._sizes)
         steps: list[tuple[JobShare, int]] = []
         queue: list[tuple[int, str]] = []
-        for other in self._jobs.values():
+        for number, other in enumerate(self._jobs.values()):
             may = self._below(other, level=level) is not None and self._turn(other)[0] > own
             if may and room.helps(job.name, other.name):
                 heappush(queue, _most_served(self._turn(other)))
+            if not number % JOBS_AT_ONCE:
+                yield 1
         next_try = 1
         while queue:
             key, name = heappop(queue)
@@ -185,9 +215,11 @@ class Sizing:
                 room.shrink(name, below)
                 heappush(queue, _most_served(self._turn(other)))
             if len(steps) < next_try and queue:
+                if not len(steps) % TRIED_AFTER_EACH:
+                    yield MINIMUM_COSTS
                 continue
             next_try = len(steps) + max(1, len(steps) // 4 if len(steps) >= TRIED_AFTER_EACH else 1)
-            yield
+            yield MINIMUM_COSTS
             if steps and room.start(job.name):
                 yield from self._give_back(steps, room)
                 self.helped |= {other.name: job.name for other, _ in steps if self._sizes[other.name] < other.size}
@@ -195,19 +227,19 @@ class Sizing:
         self._sizes = before
         room.return_to(mark)
 
-    def _give_back(self, steps: list[tuple[JobShare, int]], room: Room) -> Iterator[None]:
+    def _give_back(self, steps: list[tuple[JobShare, int]], room: Room) -> Iterator[int]:
         """Undo the steps that were not needed, those of the least served jobs first."""
         kept = set[str]()
         for other, size in reversed(steps):
             if other.name in kept:
                 continue
-            yield
+            yield 1
             if room.restore(other.name, size):
                 self._sizes[other.name] = size
             else:
                 kept.add(other.name)
 
-    def _even_out(self, room: Room) -> Iterator[None]:
+    def _even_out(self, room: Room) -> Iterator[int]:
         """Give steps of the most served jobs to the least served ones, as long as that lowers the larger key."""
         givers = SortedList(self._turn(job) for job in self._jobs.values() if self._below(job) is not None)
         takers = _Takers()
@@ -225,7 +257,7 @@ class Sizing:
             taken: tuple[JobShare, int] | None = None
             for job, above in offered:
                 offers += 1
-                yield
+                yield 1
                 if room.grow(job.name, above):
                     taken = job, above
                     break
@@ -250,13 +282,14 @@ class Sizing:
     def _offered(self, giver: JobShare, takers: "_Takers") -> list[tuple[JobShare, int]]:
         """Return the jobs to which a step of this one is offered, with their sizes then, the least served first.
 
-        With a step they have received less than it has now.
+        With a step they have received less than it has without one: else two jobs would swap it in turns.
         """
-        most, found = giver.key(self._sizes[giver.name]), list[tuple[JobShare, int]]()
+        below, found = self._below(giver), list[tuple[JobShare, int]]()
+        most = giver.key(below) if below is not None else 0
         for key, name in islice(takers.first, LOOKS_MAX):
             job = self._jobs[name]
             above = self._sizes[name] + self._step_of(job)
-            if key < most and job is not giver and job.key(above) < most:
+            if key < most and job is not giver and job.key(above) <= most:
                 found.append((job, above))
         return found
 

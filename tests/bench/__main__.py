@@ -20,6 +20,7 @@ from tests.bench.cases import (
     backlog,
     devices,
     elastic,
+    elastic_pass,
     explaining,
     gang_over_full_nodes,
     gangs,
@@ -61,6 +62,7 @@ MODULES = (
     shapes,
     volume_shapes,
     elastic,
+    elastic_pass,
 )
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results" / "latest.json"

@@ -36,7 +36,7 @@ def cluster_of_the_page() -> list[Any]:
     hours, levels = 104 * HOUR * CORE_SECOND, PriorityLevel
     train = AJobSeen("train", 2, 8, ["gpu-0"] * 6, service=40 * hours, window=300.0, resized_before=400, **one)
     sweep = AJobSeen(
-        "sweep", 1, 8, ["gpu-1"] * 2, level=levels.EXPERIMENT, service=30 * 100 * hours, window=300.0, **one
+        "sweep", 2, 8, ["gpu-1"] * 2, level=levels.EXPERIMENT, service=30 * 100 * hours, window=300.0, **one
     )
     large = AJobSeen(
         "large",

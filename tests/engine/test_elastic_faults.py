@@ -1,27 +1,31 @@
 """The faults of the original autoscaler of TrainingJobs, each as a test of the right behaviour.
 
-| Fault | Test |
-|---|---|
-| E1: it never ends with GPUs and a load below 1 | `test_pass_with_gpus_ends`; `tests/policies`: `test_pass_ends_with_allowed_sizes_that_fit` |
-| E2: its order ignores the plan | `tests/policies`: `test_jobs_are_ranked_again_after_each_step` |
-| E3: growth adds idle CPUs | `test_jobs_that_grow_in_one_pass_share_the_room_that_there_is` |
-| E4: it is blind to GPUs, taints, slots and selectors | `test_growth_counts_only_nodes_that_every_rule_allows` |
-| E5: a tail without nodes stays, and no minimum fits | `test_growth_that_finds_no_node_is_taken_back`, \
-`test_job_shrinks_until_a_minimum_fits_on_one_node` |
-| E6: one waiting job stops all growth, one without pods shrinks all | `test_minimum_that_fits_nowhere_stops_no_growth`, \
-`test_job_without_pods_makes_nobody_shrink` |
-| E7: a step each five seconds while pods start | `test_job_keeps_its_size_while_its_instances_start` |
-| E8: the size counts, not the pods | `test_instance_that_leaves_counts_until_it_is_gone` |
-| E9: a job ends, goes or changes between read and write | `test_job_that_is_gone_in_the_middle_of_a_pass_gets_no_size`, \
-`test_job_that_changes_in_the_middle_of_a_pass_gets_no_size`, `test_refused_size_is_decided_again` |
-| E10: names of two namespaces collide | `test_jobs_of_one_name_in_two_namespaces_are_two_jobs` |
-| E11: a lowered maximum counts late | `test_job_whose_maximum_is_lowered_shrinks_at_once` |
-| E12: who goes is left to chance | `test_growth_borrows_and_gives_borrowed_instances_back_first`, \
-`test_highest_indexes_go_and_all_above_one_that_goes`, `test_highest_ordinal_of_a_stateful_set_goes_first` |
-| E13: a shrink counts as failures | `test_home_pod_takes_surplus_by_a_smaller_size_and_evicts_nobody`; `tests/e2e` |
-| E14: online pods wait for trainers | `test_home_pod_takes_surplus_without_a_pass` |
-| E15: two controllers write | `test_size_says_the_version_that_it_was_decided_on`; `tests/e2e` |
-| E16: parts of a job start | `test_training_job_starts_with_master_and_servers_or_not_at_all` |
+Tests without a file are here; P is tests/policies/test_elastic.py, E tests/engine/test_elastic.py, and R
+tests/engine/test_elastic_readings.py.
+
+- E1, it never ends with GPUs and a load below 1: `test_pass_with_gpus_ends`; P
+  `test_pass_ends_with_allowed_sizes_that_fit`.
+- E2, its order ignores the plan: P `test_jobs_are_ranked_again_after_each_step`.
+- E3, growth adds idle CPUs: `test_jobs_that_grow_in_one_pass_share_the_room_that_there_is`.
+- E4, it is blind to GPUs, taints, slots and selectors: `test_growth_counts_only_nodes_that_every_rule_allows`.
+- E5, a tail without nodes stays, and no minimum fits: E `test_growth_that_finds_no_node_is_taken_back`;
+  `test_job_shrinks_until_a_minimum_fits_on_one_node`.
+- E6, one waiting job stops all growth, and one without pods shrinks all:
+  `test_minimum_that_fits_nowhere_stops_no_growth`, `test_job_without_pods_makes_nobody_shrink`.
+- E7, a step each five seconds while pods start: `test_job_keeps_its_size_while_its_instances_start`.
+- E8, the size counts, not the pods: `test_instance_that_leaves_counts_until_it_is_gone`.
+- E9, a job ends, goes or changes between read and write: the tests `..._in_the_middle_of_a_pass_...`, and
+  `test_refused_size_is_decided_again`.
+- E10, names of two namespaces collide: `test_jobs_of_one_name_in_two_namespaces_are_two_jobs`.
+- E11, a lowered maximum counts late: E `test_job_whose_maximum_is_lowered_shrinks_at_once`; R
+  `test_clamp_that_is_refused_or_lost_comes_again`.
+- E12, who goes is left to chance: E `test_highest_indexes_go_and_all_above_one_that_goes`,
+  `test_growth_borrows_and_gives_borrowed_instances_back_first`; `test_highest_ordinal_of_a_stateful_set_goes_first`.
+- E13, a shrink counts as failures: E `test_home_pod_takes_surplus_by_a_smaller_size_and_evicts_nobody`; on the real Job
+  controller tests/e2e/test_elastic_faults.py.
+- E14, online pods wait for trainers: `test_home_pod_takes_surplus_without_a_pass`.
+- E15, two controllers write: `test_size_says_the_version_that_it_was_decided_on`; tests/e2e/test_elastic_faults.py.
+- E16, parts of a job start: `test_training_job_starts_with_master_and_servers_or_not_at_all`.
 """
 
 from typing import Any
@@ -30,9 +34,9 @@ import pytest
 
 from aischeduler.engine.elastic import PASS_SECONDS, read_job
 from aischeduler.engine.elastic_pods import in_end_order
-from aischeduler.engine.scheduler import CLUSTER
 from aischeduler.model.actions import Evict, Resize, ResizeReason
 from aischeduler.model.events import Refreshed, Seen, gone
+from aischeduler.model.names import CLUSTER
 from aischeduler.model.node import Taint
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod, a_pool, replace

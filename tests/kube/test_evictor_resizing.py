@@ -72,3 +72,17 @@ async def test_nothing_goes_where_the_size_is_not_written(answer: Answer, refusa
     assert (told.accepted, told.changed) == (False, changed)
     assert requests(world) == [f"PATCH {PATHS['Job']}"]
     assert [end.why for end in world.ends if isinstance(end, EvictRefused)] == [refusal] * 3
+
+
+async def test_of_several_sizes_from_one_version_the_smallest_is_sent() -> None:
+    world = lets_pods_go(World())
+    world.script.on("patch", PATHS["Job"], reply(200))
+    async with world.running() as evictor:
+        for number, name in enumerate(VICTIMS):
+            smaller = replace(SMALLER, instances=7 - number, decision=f"d-{number}")
+            assert evictor.submit(replace(evict(name), decision=f"d-{number}", resizes=smaller))
+        async with asyncio.timeout(120):
+            await evictor.work_queue.wait_finished()
+    (sent,) = [request for request in world.script.requests if request.path == PATHS["Job"]]
+    assert sent.json["spec"] == {"parallelism": 5, "completions": 5}
+    assert world.ends == [Evicted()] * 3

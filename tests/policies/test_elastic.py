@@ -38,6 +38,7 @@ class Nodes:
         self._takes, self._jobs = dict(takes or {}), {job.name: job for job in jobs}
         self.on: dict[str, list[int]] = {job.name: [] for job in jobs}
         self._kept: set[str] = set()
+        self._old: set[str] = set()
         self._done: list[tuple[int, str, int]] = []
         for job in jobs:
             if not job.waits:
@@ -45,17 +46,19 @@ class Nodes:
         self._done.clear()
 
     def start(self, job: str) -> bool:
-        return not (self._kept - {job}) and self.grow(job, self._jobs[job].terms.min_instances)
+        return not (self._old - {job}) and self._grow(job, self._jobs[job].terms.min_instances)
 
-    def keep(self, job: str) -> None:
+    def keep(self, job: str, *, from_starts: bool) -> None:
         self._kept.add(job)
+        self._old |= {job} if from_starts else set()
 
     def helps(self, job: str, other: str) -> bool:
         return True
 
     def grow(self, job: str, size: int) -> bool:
-        if self._kept - {job}:
-            return False
+        return not (self._kept - {job}) and self._grow(job, size)
+
+    def _grow(self, job: str, size: int) -> bool:
         mark, takes = self.mark(), self._takes.get(job, 1)
         while len(self.on[job]) < size:
             node = next((node for node, free in enumerate(self.free) if free >= takes), None)
@@ -131,7 +134,7 @@ def test_weight_of_the_level_decides_the_share() -> None:
 
 def test_job_that_received_less_grows_first() -> None:
     behind = a_job("z", service=0, most=4)
-    ahead = a_job("a", service=service(10_000, 60.0, NORMAL))
+    ahead = a_job("a", service=service(10_000, 900.0, NORMAL))
     assert sized([5], ahead, behind) == {"z": 4}
 
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from aischeduler.engine.cluster import Cluster
@@ -40,6 +40,15 @@ STEPS_THAT_FAIL = [
     ("resizing", "resize_to"),
 ]
 
+MORNING: list[tuple[Any, ...]] = [
+    ("node", "mine", 4),
+    ("node", "mine", 4),
+    ("node", "theirs", 6),
+    ("pod", "mine", 4, 0),
+    ("job", (2, 8, ()), "mine", 1000, "indexed"),
+    ("job", (1, 60, ()), "theirs", 1000, "completions"),
+]
+"""What each day begins with: a home pod of low priority beside surplus, and a job that is soon to end."""
 changes = st.one_of(
     st.tuples(
         st.just("job"),
@@ -48,7 +57,7 @@ changes = st.one_of(
         st.sampled_from([10, 1000, 10_000]),
         st.sampled_from(KINDS),
     ),
-    st.tuples(st.just("pod"), st.sampled_from(POOLS), st.integers(1, 4), st.sampled_from([0, 0, 10])),
+    st.tuples(st.just("pod"), st.sampled_from(POOLS), st.integers(1, 4), st.sampled_from([0, 10])),
     st.tuples(st.just("node"), st.sampled_from(POOLS), st.integers(2, 6)),
     st.tuples(st.just("end pod"), st.integers(0, 9)),
     st.tuples(st.just("end job"), st.integers(0, 9)),
@@ -159,7 +168,7 @@ class Day:
             pool=pool,
             ordered=kind not in ("plain", "completions"),
             servers=1 if kind == "servers" else 0,
-            completions=12 if kind == "completions" else 0,
+            completions=5 if kind == "completions" else 0,
             queue="q" if kind == "queue" else "",
         )
         self.jobs.add(job)
@@ -226,26 +235,36 @@ def back_and_forth(resizes: list[Resize]) -> Iterator[str]:
             yield f"{first.name} from {first.before} to {first.instances} and back at {first.now_seconds}"
 
 
-def gone_in_vain(cluster: Cluster, victim: Pod, asker: Pod, jobs: dict[str, AJob]) -> str:
-    """Return the node where borrowers and surplus would make room for a pod that takes the place of another home pod.
+class Moment:
+    """Who was where before a decision, and who of them goes for any home pod: CPUs in plain loops."""
 
-    It counts CPUs in plain loops. Empty where there is none, or where the victim is such a pod itself.
-    """
-    surplus = {uid for job in jobs.values() for uid in surplus_of(cluster, job)}
-    home = cluster.records[asker.uid].home
-    borrows = {uid for uid, one in cluster.records.items() if one.counted and one.home != cluster.pool_of(one.row)}
-    if victim.uid in surplus | borrows or asker.gang is not None:
-        return ""
-    need = asker.spec.request.amounts["cpu"]
-    for name, node in cluster.nodes.rows.items():
-        if cluster.pool_of(node) != home:
-            continue
-        there = [one for one in cluster.records.values() if one.counted is not None and one.row == node]
-        stay = [one for one in there if one.pod.uid not in surplus | borrows or cluster.leaving(one.pod.uid)]
-        used = sum(one.pod.spec.request.amounts["cpu"] for one in stay)
-        if used + need <= cluster.nodes.nodes[node].allocatable["cpu"]:  # type: ignore[union-attr]
-            return name
-    return ""
+    def __init__(self, cluster: Cluster, jobs: dict[str, AJob]) -> None:
+        placed = {uid: record for uid, record in cluster.records.items() if record.counted is not None}
+        self.homes = {uid: record.home for uid, record in cluster.records.items()}
+        self.pools = {uid: cluster.pool_of(record.row) for uid, record in placed.items()}
+        surplus = {uid for job in jobs.values() for uid in surplus_of(cluster, job)}
+        borrows = {uid for uid in placed if self.homes[uid] != self.pools[uid]}
+        self.go = {uid for uid in surplus | borrows if not cluster.leaving(uid)}
+        self.rooms: dict[str, tuple[str, int]] = {}
+        """Node -> its pool, and the CPU that is free there without all who go."""
+        for name, row in cluster.nodes.rows.items():
+            node = cluster.nodes.nodes[row]
+            if node is None:
+                continue
+            stay = [record for uid, record in placed.items() if record.row == row and uid not in self.go]
+            used = sum(record.pod.spec.request.amounts["cpu"] for record in stay)
+            self.rooms[name] = cluster.pool_of(row), node.allocatable["cpu"] - used
+
+    def fits_without(self, victim: Pod, asker: Pod) -> str:
+        """Return the node where those who go make room for a pod that takes the place of another home pod.
+
+        Empty where there is none, where the victim is one of them, or where it is lost with others of its gang.
+        """
+        home = self.homes[asker.uid]
+        if victim.uid in self.go or self.pools.get(victim.uid) != home or asker.gang is not None:
+            return ""
+        need = asker.spec.request.amounts["cpu"]
+        return next((name for name, (pool, free) in self.rooms.items() if pool == home and need <= free), "")
 
 
 def surplus_of(cluster: Cluster, job: AJob) -> list[str]:
@@ -281,24 +300,13 @@ class Watched(Jobs):
         cluster, decide = scheduler._cluster, scheduler.decide
 
         def judged(pool: str, now: float, limit: int) -> list[Action]:
-            records = cluster.records
-            before = {
-                (record.pod.uid, asker.pod.uid)
-                for asker in records.values()
-                if asker.queue and asker.pod.gang is None and not asker.pod.owner
-                for record in records.values()
-                if record.counted is not None and record.home == cluster.pool_of(record.row)
-            }
-            vain = {
-                (victim, asker): gone_in_vain(cluster, records[victim].pod, records[asker].pod, self.jobs)
-                for victim, asker in before
-            }
+            before = Moment(cluster, self.jobs)
             claimed = cluster.claims.count_in(pool) if pool in cluster.queues else 0
             actions: list[Action] = decide(pool, now, limit)
             binds = any(isinstance(action, Bind) for action in actions)
             for action in actions if not binds and not claimed else ():
                 if isinstance(action, Evict) and action.beneficiary is not None:
-                    node = vain.get((action.victim.uid, action.beneficiary.uid), "")
+                    node = before.fits_without(action.victim, action.beneficiary)
                     assert not node, f"{action.victim.name} goes for {action.beneficiary.name}, which fits on {node}"
             if self.between is not None:
                 left, change = self.between
@@ -325,7 +333,7 @@ def play(day: list[tuple[Any, ...]]) -> None:
             monkeypatch.setattr(f"aischeduler.engine.elastic_passes.{limit}", 2)
         played = Day(monkeypatch)
         played.jobs.on_resize = lambda resize: _judge(played, resize)
-        for step in (("node", "mine", 4), ("node", "theirs", 4), ("job", (2, 8, ()), "mine", 1000, "indexed"), *day):
+        for step in (*MORNING, *day):
             played.play(step)
         played.jobs.answers = []
         played.jobs.run(70.0, step=2.5)
@@ -353,3 +361,47 @@ def _judge(played: Day, resize: Resize) -> None:
 @given(steps)
 def test_sizes_stay_in_bounds_and_windows_are_kept(day: list[tuple[Any, ...]]) -> None:
     play(day)
+
+
+def jain(shares: list[int]) -> float:
+    return sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares))
+
+
+@settings(max_examples=4, deadline=None)
+@given(
+    st.integers(2, 5),
+    st.lists(st.integers(4, 9), min_size=1, max_size=3),
+    st.lists(st.integers(0, 120), min_size=5, max_size=5),
+    st.sampled_from([(), (1, 2, 4)]),
+    st.lists(st.tuples(st.integers(1, 4), st.integers(60, 600)), max_size=6),
+)
+def test_equal_jobs_receive_the_same_within_an_hour(
+    count: int, nodes: list[int], delays: list[int], allowed: tuple[int, ...], home: list[tuple[int, int]]
+) -> None:
+    """They come one after the other, while home pods come and go. Judged over the hour after the last has come."""
+    assume(sum(nodes) >= 2 * count)  # there is room for all minima
+    session = Session(*(a_node(f"n{number}", cpu=str(cpu)) for number, cpu in enumerate(nodes)))
+    session.scheduler.closely = session.scheduler.often = False
+    jobs = Jobs(session)
+    for number in range(count):
+        jobs.run(float(delays[number]), step=2.5)
+        jobs.add(AJob(f"j{number}", 1, 60, allowed=allowed))
+    jobs.run(WINDOW * 4, step=2.5)
+    records = session.scheduler._cluster.elastic.by_key
+    before = {key: record.received for key, record in records.items()}
+    instances, sizes = dict.fromkeys(jobs.jobs, 0), len(jobs.resizes)
+    events = {turn * 500: (turn, cpu, seconds) for turn, (cpu, seconds) in enumerate(home)}
+    ends: dict[int, str] = {}
+    for second in range(0, 3600, 5):
+        if second in events:
+            turn, cpu, seconds = events[second]
+            session.see(a_pod(f"home{turn}", cpu=str(min(cpu, sum(nodes) - count))))
+            ends[(second + seconds) // 5 * 5] = f"uid-home{turn}"
+        if second in ends:
+            session.tell(gone(Pod, ends[second]))
+        jobs.run(5.0, step=2.5)
+        for name, running in jobs.running().items():
+            instances[name] += running
+    assert jain(list(instances.values())) >= 0.95
+    assert jain([record.received - before[key] for key, record in records.items()]) >= 0.95
+    assert len(jobs.resizes) - sizes <= 3600 / WINDOW * count * 1.2

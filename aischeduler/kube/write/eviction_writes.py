@@ -40,7 +40,7 @@ from aischeduler.kube.write.pod_writes import (
     pod_path,
     read_overload,
 )
-from aischeduler.model.actions import Evict, EvictionCause, ReadPod
+from aischeduler.model.actions import Evict, EvictionCause, ReadPod, Resize
 from aischeduler.model.contract import AskedWork
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.events import EvictRefusal, EvictRefused, ResizeRefused
@@ -225,8 +225,9 @@ class Eviction:
     def _read(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
         if 200 <= status < 300:
             return self._accepted(body)
-        if self._step is _Step.WRITE_JOB and self._action.resizes is not None:
-            return self._read_resize(elastic_writes.read_answer(self._action.resizes, status, retry_after, body))
+        change = self._job_write.change if self._job_write is not None else None
+        if self._step is _Step.WRITE_JOB and isinstance(change, Resize):
+            return self._read_resize(elastic_writes.read_answer(change, status, retry_after, body))
         if self._step is _Step.WRITE_JOB and (why := _why_not_suspended(status, body)):
             return self._end_job_write(why)
         if status == 400 and self.rehearses and any(words in read_status(body).message for words in NO_DRY_RUN):

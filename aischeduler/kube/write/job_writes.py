@@ -6,6 +6,7 @@ Invariants:
 - An annotation marks what this scheduler has suspended, written and removed with `spec.suspend` in one request. Only
   what has it is resumed, so nothing that a user has suspended.
 - All evictions of one decision send one write to an object: one of them sends it, and the others wait for the end.
+- Of several sizes of one job that are not sent yet, all from one version of its object, the smallest is sent.
 
 Source: `spec.suspend` of batch/v1 and of jobset.x-k8s.io/v1alpha2; `test` of RFC 6902.
 """
@@ -67,10 +68,12 @@ class JobWrites:
         change = action.suspends or action.resizes
         if change is None:
             return None
-        key = action.decision, change.uid
+        key = (change.version if isinstance(change, Resize) else action.decision), change.uid
         found = self._under_way.get(key)
-        if found is None:
+        if found is None or (isinstance(change, Resize) and (found.sender is not None or found.has_ended)):
             found = self._under_way[key] = JobWrite(change)
+        elif isinstance(change, Resize) and isinstance(found.change, Resize):
+            found.change = min(found.change, change, key=lambda resize: resize.instances)
         return found
 
 
