@@ -19,7 +19,7 @@ from aischeduler.engine.view import View
 from aischeduler.model.workload import Tenancy
 from aischeduler.state.elastic_jobs import ElasticRecord, JobKey
 from aischeduler.state.label_index import Mask
-from aischeduler.state.pod_records import PodRecord
+from aischeduler.state.pod_records import WAITING, PodRecord
 
 Kind = tuple[bytes, str, str, Tenancy]
 """The class of pods, their home pool, their namespace, and their place among the tenant queues."""
@@ -106,20 +106,36 @@ def surplus_of(cluster: View, records: list[PodRecord], most: int) -> Surplus | 
 
 def is_beyond_minimum(cluster: View, record: PodRecord) -> bool:
     """Return whether a waiting pod is an instance that its job has beyond its minimum, which is on nodes."""
+    return _without_minimum(cluster, record) is None
+
+
+def wait_for_minimum(cluster: View, record: PodRecord) -> list[PodRecord]:
+    """Return the waiting instances of the job of a pod that has left its node, if less than its minimum is on nodes."""
+    return [other for other in _without_minimum(cluster, record) or () if other.state in WAITING]
+
+
+def _without_minimum(cluster: View, record: PodRecord) -> list[PodRecord] | None:
+    """Return the instances on no node of the job of this pod; None where its minimum is on nodes.
+
+    They are none where it is an instance of no job that is resized.
+    """
     job = job_of(cluster, record)
     if job is None or job.problem is not None:
-        return False
+        return []
     pods: Iterable[PodRecord] = (
         record.unit.members.values() if record.unit is not None else cluster.tenants.of_workload(job.key)
     )
-    on_nodes = 0
+    on_nodes, others = 0, list[PodRecord]()
     for other in pods:
-        of_job = other.pod.owner == record.pod.owner and _role(other) == _role(record)
-        if of_job and other.counted is not None and not cluster.leaving_pods.has(other.pod.uid):
+        if other.pod.owner != record.pod.owner or _role(other) != _role(record):
+            continue
+        if other.counted is None:
+            others.append(other)
+        elif not cluster.leaving_pods.has(other.pod.uid):
             on_nodes += 1
         if on_nodes >= job.job.terms.min_instances:
-            return True
-    return False
+            return None
+    return others
 
 
 def kept_from(cluster: View, record: PodRecord) -> Mask | None:

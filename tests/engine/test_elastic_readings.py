@@ -498,3 +498,24 @@ def test_job_whose_service_is_noted_is_sent_no_other_size_with_it() -> None:
     jobs.run(40 * WINDOW, step=2.5)
     versions = [resize.version for resize in jobs.sent]
     assert len(versions) == len(set(versions))
+
+
+def test_instance_that_is_of_the_minimum_again_evicts_pods_of_lower_priority() -> None:
+    """While the minimum ran it took free room only; now that instances are lost it is one of the minimum."""
+    session = pools(mine="1", theirs="3")
+    jobs = Jobs(session, AJob("a", 2, 60, pool="mine", priority=10))
+    jobs.run(2 * PASS_SECONDS)
+    assert jobs.sizes() == {"a": 4}
+    jobs.write("a", 6)
+    session.see(a_node("more", cpu="1", labels={"pool": "mine"}, unschedulable=True))
+    session.see(a_pod("low", cpu="1", pool="mine", node="more", phase="Running"))
+    jobs.run(1.0)
+    assert jobs.running() == {"a": 4}
+    session.see(a_node("more", cpu="1", labels={"pool": "mine"}))
+    jobs.run(1.0)
+    assert not jobs.evicted
+    session.tell(gone(type(a_node("theirs")), "theirs"))
+    jobs.lose("theirs")
+    jobs.run(1.0)
+    assert [evict.victim.name for evict in jobs.evicted] == ["low"]
+    assert jobs.running() == {"a": 2}

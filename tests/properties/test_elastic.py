@@ -271,6 +271,8 @@ def surplus_of(cluster: Cluster, job: AJob) -> list[str]:
     """Return the instances (uids) that a job has on nodes beyond its minimum: the last ones, as its controller ends."""
     elastic = job.workload.elastic
     assert elastic is not None
+    if job.queue:  # the home pods here are in no queue, and take nothing from those that are in one
+        return []
     if job.terms.is_production or elastic.is_finishing or job.suspended or elastic.size != cluster_size(cluster, job):
         return []
     placed = {index: pod for index, pod in job.pods.items() if is_placed(cluster, pod)}
