@@ -3,13 +3,15 @@
 from typing import Any, Final
 
 from aischeduler.model.elastic import FREEZING_WINDOW_KEY, MAX_INSTANCES_KEY, MIN_INSTANCES_KEY
+from aischeduler.model.names import POOL_KEY, SCHEDULER_NAME
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.record import PATHS, Record, key
 from tests.e2e.rules import finished
-from tests.objects import Json, job_object
+from tests.objects import Json, job_object, pod_spec
 
 POOL: Final = "team"
 JOBS: Final = "/apis/batch/v1/namespaces/{}/jobs"
+APPS: Final = "/apis/apps/v1/namespaces/{}/{}"
 
 
 def elastic(document: Json, least: int, most: int, window: str = "10s") -> Json:
@@ -24,6 +26,24 @@ def elastic_job(namespace: str, name: str, least: int, most: int, *, window: str
     document = job_object(name, namespace=namespace, completions=least, parallelism=least, cpu=cpu, pool=POOL)
     document["spec"]["completionMode"] = "Indexed"
     return elastic(document, least, most, window)
+
+
+def template(app: str) -> Json:
+    """Return the template of a workload's pods, of one CPU each."""
+    return {
+        "metadata": {"labels": {"app": app}, "annotations": {POOL_KEY: POOL}},
+        "spec": {**pod_spec(cpu="1", scheduler_name=SCHEDULER_NAME), "restartPolicy": "Always"},
+    }
+
+
+def scaled(kind: str, name: str, replicas: int, **more: Any) -> Json:
+    """Return a Deployment or a StatefulSet, with these fields of its spec."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name), **more},
+    }
 
 
 def start_job(

@@ -7,20 +7,19 @@ from typing import Any
 import pytest
 
 from aischeduler.model.elastic import SIZE_KEY
-from aischeduler.model.names import POOL_KEY, SCHEDULER_NAME
+from aischeduler.model.names import POOL_KEY
 from tests.controlplane.binaries import the_helm
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.cluster import create_nodes, create_pods, create_pools, wait_until
 from tests.e2e.daemon import Daemon
-from tests.e2e.elastic_stage import POOL, Sizes, elastic
+from tests.e2e.elastic_stage import APPS, POOL, Sizes, elastic, scaled
 from tests.e2e.operator_program import OperatorProgram
 from tests.gang_objects import job_set_crd, job_set_object
-from tests.objects import Json, node_object, pod_object, pod_spec, pool_object
+from tests.objects import Json, node_object, pod_object, pool_object
 from tests.operator.documents import OURS
 from tests.operator.training_world import training_job
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-APPS = "/apis/apps/v1/namespaces/{}/{}"
 JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
 TRAINING_JOBS = f"/apis/{OURS}/namespaces/{{}}/trainingjobs"
 CPUS = 8
@@ -47,22 +46,6 @@ def job_sets(control_plane: ControlPlane) -> Iterator[None]:
 def create(plane: ControlPlane, path: str, document: Json) -> None:
     created = plane.api("POST", path, document)
     assert created.status == 201, created.body
-
-
-def template(app: str) -> Json:
-    return {
-        "metadata": {"labels": {"app": app}, "annotations": {POOL_KEY: POOL}},
-        "spec": {**pod_spec(cpu="1", scheduler_name=SCHEDULER_NAME), "restartPolicy": "Always"},
-    }
-
-
-def scaled(kind: str, name: str, replicas: int, **more: Any) -> Json:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": kind,
-        "metadata": {"name": name},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name), **more},
-    }
 
 
 def replicas_of(plane: ControlPlane, path: str) -> Any:

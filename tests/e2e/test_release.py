@@ -31,6 +31,7 @@ from tests.e2e.cluster import (
 )
 from tests.e2e.conftest import SHORT_LEASE
 from tests.e2e.crowd_invariants import judge
+from tests.e2e.elastic_stage import APPS, POOL, elastic, scaled
 from tests.e2e.history import History
 from tests.e2e.release import NAME, NAMESPACE, Release
 from tests.e2e.replicas import Arrivals, KubeconfigContext, Replica, judge_terms, two_replicas
@@ -191,7 +192,7 @@ def test_used_permissions_equal_the_granted_ones(
     since = control_plane.audit_log.stat().st_size
     release.install(config={"eviction": eviction, "requestTimeoutSeconds": 1})
     create_nodes(control_plane, [node_object("n", cpu="110", labels={"pool": "a"})])
-    create_pools(control_plane, pool_object("a", labels={"pool": "a"}))
+    create_pools(control_plane, pool_object("a", labels={"pool": "a"}), pool_object(POOL, labels={"pool": POOL}))
     apply(control_plane, queue_object("default"))
     create_priority(control_plane, "high", 1000)
     small = [pod_object(f"small-{n:03d}", namespace=namespace, memory="1Mi", pool="a") for n in range(100)]
@@ -206,11 +207,22 @@ def test_used_permissions_equal_the_granted_ones(
         history.wait_until(lambda: "a" in statuses(control_plane), "the status of the Pool")
         queue = f"{POOLS_PATH.removesuffix('pools')}queues/default"
         wait_until(lambda: "used" in control_plane.api("GET", queue).body.get("status", {}), "the status of the Queue")
+        adopt(control_plane, APPS.format(namespace, "deployments"), "Deployment")
+        adopt(control_plane, APPS.format(namespace, "statefulsets"), "StatefulSet")
         assert [leader.stop(), standby.stop()] == [0, 0]
     rights = list(used(control_plane, ACCOUNT, since))
     assert [right for right, status in rights if status == 403] == []
     of_gangs = {right for right in granted(release.rules()) if right[0] in GANG_GROUPS} | {SUSPENDING}
     assert granted(release.rules()) - {right for right, _ in rights} - of_gangs == set()
+
+
+def adopt(plane: ControlPlane, path: str, kind: str) -> None:
+    """Create an elastic workload of this kind, and wait until it has its minimum."""
+    created = plane.api("POST", path, elastic(scaled(kind, "one", 5), 2, 60))
+    assert created.status == 201, created.body
+    one = f"{path}/one"
+    wait_until(lambda: plane.api("GET", one).body["spec"]["replicas"] == 2, f"the minimum of the {kind}")
+    plane.api("DELETE", one)
 
 
 def bind_volumes(plane: ControlPlane, history: History, namespace: str) -> None:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from aischeduler.kube.crds import pool_crd
+from aischeduler.model.elastic import MIN_INSTANCES_KEY
 from aischeduler.model.gang import GANG_KEY
 from aischeduler.model.names import DEFAULT_POOL
 from tests.api_contract.world import MERGE_PATCH, Answer, Call, Json, encode, kind_of
@@ -199,8 +200,8 @@ class Stage(Observations):
         if kind in GANG_KINDS:
             self._followed[kind] = None
             self._namespaces[document["metadata"]["name"]] = "ns"
-        if kind == "Job" and GANG_KEY in document["metadata"].get("annotations", {}):
-            self.record.suspended[document["metadata"]["name"]] = None
+        if kind == "Job" and not {GANG_KEY, MIN_INSTANCES_KEY}.isdisjoint(document["metadata"].get("annotations", {})):
+            self.record.evicted_by_write[document["metadata"]["name"]] = None
         if kind in QUEUE_KINDS:
             self._followed[kind] = None
 

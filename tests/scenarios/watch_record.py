@@ -25,8 +25,8 @@ class WatchRecord:
         self._plain = plain
         self.pods: list[Json] = []
         """Every state of every pod, with `gone` if it was deleted."""
-        self.suspended: dict[str, None] = {}
-        """The Jobs that are suspended to evict their pods, which their controller then deletes."""
+        self.evicted_by_write: dict[str, None] = {}
+        """The Jobs that are suspended or made smaller to evict their pods, which their controller then deletes."""
         self._most: dict[str, Counter[str]] = {}
         self._newest: dict[str, str] = {}
         self.newest: dict[str, int] = {}
@@ -103,7 +103,7 @@ class WatchRecord:
         first: dict[str, Json] = {}
         for pod in self.pods:
             job = pod["metadata"].get("labels", {}).get("job-name")
-            if disrupted(pod, PREEMPTION) and job not in self.suspended:
+            if disrupted(pod, PREEMPTION) and job not in self.evicted_by_write:
                 first.setdefault(pod["metadata"]["uid"], pod)
         late = [pod["metadata"]["name"] for pod in first.values() if pod["metadata"].get("deletionTimestamp")]
         return [f"{name} was deleted before its condition said why" for name in late]
