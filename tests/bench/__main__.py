@@ -20,6 +20,7 @@ from tests.bench.cases import (
     backlog,
     devices,
     elastic,
+    elastic_beside_pods,
     elastic_pass,
     explaining,
     gang_over_full_nodes,
@@ -62,6 +63,7 @@ MODULES = (
     shapes,
     volume_shapes,
     elastic,
+    elastic_beside_pods,
     elastic_pass,
 )
 ROOT = Path(__file__).resolve().parents[2]

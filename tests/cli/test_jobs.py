@@ -20,6 +20,9 @@ FIELDS = {
     "frozenUntilSeconds", "waitsSinceSeconds", "state", "growth",
 }  # fmt: skip
 
+TRAIN = AJobSeen("train", 2, 8, ["n1"] * 4, service=2 * HOUR * CORE_SECOND, level=PriorityLevel.OFFLINE)
+TUNE = AJobSeen("tune", 1, 4, ["n2"] * 3, service=HOUR * CORE_SECOND, resized_before=15)
+
 
 class Asked:
     """Runs commands on a snapshot of a cluster."""
@@ -44,8 +47,8 @@ def asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Asked:
     found.cluster(
         a_node("n1", cpu="4"),
         a_node("n2", cpu="3"),
-        AJobSeen("train", 2, 8, ["n1"] * 4, service=2 * HOUR * CORE_SECOND, level=PriorityLevel.OFFLINE),
-        AJobSeen("tune", 1, 4, ["n2"] * 3, service=HOUR * CORE_SECOND, resized_before=15),
+        TRAIN,
+        TUNE,
         AJobSeen("next", 2, 4, [], waits=2),
         a_pod("other", namespace="team", scheduler_name="default-scheduler"),
     )
@@ -60,7 +63,7 @@ def test_table_has_the_least_served_first(asked: Asked) -> None:
         "─" * len(out.splitlines()[1]),
         "Job/next Normal 0 0 % 0/2/2-4 waits for its minimum since 2025-12-31T23:00:00Z",
         "Job/tune Normal 3.6k 83 % 3/3/1-4 15s running",
-        "Job/train Offline 7.2k 17 % 4/4/2-8 running",
+        "Job/train Offline 7.2k 17 % 4/2/2-8 shrinking to 2",
     ]
 
 
@@ -89,10 +92,11 @@ def test_snapshot_that_cannot_be_read_is_one_sentence(asked: Asked, capsys: pyte
 
 
 def test_explain_begins_with_the_job_and_goes_on_with_its_pods(asked: Asked) -> None:
+    asked.cluster(a_node("n1", cpu="4"), a_node("n2", cpu="3"), TRAIN, TUNE)
     lines = asked("explain job/train")[0].splitlines()
     assert lines[:4] == [
         "Job/train is elastic: 4 of its 4 instances are on nodes, between 2 and 8.",
-        "Number 3 of 3, the least served first: level Offline, has received 7.2k core-seconds, 17 % of all.",
+        "Number 2 of 2, the least served first: level Offline, has received 7.2k core-seconds, 17 % of all.",
         (
             "Why this size: None of the 2 nodes of the pool default has room for one more instance (2 by "
             "NodeResourcesFit); n1 lacks 1 of 1 cpu."
@@ -102,6 +106,10 @@ def test_explain_begins_with_the_job_and_goes_on_with_its_pods(asked: Asked) -> 
     assert lines[4] == ""
     assert lines[5].split() == ["Pod", "Verdict", "Ahead", "Nearest", "node", "Starts", "with"]
     assert [line.split()[:2] for line in lines[7:]] == [[f"default/train-{n}", "bound"] for n in range(4)]
+
+
+def test_explain_says_that_a_job_shrinks_while_another_waits_for_its_minimum(asked: Asked) -> None:
+    assert "Why this size: It shrinks from 4 to 2 instances now.\n" in asked("explain job/train")[0]
 
 
 def test_explain_of_a_frozen_job_names_the_end_of_its_window(asked: Asked) -> None:

@@ -19,6 +19,7 @@ from aischeduler.model.actions import Action, Bind, Evict, Resize
 from aischeduler.model.events import Event, Seen, gone
 from aischeduler.model.names import CLUSTER
 from aischeduler.model.pod import RUNNING, Pod
+from aischeduler.model.pool import WHOLE_LOAD
 from tests.bench.apart import apart
 from tests.bench.core import SLICE
 from tests.bench.spec import OURS, Case, Evidence, Goal, Measure, Measured, VoidRunError
@@ -73,12 +74,14 @@ class Cost(Struct):
 class Cluster:
     """The engine and its jobs; `cost` is what the passes cost since it was set."""
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, *, max_load_thousandths: int = WHOLE_LOAD) -> None:
         self.scheduler, self.now = Scheduler(default_profile(), "run"), 0.0
         self.jobs: dict[str, AJob] = {}
         self.cost = Cost()
         self._of_pod: dict[str, tuple[AJob, int]] = {}
-        self.tell(*(Seen(a_pool(pool_of(number), labels={"pool": pool_of(number)})) for number in range(POOLS)))
+        for number in range(POOLS):
+            pool = a_pool(pool_of(number), labels={"pool": pool_of(number)})
+            self.tell(Seen(replace(pool, max_load_thousandths=max_load_thousandths)))
         for number in range(nodes):
             labels = {"pool": pool_of(number)}
             self.tell(Seen(a_node(f"n{number}", cpu=CPUS, labels=labels)))
@@ -87,12 +90,14 @@ class Cluster:
         for event in events:
             self.scheduler.observe(event, self.now)
 
-    def add(self, first: int, count: int) -> None:
-        """Add so many jobs, of the pools in turn."""
+    def add(self, first: int, count: int, *, least: int = LEAST, elastic: bool = True) -> None:
+        """Add so many jobs, of the pools in turn; those that are not `elastic` keep their size."""
         for number in range(first, first + count):
-            job = AJob(f"j{number}", LEAST, MOST, window=WINDOW_SECONDS, pool=pool_of(number))
+            job = AJob(f"j{number}", least, MOST, window=WINDOW_SECONDS, pool=pool_of(number))
             self.jobs[job.name] = job
-            self.tell(Seen(job.gang), Seen(job.workload))
+            self.tell(Seen(job.gang))
+            if elastic:
+                self.tell(Seen(job.workload))
             self._sync(job)
 
     def run(self, seconds: float) -> None:
@@ -100,10 +105,11 @@ class Cluster:
         while self.now < until:
             while pools := self.scheduler.ready(self.now):
                 for pool in pools:
-                    self._decide(pool)
+                    self.decide(pool)
             self.now += STEP_SECONDS
 
-    def _decide(self, pool: str) -> None:
+    def decide(self, pool: str) -> int:
+        """Return the number of pods that this call of the engine binds."""
         before = time.process_time()
         actions = self.scheduler.decide(pool, self.now, SLICE)
         spent = time.process_time() - before
@@ -113,13 +119,16 @@ class Cluster:
         self.tell(*answers(actions))
         for action in actions:
             self._carry_out(action)
+        return sum(isinstance(action, Bind) for action in actions)
 
     def _carry_out(self, action: Action) -> None:
         match action:
             case Bind(pod, node):
-                job, index = self._of_pod[pod.uid]
-                job.pods[index] = replace(pod, node_name=node, phase=RUNNING, started_seconds=int(self.now))
-                self.tell(Seen(job.pods[index]))
+                running = replace(pod, node_name=node, phase=RUNNING, started_seconds=int(self.now))
+                if pod.uid in self._of_pod:
+                    job, index = self._of_pod[pod.uid]
+                    job.pods[index] = running
+                self.tell(Seen(running))
             case Resize():
                 job = self.jobs[action.name]
                 job.size = job.written = action.instances
