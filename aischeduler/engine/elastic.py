@@ -202,11 +202,12 @@ def read_job(cluster: Cluster, record: ElasticRecord, actions: list[Action]) -> 
     of_others = sum(map(_score_of, placed))
     _receive(cluster, record, of_others + of_one * on_nodes)
     settled = on_nodes == len(instances) == record.size and not leave
-    ended = settled or now >= record.resized_at + RESIZE_SECONDS_MAX
+    resized_at = max(record.resized_at, job.resized_at_seconds or NEVER)
+    ended = settled or now >= resized_at + RESIZE_SECONDS_MAX
     if record.resizing and ended and record.sent is None:
         record.resizing = False
         if record.is_read and settled:  # else nobody knows when it ended: its object says when it began
-            record.resized_at = now
+            record.resized_at = resized_at = now
     record.is_read = True
     lacks = _lacks(record, unit, on_nodes, len(placed))
     if lacks and record.waits_since is None:
@@ -216,7 +217,6 @@ def read_job(cluster: Cluster, record: ElasticRecord, actions: list[Action]) -> 
         record.waits_since = None
     window = job.terms.freezing_window_seconds
     aged = record.waits_since is not None and now - record.waits_since >= min(2 * window, AGED_SECONDS_MAX)
-    resized_at = max(record.resized_at, job.resized_at_seconds or NEVER)
     if job.is_finishing:
         return None
     free = record.sent is None and now >= record.rests_until

@@ -42,9 +42,6 @@ def resize_to(
         completions_follow=job.completions_follow if workload.kind in COMPLETED_KINDS else None,
     )
     record.sent = SentSize(size, job.version, now)
-    record.noted, record.noted_at = record.received, now
-    if found.starts_window:
-        record.resizing, record.resized_at, record.short_since = True, now, None
     if reason is ResizeReason.TAKEN_BACK:
         record.grows_from = now + max(job.terms.freezing_window_seconds, SHORT_SECONDS)
     return found

@@ -3,6 +3,7 @@
 Invariants:
 - A job is here exactly while its object asks to be elastic, whether it may be or not.
 - What is remembered decides only when a job is resized again: all else is read from its object and its pods.
+- A resize begins when the object shows it: one that is refused starts no window.
 """
 
 from msgspec import Struct, field
@@ -106,6 +107,10 @@ class ElasticJobs(Struct):
             record.left_alone = None
         if record.sent is not None and record.sent.version != job.version:
             record.sent = None
+        if record.job.resized_at_seconds != job.resized_at_seconds:
+            record.resizing, record.short_since = True, None
+        if job.service_at_seconds and record.job.service_at_seconds != job.service_at_seconds:
+            record.noted, record.noted_at = job.service, min(job.service_at_seconds, now)
         record.workload, record.job = workload, job
         self.touched = True
         return record

@@ -40,7 +40,7 @@ from aischeduler.model.names import CLUSTER
 from aischeduler.model.node import Taint
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.elastic import CONFLICT, FORBIDDEN, FORBIDDEN_SECONDS, LOST, WINDOW, AJob, Jobs
+from tests.elastic import CONFLICT, FORBIDDEN, FORBIDDEN_SECONDS, LOST, OK, WINDOW, AJob, Jobs
 from tests.engine.session import Session, binds, errors, fail_once, reports
 
 REASON = ResizeReason
@@ -230,6 +230,15 @@ def test_refused_size_is_decided_again() -> None:
     assert len(jobs.sent) == 2
     jobs.run(4 * PASS_SECONDS)
     assert reasons(jobs)[:2] == [("a", 5, REASON.NOTED), ("a", 8, REASON.GROWN)]
+
+
+@pytest.mark.parametrize("answer", [CONFLICT, LOST])
+def test_growth_that_is_not_written_starts_no_window(answer: str) -> None:
+    jobs = a_cluster(AJob("a", 2, 60, size=2, window=600.0))
+    jobs.answers = [OK, answer]
+    jobs.run(6 * PASS_SECONDS)
+    assert [resize.instances for resize in jobs.sent] == [2, 8, 8]
+    assert jobs.sizes() == jobs.running() == {"a": 8}
 
 
 def test_size_whose_answer_is_lost_is_sent_again() -> None:
