@@ -26,6 +26,7 @@ from tests.e2e.cluster import (
 )
 from tests.e2e.daemon import Daemon
 from tests.e2e.history import History
+from tests.e2e.operator_program import OperatorProgram
 from tests.e2e.release import Release
 from tests.e2e.replicas import KubeconfigContext
 from tests.objects import pool_object
@@ -91,6 +92,17 @@ def daemon(control_plane: ControlPlane, clean_cluster: None, pools_served: None)
     """Yield the scheduler, not yet started."""
     with Daemon(control_plane) as daemon:
         yield daemon
+
+
+@pytest.fixture
+def operator(
+    control_plane: ControlPlane, clean_cluster: None, pools_served: None, tmp_path: Path
+) -> Iterator[OperatorProgram]:
+    """Yield the operator, running, with the rights of the chart."""
+    with OperatorProgram(control_plane, the_helm(), tmp_path) as found:
+        found.start()
+        yield found
+        assert found.troubles() == []
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ LEVELS_OF_TROUBLE = ("error", "critical")
 
 
 class OperatorProgram:
-    """The operator, not yet started; at the end it is killed and every BatchProcess is deleted."""
+    """The operator, not yet started; at the end it is killed, and every BatchProcess and TrainingJob is deleted."""
 
     def __init__(self, plane: ControlPlane, helm: Path, directory: Path) -> None:
         self._plane = plane
@@ -41,9 +41,12 @@ class OperatorProgram:
 
     def __exit__(self, *_: object) -> None:
         self.part.kill()
-        for found in self._plane.api("GET", f"/apis/{OURS}/batchprocesses").body["items"]:
-            metadata = found["metadata"]
-            self._plane.api("DELETE", path(metadata["namespace"], metadata["name"]))
+        for plural in ("batchprocesses", "trainingjobs"):
+            for found in self._plane.api("GET", f"/apis/{OURS}/{plural}").body["items"]:
+                metadata = found["metadata"]
+                self._plane.api(
+                    "DELETE", f"/apis/{OURS}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
+                )
 
     def _healthy(self) -> bool:
         try:

@@ -3,15 +3,12 @@
 import json
 import re
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from random import Random  # noqa: TID251 - seeded by the run
 from typing import Any
 
 import pytest
 
 from tests import seeds
-from tests.controlplane.binaries import the_helm
 from tests.controlplane.commands import OPERATOR
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
@@ -59,17 +56,6 @@ BRAINPP_DEFINITION: Json = {
     },
 }
 """A definition that keeps no status at all."""
-
-
-@pytest.fixture
-def operator(
-    control_plane: ControlPlane, clean_cluster: None, pools_served: None, tmp_path: Path
-) -> Iterator[OperatorProgram]:
-    """Yield the operator, running, with the rights of the chart."""
-    with OperatorProgram(control_plane, the_helm(), tmp_path) as found:
-        found.start()
-        yield found
-        assert found.troubles() == []
 
 
 @pytest.fixture

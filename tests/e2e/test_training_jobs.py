@@ -2,14 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aischeduler.model.times import time_text
-from tests.controlplane.binaries import the_helm
 from tests.controlplane.commands import OPERATOR
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
@@ -105,20 +102,6 @@ class Stage:
         metadata = pod["metadata"]
         body = {"metadata": {"uid": metadata["uid"]}, "status": {"phase": phase, **status}}
         self.plane.api("PATCH", f"/api/v1/namespaces/{self.namespace}/pods/{metadata['name']}/status", body)
-
-
-@pytest.fixture
-def operator(
-    control_plane: ControlPlane, clean_cluster: None, pools_served: None, tmp_path: Path
-) -> Iterator[OperatorProgram]:
-    """Yield the operator, running, with the rights of the chart; at the end every TrainingJob is deleted."""
-    with OperatorProgram(control_plane, the_helm(), tmp_path) as found:
-        found.start()
-        yield found
-        assert found.troubles() == []
-        found.kill()
-        for one in control_plane.api("GET", f"/apis/{OURS}/trainingjobs").body["items"]:
-            control_plane.api("DELETE", path(one["metadata"]["namespace"], one["metadata"]["name"]))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from aischeduler.kube.write.pod_writes import (
     Unauthenticated,
     Unknown,
     is_another_uid,
-    read_overload,
+    read_unhandled,
 )
 from aischeduler.model.actions import Resize, ResizeReason
 from aischeduler.model.elastic import COMPLETIONS_KEY, RESIZE_REASON_KEY, RESIZED_AT_KEY, SERVICE_KEY, SIZE_KEY
@@ -131,12 +131,10 @@ def read_answer(action: Resize, status: int, retry_after: str | None, body: byte
     if status < 300:
         return Resized()
     document = read_status(body)
-    if (overload := read_overload(status, retry_after, document)) is not None:
-        return overload
+    if (unhandled := read_unhandled(status, retry_after, document)) is not None:
+        return unhandled
     message = document.message or f"the API server answered {status}"
     match status:
-        case 401:
-            return Unauthenticated()
         case 404 | 409:
             return changed(action, message)
         case 422 if is_another_uid(message) or _fits_no_more(action, document):

@@ -38,7 +38,7 @@ from aischeduler.kube.write.pod_writes import (
     Unknown,
     is_another_uid,
     pod_path,
-    read_overload,
+    read_unhandled,
 )
 from aischeduler.model.actions import Evict, EvictionCause, ReadPod, Resize
 from aischeduler.model.contract import AskedWork
@@ -272,11 +272,9 @@ class Eviction:
         document = read_status(body)
         message = document.message or f"the API server answered {status}"
         seconds = retry_after_seconds(retry_after)
-        if (overload := read_overload(status, retry_after, document)) is not None:
-            return overload
+        if (unhandled := read_unhandled(status, retry_after, document)) is not None:
+            return unhandled
         match status:
-            case 401:
-                return Unauthenticated()
             case 400 | 403 | 404 | 409 | 422 if message.startswith(BY_A_WEBHOOK):
                 return self._refused(EvictRefusal.FORBIDDEN, message)
             case 404 if document.reason == "NotFound" or message.endswith(" not found"):

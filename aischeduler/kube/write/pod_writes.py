@@ -124,10 +124,8 @@ def read_bind_answer(action: Bind, status: int, retry_after: str | None, body: b
     if status in (200, 201, 202):
         return BindAccepted(uid, node)
     document = read_status(body)
-    if status == 401:
-        return Unauthenticated()
-    if (overload := read_overload(status, retry_after, document)) is not None:
-        return overload
+    if (unhandled := read_unhandled(status, retry_after, document)) is not None:
+        return unhandled
     message = document.message or f"the API server answered {status}"
     seconds = min(retry_after_seconds(retry_after) or 0.0, REFUSED_SECONDS_MAX)
     match status:
@@ -146,12 +144,16 @@ def is_another_uid(message: str) -> bool:
     return any(words in message for words in _ANOTHER_UID)
 
 
-def read_overload(status: int, retry_after: str | None, document: StatusDocument) -> Throttled | None:
-    """Return the pause of an overloaded server; None if the answer is about this request alone.
+def read_unhandled(
+    status: int, retry_after: str | None, document: StatusDocument
+) -> Throttled | Unauthenticated | None:
+    """Return the pause of an overloaded server, or that it knows no such client; None if it handled the request.
 
     What rejects a request before it is handled answers in plain text: a limit on requests in flight, an API server that
     stops, or a proxy. A Status comes from what handled the request, such as a webhook.
     """
+    if status == 401:
+        return Unauthenticated()
     seconds = retry_after_seconds(retry_after)
     if document.kind == "Status" or not (status in (408, 429) or (status >= 500 and seconds is not None)):
         return None

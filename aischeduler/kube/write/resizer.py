@@ -7,7 +7,6 @@ Invariants:
 - An internal error costs one resize: it is reported, and the engine gets a refusal.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Final, assert_never
 
@@ -25,7 +24,7 @@ from aischeduler.kube.write.elastic_writes import (
     resize_path,
 )
 from aischeduler.kube.write.pod_writes import Throttled, Unauthenticated, Unknown
-from aischeduler.kube.write.work_queue import WorkQueue
+from aischeduler.kube.write.work_queue import Workers, WorkQueue
 from aischeduler.model.actions import Resize
 from aischeduler.model.events import ResizeRefused
 
@@ -54,45 +53,26 @@ class Resizer:
         self._connections = connections
         self._timing = timing
         self._throttle = timing.throttle
-        self._on_internal_error = on_internal_error
-        self._in_progress: dict[int, Resize] = {}
+        self._workers: Workers[Resize, Outcome] = Workers(
+            "resizer",
+            self.work_queue,
+            of="a resize",
+            lane=_lane,
+            work=self._resize,
+            failed=_failed,
+            on_internal_error=on_internal_error,
+        )
 
     def submit(self, action: Resize) -> bool:
         """Put a size at the end of the queue; return False if too many wait."""
         if self.work_queue.waiting >= WAITING_MAX:
             return False
-        self.work_queue.put(action, action.namespace)
+        self.work_queue.put(action, _lane(action))
         return True
 
     async def run(self, on_outcome: OnResizeOutcome) -> None:
         """Write sizes until cancelled; those that an earlier run left unfinished are refused."""
-        for action in tuple(self._in_progress.values()):
-            self._conclude(action, refused(action, INTERNAL, UNANSWERED_SECONDS), on_outcome)
-        self.work_queue.leave_all()
-        async with asyncio.TaskGroup() as group:
-            for number in range(RESIZES_IN_FLIGHT_MAX):
-                group.create_task(self._resize_all(on_outcome), name=f"resizer {number}")
-
-    async def _resize_all(self, on_outcome: OnResizeOutcome) -> None:
-        lane: str | None = None
-        while True:
-            action = await self.work_queue.take(lane)
-            lane = action.namespace
-            self._in_progress[id(action)] = action
-            try:
-                outcome = await self._resize(action)
-            except Exception as error:  # noqa: BLE001 - an error costs one resize, not the others
-                self._on_internal_error("resizer", error)
-                outcome = refused(action, INTERNAL, UNANSWERED_SECONDS)
-            self._conclude(action, outcome, on_outcome)
-
-    def _conclude(self, action: Resize, outcome: Outcome, on_outcome: OnResizeOutcome) -> None:
-        self._in_progress.pop(id(action), None)
-        self.work_queue.finish()
-        try:
-            on_outcome(action, outcome)
-        except Exception as error:  # noqa: BLE001 - an error costs one outcome, not the others
-            self._on_internal_error("outcome of a resize", error)
+        await self._workers.run(RESIZES_IN_FLIGHT_MAX, on_outcome)
 
     async def _resize(self, action: Resize) -> Outcome:
         """Send a size until it has an outcome, within limits."""
@@ -123,3 +103,12 @@ class Resizer:
         except ApiError as error:
             return Unknown(str(error))
         return read_answer(action, answer.status, answer.retry_after, answer.body)
+
+
+def _lane(action: Resize) -> str:
+    """Return the namespace as the lane of a size."""
+    return action.namespace
+
+
+def _failed(action: Resize) -> Outcome:
+    return refused(action, INTERNAL, UNANSWERED_SECONDS)

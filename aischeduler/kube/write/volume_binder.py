@@ -9,7 +9,6 @@ Invariants:
 - An internal error costs one pod its volumes: it is reported, and the engine gets a refusal.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Final, assert_never
 
@@ -27,7 +26,7 @@ from aischeduler.kube.write.volume_writes import (
     write_body,
     write_path,
 )
-from aischeduler.kube.write.work_queue import WorkQueue
+from aischeduler.kube.write.work_queue import Workers, WorkQueue
 from aischeduler.model.actions import BindVolumes
 from aischeduler.model.contract import AskedWork
 from aischeduler.model.events import VolumesRefused, VolumesWritten
@@ -60,8 +59,15 @@ class VolumeBinder:
         self._timing = timing
         self._throttle = timing.throttle
         self._engine = engine
-        self._on_internal_error = on_internal_error
-        self._in_progress: dict[int, BindVolumes] = {}
+        self._workers: Workers[BindVolumes, Outcome] = Workers(
+            "volume binder",
+            self.work_queue,
+            of="volumes",
+            lane=_lane,
+            work=self._bind,
+            failed=_failed,
+            on_internal_error=on_internal_error,
+        )
 
     def submit(self, action: BindVolumes) -> None:
         """Put the volumes of a pod at the end of the queue."""
@@ -69,34 +75,12 @@ class VolumeBinder:
 
     async def run(self, on_outcome: OnVolumesOutcome) -> None:
         """Write volumes until cancelled; those that an earlier run left unfinished are refused."""
-        for action in tuple(self._in_progress.values()):
-            self._conclude(action, _refused(action, INTERNAL), on_outcome)
-        self.work_queue.leave_all()
-        async with asyncio.TaskGroup() as group:
-            for number in range(VOLUMES_IN_FLIGHT_MAX):
-                group.create_task(self._bind_all(on_outcome), name=f"volume binder {number}")
 
-    async def _bind_all(self, on_outcome: OnVolumesOutcome) -> None:
-        lane: str | None = None
-        while True:
-            action = await self.work_queue.take(lane)
-            lane = _lane(action)
-            self._in_progress[id(action)] = action
-            try:
-                outcome = await self._bind(action)
-            except Exception as error:  # noqa: BLE001 - an error costs one pod, not the others
-                self._on_internal_error("volume binder", error)
-                outcome = _refused(action, INTERNAL)
-            self._conclude(action, outcome, on_outcome)
-
-    def _conclude(self, action: BindVolumes, outcome: Outcome, on_outcome: OnVolumesOutcome) -> None:
-        self._in_progress.pop(id(action), None)
-        self.work_queue.finish()
-        try:
+        def note(action: BindVolumes, outcome: Outcome) -> None:
             if not action.withdraw:
                 on_outcome(action, outcome)
-        except Exception as error:  # noqa: BLE001 - an error costs one outcome, not the others
-            self._on_internal_error("outcome of volumes", error)
+
+        await self._workers.run(VOLUMES_IN_FLIGHT_MAX, note)
 
     async def _bind(self, action: BindVolumes) -> Outcome:
         versions: dict[VolumeWrite, str] = {}
@@ -169,3 +153,7 @@ def _lane(action: BindVolumes) -> str:
 
 def _refused(action: BindVolumes, message: str) -> VolumesRefused:
     return VolumesRefused(action.pod.uid, action.decision, message)
+
+
+def _failed(action: BindVolumes) -> Outcome:
+    return _refused(action, INTERNAL)

@@ -18,7 +18,7 @@ from aischeduler.kube.decode.meta_types import UNREADABLE, PartialObjectMetadata
 from aischeduler.kube.decode.storage_types import ClaimDocument, VolumeDocument
 from aischeduler.kube.http.errors import is_answer
 from aischeduler.kube.http.paths import object_path
-from aischeduler.kube.write.pod_writes import Throttled, Unauthenticated, Unknown, read_overload
+from aischeduler.kube.write.pod_writes import Throttled, Unauthenticated, Unknown, read_unhandled
 from aischeduler.model.volumes import ClaimRef, VolumeChoice, VolumeWrite
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
@@ -82,12 +82,10 @@ def read_answer(status: int, retry_after: str | None, body: bytes) -> VolumeAnsw
         except UNREADABLE:
             return Changed()
     document = read_status(body)
-    if (overload := read_overload(status, retry_after, document)) is not None:
-        return overload
+    if (unhandled := read_unhandled(status, retry_after, document)) is not None:
+        return unhandled
     message = document.message or f"the API server answered {status}"
     match status:
-        case 401:
-            return Unauthenticated()
         case 409:
             return Changed()
         case 400 | 403 | 404 | 405 | 413 | 415 | 422:

@@ -1,19 +1,25 @@
-"""A work queue with lanes for several tasks; it counts waiting and unfinished items, and limits those that tasks hold.
+"""A work queue with lanes for several tasks, and tasks that take from one.
+
+The queue counts waiting and unfinished items, and limits those that tasks hold.
 
 Invariants:
 - Each lane is in order of arrival; lanes take turns, so a long lane delays every other lane by one item.
 - A lane has room while at most `lane_limit` items wait in it, whatever waits in the others.
 - A task holds a slot from the item that it takes until it takes the next one. A lane leaves as many slots free as it
   holds, up to `reserve`: however many items of some lanes are stuck, a lane that holds few gets a slot at once.
+- Of `Workers`, an internal error costs one item: it is reported, and the item gets the outcome of an error.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import chain
 from typing import Final, Generic, TypeVar
 
+from aischeduler.kube.http.errors import OnInternalError
+
 T = TypeVar("T")
+R = TypeVar("R")
 UNLIMITED: Final = 1 << 30
 """Slots of a queue that limits nothing."""
 
@@ -192,6 +198,60 @@ class WorkQueue(Generic[T]):
                 self._wake_taker()
             raise
         self._woken -= 1
+
+
+class Workers(Generic[T, R]):
+    """Tasks that take items from a queue and do the work of one at a time, with one outcome each.
+
+    `lane` is the lane of an item. `work` returns its outcome, and `failed` that of one whose work raised, or whose task
+    was cancelled. Logs call the tasks `name`, and say "outcome of `of`".
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queue: WorkQueue[T],
+        *,
+        of: str,
+        lane: Callable[[T], str],
+        work: Callable[[T], Awaitable[R]],
+        failed: Callable[[T], R],
+        on_internal_error: OnInternalError,
+    ) -> None:
+        self._name, self._of, self._queue = name, of, queue
+        self._lane, self._work, self._failed = lane, work, failed
+        self._on_internal_error = on_internal_error
+        self._in_progress: dict[int, T] = {}
+
+    async def run(self, tasks: int, on_outcome: Callable[[T, R], None]) -> None:
+        """Work with so many tasks until cancelled; what an earlier run left unfinished has failed."""
+        for item in tuple(self._in_progress.values()):
+            self._conclude(item, self._failed(item), on_outcome)
+        self._queue.leave_all()
+        async with asyncio.TaskGroup() as group:
+            for number in range(tasks):
+                group.create_task(self._work_on_all(on_outcome), name=f"{self._name} {number}")
+
+    async def _work_on_all(self, on_outcome: Callable[[T, R], None]) -> None:
+        lane: str | None = None
+        while True:
+            item = await self._queue.take(lane)
+            lane = self._lane(item)
+            self._in_progress[id(item)] = item
+            try:
+                outcome = await self._work(item)
+            except Exception as error:  # noqa: BLE001 - an error costs one item, not the others
+                self._on_internal_error(self._name, error)
+                outcome = self._failed(item)
+            self._conclude(item, outcome, on_outcome)
+
+    def _conclude(self, item: T, outcome: R, on_outcome: Callable[[T, R], None]) -> None:
+        self._in_progress.pop(id(item), None)
+        self._queue.finish()
+        try:
+            on_outcome(item, outcome)
+        except Exception as error:  # noqa: BLE001 - an error costs one outcome, not the others
+            self._on_internal_error(f"outcome of {self._of}", error)
 
 
 def _set_event() -> asyncio.Event:
