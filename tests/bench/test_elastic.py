@@ -83,9 +83,18 @@ def test_jobs_of_a_fixed_size_leave_the_later_ones_without_trainers() -> None:
     assert sum(count == 0 for count in at_time(story, 500.0).trainers.values()) == 14
 
 
-def test_service_of_the_engine_is_whole_soon_after_each_step_and_none_of_it_goes() -> None:
-    engine = Engine(30.0)
-    story = play(case_2(), engine)
+@pytest.fixture(scope="module")
+def beside_a_service() -> tuple[Story, Engine]:
+    """Return what comes of the jobs beside a service, and the engine at the end."""
+    story, engine = elastic.play_side(2, OURS, 1)
+    assert isinstance(engine, Engine)
+    return story, engine
+
+
+def test_service_of_the_engine_is_whole_soon_after_each_step_and_none_of_it_goes(
+    beside_a_service: tuple[Story, Engine],
+) -> None:
+    story, engine = beside_a_service
     assert max(back_seconds(story)) <= 10
     assert not story.overfull
     victims = [action for _, action in engine.actions if isinstance(action, Evict) and action.resizes is None]
@@ -101,6 +110,6 @@ def test_job_of_the_engine_grows_once_in_its_window() -> None:
         assert all(later - one >= 30 for one, later in pairwise(grown))
 
 
-def test_every_figure_of_a_published_side_is_one_of_ours() -> None:
-    ours = elastic.run(2, OURS, 1).figures
+def test_every_figure_of_a_published_side_is_one_of_ours(beside_a_service: tuple[Story, Engine]) -> None:
+    ours = elastic.measured(OURS, *beside_a_service, 1.0).figures
     assert {name for side in elastic.RAW[2].values() for name in side} <= set(ours)

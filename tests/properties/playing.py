@@ -11,6 +11,8 @@ from aischeduler.model.actions import Action, Bind, Evict, Nominate, ReportPool,
 STEPS = 100
 SHRINKING_SECONDS_MAX = 1800
 """Hypothesis shortens a run that fails; a timeout during that would hide the failure."""
+MORE_MAX = 5
+"""How often more runs follow where a kind of action has not occurred in the first ones."""
 HAPPENS = (Bind, Evict, Nominate, ReportPool, ReportWaiting)
 """The actions that must occur in the runs together."""
 
@@ -31,7 +33,7 @@ def play(
     runs: int,
     phases: tuple[Phase, ...] = tuple(Phase),
 ) -> None:
-    """Play this many runs of 100 steps; the same seed gives the same runs. Each kind of action must occur."""
+    """Play this many runs of 100 steps, and more until each kind of action has occurred; a seed gives the same runs."""
     machine.done = Counter()
     how = settings(
         max_examples=runs,
@@ -42,6 +44,9 @@ def play(
         phases=phases,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(seed(number)(machine), settings=how)
-    print(f"seed {number}: {machine.done}")
+    for more in range(MORE_MAX):
+        run_state_machine_as_test(seed(number + more)(machine), settings=how)
+        print(f"seed {number + more}: {machine.done}")
+        if all(machine.done[action] for action in HAPPENS):
+            return
     assert [action.__name__ for action in HAPPENS if not machine.done[action]] == []

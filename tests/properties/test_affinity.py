@@ -64,7 +64,7 @@ def test_random_days_with_affinity_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days_with_affinity() -> None:
-    play(AffinityEngine, seeds.number("affinity"), runs=6)
+    play(AffinityEngine, seeds.number("affinity"), runs=3)
 
 
 @pytest.mark.soak
@@ -81,7 +81,7 @@ class BreakingAffinityEngine(BreakingEngine, AffinityEngine):
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_exception_costs_a_pod_with_affinity_one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_exceptions(monkeypatch, 10, BreakingAffinityEngine)
+    play_exceptions(monkeypatch, 4, BreakingAffinityEngine)
 
 
 @pytest.mark.soak

@@ -232,7 +232,7 @@ def test_random_days_of_a_cluster_with_devices_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days_of_a_cluster_with_devices() -> None:
-    play(DeviceCluster, seeds.number("cluster with devices"), runs=6)
+    play(DeviceCluster, seeds.number("cluster with devices"), runs=4)
 
 
 @pytest.mark.soak

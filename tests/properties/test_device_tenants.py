@@ -42,7 +42,7 @@ def test_random_days_with_devices_of_tenants_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days_with_devices_of_tenants() -> None:
-    play(DeviceTenantDays, seeds.number("devices of tenants"), runs=10)
+    play(DeviceTenantDays, seeds.number("devices of tenants"), runs=5)
 
 
 @pytest.mark.soak

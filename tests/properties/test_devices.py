@@ -157,7 +157,7 @@ def test_random_days_with_devices_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days_with_devices() -> None:
-    play(DeviceEngine, seeds.number("devices"), runs=16)
+    play(DeviceEngine, seeds.number("devices"), runs=8)
 
 
 @pytest.mark.soak
@@ -181,7 +181,7 @@ class BreakingDeviceEngine(BreakingEngine, DeviceEngine):
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_exception_gives_no_device_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_exceptions(monkeypatch, 8, BreakingDeviceEngine, "exceptions with devices")
+    play_exceptions(monkeypatch, 5, BreakingDeviceEngine, "exceptions with devices")
 
 
 @pytest.mark.soak

@@ -347,7 +347,7 @@ def test_random_days_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days() -> None:
-    play(Engine, seeds.number("engine"), runs=16)
+    play(Engine, seeds.number("engine"), runs=12)
 
 
 @pytest.mark.soak

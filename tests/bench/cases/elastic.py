@@ -144,7 +144,11 @@ def run(number: int, side: str, seed: int) -> Measured:
     """Play a script with a side; the seed moves each event by up to a second."""
     before = time.process_time()
     story, system = play_side(number, side, seed)
-    cpu = time.process_time() - before
+    return measured(side, story, system, time.process_time() - before)
+
+
+def measured(side: str, story: Story, system: System, cpu: float) -> Measured:
+    """Return the figures of a script that was played with a side, which took so many seconds of CPU."""
     found = figures(story)
     if side != FIXED:
         found |= of_resizes(story, WINDOWS.get(side, WINDOWS[OURS]))
