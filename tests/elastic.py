@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aischeduler.engine.profile import Profile
-from aischeduler.model.actions import Action, Bind, Evict, Resize
+from aischeduler.model.actions import Action, Bind, Evict, Resize, ResizeReason
 from aischeduler.model.elastic import WEIGHTS, ElasticJob, ElasticTerms, PriorityLevel
 from aischeduler.model.events import EvictRefusal, EvictRefused, ResizeRefused, Seen, gone
 from aischeduler.model.gang import Gang, GangClaim, GangSource
@@ -29,7 +29,8 @@ class AJob:
     """One Job: its terms and size, and the pods that it has, by index.
 
     It is Indexed if it is `ordered`. With `servers`, its gang is one of labels, of a master, so many pservers, and the
-    trainers of its minimum. With `completions` so many instances are to succeed.
+    trainers of its minimum. With `completions` so many instances are to succeed. Of another `kind` its pods name no
+    gang, and a Deployment ends those on no node first, then the oldest.
     """
 
     def __init__(
@@ -46,8 +47,11 @@ class AJob:
         servers: int = 0,
         completions: int = 0,
         queue: str = "",
+        kind: str = "Job",
+        retries: int = -1,
         **pod: Any,
     ) -> None:
+        self.kind, self.retries = kind, retries
         self.name, self.ordered, self.servers, self.completions = name, ordered, servers, completions
         self.terms = ElasticTerms(least, most, allowed, window, weight)
         self.size, self.version, self.written = size or least, 1, 0
@@ -56,13 +60,13 @@ class AJob:
         self.pods: dict[int, Pod] = {}
         self.others: dict[str, Pod] = {}
         """Its master and its servers, by name."""
-        self.made = 0
+        self.made, self.by_another, self.by_priority = 0, False, False
 
     @property
     def workload(self) -> Workload:
         follows = self.ordered and not self.completions
         job = ElasticJob(
-            self.terms,
+            replace(self.terms, by_priority=self.by_priority),
             self.size,
             str(self.version),
             ordered=self.ordered,
@@ -71,12 +75,21 @@ class AJob:
             resized_at_seconds=self.resized_at,
             service=self.service,
             service_at_seconds=self.service_at,
+            by_another=self.by_another,
             succeeded=self.succeeded,
             left=self.completions - self.succeeded if self.completions else None,
             finished=bool(self.completions) and self.succeeded >= self.completions,
             suspended=self.suspended,
         )
-        return Workload("Job", "default", self.name, f"uid-{self.name}", elastic=job, suspended=self.suspended)
+        return Workload(
+            self.kind,
+            "default",
+            self.name,
+            f"uid-{self.name}",
+            retries=self.retries,
+            elastic=job,
+            suspended=self.suspended,
+        )
 
     @property
     def gang(self) -> Gang:
@@ -93,6 +106,8 @@ class AJob:
         self.made += 1
         uid = f"uid-{self.name}-{index}-{self.made}"
         pod = a_pod(f"{self.name}-{index}", uid=uid, created=int(now), **self.pod)
+        if self.kind != "Job":
+            return self._queued(pod, f"{self.kind}/{self.name}")
         if self.servers:
             pod = replace(pod, gang=self.claim("trainer", self.terms.min_instances, index))
         else:
@@ -137,13 +152,14 @@ class Jobs:
         self._sync(job)
 
     def _show(self, job: AJob) -> None:
-        self.session.tell(Seen(a_gang(job.name, job.terms.min_instances, GangSource.JOB)), Seen(job.workload))
+        gang = (Seen(a_gang(job.name, job.terms.min_instances, GangSource.JOB)),) if job.kind == "Job" else ()
+        self.session.tell(*gang, Seen(job.workload))
 
     def remove(self, name: str) -> None:
         """Delete a job and its pods."""
         job = self.jobs.pop(name)
         self._late = [late for late in self._late if late[1] is not job]
-        self.session.tell(gone(Workload, "Job", "default", name), gone(Gang, "Job", "default", name))
+        self.session.tell(gone(Workload, job.kind, "default", name), gone(Gang, "Job", "default", name))
         self.session.tell(*(gone(Pod, pod.uid) for pod in (*job.pods.values(), *job.others.values())))
 
     def edit(self, name: str, least: int, most: int, allowed: tuple[int, ...] = ()) -> None:
@@ -260,6 +276,8 @@ class Jobs:
         self.on_resize(resize)
         job.size, job.written, job.version = resize.instances, resize.instances, job.version + 1
         job.service, job.service_at = resize.service, resize.now_seconds
+        if resize.reason is not ResizeReason.NOTED:
+            job.by_another = resize.reason is ResizeReason.WRITTEN_BY_ANOTHER
         if resize.starts_window:
             job.resized_at = resize.now_seconds
         if answer == LATE:
@@ -320,5 +338,6 @@ class Jobs:
     def _first_to_end(self, job: AJob) -> list[int]:
         if job.ordered:
             return sorted(job.pods, reverse=True)
-        newest = sorted(job.pods, key=lambda index: (-job.pods[index].created_seconds, job.pods[index].name))
+        newer = 1 if job.kind == "Deployment" else -1
+        newest = sorted(job.pods, key=lambda index: (newer * job.pods[index].created_seconds, job.pods[index].name))
         return sorted(newest, key=lambda index: bool(job.pods[index].node_name))

@@ -24,12 +24,10 @@ from aischeduler.engine.tenant_queues import note_workloads_again
 from aischeduler.model.actions import Action, ObjectRef, ResizeReason, Warn
 from aischeduler.model.card_shares import counted, gpu_share
 from aischeduler.model.device import NVIDIA_GPU
-from aischeduler.model.elastic import ElasticJob, ElasticTerms, Problem
+from aischeduler.model.elastic import WRITTEN_BY_ANOTHER, ElasticJob, ElasticTerms, Problem
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.events import ResizeRefused
-from aischeduler.model.gang import GangClaim, GangKey, GangSource
 from aischeduler.model.names import CPU, DEFAULT_POOL, GPU_SHARE, MEMORY
-from aischeduler.model.pod import Pod
 from aischeduler.model.workload import Workload
 from aischeduler.policies.elastic import JobShare, score, service
 from aischeduler.state.elastic_jobs import ElasticRecord, JobKey
@@ -46,8 +44,6 @@ NOTED_SECONDS: Final = 60.0
 """The service of so much time of one instance is written down once it differs from what is written."""
 AGED_SECONDS_MAX: Final = 600.0
 """The longest time after which a waiting minimum keeps its room from others; else two of its windows."""
-INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
-_GANG_SOURCES: Final = {"Job": GangSource.JOB, "JobSet": GangSource.JOB_SET}
 
 
 def elastic_seen(cluster: Cluster, workload: Workload) -> None:
@@ -56,10 +52,11 @@ def elastic_seen(cluster: Cluster, workload: Workload) -> None:
     if workload.elastic is None and known is None:
         return
     first, before = not jobs.by_key, _surplus_rule(known)
+    claims = known is not None and known.job.problem is None
     record = jobs.see(workload, cluster.now)
     if first and record is not None:
         note_workloads_again(cluster)
-    if record is not None and known is None:
+    if record is not None and record.job.problem is None and not claims:
         _claim_pods(cluster, record)
     if record is not None:
         _warn(cluster, record)
@@ -101,20 +98,10 @@ def resize_refused(cluster: Cluster, event: ResizeRefused) -> None:
 
 
 def _claim_pods(cluster: Cluster, record: ElasticRecord) -> None:
-    """Let the pods of a job that is elastic from now on belong to its gang; new ones say so themselves."""
-    source = _GANG_SOURCES.get(record.workload.kind)
-    if source is None:
-        return
-    key = GangKey(source, record.workload.namespace, record.workload.name)
+    """Let the pods of a job that is elastic from now on belong to its gang."""
     for pod in cluster.tenants.of_workload(record.key):
         if pod.pod.gang is None:
-            claim = GangClaim(key, index=_index(pod.pod))
-            pod_seen(cluster, replace(pod.pod, gang=claim), cluster.now)
-
-
-def _index(pod: Pod) -> int:
-    text = pod.labels.get(INDEX_LABEL, "")
-    return int(text) if text.isdecimal() else -1
+            pod_seen(cluster, pod.pod, cluster.now)
 
 
 def _warn(cluster: Cluster, record: ElasticRecord) -> None:
@@ -166,7 +153,9 @@ def settle(cluster: Cluster, record: ElasticRecord, actions: list[Action]) -> No
     if fits != job.size:
         text = f"It has at least {job.terms.min_instances} and at most {terms.max_instances} instances"
         actions.append(resize_to(cluster, record, fits, ResizeReason.ADOPTED, text))
-    elif foreign or not job.written_size:
+    elif foreign:
+        actions.append(resize_to(cluster, record, job.size, ResizeReason.WRITTEN_BY_ANOTHER, WRITTEN_BY_ANOTHER))
+    elif not job.written_size:
         actions.append(resize_to(cluster, record, job.size, ResizeReason.NOTED))
 
 
@@ -194,6 +183,8 @@ def read_job(cluster: Cluster, record: ElasticRecord, actions: list[Action]) -> 
         record.received_at, record.waits_since = now, None
         return None
     instances, leave = staying_and_leaving(cluster, record)
+    record.weigh(max((instance.pod.priority for instance in instances), default=record.priority))
+    job = record.job
     on_nodes = sum(instance.counted is not None for instance in instances)
     unit = next((instance.unit for instance in instances if instance.unit is not None), None)
     others = _others(unit, instances)
@@ -208,13 +199,13 @@ def read_job(cluster: Cluster, record: ElasticRecord, actions: list[Action]) -> 
         record.resizing = False
         if record.is_read and settled:  # else nobody knows when it ended: its object says when it began
             record.resized_at = resized_at = now
-    record.is_read = True
     lacks = _lacks(record, unit, on_nodes, len(placed))
     if lacks and record.waits_since is None:
-        record.waits_since = now
+        record.waits_since = now if record.is_read else _waiting_since(cluster, (*others, *instances))
         turned(cluster, record.key)
     elif not lacks:
         record.waits_since = None
+    record.is_read = True
     window = job.terms.freezing_window_seconds
     aged = record.waits_since is not None and now - record.waits_since >= min(2 * window, AGED_SECONDS_MAX)
     if job.is_finishing:
@@ -237,6 +228,12 @@ def read_job(cluster: Cluster, record: ElasticRecord, actions: list[Action]) -> 
     return JobReading(record, job.version, share, JobPods(instances, job.ordered, minimum))
 
 
+def _waiting_since(cluster: Cluster, pods: Iterable[PodRecord]) -> float:
+    """Return since when a job waits that another scheduler may have known: all its waiting pods exist since then."""
+    newest = max((pod.pod.created_seconds for pod in pods if pod.counted is None), default=cluster.now)
+    return min(float(newest), cluster.now) if newest else cluster.now
+
+
 def welcome(readings: Iterable[JobReading]) -> list[JobShare]:
     """Return what a pass reads of these jobs; those that are new begin with the least service of the others."""
     found = list(readings)
@@ -251,20 +248,44 @@ def welcome(readings: Iterable[JobReading]) -> list[JobShare]:
 
 
 def take_back(cluster: Cluster, reading: JobReading, actions: list[Action]) -> bool:
-    """Take back growth whose instances have found no node for long; return whether that was due."""
+    """Take back instances that have found no node for long, or that wait in place of surplus that others took.
+
+    Return whether that was due.
+    """
     record, job, now = reading.record, reading.record.job, cluster.now
     waiting = [pod for pod in reading.pods.instances if pod.counted is None]
-    on_nodes = len(reading.pods.instances) - len(waiting)
+    on_nodes, gone = len(reading.pods.instances) - len(waiting), _given_up(cluster, record)
     if not waiting or on_nodes < job.terms.min_instances or record.sent is not None:
         record.short_since = None
         return False
     record.short_since = record.short_since if record.short_since is not None else now
     size = bounded(job).at_most(on_nodes)
-    if now < record.short_since + SHORT_SECONDS or size >= record.size or now < record.rests_until:
+    if size >= record.size or now < record.rests_until:
         return False
-    text = f"{len(waiting)} instance(s) found no node within {SHORT_SECONDS:.0f} s"
-    actions.append(resize_to(cluster, record, size, ResizeReason.TAKEN_BACK, text))
+    if now >= record.short_since + SHORT_SECONDS:
+        text = f"{len(waiting)} instance(s) found no node within {SHORT_SECONDS:.0f} s"
+        actions.append(resize_to(cluster, record, size, ResizeReason.TAKEN_BACK, text))
+        return True
+    if not gone:
+        return False
+    for uid in gone[: len(waiting)]:
+        del record.given_up[uid]
+    size = max(size, bounded(job).at_most(record.size - min(len(gone), len(waiting))))
+    text = "The room of its surplus went to another pod"
+    actions.append(resize_to(cluster, record, size, ResizeReason.RECLAIMED, text))
     return True
+
+
+def _given_up(cluster: Cluster, record: ElasticRecord) -> list[str]:
+    """Return the surplus (uids) that was evicted and has left; forget what stays after all."""
+    gone = list[str]()
+    for uid in list(record.given_up):
+        pod = cluster.records.get(uid)
+        if pod is None or pod.pod.terminating:
+            gone.append(uid)
+        elif uid not in cluster.leaving_pods.asked:
+            del record.given_up[uid]
+    return gone
 
 
 def note_service(cluster: Cluster, reading: JobReading, actions: list[Action]) -> None:

@@ -14,8 +14,11 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.engine.view import View
+from aischeduler.model.gang import Gang, GangClaim, GangKey, GangSource
+from aischeduler.model.pod import Pod
 from aischeduler.model.workload import Tenancy
 from aischeduler.state.elastic_jobs import ElasticRecord, JobKey
 from aischeduler.state.label_index import Mask
@@ -25,6 +28,7 @@ Kind = tuple[bytes, str, str, Tenancy]
 """The class of pods, their home pool, their namespace, and their place among the tenant queues."""
 INDEX_LABELS: Final = ("batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index")
 """The labels by which a controller says which of its pods one is."""
+_GANG_SOURCES: Final = {"Job": GangSource.JOB, "JobSet": GangSource.JOB_SET}
 OWNERS_MAX: Final = 2
 """The most owners above a pod: its Job or ReplicaSet, and the JobSet or Deployment of that."""
 
@@ -37,19 +41,42 @@ def key_of(owner: str, namespace: str) -> JobKey:
 
 def job_of(cluster: View, record: PodRecord) -> ElasticRecord | None:
     """Return the elastic job of which this pod is an instance; None where it is of none."""
-    jobs, owner = cluster.elastic.by_key, record.pod.owner
+    job = _above(cluster, record.pod)
+    return job if job is None or not job.job.part or _role(record) == job.job.part else None
+
+
+def _above(cluster: View, pod: Pod) -> ElasticRecord | None:
+    """Return the elastic job that made a pod; None where none did."""
+    jobs, owner = cluster.elastic.by_key, pod.owner
     if not jobs:
         return None
     for _ in range(OWNERS_MAX):
         if not owner:
             return None
-        key = key_of(owner, record.pod.namespace)
+        key = key_of(owner, pod.namespace)
         job = jobs.get(key)
         if job is not None:
-            return job if not job.job.part or _role(record) == job.job.part else None
+            return job
         workload = cluster.tenants.workloads.get(key)
         owner = workload.owner if workload is not None else ""
     return None
+
+
+def claimed(cluster: View, pod: Pod) -> Pod:
+    """Return a pod that names no gang with that of its elastic job, if it is of one that may be resized.
+
+    The pods of a Job start together, as many as its minimum. Those of other kinds start one by one: a StatefulSet makes
+    the next one only once the last one is ready.
+    """
+    job = _above(cluster, pod) if pod.gang is None else None
+    if job is None or job.job.problem is not None:
+        return pod
+    kind, namespace, name = job.key
+    source = _GANG_SOURCES.get(kind)
+    if source is not None:
+        return replace(pod, gang=GangClaim(GangKey(source, namespace, name), index=_labelled_index(pod)))
+    key = GangKey(GangSource.WORKLOAD, namespace, f"{kind}/{name}")
+    return replace(pod, gang=GangClaim(key, said=Gang(key, 1)))
 
 
 def instances_of(cluster: View, job: ElasticRecord) -> list[PodRecord]:
@@ -83,7 +110,8 @@ def in_end_order(records: Iterable[PodRecord], *, ordered: bool) -> list[PodReco
 class Surplus(Struct, frozen=True):
     """The instances on nodes that a job has beyond its minimum, by uid, the first to go first.
 
-    `goes` has for each how many of them go with it, by the largest size that the job may have without it.
+    `goes` has for each how many of them go with it, by the largest size that the job may have without it; 0 where it
+    goes alone.
     """
 
     job: ElasticRecord
@@ -98,10 +126,22 @@ def surplus_of(cluster: View, records: list[PodRecord], most: int) -> Surplus | 
         return None
     of_job = [record for record in records if job_of(cluster, record) is job and not record.pod.terminating]
     ordered = in_end_order(of_job, ordered=job.job.ordered)
+    if _go_alone(job):
+        tail = tuple(one.pod.uid for one in ordered[: max(min(len(ordered) - job.job.terms.min_instances, most), 0)])
+        return Surplus(job, tail, (0,) * len(tail))
     goes = [len(ordered) - job.job.terms.at_most(len(ordered) - place) for place in range(1, len(ordered) + 1)]
-    tail = [(record.pod.uid, gone) for record, gone in zip(ordered, goes, strict=True)]
-    within = [(uid, gone) for place, (uid, gone) in enumerate(tail) if place < gone <= most]
+    places = [(record.pod.uid, gone) for record, gone in zip(ordered, goes, strict=True)]
+    within = [(uid, gone) for place, (uid, gone) in enumerate(places) if place < gone <= most]
     return Surplus(job, tuple(uid for uid, _ in within), tuple(gone for _, gone in within))
+
+
+def _go_alone(job: ElasticRecord) -> bool:
+    """Return whether an instance may be deleted, and the size lowered then, so that no other goes with it.
+
+    Not where its controller makes the same index again, where the next size is smaller by more than one, or where a Job
+    counts it as failed.
+    """
+    return not job.job.ordered and not job.job.terms.allowed and job.workload.retries < 0
 
 
 def is_beyond_minimum(cluster: View, record: PodRecord) -> bool:
@@ -139,11 +179,11 @@ def _without_minimum(cluster: View, record: PodRecord) -> list[PodRecord] | None
 
 
 def kept_from(cluster: View, record: PodRecord) -> Mask | None:
-    """Return a mask of the rows on which a unit of an elastic job may not start; None where it may on all.
+    """Return a mask of the rows on which a pod of a minimum of an elastic job may not start; None where it may on all.
 
     Those are the rows that are kept for other jobs; of two such jobs, the first may start on the rows of the other.
     """
-    job = job_of(cluster, record) if record.leads is not None else None
+    job = job_of(cluster, record) if record.leads is not None or not is_beyond_minimum(cluster, record) else None
     if job is None:
         return None
     before = takewhile(lambda key: key != job.key, cluster.elastic.kept)
@@ -165,5 +205,13 @@ def index_of(record: PodRecord) -> int:
     pod = record.pod
     if pod.gang is not None and pod.gang.index >= 0:
         return pod.gang.index
-    said = next((pod.labels[label] for label in INDEX_LABELS if label in pod.labels), pod.name.rpartition("-")[2])
-    return int(said) if said.isdecimal() else -1
+    index = _labelled_index(pod)
+    return index if index >= 0 else _number(pod.name.rpartition("-")[2])
+
+
+def _labelled_index(pod: Pod) -> int:
+    return _number(next((pod.labels[label] for label in INDEX_LABELS if label in pod.labels), ""))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else -1

@@ -37,6 +37,9 @@ ROLLED_BACK_AT_ONCE: Final = 16
 WARNED_AT_MOST: Final = 10
 """The most pods of a half gang that get a warning."""
 
+_WITHOUT_STATUS: Final = (GangSource.LABELS, GangSource.WORKLOAD)
+"""The sources that have no object to show the state of the gang."""
+
 
 def note_start(cluster: Cluster, unit: Unit, members: UnitMembers, placed: list[PodRecord]) -> UnitMembers:
     """Note whether the unit has started, and how many of its pods on nodes may leave; return the members so."""
@@ -212,7 +215,7 @@ def report(cluster: Cluster, unit: Unit, members: UnitMembers) -> None:
     if gang is None:
         return
     _warn(cluster, unit, gang)
-    if gang.key.source is GangSource.LABELS:
+    if gang.key.source in _WITHOUT_STATUS:
         return
     status = _status(unit, members, gang)
     if cluster.units.gangs.reported.get(gang.key) != (gang, status):

@@ -13,7 +13,7 @@ Invariants:
 from aischeduler.engine.admission import admit
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.device_events import said_anew
-from aischeduler.engine.elastic_pods import wait_for_minimum
+from aischeduler.engine.elastic_pods import claimed, wait_for_minimum
 from aischeduler.engine.evictions import left, on_its_way, reconsider, terminates
 from aischeduler.engine.gang_lifecycle import note_end
 from aischeduler.engine.holds import recheck_later
@@ -28,6 +28,8 @@ from aischeduler.state.transitions import Transition, change_state
 def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
     """Handle a pod as it is now."""
     pod = classed(cluster, pod)
+    if cluster.elastic.by_key and cluster.ours(pod):
+        pod = claimed(cluster, pod)
     if pod.gang is not None and not pod.finished and not cluster.ours(pod):
         cluster.units.gangs.note_stranger(pod)
         gang_touched(cluster, pod.gang.key)

@@ -3,6 +3,7 @@
 Invariants:
 - What is sent is noted at once: until the object shows it, the job has one size under way and gets no other by a pass.
 - Evictions of one decision that are surplus of one job go by one smaller size, which ends these pods and no others.
+  Where no size does, they are evicted, and the size is lowered once others wait in their place.
 """
 
 from typing import Final
@@ -57,6 +58,10 @@ def resizing(cluster: Cluster, evicted: list[Evict]) -> list[Evict]:
         if job is not None and action.suspends is None:
             jobs[job.key] = job
     resizes = {key: _resize_for(cluster, job, evicted) for key, job in jobs.items()}
+    for action in evicted:
+        job = job_of(cluster, cluster.records[action.victim.uid])
+        if job is not None and resizes.get(job.key) is None and cluster.running.is_surplus(action.victim.uid):
+            job.given_up[action.victim.uid] = None
     found: list[Evict] = []
     for action in evicted:
         job = job_of(cluster, cluster.records[action.victim.uid])
@@ -68,8 +73,8 @@ def resizing(cluster: Cluster, evicted: list[Evict]) -> list[Evict]:
 def _resize_for(cluster: Cluster, job: ElasticRecord, evicted: list[Evict]) -> Resize | None:
     """Return the size by which all victims of a job go and nobody else on a node does; None where there is none.
 
-    A ReplicaSet ends pods by rules of its own: the victims of a Deployment go themselves, and those that it makes in
-    their place wait, until its size is lowered for them. So do those of a job that is about to end, or is left alone.
+    A ReplicaSet ends pods by rules of its own: the victims of a Deployment go themselves. So do those of a job that is
+    about to end, or is left alone.
     """
     observed = job.job
     if job.workload.kind == DEPLOYMENT or job.problem is not None or observed.is_finishing or observed.suspended:

@@ -86,6 +86,8 @@ class ResizeReason(StrEnum):
     """Pods that come before its surplus need the room."""
     TAKEN_BACK = "TakenBack"
     """Instances of its last growth found no node."""
+    WRITTEN_BY_ANOTHER = "WrittenByAnother"
+    """Another program has changed the size: it stays so, and begins the window."""
     NOTED = "Noted"
     """The size stays; the service that the job has received is written down."""
 
@@ -119,7 +121,7 @@ class Resize(Struct, frozen=True):
     @property
     def starts_window(self) -> bool:
         """Whether the freezing window of the job begins anew."""
-        return self.reason in (ResizeReason.GROWN, ResizeReason.SHRUNK, ResizeReason.RECLAIMED)
+        return self.reason not in (ResizeReason.ADOPTED, ResizeReason.TAKEN_BACK, ResizeReason.NOTED)
 
 
 class EvictionCause(StrEnum):

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.model.event_reasons import EventReason
 
@@ -34,6 +35,8 @@ RESIZED_AT_KEY: Final = "resource.aibee.cn/resized-at"
 """The annotation with the time of the last resize, in RFC 3339."""
 RESIZE_REASON_KEY: Final = "resource.aibee.cn/resize-reason"
 """The annotation with the reason of the last resize, for people."""
+WRITTEN_BY_ANOTHER: Final = "Another program wrote its size"
+"""The reason of a size that is not the scheduler's."""
 SERVICE_KEY: Final = "resource.aibee.cn/service"
 """The annotation with the service that the job has received, and when: "VALUE TIME"."""
 COMPLETIONS_KEY: Final = "resource.aibee.cn/completions"
@@ -68,7 +71,8 @@ class ElasticTerms(Struct, frozen=True):
     """What the user says of an elastic job.
 
     `allowed` are sizes between the minimum and the maximum, ascending, the minimum always among them; empty means all
-    of them. `weight` is that of its level, or the value of its PriorityClass, from 1 to WEIGHT_MAX.
+    of them. `weight` is that of its level, from 1 to WEIGHT_MAX. Where it names none (`by_priority`) it is that of
+    Normal, unless its pods have a priority.
     """
 
     min_instances: int
@@ -76,6 +80,16 @@ class ElasticTerms(Struct, frozen=True):
     allowed: tuple[int, ...] = ()
     freezing_window_seconds: float = FREEZING_WINDOW_SECONDS
     weight: int = WEIGHTS[PriorityLevel.NORMAL]
+    by_priority: bool = False
+
+    def weighed(self, priority: int) -> "ElasticTerms":
+        """Return the terms of a job whose pods have this priority, the value of their PriorityClass.
+
+        The level Production is a user's word alone: no value makes a job one that is not shrunk.
+        """
+        if not self.by_priority or not priority:
+            return self
+        return replace(self, weight=max(1, min(priority, WEIGHT_MAX - 1)))
 
     @property
     def is_production(self) -> bool:
@@ -117,7 +131,8 @@ class ElasticJob(Struct, frozen=True):
     and at most `left` are still to come; None where their number has no end. `part` names the ReplicatedJob of a
     JobSet, and `part_index` is its place in the spec. `written_size` is the size that the scheduler wrote last, 0 where
     it has written none; `resized_at_seconds` when, in unix seconds, and `service` what the job had received at
-    `service_at_seconds` (see `policies.elastic`). `ignored` are parts of its terms that mean nothing, for an event.
+    `service_at_seconds` (see `policies.elastic`). `by_another` says that another program chose the size. `ignored`
+    are parts of its terms that mean nothing, for an event.
     """
 
     terms: ElasticTerms
@@ -134,6 +149,7 @@ class ElasticJob(Struct, frozen=True):
     resized_at_seconds: float = 0.0
     service: int = 0
     service_at_seconds: float = 0.0
+    by_another: bool = False
     ignored: str = ""
     problem: Problem | None = None
     part_index: int = 0

@@ -42,6 +42,8 @@ class GangSource(StrEnum):
     LABELS = "labels"
     JOB_SET = "JobSet"
     JOB = "Job"
+    WORKLOAD = "workload"
+    """Pods of an elastic workload that start one by one; the name of the gang is Kind/name."""
 
 
 class GangKey(Struct, frozen=True, order=True):

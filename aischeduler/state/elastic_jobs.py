@@ -7,6 +7,7 @@ Invariants:
 """
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aischeduler.model.elastic import ElasticJob, Problem
 from aischeduler.model.workload import Workload
@@ -44,6 +45,8 @@ class ElasticRecord(Struct, eq=False):
     """Until then it is not resized: its object could not be written."""
     short_since: float | None = None
     """Since when instances of its last step wait, where some do."""
+    given_up: dict[str, None] = field(default_factory=dict)
+    """Surplus (uids) that was evicted and that its controller makes again, until its size is lowered for it."""
     grows_from: float = float("-inf")
     """Until then it does not grow: its last growth found no room."""
     waits_since: float | None = None
@@ -54,6 +57,8 @@ class ElasticRecord(Struct, eq=False):
     """The size that another writer made, until the scheduler's own note of it is shown."""
     left_alone: Problem | None = None
     """Why it is no longer resized although its terms allow it; until they change."""
+    priority: int = 0
+    """That of its instances, by which it weighs where it names no level."""
     is_new: bool = True
     """Whether it has not been compared with the other jobs yet: it comes, or comes back."""
     is_read: bool = False
@@ -76,6 +81,12 @@ class ElasticRecord(Struct, eq=False):
     def size(self) -> int:
         """The number of instances that its object asks for, or soon will."""
         return self.sent.instances if self.sent is not None else self.job.size
+
+    def weigh(self, priority: int) -> None:
+        """Let it weigh by this priority of its instances, if it names no level."""
+        if priority != self.priority and self.workload.elastic is not None:
+            self.priority = priority
+            self.job = replace(self.job, terms=self.workload.elastic.terms.weighed(priority))
 
     @property
     def problem(self) -> Problem | None:
@@ -103,6 +114,7 @@ class ElasticJobs(Struct):
             return None
         if record is None or record.workload.uid != workload.uid:
             record = self.by_key[workload.key] = _new(workload, job, now)
+        job = _weighed(job, record.priority)
         if record.job.terms != job.terms:
             record.left_alone = None
         if record.sent is not None and record.sent.version != job.version:
@@ -125,11 +137,16 @@ class ElasticJobs(Struct):
         for key, record in self.by_key.items():
             known = before.by_key.get(key)
             if known is not None and known.workload.uid == record.workload.uid:
-                workload, job = record.workload, record.job
+                workload, job = record.workload, _weighed(record.job, known.priority)
                 self.by_key[key] = known
                 known.workload, known.job = workload, job
         self.touched = bool(self.by_key)
         self.kept = before.kept
+
+
+def _weighed(job: ElasticJob, priority: int) -> ElasticJob:
+    terms = job.terms.weighed(priority)
+    return job if terms is job.terms else replace(job, terms=terms)
 
 
 def _new(workload: Workload, job: ElasticJob, now: float) -> ElasticRecord:
@@ -139,4 +156,6 @@ def _new(workload: Workload, job: ElasticJob, now: float) -> ElasticRecord:
         record.received = record.noted = job.service
         record.received_at = record.noted_at = min(job.service_at_seconds, now)
         record.is_new = False
+    if job.by_another:
+        record.foreign_at = job.resized_at_seconds
     return record

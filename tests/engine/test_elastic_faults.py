@@ -34,7 +34,7 @@ import pytest
 
 from aischeduler.engine.elastic import PASS_SECONDS, read_job
 from aischeduler.engine.elastic_pods import in_end_order
-from aischeduler.model.actions import Evict, Resize, ResizeReason
+from aischeduler.model.actions import Evict, EvictionCause, Resize, ResizeReason
 from aischeduler.model.events import Refreshed, Seen, gone
 from aischeduler.model.names import CLUSTER
 from aischeduler.model.node import Taint
@@ -277,6 +277,71 @@ def test_home_pod_takes_surplus_without_a_pass() -> None:
     jobs.session.see(a_pod("home", cpu="1"))
     said = jobs.session.decide()
     assert [action.resizes is not None for action in said if isinstance(action, Evict)] == [True]
+
+
+def test_home_pod_takes_surplus_of_a_deployment_and_its_size_is_lowered_for_it() -> None:
+    """A ReplicaSet would end pods of its own choice: those that go are evicted, and those made anew are called off."""
+    jobs = a_cluster(AJob("web", 2, 60, kind="Deployment", ordered=False))
+    jobs.run(2 * PASS_SECONDS)
+    assert jobs.sizes() == jobs.running() == {"web": 8}
+    jobs.session.see(a_pod("home", cpu="2"))
+    jobs.run(2 * PASS_SECONDS, step=1.0)
+    assert "uid-home" in jobs.nodes_of
+    assert jobs.sizes() == jobs.running() == {"web": 6}
+    assert [action.cause for action in jobs.evicted] == [EvictionCause.SURPLUS_TAKEN] * 2
+    assert reasons(jobs)[-1] == ("web", 6, REASON.RECLAIMED)
+
+
+def test_home_pod_takes_nothing_of_the_minimum_of_a_deployment() -> None:
+    jobs = a_cluster(AJob("web", 7, 60, kind="Deployment", ordered=False))
+    jobs.run(2 * PASS_SECONDS)
+    jobs.session.see(a_pod("home", cpu="2"))
+    jobs.run(2 * WINDOW)
+    assert "uid-home" not in jobs.nodes_of
+    assert jobs.running() == {"web": 8}
+    assert jobs.evicted == []
+
+
+def test_home_pod_takes_the_highest_of_a_stateful_set_by_a_smaller_size() -> None:
+    jobs = a_cluster(AJob("web", 2, 60, kind="StatefulSet"))
+    jobs.run(2 * PASS_SECONDS)
+    jobs.session.see(a_pod("home", cpu="2"))
+    jobs.run(2 * PASS_SECONDS)
+    assert "uid-home" in jobs.nodes_of
+    assert all(action.resizes is not None for action in jobs.evicted)
+    assert jobs.sizes() == jobs.running()
+    assert jobs.sizes()["web"] in {4, 5, 6}
+    assert sorted(jobs.jobs["web"].pods) == list(range(jobs.sizes()["web"]))
+
+
+@pytest.mark.parametrize("retries", [-1, 6])
+def test_job_without_indexes_loses_the_instance_on_the_node_alone_where_that_is_no_failure(retries: int) -> None:
+    """Else those that are newer go with it, by a smaller size: the Job controller ends the newest."""
+    nodes = (a_node(name, cpu="4", labels={"name": name}) for name in ("first", "second"))
+    jobs = Jobs(Session(*nodes), AJob("a", 2, 60, ordered=False, retries=retries))
+    jobs.run(2 * PASS_SECONDS)
+    assert jobs.running() == {"a": 8}
+    oldest = jobs.nodes_of[jobs.jobs["a"].pods[2].uid]
+    jobs.session.see(a_pod("home", cpu="2", node_selector={"name": oldest}))
+    jobs.run(2 * PASS_SECONDS, step=1.0)
+    assert jobs.nodes_of["uid-home"] == oldest
+    assert jobs.sizes() == jobs.running()
+    alone = [action for action in jobs.evicted if action.resizes is None]
+    if retries < 0:
+        assert jobs.sizes() == {"a": 6}
+        assert len(alone) in {0, 2}
+    else:
+        assert alone == []
+        assert jobs.sizes()["a"] <= 6
+
+
+def test_pods_of_a_stateful_set_start_one_by_one() -> None:
+    """Its controller makes the next one only once the last one is ready."""
+    jobs = a_cluster(AJob("web", 3, 60, kind="StatefulSet"))
+    del jobs.jobs["web"].pods[2], jobs.jobs["web"].pods[1]
+    jobs.session.tell(gone(Pod, "uid-web-1-2"), gone(Pod, "uid-web-2-3"))
+    jobs.session.decide()
+    assert [*binds(jobs.session.said)] == ["web-0"]
 
 
 def test_home_pod_takes_no_more_surplus_than_it_needs_though_instances_wait() -> None:

@@ -186,6 +186,31 @@ def test_minimum_that_waits_for_long_starts_before_a_newer_one_that_does_too() -
     assert sum(jobs.running().values()) == 3
 
 
+def test_new_leader_knows_how_long_a_minimum_waits() -> None:
+    jobs = a_cluster(AJob("a", 2, 60), count=1)
+    jobs.run(PASS_SECONDS)
+    jobs.add(AJob("large", 5, 5, weight=10))
+    jobs.run(2 * WINDOW + 2 * PASS_SECONDS)
+    jobs.restart(None, a_node("n0", cpu="4"))
+    jobs.run(PASS_SECONDS)
+    records = jobs.session.scheduler._cluster.elastic.by_key
+    since = records["Job", "default", "large"].waits_since
+    assert since is not None
+    assert since <= jobs.session.now - 2 * WINDOW
+
+
+def test_job_that_names_no_level_weighs_by_the_priority_of_its_pods() -> None:
+    """With 1,000 for the other one it gets five times the room; no value makes it Production, which never shrinks."""
+    valued = AJob("valued", 1, 60, priority=5000)
+    valued.by_priority = True
+    jobs = a_cluster(valued, AJob("normal", 1, 60), count=3)
+    jobs.run(WINDOW - PASS_SECONDS)
+    assert jobs.sizes() == jobs.running() == {"valued": 10, "normal": 2}
+    records = jobs.session.scheduler._cluster.elastic.by_key
+    records["Job", "default", "valued"].weigh(2_000_000)
+    assert not records["Job", "default", "valued"].job.terms.is_production
+
+
 def test_pass_binds_no_pod_itself() -> None:
     jobs = a_cluster(AJob("a", 1, 60))
     jobs.run(2 * PASS_SECONDS)
@@ -272,7 +297,7 @@ def test_size_that_another_program_writes_counts_and_starts_the_window() -> None
     jobs.write("a", 3)
     jobs.run(WINDOW - PASS_SECONDS)
     assert jobs.sizes() == {"a": 3}
-    assert jobs.resizes[-1].reason is REASON.NOTED
+    assert jobs.resizes[-1].reason is REASON.WRITTEN_BY_ANOTHER
     jobs.run(2 * PASS_SECONDS)
     assert jobs.sizes() == {"a": 8}
 
@@ -284,6 +309,20 @@ def test_note_of_such_a_size_that_is_lost_is_no_second_write() -> None:
     jobs.write("a", 3)
     jobs.run(4 * WINDOW, step=2.5)
     assert jobs.sizes() == {"a": 8}
+
+
+def test_new_leader_knows_the_write_of_another_program_and_the_window_that_it_began() -> None:
+    jobs = a_cluster(AJob("a", 1, 60), count=1)
+    jobs.run(WINDOW + 2 * PASS_SECONDS)
+    jobs.write("a", 3)
+    jobs.run(PASS_SECONDS)
+    jobs.restart(None, a_node("n0", cpu="4"))
+    jobs.run(WINDOW / 2)
+    assert jobs.sizes() == {"a": 3}
+    jobs.write("a", 2)
+    jobs.run(4 * WINDOW, step=2.5)
+    assert ("a", "NotElastic") in warnings(jobs.session.said)
+    assert jobs.sizes() == {"a": 2}
 
 
 def test_job_that_another_program_sizes_is_resized_again_after_an_edit_of_its_terms() -> None:

@@ -39,7 +39,7 @@ from aischeduler.model.workload import Workload
 
 Json = dict[str, Any]
 BOTH = {MIN_INSTANCES_KEY: "2", MAX_INSTANCES_KEY: "8"}
-TERMS = ElasticTerms(2, 8)
+TERMS = ElasticTerms(2, 8, by_priority=True)
 KINDS = ("Job", "JobSet", "Deployment", "StatefulSet")
 INDEXED = {"completionMode": "Indexed", "parallelism": 4, "completions": 4}
 JOB_SET = {"replicatedJobs": [{"name": "w", "replicas": 1, "template": {"spec": INDEXED}}]}
@@ -211,12 +211,13 @@ def test_freezing_window_is_a_duration_of_go(text: str, seconds: float) -> None:
     assert terms(freezing_window=text).freezing_window_seconds == pytest.approx(seconds)
 
 
-def test_weight_is_that_of_the_level_before_that_of_the_priority_class() -> None:
+def test_weight_is_that_of_the_level_before_the_priority_of_the_pods() -> None:
     assert [terms(priority_level=level).weight for level in PriorityLevel] == [10, 100, 1000, 10_000]
     said = ElasticAnnotations(min_instances="2", max_instances="8")
-    assert [read_terms(said, value).terms.weight for value in (None, 50, -3, 2_000_000)] == [1000, 50, 1, 10_000]
+    plain = read_terms(said).terms
+    assert [plain.weighed(priority).weight for priority in (0, 50, -3, 2_000_000)] == [1000, 50, 1, 9_999]
     leveled = ElasticAnnotations(min_instances="2", max_instances="8", priority_level="Offline")
-    assert read_terms(leveled, 50).terms.weight == 100
+    assert read_terms(leveled).terms.weighed(50).weight == 100
 
 
 def test_equal_annotations_give_one_object() -> None:

@@ -25,7 +25,7 @@ from tests.tenants import a_queue
 
 POOLS = ("mine", "theirs", "other")
 TERMS = [(1, 4, ()), (2, 8, ()), (2, 8, (2, 4, 8)), (3, 3, ()), (1, 60, ())]
-KINDS = ["indexed", "indexed", "plain", "servers", "completions", "queue"]
+KINDS = ["indexed", "indexed", "plain", "servers", "completions", "queue", "Deployment", "StatefulSet"]
 ANSWERS = [OK, LOST, LATE, CONFLICT, FORBIDDEN]
 STEPS_THAT_FAIL = [
     ("elastic_passes", "read_job"),
@@ -166,10 +166,11 @@ class Day:
             allowed=allowed,
             weight=weight,
             pool=pool,
-            ordered=kind not in ("plain", "completions"),
+            ordered=kind not in ("plain", "completions", "Deployment"),
             servers=1 if kind == "servers" else 0,
             completions=5 if kind == "completions" else 0,
             queue="q" if kind == "queue" else "",
+            kind=kind if kind in ("Deployment", "StatefulSet") else "Job",
         )
         self.jobs.add(job)
 
@@ -183,9 +184,9 @@ class Day:
             case "write", [size]:
                 self.disturbed.add(name)
                 self.jobs.write(name, size)
-            case "suspend", _ if not self.jobs.jobs[name].servers:
+            case "suspend", _ if not self.jobs.jobs[name].servers and self.jobs.jobs[name].kind == "Job":
                 self.jobs.suspend(name, suspended=not self.jobs.jobs[name].suspended)
-            case "succeed", _:
+            case "succeed", _ if self.jobs.jobs[name].kind == "Job":
                 self.jobs.succeed(name)
 
     def _lose(self, node: Node) -> None:
@@ -282,7 +283,7 @@ def surplus_of(cluster: Cluster, job: AJob) -> list[str]:
 
 def cluster_size(cluster: Cluster, job: AJob) -> int:
     """Return the size of a job that the engine has seen."""
-    known = cluster.elastic.by_key.get(("Job", "default", job.name))
+    known = cluster.elastic.by_key.get((job.kind, "default", job.name))
     return known.job.size if known is not None and known.problem is None else -1
 
 
@@ -359,9 +360,17 @@ def _judge(played: Day, resize: Resize) -> None:
         assert resize.instances <= max(elastic.left, job.terms.min_instances), resize
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(steps)
 def test_sizes_stay_in_bounds_and_windows_are_kept(day: list[tuple[Any, ...]]) -> None:
+    play(day)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@settings(max_examples=2_000, deadline=None)
+@given(steps)
+def test_sizes_stay_in_bounds_and_windows_are_kept_at_length(day: list[tuple[Any, ...]]) -> None:
     play(day)
 
 

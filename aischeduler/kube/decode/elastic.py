@@ -75,8 +75,8 @@ class _Observed(Struct, frozen=True):
     problem: Problem | None = None
 
 
-def read_job_elastic(document: JobDocument, class_value: int | None = None) -> ElasticJob | None:
-    """Return what a Job says; `class_value` is the value of its PriorityClass, None where it is unknown."""
+def read_job_elastic(document: JobDocument) -> ElasticJob | None:
+    """Return what a Job says."""
     annotations = document.metadata.annotations
     if annotations is None or not asks_to_be_elastic(annotations):
         return None
@@ -84,11 +84,11 @@ def read_job_elastic(document: JobDocument, class_value: int | None = None) -> E
     notes = read_notes(annotations)
     done = bool(status.completion_time) or _has_ended(status.conditions)
     observed = _of_job(spec, status, notes, indexed=spec.completion_mode == INDEXED, finished=done)
-    return _read(document.metadata, annotations, notes, observed, manager=spec.managed_by, class_value=class_value)
+    return _read(document.metadata, annotations, notes, observed, manager=spec.managed_by)
 
 
-def read_job_set_elastic(document: JobSetDocument, class_value: int | None = None) -> ElasticJob | None:
-    """Return what a JobSet says; `class_value` is the value of its PriorityClass, None where it is unknown.
+def read_job_set_elastic(document: JobSetDocument) -> ElasticJob | None:
+    """Return what a JobSet says.
 
     Its status counts Jobs: how many instances succeeded, the status of the Job says that it controls.
     """
@@ -115,18 +115,16 @@ def read_job_set_elastic(document: JobSetDocument, class_value: int | None = Non
             part_index=index,
             suspended=spec.suspend is True,
         )
-    return _read(document.metadata, annotations, notes, observed, manager=spec.managed_by, class_value=class_value)
+    return _read(document.metadata, annotations, notes, observed, manager=spec.managed_by)
 
 
-def read_scaled_elastic(
-    metadata: ScaledMetadata, replicas: int | None, *, ordered: bool, class_value: int | None = None
-) -> ElasticJob | None:
+def read_scaled_elastic(metadata: ScaledMetadata, replicas: int | None, *, ordered: bool) -> ElasticJob | None:
     """Return what a Deployment says, or a StatefulSet, whose instances are `ordered`."""
     annotations = metadata.annotations
     if annotations is None or not asks_to_be_elastic(annotations):
         return None
     observed = _Observed(count(replicas), ordered)
-    return _read(metadata, annotations, read_notes(annotations), observed, manager=None, class_value=class_value)
+    return _read(metadata, annotations, read_notes(annotations), observed, manager=None)
 
 
 def _read(
@@ -136,12 +134,11 @@ def _read(
     observed: _Observed,
     *,
     manager: str | None,
-    class_value: int | None,
 ) -> ElasticJob | None:
     owner = next((owner for owner in metadata.owner_references or () if owner.controller), None)
     if owner is not None and owner.kind in CONTROLLERS:
         return None
-    asked = read_terms(annotations, class_value)
+    asked = read_terms(annotations)
     problem = _other_writer(owner, metadata.labels, manager) or asked.problem or observed.problem
     return ElasticJob(
         asked.terms,
@@ -158,6 +155,7 @@ def _read(
         resized_at_seconds=notes.resized_at_seconds,
         service=notes.service,
         service_at_seconds=notes.service_at_seconds,
+        by_another=notes.by_another,
         ignored=asked.ignored,
         problem=problem,
         part_index=observed.part_index,

@@ -30,11 +30,12 @@ from aischeduler.model.elastic import (
     MAX_INSTANCES_KEY,
     MIN_INSTANCES_KEY,
     PRIORITY_LEVEL_KEY,
+    RESIZE_REASON_KEY,
     RESIZED_AT_KEY,
     SERVICE_KEY,
     SIZE_KEY,
-    WEIGHT_MAX,
     WEIGHTS,
+    WRITTEN_BY_ANOTHER,
     ElasticTerms,
     PriorityLevel,
     Problem,
@@ -78,6 +79,7 @@ class ElasticAnnotations(TenantAnnotations, gc=False):
     resized_at: str | None = field(name=RESIZED_AT_KEY, default=None)
     service: str | None = field(name=SERVICE_KEY, default=None)
     completions: str | None = field(name=COMPLETIONS_KEY, default=None)
+    reason: str | None = field(name=RESIZE_REASON_KEY, default=None)
 
 
 class Asked(Struct, frozen=True):
@@ -96,6 +98,7 @@ class Noted(Struct, frozen=True):
     service: int = 0
     service_at_seconds: float = 0.0
     completions_follow: bool | None = None
+    by_another: bool = False
 
 
 def asks_to_be_elastic(annotations: ElasticAnnotations | None) -> bool:
@@ -103,15 +106,14 @@ def asks_to_be_elastic(annotations: ElasticAnnotations | None) -> bool:
     return annotations is not None and bool(annotations.min_instances or annotations.max_instances)
 
 
-def read_terms(annotations: ElasticAnnotations, class_value: int | None = None) -> Asked:
-    """Return what a user asks for; `class_value` is the value of the job's PriorityClass, None where it is unknown."""
+def read_terms(annotations: ElasticAnnotations) -> Asked:
+    """Return what a user asks for."""
     return _asked(
         (annotations.min_instances or "")[:TEXT_LENGTH_MAX],
         (annotations.max_instances or "")[:TEXT_LENGTH_MAX],
         (annotations.allowed_instances or "")[: ALLOWED_LENGTH_MAX + 1],
         (annotations.freezing_window or "")[: DURATION_LENGTH_MAX + 1],
-        level=(annotations.priority_level or "")[:TEXT_LENGTH_MAX],
-        class_value=class_value,
+        (annotations.priority_level or "")[:TEXT_LENGTH_MAX],
     )
 
 
@@ -126,6 +128,7 @@ def read_notes(annotations: ElasticAnnotations) -> Noted:
         service,
         at,
         {FOLLOW: True, FIXED: False}.get(annotations.completions or ""),
+        annotations.reason == WRITTEN_BY_ANOTHER,
     )
 
 
@@ -144,14 +147,16 @@ def duration_seconds(path: str, text: str) -> float:
 
 
 @lru_cache(maxsize=TERMS_CACHED_MAX)
-def _asked(lowest: str, highest: str, allowed: str, window: str, *, level: str, class_value: int | None) -> Asked:
+def _asked(lowest: str, highest: str, allowed: str, window: str, level: str) -> Asked:
     try:
         least, most = _bounds(lowest, highest)
         sizes, ignored = _allowed(allowed, least, most)
         seconds = FREEZING_WINDOW_SECONDS
         if window:
             seconds = duration_seconds(annotation_path(FREEZING_WINDOW_KEY), window)
-        terms = ElasticTerms(least, most, sizes, seconds, _weight(level, class_value))
+        named = choice(annotation_path(PRIORITY_LEVEL_KEY), level or None, PriorityLevel)
+        weight = WEIGHTS[named or PriorityLevel.NORMAL]
+        terms = ElasticTerms(least, most, sizes, seconds, weight, by_priority=named is None)
     except FieldError as error:
         return Asked(NO_TERMS, problem=Problem(EventReason.INVALID_ELASTIC, str(error)[:INVALID_LENGTH_MAX]))
     return Asked(terms, ignored)
@@ -193,14 +198,6 @@ def _allowed(text: str, least: int, most: int) -> tuple[tuple[int, ...], str]:
 def _listed(sizes: list[int]) -> str:
     more = f" and {len(sizes) - IGNORED_NAMED_MAX} more" if len(sizes) > IGNORED_NAMED_MAX else ""
     return f"{', '.join(map(str, sizes[:IGNORED_NAMED_MAX]))}{more} {'is' if len(sizes) == 1 else 'are'}"
-
-
-def _weight(level: str, class_value: int | None) -> int:
-    """Return the weight of a job: that of its level, else the value of its PriorityClass, else that of Normal."""
-    named = choice(annotation_path(PRIORITY_LEVEL_KEY), level or None, PriorityLevel)
-    if named is None and class_value is not None:
-        return max(1, min(class_value, WEIGHT_MAX))
-    return WEIGHTS[named or PriorityLevel.NORMAL]
 
 
 def _service(text: str) -> tuple[int, float]:

@@ -178,7 +178,7 @@ class Reporter:
 
     def report_resized(self, action: Resize) -> None:
         """Report on an elastic job that its size was changed, and why; at its adoption that is no news."""
-        if action.reason not in (ResizeReason.ADOPTED, ResizeReason.NOTED):
+        if action.reason not in (ResizeReason.ADOPTED, ResizeReason.WRITTEN_BY_ANOTHER, ResizeReason.NOTED):
             self._put(event_messages.resized(action))
 
     def report_nominated(self, action: Nominate) -> None:
