@@ -228,10 +228,16 @@ class Objects(Struct):
     def _owned(self, template: "Template", pod: Pod) -> Pod:
         """Return the pod with its owner, whose workload becomes known."""
         document = template.document
-        owner, workload = owner_of(
-            document.kind, document.namespace, document.name, document.body, template.around, template.lead
+        owner, workloads = owner_of(
+            document.kind,
+            document.namespace,
+            document.name,
+            document.body,
+            template.around,
+            template.lead,
+            document.where,
         )
-        if workload is not None:
+        for workload in workloads:
             self.events.append(Seen(workload))
             if problem := workload.terms.invalid:
                 refused, _, sentence = problem.partition(": ")

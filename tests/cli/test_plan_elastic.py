@@ -65,6 +65,21 @@ def test_job_starts_with_its_minimum_and_grows_to_what_fits(planned: Planned) ->
     assert (found["alsoStarts"], found["atRest"], "resizes" in found) == ([], True, False)
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_deployment_or_stateful_set_starts_with_its_minimum_and_grows_to_what_fits(planned: Planned, kind: str) -> None:
+    pods = {key: pod_object("web", cpu="1", pool="a")[key] for key in ("metadata", "spec")}
+    document = {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": "web", "annotations": {**TERMS, FREEZING_WINDOW_KEY: "5m"}},
+        "spec": {"replicas": 5, "selector": {"matchLabels": {"app": "web"}}, "template": pods},
+    }
+    found = planned(document)
+    (unit,) = found["units"]
+    assert (unit["verdict"], unit["nodes"]) == ("starts", {"web-0": "n", "web-1": "n"})
+    assert unit["instances"] == {"minimum": 2, "maximum": 8, "wouldGrowTo": 6}
+
+
 def test_text_says_so_below_the_table(planned: Planned) -> None:
     out, _ = planned.text(a_job())
     assert [" ".join(line.split()) for line in out.splitlines()] == [
