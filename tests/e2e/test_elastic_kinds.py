@@ -53,7 +53,7 @@ def replicas_of(plane: ControlPlane, path: str) -> Any:
 
 
 @pytest.mark.usefixtures("kubelets")
-def test_deployment_grows_and_gives_room_to_a_pod_of_higher_priority(
+def test_deployment_grows_and_gives_room_to_a_home_pod_of_its_own_priority(
     control_plane: ControlPlane, namespace: str, daemon: Daemon
 ) -> None:
     path = f"{APPS.format(namespace, 'deployments')}/web"
@@ -74,6 +74,12 @@ def test_deployment_grows_and_gives_room_to_a_pod_of_higher_priority(
             )
             found = control_plane.api("GET", path).body
             assert (found["spec"]["replicas"], found["metadata"]["annotations"][SIZE_KEY]) == (CPUS, str(CPUS))
+            before = sizes.running(namespace, "web-")
+            create_pods(control_plane, namespace, [pod_object("home", namespace=namespace, cpu="2", pool=POOL)])
+            sizes.wait_until(lambda: bool(sizes.running(namespace, "home")), "the home pod on a node")
+            wait_until(lambda: replicas_of(control_plane, path) == CPUS - 2, "the smaller size")
+            assert set(sizes.running(namespace, "web-")) < set(before), "two of them have gone, and no other one"
+            assert len(sizes.running(namespace, "web-")) == CPUS - 2
     finally:
         controllers.kill()
         control_plane.api("DELETE", f"{path}?propagationPolicy=Foreground")
