@@ -24,7 +24,7 @@ from aischeduler.engine.tenant_queues import note_workloads_again
 from aischeduler.model.actions import Action, ObjectRef, ResizeReason, Warn
 from aischeduler.model.card_shares import counted, gpu_share
 from aischeduler.model.device import NVIDIA_GPU
-from aischeduler.model.elastic import WRITTEN_BY_ANOTHER, ElasticJob, ElasticTerms, Problem
+from aischeduler.model.elastic import RESIZE_SECONDS_MAX, WRITTEN_BY_ANOTHER, ElasticJob, ElasticTerms, Problem
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.events import ResizeRefused
 from aischeduler.model.names import CPU, DEFAULT_POOL, GPU_SHARE, MEMORY
@@ -38,8 +38,6 @@ PASS_SECONDS: Final = 5.0
 """How often the sizes of all jobs are decided."""
 SENT_SECONDS: Final = 10.0
 """After this time a size that was sent and is not shown is sent again."""
-RESIZE_SECONDS_MAX: Final = 300.0
-"""After this time a resize counts as ended: instances may never come, or may leave for long."""
 NOTED_SECONDS: Final = 60.0
 """The service of so much time of one instance is written down once it differs from what is written."""
 AGED_SECONDS_MAX: Final = 600.0

@@ -44,6 +44,8 @@ COMPLETIONS_KEY: Final = "resource.aibee.cn/completions"
 
 INSTANCES_MAX: Final = 5_000
 """The largest maximum of a job."""
+RESIZE_SECONDS_MAX: Final = 300.0
+"""After this time a resize counts as ended: instances may never come, or may leave for long."""
 FREEZING_WINDOW_SECONDS: Final = 300.0
 """The freezing window of a job that says none."""
 WEIGHT_MAX: Final = 10_000

@@ -57,13 +57,14 @@ class SizeRecord(Struct, frozen=True):
     wanted: _Count = 0
 
 
-class ScaleRecord(Struct, frozen=True):
-    """One change of the size."""
+class ScaleRecord(Struct, frozen=True, omit_defaults=True):
+    """One change of the size, and when its last trainer ran or was gone; `ended` is empty before that."""
 
     time: str
     before: int = field(name="from")
     after: int = field(name="to")
     why: str = ""
+    ended: str = ""
 
 
 class TrainingRecord(Struct, frozen=True, rename="camel"):
@@ -134,7 +135,7 @@ def plan_training(job: TrainingJob, record: TrainingRecord, seen: Seen, now_seco
     lost, again_seconds = due((pod for pod in ours if pod.phase in FINISHED and not pod.terminating), now_seconds)
     everyone = sorted([*ours, *seen.trainers], key=lambda pod: pod.name)
     return TrainingPlan(
-        replace(record, phase=_phase(job, record, counts, seen)),
+        _in_phase(record, _phase(job, record, counts, seen), now_seconds),
         counts,
         trainers,
         deletes=(*last_first(surplus), *lost),
@@ -197,6 +198,14 @@ def _scaled(record: TrainingRecord, job: SeenJob | None, now_seconds: float) -> 
     found = ScaleRecord(time_text(when), record.trainers.wanted, job.size, why[:WHY_LENGTH_MAX])
     records = (*record.scale_records, found)[-SCALE_RECORDS_MAX:]
     return replace(resized, phase=TrainingPhase.SCALING, scale_records=records)
+
+
+def _in_phase(record: TrainingRecord, phase: TrainingPhase, now_seconds: float) -> TrainingRecord:
+    """Return the record in this phase; the end of a scaling is noted."""
+    records = record.scale_records
+    if record.phase == TrainingPhase.SCALING != phase and records:
+        records = (*records[:-1], replace(records[-1], ended=time_text(now_seconds)))
+    return replace(record, phase=phase, scale_records=records)
 
 
 def _phase(job: TrainingJob, record: TrainingRecord, counts: Sequence[Counts], seen: Seen) -> TrainingPhase:

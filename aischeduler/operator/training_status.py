@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from aischeduler.model.times import time_text
+from aischeduler.model.elastic import RESIZE_SECONDS_MAX
+from aischeduler.model.times import time_text, unix_seconds
 from aischeduler.operator.conditions import COMPLETED, FAILED, Condition, observed, restarted, scheduled, told
 from aischeduler.operator.owner import Json
 from aischeduler.operator.plan import Counts
@@ -25,9 +26,12 @@ FROZEN_STEP_SECONDS: Final = 15.0
 
 
 class Frozen(Struct, frozen=True):
-    """The freezing window of a job: its end in unix seconds, what is left as a text, and when that text changes."""
+    """The freezing window of a job: its end in unix seconds, what is left as a text, and when that text changes.
 
-    until_seconds: float
+    While a resize is under way there is no end: the window counts from the end of that.
+    """
+
+    until_seconds: float | None
     left: str
     again_seconds: float
 
@@ -36,7 +40,12 @@ def frozen(job: TrainingJob, made: TrainingPlan, seen: SeenJob | None, now_secon
     """Return the freezing window that runs; None if there is none."""
     if seen is None or made.record.finished or not job.is_elastic or not seen.resized_at_seconds:
         return None
-    until = seen.resized_at_seconds + job.window_seconds
+    late = seen.resized_at_seconds + RESIZE_SECONDS_MAX
+    if made.record.phase == TrainingPhase.SCALING and now_seconds < late:
+        whole = Frozen(None, f"{ceil(job.window_seconds)}s", late - now_seconds)
+        return whole if job.window_seconds else None
+    ended = made.record.scale_records[-1].ended if made.record.scale_records else ""
+    until = max(seen.resized_at_seconds, unix_seconds(ended) if ended else 0.0) + job.window_seconds
     left = until - now_seconds
     if left <= 0:
         return None
@@ -70,7 +79,7 @@ def training_status(
         "trainers": trainers,
         "trainersReady": f"{running}/{wanted}/{job.min_instances}-{job.max_instances}",
         "replicaStatuses": roles,
-        "frozenUntil": None if window is None else time_text(window.until_seconds),
+        "frozenUntil": None if window is None or window.until_seconds is None else time_text(window.until_seconds),
         "frozen": "" if window is None else window.left,
         **observed(document, [accepted, *_conditions(job, made)], now),
     }

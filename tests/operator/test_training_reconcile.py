@@ -152,10 +152,15 @@ def test_seconds_that_are_left_of_the_window_change_in_steps_and_end() -> None:
     world = TrainingWorld(training_job(freezingWindow="40s")).started()
     assert (world.status["frozen"], world.status.get("frozenUntil")) == ("", None)
     world.resize(4)
+    world.passes(2)
+    assert (world.status["phase"], world.status["frozen"], world.status.get("frozenUntil")) == ("scaling", "40s", None)
+    world.seconds += 100
+    world.control()
+    world.run_all()
     shown = []
     for _ in range(20):
         again = world.passes(2)
-        shown.append((world.seconds - 1_000, world.status["frozen"]))
+        shown.append((world.seconds - 1_100, world.status["frozen"]))
         if again is None:
             break
         assert again <= 15.0
@@ -167,6 +172,9 @@ def test_seconds_that_are_left_of_the_window_change_in_steps_and_end() -> None:
 def test_end_of_the_window_is_shown_and_a_window_of_zero_freezes_nothing() -> None:
     world = TrainingWorld(training_job()).started()
     world.resize(4)
+    world.passes()
+    world.control()
+    world.run_all()
     world.passes()
     assert (world.status["frozenUntil"], world.status["frozen"]) == ("1970-01-01T00:21:40Z", "300s")
     none = TrainingWorld(training_job(freezingWindow="0s")).started()
