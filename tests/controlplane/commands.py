@@ -25,7 +25,7 @@ VOLUME_CONTROLLERS = (
     "persistentvolumeclaim-protection-controller",
     "persistentvolume-protection-controller",
 )
-DEPLOYMENT_CONTROLLERS = ("deployment-controller", "replicaset-controller")
+REPLICA_CONTROLLERS = ("deployment-controller", "replicaset-controller", "statefulset-controller")
 PEER_QPS = 5_000
 PEER_BURST = 10_000
 

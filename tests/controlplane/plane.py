@@ -130,9 +130,9 @@ class ControlPlane:
         """Return the controllers of claims and volumes, which no other part has: other tests write what they would."""
         return self._controllers("volume-controllers", commands.VOLUME_CONTROLLERS)
 
-    def deployment_controllers(self) -> Part:
-        """Return the controllers of Deployments and ReplicaSets, which few tests need."""
-        return self._controllers("deployment-controllers", commands.DEPLOYMENT_CONTROLLERS)
+    def replica_controllers(self) -> Part:
+        """Return the controllers of Deployments, ReplicaSets and StatefulSets, which few tests need."""
+        return self._controllers("replica-controllers", commands.REPLICA_CONTROLLERS)
 
     def stop(self, part: PartName) -> None:
         """Send SIGTERM and wait for the end; an API server with open watches needs up to a minute."""

@@ -19,7 +19,7 @@ from typing import Final
 import pytest
 
 from tests.controlplane.binaries import the_helm
-from tests.controlplane.commands import DEPLOYMENT_CONTROLLERS
+from tests.controlplane.commands import REPLICA_CONTROLLERS
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.cluster import (
@@ -65,7 +65,7 @@ LOOKS: Final = re.compile(r"kubectl (-n \S+ )?get\b|ai-scheduler devices\b")
 OF_DEPLOYMENT: Final = re.compile(r"\bserve-[0-9a-z]{6,10}-")
 PATIENCE_SECONDS: Final = 20.0
 LOOK_AGAIN_SECONDS: Final = 0.2
-CONTROLLERS: Final = (*DEPLOYMENT_CONTROLLERS, "daemonset-controller", "resourcequota-controller")
+CONTROLLERS: Final = (*REPLICA_CONTROLLERS, "daemonset-controller", "resourcequota-controller")
 STARTS_PODS: Final = "kubectl -n kube-system rollout status deployment/ai-scheduler"
 
 

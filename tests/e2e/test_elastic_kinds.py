@@ -57,7 +57,7 @@ def test_deployment_grows_and_gives_room_to_a_home_pod_of_its_own_priority(
     control_plane: ControlPlane, namespace: str, daemon: Daemon
 ) -> None:
     path = f"{APPS.format(namespace, 'deployments')}/web"
-    controllers = control_plane.deployment_controllers()
+    controllers = control_plane.replica_controllers()
     controllers.start()
     try:
         with Sizes(control_plane) as sizes:
@@ -85,17 +85,27 @@ def test_deployment_grows_and_gives_room_to_a_home_pod_of_its_own_priority(
         control_plane.api("DELETE", f"{path}?propagationPolicy=Foreground")
 
 
-def test_stateful_set_gets_its_minimum_when_it_is_adopted(
+@pytest.mark.usefixtures("kubelets")
+def test_stateful_set_grows_and_gives_its_highest_ordinals_to_a_home_pod(
     control_plane: ControlPlane, namespace: str, daemon: Daemon
 ) -> None:
-    """The controller of StatefulSets is absent: the write of the number is what is seen."""
+    """Its controller makes one pod after the other, each once the last one is ready."""
     path = APPS.format(namespace, "statefulsets")
-    daemon.start()
-    create(control_plane, path, elastic(scaled("StatefulSet", "db", 5, serviceName="db"), 2, 60))
-    wait_until(lambda: replicas_of(control_plane, f"{path}/db") == 2, "the minimum")
-    noted = control_plane.api("GET", f"{path}/db").body["metadata"]["annotations"]
-    assert noted[SIZE_KEY] == "2"
-    control_plane.api("DELETE", f"{path}/db")
+    controllers = control_plane.replica_controllers()
+    controllers.start()
+    try:
+        with Sizes(control_plane) as sizes:
+            daemon.start()
+            create(control_plane, path, elastic(scaled("StatefulSet", "db", 5, serviceName="db"), 2, 60, window="60s"))
+            sizes.wait_until(lambda: len(sizes.running(namespace, "db-")) == CPUS, "instances on all CPUs")
+            assert control_plane.api("GET", f"{path}/db").body["metadata"]["annotations"][SIZE_KEY] == str(CPUS)
+            create_pods(control_plane, namespace, [pod_object("home", namespace=namespace, cpu="2", pool=POOL)])
+            sizes.wait_until(lambda: bool(sizes.running(namespace, "home")), "the home pod on a node")
+            assert replicas_of(control_plane, f"{path}/db") == CPUS - 2
+            assert sizes.running(namespace, "db-") == [f"db-{ordinal}" for ordinal in range(CPUS - 2)]
+    finally:
+        controllers.kill()
+        control_plane.api("DELETE", f"{path}/db?propagationPolicy=Foreground")
 
 
 @pytest.mark.usefixtures("job_sets")

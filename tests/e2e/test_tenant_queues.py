@@ -51,7 +51,7 @@ def definitions(control_plane: ControlPlane, clean_cluster: None) -> Iterator[No
 @pytest.fixture
 def controllers(control_plane: ControlPlane, namespace: str) -> Iterator[None]:
     """Run the controllers of Deployments; delete those of the test, whose pods would come back."""
-    part = control_plane.deployment_controllers()
+    part = control_plane.replica_controllers()
     part.start()
     yield
     kubectl(control_plane, "delete", "deployments,replicasets", "--all", "-n", namespace)
