@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from aischeduler.kube.elastic_kinds import COLLECTIONS, Collections
 from aischeduler.kube.http.paths import collection_path
 from aischeduler.model.actions import Bind, Evict, ObjectRef, ReportWaiting, Resize, Warn
 from aischeduler.model.event_reasons import ConditionReason, EventReason
@@ -34,10 +35,6 @@ _API_VERSIONS: Final = {
     "Queue.scheduling.volcano.sh": "scheduling.volcano.sh/v1beta1",
     "PodDisruptionBudget": "policy/v1",
     "Device": "scheduling.koordinator.sh/v1alpha1",
-    "Job": "batch/v1",
-    "JobSet": "jobset.x-k8s.io/v1alpha2",
-    "Deployment": "apps/v1",
-    "StatefulSet": "apps/v1",
     "HorizontalPodAutoscaler": "autoscaling/v2",
     "PodGroup.scheduling.x-k8s.io": "scheduling.x-k8s.io/v1alpha1",
     "PodGroup.scheduling.volcano.sh": "scheduling.volcano.sh/v1beta1",
@@ -45,7 +42,10 @@ _API_VERSIONS: Final = {
     "PodGroup.v1alpha2.scheduling.k8s.io": "scheduling.k8s.io/v1alpha2",
     "PodGroup.v1beta1.scheduling.k8s.io": "scheduling.k8s.io/v1beta1",
 }
-"""The group and version of a kind other than those of core; after a dot the kind has its group, as in kubectl."""
+"""The group and version of a kind other than those of core, and those that may be elastic.
+
+After a dot the kind has its group, as in kubectl.
+"""
 
 
 class EventMessage(Struct, frozen=True):
@@ -59,10 +59,11 @@ class EventMessage(Struct, frozen=True):
 
 
 class ReportingController(Struct, frozen=True):
-    """The sender of Events: the scheduler's name, and the name of this process."""
+    """The sender of Events: the scheduler's name, the name of this process, and the elastic kinds that it knows."""
 
     controller: str
     instance: str
+    collections: Collections = COLLECTIONS
 
 
 def scheduled(bind: Bind) -> EventMessage:
@@ -144,7 +145,7 @@ def event(message: EventMessage, number: int, sender: ReportingController, time_
         "type": message.reason.type,
         "note": truncate(message.text),
         "regarding": {
-            "apiVersion": _API_VERSIONS.get(about.kind, "v1"),
+            "apiVersion": _API_VERSIONS.get(about.kind) or sender.collections.get(about.kind, ("v1", ""))[0],
             "kind": about.kind.partition(".")[0],
             "name": about.name,
             "uid": about.uid,

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from aischeduler.kube.decode.elastic_terms import FIXED, FOLLOW
 from aischeduler.kube.decode.meta_types import StatusDocument, read_status, retry_after_seconds
+from aischeduler.kube.elastic_kinds import COLLECTIONS, Collections
 from aischeduler.kube.http.paths import object_path
 from aischeduler.kube.write.pod_writes import (
     JSON_PATCH,
@@ -40,12 +41,6 @@ JOB: Final = "Job"
 JOB_SET: Final = "JobSet"
 WITH_COMPLETIONS: Final = (JOB, JOB_SET)
 """The kinds that end after so many instances."""
-_COLLECTIONS: Final = {
-    JOB: ("batch/v1", "jobs"),
-    JOB_SET: ("jobset.x-k8s.io/v1alpha2", "jobsets"),
-    "Deployment": ("apps/v1", "deployments"),
-    "StatefulSet": ("apps/v1", "statefulsets"),
-}
 _DENIED: Final = "admission webhook "
 """How the message of a refusal by a webhook begins."""
 
@@ -57,9 +52,9 @@ class Resized(Struct, frozen=True):
 ResizeAnswer = Resized | ResizeRefused | Throttled | Unauthenticated | Unknown
 
 
-def resize_path(action: Resize) -> str:
-    """Return the path of the object."""
-    version, plural = _COLLECTIONS[action.kind]
+def resize_path(action: Resize, collections: Collections = COLLECTIONS) -> str:
+    """Return the path of the object; raises KeyError for a kind without a collection."""
+    version, plural = collections[action.kind]
     return object_path(version, plural, action.name, action.namespace)
 
 

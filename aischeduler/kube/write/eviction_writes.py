@@ -28,7 +28,7 @@ from msgspec import Struct
 from aischeduler.kube.decode.api_types import PodStatus
 from aischeduler.kube.decode.meta_types import UNREADABLE, Metadata, read_status, retry_after_seconds
 from aischeduler.kube.write import elastic_writes
-from aischeduler.kube.write.job_writes import JobWrite, job_request
+from aischeduler.kube.write.job_writes import JobWrite
 from aischeduler.kube.write.pod_writes import (
     JSON,
     RETRY_AFTER_SECONDS,
@@ -212,7 +212,7 @@ class Eviction:
         self._is_sent = self._step in (_Step.WRITE_JOB, _Step.REMOVE)
         if self._step is _Step.WRITE_JOB and self._job_write is not None:
             self._job_write.sender = self
-            return EvictionRequest("PATCH", *job_request(self._job_write.change))
+            return EvictionRequest("PATCH", *self._job_write.request())
         if self._step in (_Step.TRY_MARK, _Step.MARK):
             return _set_condition(self._action, self._controller, time_text, query)
         return _by_eviction(self._action, query) if self._honour_budgets else _by_delete(self._action, query)

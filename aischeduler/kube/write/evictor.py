@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from aischeduler.kube.decode.meta_types import UNREADABLE, PartialObjectMetadata
+from aischeduler.kube.elastic_kinds import COLLECTIONS, Collections
 from aischeduler.kube.http.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import OnInternalError, UnreachableError
@@ -85,6 +86,7 @@ class Evictor:
         honour_budgets: bool,
         wall: Callable[[], float],
         engine: AskedWork,
+        collections: Collections = COLLECTIONS,
     ) -> None:
         self.work_queue: WorkQueue[PendingEviction] = WorkQueue(WAITING_MAX, EVICTIONS_IN_FLIGHT, RESERVED)
         self.newest_version = 0
@@ -97,7 +99,7 @@ class Evictor:
         self._in_progress: dict[int, PendingEviction] = {}
         """What a task works on, or what waits for its next try."""
         self._rehearsals: Rehearsals[PendingEviction] = Rehearsals()
-        self._job_writes = JobWrites()
+        self._job_writes = JobWrites(collections)
         self._on_job_write: OnJobWrite = _ignore
 
     def submit(self, action: Evict) -> bool:

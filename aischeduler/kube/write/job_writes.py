@@ -16,13 +16,13 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from aischeduler.kube.elastic_kinds import COLLECTIONS, Collections
 from aischeduler.kube.http.paths import object_path
 from aischeduler.kube.write.elastic_writes import content_type, resize_patch, resize_path
 from aischeduler.kube.write.pod_writes import MERGE_PATCH
 from aischeduler.model.actions import Evict, Resize
 from aischeduler.model.workload import SUSPENDED_ABORT, SUSPENDED_KEY, SUSPENDED_RESTART, JobRef
 
-_COLLECTIONS: Final = {"Job": ("batch/v1", "jobs"), "JobSet": ("jobset.x-k8s.io/v1alpha2", "jobsets")}
 _ANNOTATION: Final = "/metadata/annotations/" + SUSPENDED_KEY.replace("~", "~0").replace("/", "~1")
 
 
@@ -35,8 +35,9 @@ class JobWrite:
     its size was not written; with `changed`, because the object is not what it was.
     """
 
-    def __init__(self, change: JobRef | Resize) -> None:
+    def __init__(self, change: JobRef | Resize, collections: Collections = COLLECTIONS) -> None:
         self.change = change
+        self._collections = collections
         self.sender: object = None
         self.accepted = False
         self.refused = ""
@@ -49,6 +50,13 @@ class JobWrite:
         """Return whether it is known what became of it."""
         return self.accepted or bool(self.refused or self.failed)
 
+    def request(self) -> tuple[str, bytes, str]:
+        """Return path, body and content type of the patch that suspends the Job, or gives it a smaller size."""
+        change = self.change
+        if isinstance(change, Resize):
+            return resize_path(change, self._collections), resize_patch(change), content_type(change)
+        return job_path(change), suspend_patch(change), MERGE_PATCH
+
     def take_news(self) -> bool:
         """Return whether it has ended since this was asked last: True once."""
         if self._is_told or not self.has_ended:
@@ -60,7 +68,8 @@ class JobWrite:
 class JobWrites:
     """The writes to Jobs of which evictions are under way, by decision and object."""
 
-    def __init__(self) -> None:
+    def __init__(self, collections: Collections = COLLECTIONS) -> None:
+        self._collections = collections
         self._under_way: WeakValueDictionary[tuple[str, str], JobWrite] = WeakValueDictionary()
 
     def of(self, action: Evict) -> JobWrite | None:
@@ -71,22 +80,15 @@ class JobWrites:
         key = (change.version if isinstance(change, Resize) else action.decision), change.uid
         found = self._under_way.get(key)
         if found is None or (isinstance(change, Resize) and (found.sender is not None or found.has_ended)):
-            found = self._under_way[key] = JobWrite(change)
+            found = self._under_way[key] = JobWrite(change, self._collections)
         elif isinstance(change, Resize) and isinstance(found.change, Resize):
             found.change = min(found.change, change, key=lambda resize: resize.instances)
         return found
 
 
-def job_request(change: JobRef | Resize) -> tuple[str, bytes, str]:
-    """Return path, body and content type of the patch that suspends a Job, or gives it a smaller size."""
-    if isinstance(change, Resize):
-        return resize_path(change), resize_patch(change), content_type(change)
-    return job_path(change), suspend_patch(change), MERGE_PATCH
-
-
 def job_path(job: JobRef) -> str:
     """Return the path of a Job or a JobSet."""
-    version, plural = _COLLECTIONS[job.kind]
+    version, plural = COLLECTIONS[job.kind]
     return object_path(version, plural, job.name, job.namespace)
 
 

@@ -10,6 +10,7 @@ Invariants:
 from collections.abc import Callable
 from typing import Final, assert_never
 
+from aischeduler.kube.elastic_kinds import COLLECTIONS, Collections
 from aischeduler.kube.http.backoff import RETRY_AFTER_SECONDS_MAX, ExponentialBackoff, Timing
 from aischeduler.kube.http.connection_pool import ConnectionPool
 from aischeduler.kube.http.errors import ApiError, OnInternalError
@@ -48,9 +49,15 @@ OnResizeOutcome = Callable[[Resize, Outcome], None]
 class Resizer:
     """Writes the sizes of elastic jobs; `work_queue` holds those without an outcome."""
 
-    def __init__(self, connections: ConnectionPool, timing: Timing, on_internal_error: OnInternalError) -> None:
+    def __init__(
+        self,
+        connections: ConnectionPool,
+        timing: Timing,
+        on_internal_error: OnInternalError,
+        collections: Collections = COLLECTIONS,
+    ) -> None:
         self.work_queue: WorkQueue[Resize] = WorkQueue(WAITING_MAX, RESIZES_IN_FLIGHT, RESERVED)
-        self._connections = connections
+        self._connections, self._collections = connections, collections
         self._timing = timing
         self._throttle = timing.throttle
         self._workers: Workers[Resize, Outcome] = Workers(
@@ -97,7 +104,7 @@ class Resizer:
         return refused(action, why, UNANSWERED_SECONDS)
 
     async def _send(self, action: Resize) -> ResizeAnswer:
-        path, body = resize_path(action).encode(), resize_patch(action)
+        path, body = resize_path(action, self._collections).encode(), resize_patch(action)
         try:
             answer = await self._connections.send(b"PATCH", path, body, content_type(action).encode())
         except ApiError as error:
