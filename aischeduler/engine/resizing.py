@@ -17,7 +17,6 @@ from aischeduler.state.elastic_jobs import ElasticRecord, JobKey, SentSize
 
 COMPLETED_KINDS: Final = ("Job", "JobSet")
 """The kinds that have completions."""
-DEPLOYMENT: Final = "Deployment"
 SHORT_SECONDS: Final = 30.0
 """How long instances of the last growth may wait for a node."""
 
@@ -77,7 +76,8 @@ def _resize_for(cluster: Cluster, job: ElasticRecord, evicted: list[Evict]) -> R
     about to end, or is left alone.
     """
     observed = job.job
-    if job.workload.kind == DEPLOYMENT or job.problem is not None or observed.is_finishing or observed.suspended:
+    is_known = observed.ordered or job.workload.kind in COMPLETED_KINDS  # which instances a smaller size ends
+    if not is_known or job.problem is not None or observed.is_finishing or observed.suspended:
         return None
     stay = [instance for instance in instances_of(cluster, job) if instance.counted is not None]
     gone = [record for action in evicted if job_of(cluster, record := cluster.records[action.victim.uid]) is job]
