@@ -44,6 +44,7 @@ OVER_COMMIT_MAX: Final = 100
 OWNER_KINDS_MAX: Final = 64
 SELECTOR_PARTS_MAX: Final = 64
 SELECTOR_VALUES_MAX: Final = 256
+ELASTIC_KINDS_MAX: Final = 16
 REQUEST_SECONDS_MAX: Final = 120
 BACKOFF_SECONDS_MAX: Final = 300
 """The retry of waiting pods after five minutes would end a longer backoff early."""
@@ -57,6 +58,14 @@ HTTP_OFF: Final = "none"
 ADDRESS_FORM: Final = f"host:port such as :8080 or 127.0.0.1:8080, or {HTTP_OFF}"
 RETRY_SLACK: Final = 1.2
 """How much longer than the retry period the renew deadline is, as in client-go."""
+
+KNOWN_KINDS: Final = frozenset((
+    "BatchProcess", "CronJob", "CSIDriver", "CSINode", "CSIStorageCapacity", "DaemonSet", "Deployment", "Device",
+    "HorizontalPodAutoscaler", "Job", "JobSet", "Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim",
+    "Pod", "PodDisruptionBudget", "PodGroup", "Pool", "PriorityClass", "Queue", "ReplicaSet", "ReplicationController",
+    "Service", "StatefulSet", "StorageClass", "TrainingJob", "VolumeAttachment",
+))  # fmt: skip
+"""The kinds that mean something already; owners of pods are told apart by their kinds without the group."""
 
 RELOADED: Final = {"reloaded": True}
 """Marks a field (`Meta.extra`) that a running scheduler reloads; other fields need a restart."""
@@ -306,6 +315,75 @@ NonPreemptible = Annotated[
     Meta(description="a label selector such as matchLabels: {team: vision}", extra=RELOADED),
 ]
 
+
+class ElasticKind(Section, frozen=True):
+    """A kind with a number of pods in `spec.replicas`, whose objects may be elastic jobs."""
+
+    api_version: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[a-z0-9][-a-z0-9]*(\.[a-z0-9][-a-z0-9]*)+/[a-z]([-a-z0-9]*[a-z0-9])?\Z",
+            max_length=317,
+            description="a group and a version such as apps.kruise.io/v1alpha1",
+        ),
+    ]
+    kind: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?\Z",
+            max_length=63,
+            description="a kind such as CloneSet",
+        ),
+    ]
+    resource: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[a-z]([-a-z0-9]*[a-z0-9])?\Z",
+            max_length=63,
+            description="the plural of the kind in paths, such as clonesets",
+        ),
+    ]
+    ordered: Boolean = False
+    """Whether its controller ends the highest index first, as that of a StatefulSet does."""
+
+    def __post_init__(self) -> None:
+        """Refuse a kind that means something already; raises ValueError."""
+        if self.kind.lower() in map(str.lower, KNOWN_KINDS):
+            known = f"the scheduler knows {self.kind} already"
+            raise ValueError(f"kind: {known}, and tells kinds apart by their names alone")
+
+
+class ElasticConfig(Section, frozen=True):
+    """Which kinds may be elastic jobs, beside Job, JobSet, Deployment and StatefulSet."""
+
+    kinds: Annotated[
+        tuple[ElasticKind, ...],
+        Meta(
+            max_length=ELASTIC_KINDS_MAX,
+            description=(
+                f"a list of at most {ELASTIC_KINDS_MAX} kinds such as "
+                "{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, resource: clonesets}"
+            ),
+        ),
+    ] = ()
+    """Further kinds with a number of pods in `spec.replicas`, whose objects may be [elastic
+    jobs](../elastic.md#other-kinds). With `ordered: true` a controller ends the highest index first, as that of a
+    StatefulSet does."""
+
+    def __post_init__(self) -> None:
+        """Refuse a kind or a resource that is named twice; raises ValueError."""
+        names, resources = set[str](), set[tuple[str, str]]()
+        for place, kind in enumerate(self.kinds):
+            group = kind.api_version.partition("/")[0]
+            if kind.kind.lower() in names:
+                twice = f"{kind.kind} is there twice: kinds are told apart by their names alone"
+                raise ValueError(f"kinds[{place}].kind: {twice}")
+            if (group, kind.resource) in resources:
+                raise ValueError(f"kinds[{place}].resource: {kind.resource} of {group} are there twice")
+            names.add(kind.kind.lower())
+            resources.add((group, kind.resource))
+
+
 NO_ELECTION: Final = LeaderElection(enabled=False)
 
 
@@ -378,6 +456,7 @@ class Config(Section, frozen=True):
     hami: Boolean = False
     """`true`: nodes that HAMi's device plugin serves get pods that ask for `nvidia.com/gpu`; see
     [Devices](../devices.md#nodes-of-hami)."""
+    elastic: Annotated[ElasticConfig, Meta(description="a mapping with the key kinds")] = ElasticConfig()
     default_pool: Annotated[DefaultPool, Meta(description="a mapping such as disableSharing: true")] = DefaultPool()
     backoff: Annotated[BackoffConfig, Meta(description="a mapping such as maxSeconds: 30")] = BackoffConfig()
     events: Annotated[EventsConfig, Meta(description="a mapping with the keys perSecond and burst")] = EventsConfig()

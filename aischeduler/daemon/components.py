@@ -22,6 +22,7 @@ from aischeduler.kube.decode.api_types import PodDocument
 from aischeduler.kube.decode.gang_owners import GangOwners
 from aischeduler.kube.decode.pod_spec import SpecCache
 from aischeduler.kube.decode.workloads import DAEMON_SET
+from aischeduler.kube.elastic_kinds import collections_with
 from aischeduler.kube.executor import Workers
 from aischeduler.kube.http.backoff import Timing
 from aischeduler.kube.http.client import Client
@@ -144,7 +145,7 @@ def build(
     `on_internal_error` is called with each exception of the scheduler; `hooks` are what plugins do around Bindings, if
     any does something.
     """
-    specs = SpecCache()
+    specs, kinds = SpecCache(), config.elastic.kinds
     reports = Reporter(connections, client, timing, log, controller=_reporting_controller(config), wall=time.time)
     errors = WatchErrors(log, reports, leadership)
     handlers = _handlers(event_queue, errors, Discovery(client, timing))
@@ -159,7 +160,7 @@ def build(
     volcano = VolcanoJobs(client, config.scheduler_names, timing, log)
     gangs = tuple(map(reflector, gang_resources(specs.owners, volcano.pod_group_seen)))
     specs.owners.listed = _listed(gangs)
-    queues, pod_sets = tuple(map(reflector, queue_resources(reports))), tuple(map(reflector, pod_set_resources()))
+    queues, pod_sets = tuple(map(reflector, queue_resources(reports))), tuple(map(reflector, pod_set_resources(kinds)))
     read = Reflectors(pods, nodes, pools, budgets, namespaces, queues=queues, workloads=_workloads(*gangs, *pod_sets))
     reader = PodReader(client, pods, specs)
     workers = Workers(
@@ -176,7 +177,7 @@ def build(
         ),
         volumes=VolumeBinder(connections, timing, scheduler, on_internal_error),
         evictor=_evictor(config, connections, timing, scheduler, on_internal_error),
-        resizer=Resizer(connections, timing, on_internal_error),
+        resizer=Resizer(connections, timing, on_internal_error, collections_with(kinds)),
         reporter=reports,
         reader=reader,
         refresher=Refresher(client, read, timing, event_queue.put, log),
@@ -218,6 +219,7 @@ def _evictor(
         honour_budgets=config.eviction is EvictionWay.EVICT,
         wall=time.time,
         engine=scheduler,
+        collections=collections_with(config.elastic.kinds),
     )
 
 
@@ -244,4 +246,5 @@ def writes_max(config: Config) -> int:
 
 
 def _reporting_controller(config: Config) -> ReportingController:
-    return ReportingController(config.scheduler_name, f"{config.scheduler_name}-{socket.gethostname()}-{os.getpid()}")
+    instance = f"{config.scheduler_name}-{socket.gethostname()}-{os.getpid()}"
+    return ReportingController(config.scheduler_name, instance, collections_with(config.elastic.kinds))

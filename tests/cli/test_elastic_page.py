@@ -12,6 +12,8 @@ import yaml
 from aischeduler.analysis.cluster_snapshot import write_lines
 from aischeduler.cli.app import main
 from aischeduler.cli.documents import Document, read_objects
+from aischeduler.config.load import read_config
+from aischeduler.config.schema import KIND
 from aischeduler.model import elastic
 from aischeduler.model.elastic import PriorityLevel, Problem
 from aischeduler.model.event_reasons import EventReason
@@ -21,9 +23,11 @@ from tests.analysis.elastic_world import CORE_SECOND, HOUR, AJobSeen, a_snapshot
 from tests.build import a_node, a_pool, replace
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "elastic.md").read_text()
-EXAMPLES = [
+_BLOCKS = [
     list(yaml.safe_load_all(text)) for text in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 ]
+EXAMPLES = [documents for documents in _BLOCKS if documents[0]["kind"] != KIND]
+CONFIGURATIONS = [documents[0] for documents in _BLOCKS if documents[0]["kind"] == KIND]
 FILES = re.findall(r"^```yaml\n# (\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = re.findall(r"^```console\n\$ ai-scheduler (.*?)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
@@ -91,6 +95,11 @@ def test_example_is_elastic_as_written(number: int) -> None:
     assert (job.problem, job.ignored) == (None, "")
     assert job.size == job.terms.min_instances < job.terms.max_instances
     assert job.completions_follow
+
+
+def test_configuration_is_accepted() -> None:
+    (kind,) = read_config(CONFIGURATIONS[0]).elastic.kinds
+    assert f"explain {kind.kind.lower()}/NAME" in PAGE
 
 
 @pytest.mark.parametrize(("command", "output"), COMMANDS, ids=[command for command, _ in COMMANDS])

@@ -18,7 +18,7 @@ def test_parts_come_before_what_is_in_them_and_hold_no_value() -> None:
     paths = [field.path for field in fields()]
     assert paths.index("logging") + 1 == paths.index("logging.format")
     assert [field.path for field in fields() if field.section] == [
-        "defaultPool", "backoff", "events", "leaderElection", "logging", "http",
+        "elastic", "defaultPool", "backoff", "events", "leaderElection", "logging", "http",
     ]  # fmt: skip
     assert "logging" not in [field.path for field in values()]
 

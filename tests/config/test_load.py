@@ -14,6 +14,8 @@ from aischeduler.config.schema import (
     Config,
     ConstraintRule,
     DefaultPool,
+    ElasticConfig,
+    ElasticKind,
     EventsConfig,
     EvictionWay,
     GroupRuleConfig,
@@ -25,6 +27,7 @@ from aischeduler.config.schema import (
     NamespaceSelector,
     fields,
 )
+from aischeduler.kube.watch.cluster_lister import resources
 from aischeduler.model.pool import MakeRoomOrder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +42,10 @@ RARE = "rareTypes must be a list of at most 32 card types such as H200 or A100-8
 GROUPS = (
     "machineGroups must be a list of at most 64 rules such as "
     "{name: vision, namespaceSelector: {matchLabels: {team: vision}}}"
+)
+KINDS = (
+    "elastic.kinds must be a list of at most 16 kinds such as "
+    "{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, resource: clonesets}"
 )
 VISION = {"team": "vision"}
 GPUS = "gpuResources must be a list of 1 to 16 resource names such as nvidia.com/gpu, not "
@@ -69,6 +76,7 @@ def test_every_field_is_read() -> None:
     gpuTypeLabels: [example.com/card, example.com/mig-*.card]
     rareTypes: [H200]
     machineGroups: [{name: vision, namespaceSelector: {matchLabels: {team: vision}}}]
+    elastic: {kinds: [{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, resource: clonesets, ordered: true}]}
     disablePreemption: true
     eviction: Evict
     makeRoom: BorrowThenPreempt
@@ -88,6 +96,11 @@ def test_every_field_is_read() -> None:
         gpu_type_labels=("example.com/card", "example.com/mig-*.card"),
         rare_types=("H200",),
         machine_groups=(GroupRuleConfig(name="vision", namespace_selector=NamespaceSelector(match_labels=VISION)),),
+        elastic=ElasticConfig(
+            kinds=(
+                ElasticKind(api_version="apps.kruise.io/v1alpha1", kind="CloneSet", resource="clonesets", ordered=True),
+            )
+        ),
         disable_preemption=True,
         eviction=EvictionWay.EVICT,
         make_room=MakeRoomOrder.BORROW_THEN_PREEMPT,
@@ -188,6 +201,42 @@ def test_wrong_file_is_refused_in_one_sentence(text: str, sentence: str) -> None
 @pytest.mark.parametrize("address", ["none", ":0", ":8080", "127.0.0.1:65535", "[::1]:80", "metrics.example:9090"])
 def test_address_is_host_and_port_or_none(address: str) -> None:
     assert parse_config("ai.yaml", f"http: {{address: '{address}'}}".encode()).http == Http(address=address)
+
+
+def kinds(*listed: str) -> str:
+    """Return a configuration with these elastic kinds, each as GROUP/VERSION KIND RESOURCE."""
+    fields = (dict(zip(("apiVersion", "kind", "resource"), one.split(), strict=True)) for one in listed)
+    return yaml.safe_dump({"elastic": {"kinds": list(fields)}})
+
+
+CLONE_SET = "apps.kruise.io/v1alpha1 CloneSet clonesets"
+
+
+@pytest.mark.parametrize(
+    ("listed", "sentence"),
+    [
+        (["apps/v1 CloneSet clonesets"],
+         "elastic.kinds[0].apiVersion must be a group and a version such as apps.kruise.io/v1alpha1, not 'apps/v1'"),
+        ([CLONE_SET, "x.io/v1 A/b as"], "elastic.kinds[1].kind must be a kind such as CloneSet, not 'A/b'"),
+        (["x.io/v1 A As"],
+         "elastic.kinds[0].resource must be the plural of the kind in paths, such as clonesets, not 'As'"),
+        (["batch.volcano.sh/v1alpha1 Job jobs"],
+         "elastic.kinds[0].kind: the scheduler knows Job already, and tells kinds apart by their names alone"),
+        ([CLONE_SET, "x.io/v1 CloneSet others"],
+         "elastic.kinds[1].kind: CloneSet is there twice: kinds are told apart by their names alone"),
+        ([CLONE_SET, "apps.kruise.io/v1beta1 Other clonesets"],
+         "elastic.kinds[1].resource: clonesets of apps.kruise.io are there twice"),
+        ([f"x.io/v1 A{n} a{n}" for n in range(17)],
+         f"{KINDS}, not a list of 17"),
+    ],
+)  # fmt: skip
+def test_kind_that_cannot_be_elastic_is_refused(listed: list[str], sentence: str) -> None:
+    assert complaint(kinds(*listed)) == f"ai.yaml: {sentence}"
+
+
+def test_no_kind_that_is_read_already_is_accepted() -> None:
+    for kind in {resource.kind.partition(".")[0].partition(" ")[0] for resource in resources()}:
+        assert "knows" in complaint(kinds(f"x.io/v1 {kind.lower()} others")), kind
 
 
 def test_quoted_text_is_cut_and_escaped() -> None:

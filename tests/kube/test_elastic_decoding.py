@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aischeduler.kube.decode.elastic import read_job_elastic, read_job_set_elastic, read_scaled_elastic
+from aischeduler.kube.decode.elastic import ScaledDocument, read_job_elastic, read_job_set_elastic, read_scaled_elastic
 from aischeduler.kube.decode.elastic_terms import ElasticAnnotations, read_notes, read_terms
 from aischeduler.kube.decode.gang_objects import read_job, read_job_set
 from aischeduler.kube.decode.gang_owners import GangOwners
 from aischeduler.kube.decode.job_documents import JobDocument, JobSetDocument
-from aischeduler.kube.watch.elastic_resources import DeploymentDocument
 from aischeduler.kube.watch.gang_resources import gang_resources
 from aischeduler.kube.watch.pod_set_resources import pod_set_resources
 from aischeduler.model.elastic import (
@@ -540,7 +539,7 @@ def test_no_job_set_raises(metadata: Json, spec: Json, status: Json) -> None:
 @given(METADATA, NUMBER, st.booleans())
 def test_no_deployment_and_no_stateful_set_raises(metadata: Json, replicas: int | None, ordered: bool) -> None:
     document = {"metadata": metadata, "spec": {"replicas": replicas}}
-    decoded = msgspec.json.decode(msgspec.json.encode(document), type=DeploymentDocument)
+    decoded = msgspec.json.decode(msgspec.json.encode(document), type=ScaledDocument)
     check(read_scaled_elastic(decoded.metadata, replicas, ordered=ordered), metadata["annotations"])
 
 

@@ -1,4 +1,4 @@
-"""Convert Jobs, JobSets, Deployments and StatefulSets that ask to be elastic to `ElasticJob`.
+"""Convert Jobs, JobSets, and objects with `spec.replicas`, that ask to be elastic to `ElasticJob`.
 
 Invariants:
 - An object that names neither minimum nor maximum is None, after two comparisons. Nothing here raises.
@@ -8,11 +8,11 @@ Invariants:
 - An object that is being deleted counts as finished.
 
 Source: batch/v1 with elastic Indexed Jobs (KEP-3715); JobSet of jobset.x-k8s.io/v1alpha2, whose Jobs are Indexed unless
-they say otherwise (KEP-463); Deployment and StatefulSet of apps/v1; Kueue.
+they say otherwise (KEP-463); Deployment and StatefulSet of apps/v1; RayCluster and RayJob of ray.io/v1; Kueue.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -43,7 +43,7 @@ from aischeduler.kube.decode.meta_types import OwnerReference
 from aischeduler.kube.decode.tenant_terms import WorkloadMetadata
 from aischeduler.model.elastic import ELASTIC_JOB_KEY, ElasticJob, Problem
 from aischeduler.model.event_reasons import EventReason
-from aischeduler.model.user_text import quoted
+from aischeduler.model.user_text import quoted, shown
 
 CONTROLLERS: Final = frozenset(("JobSet", "Deployment", "ReplicaSet", "StatefulSet"))
 """The kinds whose own objects say how many instances there are."""
@@ -55,9 +55,27 @@ FINISHED: Final = frozenset(("Complete", "Completed", "Failed", "SuccessCriteria
 
 
 class ScaledMetadata(WorkloadMetadata, rename="camel", gc=False):
-    """The metadata of a Deployment or a StatefulSet."""
+    """The metadata of an object with `spec.replicas`."""
 
     labels: ManagerLabels | None = None
+
+
+class ScaledSpecPart(Struct, rename="camel", gc=False):
+    """The spec of an object of any kind, whose definition may give these fields any type.
+
+    The last two are those of a RayCluster and a RayJob.
+    """
+
+    replicas: Any = None
+    enable_in_tree_autoscaling: Any = None
+    ray_cluster_spec: Any = None
+
+
+class ScaledDocument(Struct, gc=False):
+    """An object of any kind."""
+
+    metadata: ScaledMetadata
+    spec: ScaledSpecPart | None = None
 
 
 class _Observed(Struct, frozen=True):
@@ -118,13 +136,41 @@ def read_job_set_elastic(document: JobSetDocument) -> ElasticJob | None:
     return _read(document.metadata, annotations, notes, observed, manager=spec.managed_by)
 
 
-def read_scaled_elastic(metadata: ScaledMetadata, replicas: int | None, *, ordered: bool) -> ElasticJob | None:
-    """Return what a Deployment says, or a StatefulSet, whose instances are `ordered`."""
+def read_scaled_elastic(
+    metadata: ScaledMetadata, replicas: int | None, *, ordered: bool, problem: Problem | None = None
+) -> ElasticJob | None:
+    """Return what an object with this `spec.replicas` says; a StatefulSet's instances are `ordered`.
+
+    `problem` is what the object has of its own.
+    """
     annotations = metadata.annotations
     if annotations is None or not asks_to_be_elastic(annotations):
         return None
-    observed = _Observed(count(replicas), ordered)
+    observed = _Observed(count(replicas), ordered, problem=problem)
     return _read(metadata, annotations, read_notes(annotations), observed, manager=None)
+
+
+def read_object_elastic(document: ScaledDocument, *, ordered: bool, default: int | None = None) -> ElasticJob | None:
+    """Return what an object of any kind says; `default` is its size without `spec.replicas`, None where it has none."""
+    if not asks_to_be_elastic(document.metadata.annotations):
+        return None
+    spec = document.spec or ScaledSpecPart()
+    replicas = default if spec.replicas is None else spec.replicas
+    size = replicas if type(replicas) is int else 0  # a bool is an int too
+    problem = _problem_of(spec, replicas)
+    return read_scaled_elastic(document.metadata, size, ordered=ordered, problem=problem)
+
+
+def _problem_of(spec: ScaledSpecPart, replicas: object) -> Problem | None:
+    """Return why the size of an object is none that can be written."""
+    of_job = spec.ray_cluster_spec if isinstance(spec.ray_cluster_spec, dict) else {}
+    if spec.enable_in_tree_autoscaling is True or of_job.get("enableInTreeAutoscaling") is True:
+        return not_elastic("Ray's autoscaler scales it")
+    if replicas is None:
+        return not_elastic("it has no spec.replicas, by which it could be resized")
+    if type(replicas) is not int:
+        return not_elastic(f"its spec.replicas must be a whole number, not {shown(replicas)}")
+    return None
 
 
 def _read(

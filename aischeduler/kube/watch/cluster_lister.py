@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
+from aischeduler.config.schema import ElasticKind
 from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.decode.meta_types import UNREADABLE, Metadata, Page, read_metadata
 from aischeduler.kube.decode.pod_spec import SpecCache
@@ -54,11 +55,10 @@ WITHOUT: Final = {
     **dict.fromkeys(
         (SERVICE, *CONTROLLERS), "the answer may choose another node for pods that kube-scheduler spreads by default"
     ),
-    "Deployment": "the answer takes no Deployment for elastic",
     "HorizontalPodAutoscaler": "the answer may take a workload for elastic that an autoscaler scales",
     "PriorityClass": "a new pod with a priorityClassName counts with priority 0",
 }
-"""What an answer is worth without a kind."""
+"""What an answer is worth without a kind; other kinds that are not needed are read to know what is elastic."""
 
 
 class ListError(ApiError):
@@ -81,13 +81,16 @@ class _PriorityClass(Struct, rename="camel"):
     preemption_policy: str = ""
 
 
-async def list_cluster(client: Client, url: str, now: float, *, cached: bool = False) -> ClusterSnapshot:
+async def list_cluster(
+    client: Client, url: str, now: float, *, cached: bool = False, kinds: Sequence[ElasticKind] = ()
+) -> ClusterSnapshot:
     """List the cluster at this unix time; `url` names it in messages. Raises ListError.
 
-    `cached` lists it as the API server has it in its watch cache.
+    `cached` lists it as the API server has it in its watch cache. `kinds` are those that the configuration lets be
+    elastic.
     """
     try:
-        listed = [await _list(client, url, resource, cached=cached) for resource in resources()]
+        listed = [await _list(client, url, resource, cached=cached) for resource in resources(kinds)]
         classes, class_gaps = await _priority_classes(client, url)
     except UnreachableError as error:
         raise ListError(f"{url} cannot be reached: {error}") from error
@@ -96,8 +99,8 @@ async def list_cluster(client: Client, url: str, now: float, *, cached: bool = F
     return ClusterSnapshot(int(now), events, classes, (*gaps, *class_gaps))
 
 
-def resources() -> Sequence[WatchedResource[Any]]:
-    """Return the kinds in the order in which the engine observes them."""
+def resources(kinds: Sequence[ElasticKind] = ()) -> Sequence[WatchedResource[Any]]:
+    """Return the kinds in the order in which the engine observes them, these kinds of elastic objects among them."""
     specs = SpecCache()
     return (
         watched_resources.namespaces(),
@@ -108,7 +111,7 @@ def resources() -> Sequence[WatchedResource[Any]]:
         *queue_resources(),
         *storage_resources(),
         *gang_resources(specs.owners),
-        *pod_set_resources(),
+        *pod_set_resources(kinds),
         watched_resources.pods(specs),
     )
 
@@ -127,7 +130,7 @@ async def _list(client: Client, url: str, resource: WatchedResource[Any], *, cac
         raise
     except ApiError as error:
         absent = not resource.needed and isinstance(error, RefusedError) and error.status == HTTPStatus.NOT_FOUND
-        return _Listed(gaps=[] if absent else [_gap(url, resource.kind, error)])
+        return _Listed(gaps=[] if absent else [_gap(url, resource.kind, error, needed=resource.needed)])
     listed.events += resource.listed(served=True)
     if unreadable:
         more = f" (and {len(unreadable) - 1} more)" if len(unreadable) > 1 else ""
@@ -140,7 +143,7 @@ def _named(kind: str, item: Raw) -> str:
     return f"{kind} {metadata.namespace}/{metadata.name}" if metadata.namespace else f"{kind} {metadata.name}"
 
 
-def _gap(url: str, kind: str, error: ApiError) -> str:
+def _gap(url: str, kind: str, error: ApiError, *, needed: bool = True) -> str:
     """Return the gap that the error leaves; raises ListError where there is no answer without the kind."""
     status, message = (error.status, error.message) if isinstance(error, RefusedError) else (None, str(error))
     if kind == "Pool" and status == HTTPStatus.NOT_FOUND:
@@ -149,8 +152,8 @@ def _gap(url: str, kind: str, error: ApiError) -> str:
         raise ListError(f"{url} does not accept your credentials: {message}") from error
     what = f"{url} does not allow you to list" if status == HTTPStatus.FORBIDDEN else f"{url} cannot list"
     sentence = f"{what} {_plural(kind)} ({message})"
-    without = WITHOUT.get(kind.partition(".")[0])
-    if without is None:
+    without = WITHOUT.get(kind.partition(".")[0]) or ("" if needed else f"the answer takes no {kind} for elastic")
+    if not without:
         raise ListError(f"{sentence}: there is no answer without them") from error
     return f"{sentence}: {without}"
 

@@ -1,11 +1,13 @@
-"""The watched resources that elastic jobs need beside those of gangs and pod sets: Deployments and their autoscalers.
+"""The watched resources that elastic jobs need beside those of gangs and pod sets.
+
+Those are Deployments, the kinds that the configuration adds, and autoscalers.
 
 Invariants:
 - None of them is needed: one that is not served, or that the scheduler may not list, has no objects.
-- The engine hears of a Deployment only if it asks to be elastic, or did so before.
+- The engine hears of an object only if it asks to be elastic, or did so before.
 - A HorizontalPodAutoscaler says nothing itself: its target, where that is elastic, is told again when it comes or goes.
 
-Source: Deployment of apps/v1; HorizontalPodAutoscaler of autoscaling/v2.
+Source: Deployment of apps/v1; HorizontalPodAutoscaler of autoscaling/v2; the scale subresource of custom resources.
 """
 
 from collections.abc import Sequence
@@ -15,9 +17,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aischeduler.kube.decode.elastic import ScaledMetadata, not_elastic, read_scaled_elastic
+from aischeduler.config.schema import ElasticKind
+from aischeduler.kube.decode.elastic import ScaledDocument, not_elastic, read_object_elastic
 from aischeduler.kube.decode.meta_types import Metadata, Page, WatchEvent
 from aischeduler.kube.decode.workloads import DEPLOYMENT, STATEFUL_SET, read_workload
+from aischeduler.kube.http.paths import collection_path
 from aischeduler.kube.watch.elastic_workloads import ElasticWorkloads, WorkloadKey
 from aischeduler.kube.watch.watched_resources import WatchedResource
 from aischeduler.model.elastic import ElasticJob
@@ -27,20 +31,7 @@ from aischeduler.model.workload import Workload
 
 AUTOSCALER: Final = "HorizontalPodAutoscaler"
 TARGETS: Final = frozenset((DEPLOYMENT, STATEFUL_SET))
-"""The kinds that an autoscaler scales, among those that may be elastic."""
-
-
-class ReplicasPart(Struct, gc=False):
-    """The spec of an object with a number of replicas."""
-
-    replicas: int | None = None
-
-
-class DeploymentDocument(Struct, gc=False):
-    """A Deployment."""
-
-    metadata: ScaledMetadata
-    spec: ReplicasPart | None = None
+"""The kinds that an autoscaler scales, among those that may always be elastic."""
 
 
 class TargetPart(Struct, gc=False):
@@ -64,10 +55,14 @@ class AutoscalerDocument(Struct, gc=False):
 
 
 class Autoscalers:
-    """The autoscalers with their targets; `workloads` are the elastic workloads that may be such targets."""
+    """The autoscalers with their targets; `workloads` are the elastic workloads that may be such targets.
 
-    def __init__(self) -> None:
+    `kinds` are those of the configuration.
+    """
+
+    def __init__(self, kinds: Sequence[ElasticKind] = ()) -> None:
         self.workloads = ElasticWorkloads(self._judged)
+        self._kinds = TARGETS.union(kind.kind for kind in kinds)
         self._targets: dict[tuple[str, str], WorkloadKey] = {}
         self._of_target: dict[WorkloadKey, set[str]] = {}
 
@@ -75,7 +70,7 @@ class Autoscalers:
         """Record an autoscaler as it is now; return what it scales, and what it scaled before, if that is new."""
         metadata, target = document.metadata, document.spec.scale_target_ref if document.spec is not None else None
         key, wanted = (metadata.namespace, metadata.name), None
-        if target is not None and target.kind in TARGETS:
+        if target is not None and target.kind in self._kinds:
             wanted = target.kind, metadata.namespace, target.name
         if self._targets.get(key) == wanted:
             return ()
@@ -105,38 +100,45 @@ class Autoscalers:
         return replace(elastic, problem=not_elastic(f"the {AUTOSCALER} {quoted(min(names))} scales it"))
 
 
-def elastic_resources(autoscalers: Autoscalers) -> Sequence[WatchedResource[Any]]:
-    """Return the resources; `autoscalers` learns of both, and of StatefulSets from `pod_set_resources`."""
-    return _deployments(autoscalers), _autoscalers(autoscalers)
+def elastic_resources(autoscalers: Autoscalers, kinds: Sequence[ElasticKind] = ()) -> Sequence[WatchedResource[Any]]:
+    """Return the resources, `kinds` among them; `autoscalers` learns of all, and of StatefulSets by their own one."""
+    added = (
+        _scaled(kind.kind, collection_path(kind.api_version, kind.resource), autoscalers, ordered=kind.ordered)
+        for kind in kinds
+    )
+    deployments = _scaled(DEPLOYMENT, "/apis/apps/v1/deployments", autoscalers, default=1)
+    return deployments, *added, _autoscalers(autoscalers)
 
 
-def _deployments(autoscalers: Autoscalers) -> WatchedResource[DeploymentDocument]:
+def _scaled(
+    kind: str, path: str, autoscalers: Autoscalers, *, ordered: bool = False, default: int | None = None
+) -> WatchedResource[ScaledDocument]:
+    """All objects of a kind; `default` is the size of one without `spec.replicas`, None where it has none."""
     told: set[tuple[str, str]] = set()
 
-    def seen(document: DeploymentDocument) -> Seen | None:
-        replicas = document.spec.replicas if document.spec is not None else None
-        elastic = read_scaled_elastic(document.metadata, replicas, ordered=False)
+    def seen(document: ScaledDocument) -> Seen | None:
+        elastic = read_object_elastic(document, ordered=ordered, default=default)
         key = document.metadata.namespace, document.metadata.name
         if elastic is None and key not in told:
             return None
         told.add(key)
-        return Seen(autoscalers.workloads.now(read_workload(DEPLOYMENT, document.metadata, elastic)))
+        return Seen(autoscalers.workloads.now(read_workload(kind, document.metadata, elastic)))
 
     def end(namespace: str, name: str, _uid: str) -> Gone | None:
         if (namespace, name) not in told:
             return None
         told.remove((namespace, name))
-        return gone(Workload, DEPLOYMENT, namespace, name)
+        return gone(Workload, kind, namespace, name)
 
     return WatchedResource(
-        kind=DEPLOYMENT,
-        path="/apis/apps/v1/deployments",
-        watch_event_decoder=msgspec.json.Decoder(WatchEvent[DeploymentDocument]),
-        page_decoder=msgspec.json.Decoder(Page[DeploymentDocument]),
-        object_decoder=msgspec.json.Decoder(DeploymentDocument),
+        kind=kind,
+        path=path,
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[ScaledDocument]),
+        page_decoder=msgspec.json.Decoder(Page[ScaledDocument]),
+        object_decoder=msgspec.json.Decoder(ScaledDocument),
         seen_event=seen,
         gone_event=end,
-        on_gone=autoscalers.workloads.forget(DEPLOYMENT),
+        on_gone=autoscalers.workloads.forget(kind),
         optional=True,
         needed=False,
         rarely_changes=True,

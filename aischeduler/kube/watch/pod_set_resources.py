@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
+from aischeduler.config.schema import ElasticKind
 from aischeduler.kube.decode.api_types import SelectorPart
 from aischeduler.kube.decode.elastic import ScaledMetadata, read_scaled_elastic
 from aischeduler.kube.decode.meta_types import ABSENT, UNREADABLE, Page, WatchEvent
@@ -50,11 +51,14 @@ class PodSetDocument(Struct, gc=False):
     spec: PodSetSpecPart | None = None
 
 
-def pod_set_resources() -> Sequence[WatchedResource[Any]]:
-    """Return the resources, of which Services and ReplicationControllers select by labels alone."""
-    autoscalers = Autoscalers()
+def pod_set_resources(kinds: Sequence[ElasticKind] = ()) -> Sequence[WatchedResource[Any]]:
+    """Return the resources, of which Services and ReplicationControllers select by labels alone.
+
+    `kinds` are those that the configuration lets be elastic.
+    """
+    autoscalers = Autoscalers(kinds)
     selecting = (_resource(kind, version, autoscalers) for kind, version in ({SERVICE: "v1"} | CONTROLLERS).items())
-    return (*selecting, daemon_sets(), *elastic_resources(autoscalers))
+    return (*selecting, daemon_sets(), *elastic_resources(autoscalers, kinds))
 
 
 def daemon_sets() -> WatchedResource[WorkloadDocument]:
