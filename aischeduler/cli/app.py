@@ -395,11 +395,12 @@ def snapshot(
     ],
     kubeconfig: Kubeconfig = None,
     context: Context = None,
+    config: ConfigFile = None,
 ) -> None:
     """Write what scheduling reads of a cluster into a file, for explain, plan and devices. Nothing else is in it."""
     from aischeduler.cli.cluster_source import ClusterSource, write_snapshot  # noqa: PLC0415
 
-    asyncio.run(write_snapshot(ClusterSource(kubeconfig, context), output))
+    asyncio.run(write_snapshot(ClusterSource(kubeconfig, context), output, config))
 
 
 @app.command()

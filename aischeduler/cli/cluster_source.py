@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -20,6 +20,8 @@ from msgspec import Struct
 from typer import TyperException
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, SnapshotError, read_lines, write_lines
+from aischeduler.config.load import load_config
+from aischeduler.config.schema import ElasticKind
 from aischeduler.kube.access.server import Server, connect
 from aischeduler.kube.http.client import Client
 from aischeduler.kube.watch.cluster_lister import list_cluster
@@ -39,22 +41,24 @@ class ClusterSource(Struct, frozen=True):
     snapshot: Path | None = None
 
 
-async def read_cluster(source: ClusterSource, *, cached: bool = False, with_pod: str = "") -> ClusterSnapshot:
-    """Return the cluster, and print its gaps.
+async def read_cluster(
+    source: ClusterSource, kinds: Sequence[ElasticKind] = (), *, cached: bool = False, with_pod: str = ""
+) -> ClusterSnapshot:
+    """Return the cluster, with these kinds of elastic objects too, and print its gaps.
 
     `cached` lists it as the API server has it in its watch cache, so that many readers cost etcd nothing; where that
     does not have the pod of the uid `with_pod` yet, it is listed from etcd. Raises AccessError, ListError, and
     TyperException for a file that is no snapshot.
     """
-    snapshot = _read_file(source.snapshot) if source.snapshot else await _list(source, with_pod, cached=cached)
+    snapshot = _read_file(source.snapshot) if source.snapshot else await _list(source, kinds, with_pod, cached=cached)
     for gap in snapshot.gaps:
         print(printable(gap), file=sys.stderr, flush=True)
     return snapshot
 
 
-async def write_snapshot(source: ClusterSource, path: Path) -> None:
+async def write_snapshot(source: ClusterSource, path: Path, config: Path | None = None) -> None:
     """List the cluster and write it into a file; a name that ends in `.gz` is compressed."""
-    snapshot = await read_cluster(source)
+    snapshot = await read_cluster(source, load_config(config).elastic.kinds)
     try:
         _write_file(snapshot, path)
     except OSError as error:
@@ -71,12 +75,12 @@ async def connected(source: ClusterSource) -> AsyncIterator[tuple[Client, Server
         yield client, server
 
 
-async def _list(source: ClusterSource, with_pod: str, *, cached: bool) -> ClusterSnapshot:
+async def _list(source: ClusterSource, kinds: Sequence[ElasticKind], with_pod: str, *, cached: bool) -> ClusterSnapshot:
     async with connected(source) as (client, server):
-        listed = await list_cluster(client, server.url, time.time(), cached=cached)
+        listed = await list_cluster(client, server.url, time.time(), cached=cached, kinds=kinds)
         uids = {pod.uid for pod in objects_of(listed.events, Pod)}
         lags = cached and with_pod != "" and with_pod not in uids
-        return await list_cluster(client, server.url, time.time()) if lags else listed
+        return await list_cluster(client, server.url, time.time(), kinds=kinds) if lags else listed
 
 
 def _read_file(path: Path) -> ClusterSnapshot:

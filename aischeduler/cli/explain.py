@@ -39,7 +39,6 @@ from aischeduler.state.scheduling_queue import queue_order
 
 SHOWN_MAX: Final = 50
 """The most pods that --all and a workload show."""
-_KINDS_TEXT: Final = ", nor ".join(f"{kind}/NAME" for kind in KINDS)
 
 Json = dict[str, Any]
 
@@ -78,13 +77,15 @@ async def explain_pods(options: ExplainOptions) -> None:
     if bool(options.target) == options.all_pods or options.all_pods != bool(options.pool):
         raise NoExplanationError(Status.USAGE, "name a pod, or a Job as job/NAME, or use --all with --pool")
     kind, _, name = options.target.rpartition("/")
-    if kind not in ("", "pod", *KINDS) or (kind and not name):
-        raise NoExplanationError(Status.USAGE, f"{options.target} is neither a pod, nor pod/NAME, nor {_KINDS_TEXT}")
-    single = not options.all_pods and kind not in KINDS
+    config = load_config(options.config)
+    profile, kinds = profile_of(config), {**KINDS, **{added.kind.lower(): added.kind for added in config.elastic.kinds}}
+    if kind not in ("", "pod", *kinds) or (kind and not name):
+        named = ", nor ".join(f"{known}/NAME" for known in kinds)
+        raise NoExplanationError(Status.USAGE, f"{options.target} is neither a pod, nor pod/NAME, nor {named}")
+    single = not options.all_pods and kind not in kinds
     document = await _document(options, name) if single and options.source.snapshot is None else None
-    profile = profile_of(load_config(options.config))
     uid = document["metadata"]["uid"] if document is not None else ""
-    snapshot = await read_cluster(options.source, cached=True, with_pod=uid)
+    snapshot = await read_cluster(options.source, config.elastic.kinds, cached=True, with_pod=uid)
     scheduler = loaded(profile, snapshot)
     now = float(snapshot.taken_seconds)
     decide_all(scheduler, now)
@@ -93,7 +94,7 @@ async def explain_pods(options: ExplainOptions) -> None:
         record = _record(cluster, snapshot, options.namespace, name)
         _show_one(explain(cluster, record, now), document, options)
         return
-    job = None if options.all_pods else _job(cluster, (KINDS[kind], options.namespace, name), now)
+    job = None if options.all_pods else _job(cluster, (kinds[kind], options.namespace, name), now)
     records = _waiting_in(cluster, options.pool) if job is None else job.pods
     shown = [explain(cluster, record, now) for record in records[:SHOWN_MAX]]
     _show_several(shown, len(records) - len(shown), options, job)

@@ -36,8 +36,9 @@ class JobsOptions(Struct, frozen=True, kw_only=True):
 
 async def print_jobs(options: JobsOptions) -> None:
     """Print the elastic jobs; raises AccessError, ListError, ConfigError and TyperException."""
-    profile = profile_of(load_config(options.config))
-    snapshot = await read_cluster(options.source, cached=True)
+    config = load_config(options.config)
+    profile = profile_of(config)
+    snapshot = await read_cluster(options.source, config.elastic.kinds, cached=True)
     scheduler, now = loaded(profile, snapshot), float(snapshot.taken_seconds)
     decide_all(scheduler, now)
     found = [row for row in elastic_jobs(scheduler.cluster, now) if options.namespace in ("", row.namespace)]

@@ -53,7 +53,7 @@ async def print_plan(options: PlanOptions) -> int:
     config = load_config(options.config)
     try:
         given = _read_files(options.files)
-        snapshot = await read_cluster(options.source, cached=True)
+        snapshot = await read_cluster(options.source, config.elastic.kinds, cached=True)
         plans = [(variant, _plan(given, snapshot, config, variant, options)) for variant in variants]
     except FindingsError as error:
         for finding in error.findings:

@@ -22,9 +22,10 @@ from aischeduler.model.tenant_queue import QueueSource
 
 async def volcano_statuses(client: Client, config: Path | None, now: float) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return a status of each queue of Volcano, by name, and what is wrong with them; raises ConfigError."""
-    profile = profile_of(load_config(config))
+    read = load_config(config)
+    profile = profile_of(read)
     try:
-        snapshot = await list_cluster(client, "the API server", now, cached=True)
+        snapshot = await list_cluster(client, "the API server", now, cached=True, kinds=read.elastic.kinds)
     except ListError as error:
         return {}, (f"the use of Volcano's queues is not shown: {error}",)
     cluster = loaded(profile, snapshot).cluster

@@ -28,7 +28,7 @@ KINDS: Final = {
     "tj": TRAINING_JOB,
     "trainingjob": TRAINING_JOB,
 }
-"""The kinds that a target may name, by their names on the command line."""
+"""The kinds that a target may name beside those of the configuration, by their names on the command line."""
 
 
 def elastic_row(cluster: Cluster, rows: Sequence[JobRow], key: JobKey) -> JobRow | None:

@@ -10,6 +10,7 @@ from aischeduler.analysis.cluster_snapshot import write_lines
 from aischeduler.cli.app import main
 from aischeduler.model.elastic import PriorityLevel, Problem
 from aischeduler.model.event_reasons import EventReason
+from aischeduler.model.pod import Pod
 from aischeduler.model.workload import Workload
 from tests.analysis.elastic_world import CORE_SECOND, HOUR, AJobSeen, a_snapshot
 from tests.build import a_node, a_pod, replace
@@ -193,6 +194,26 @@ def test_other_kinds_are_found_with_the_pods_below_them(target: str, kind: str, 
     lines = asked(f"explain {target}/top")[0].splitlines()
     assert lines[0].startswith(f"{kind}/top is elastic: 2 of its 2 instances are on nodes")
     assert sum(line.startswith("default/a-") for line in lines) == 2
+
+
+CLONE_SETS = "elastic: {kinds: [{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, resource: clonesets}]}"
+
+
+@pytest.mark.parametrize("above", ["CloneSet/top", "ReplicaSet/top-1"])
+def test_kind_of_the_configuration_is_found_with_its_pods(above: str, asked: Asked, tmp_path: Path) -> None:
+    seen = AJobSeen("a", 1, 8, ["n", "n"]).seen()
+    workload = next(one for one in seen if isinstance(one, Workload))
+    pods = [replace(one, owner=above, gang=None) for one in seen if isinstance(one, Pod)]
+    between = Workload("ReplicaSet", workload.namespace, "top-1", "uid-between", owner="CloneSet/top")
+    asked.cluster(a_node("n", cpu="4"), replace(workload, kind="CloneSet", name="top"), between, *pods)
+    (tmp_path / "config.yaml").write_text(CLONE_SETS)
+    config = f"--config {tmp_path / 'config.yaml'}"
+    lines = asked(f"explain cloneset/top {config}")[0].splitlines()
+    assert lines[0].startswith("CloneSet/top is elastic: 2 of its 2 instances are on nodes")
+    assert sum(line.startswith("default/a-") for line in lines) == 2
+    assert "CloneSet/top" in asked(f"jobs {config}")[0]
+    assert "nor statefulset/NAME" in asked("explain cloneset/top", 2)[1]
+    assert "nor cloneset/NAME" in asked(f"explain clone/top {config}", 2)[1]
 
 
 @pytest.mark.parametrize(
