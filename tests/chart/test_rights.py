@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from aischeduler.config.load import read_config
 from aischeduler.kube.watch.cluster_lister import PRIORITY_CLASSES, resources
 from tests.chart.rendering import ROOT, Helm, Json, Rendered, Values
 
@@ -19,13 +20,18 @@ def tables() -> list[str]:
     return re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
 
 
-def documented(table: str, eviction: str, *, hami: bool = False) -> Iterator[Right]:
-    """Yield the permissions of a table, with those of only one way to evict."""
+CLONE_SETS = {"kinds": [{"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "resource": "clonesets"}]}
+
+
+def documented(table: str, eviction: str, config: Values) -> Iterator[Right]:
+    """Yield the permissions of a table that a configuration needs, with those of only one way to evict."""
     for row in table.splitlines()[2:]:
         group, resources, verbs, purpose = (cell.strip() for cell in row.strip("|").split("|"))
         if "Evicting" in purpose and f"`eviction: {eviction}`" not in purpose:
             continue
-        if "`hami: true`" in purpose and not hami:
+        if ("`hami: true`" in purpose and "hami" not in config) or (
+            "`elastic.kinds`" in purpose and "elastic" not in config
+        ):
             continue
         for resource in re.findall(r"`([^`]+)`", resources):
             for verb in re.findall(r"`([^`]+)`", verbs):
@@ -50,17 +56,18 @@ def granted(role: Json) -> list[Right]:
         ({"disablePreemption": True}, "none"),
         ({"disablePreemption": True, "eviction": "Evict"}, "none"),
         ({"hami": True}, "Delete"),
+        ({"elastic": CLONE_SETS}, "Delete"),
     ],
 )
 def test_rights_are_those_of_the_documentation(helm: Helm, config: Values, eviction: str) -> None:
     rights = granted(helm.render({"config": config}).one("ClusterRole"))
     assert len(set(rights)) == len(rights)
-    assert sorted(rights) == sorted(documented(tables()[0], eviction, hami="hami" in config))
+    assert sorted(rights) == sorted(documented(tables()[0], eviction, config))
 
 
 def test_rights_of_the_election_are_those_of_the_documentation(defaults: Rendered) -> None:
     role = defaults.one("Role", "ai-scheduler-election")
-    assert sorted(granted(role)) == sorted(documented(tables()[1], ""))
+    assert sorted(granted(role)) == sorted(documented(tables()[1], "", {}))
 
 
 @pytest.mark.parametrize(
@@ -115,9 +122,12 @@ def test_people_see_pools_with_view_and_edit_them_with_admin(defaults: Rendered)
     assert {resource for _, resource, _ in viewer + editor} == {"pools", "queues"}
 
 
-def test_role_of_explain_and_plan_lists_what_they_list_and_nothing_else(helm: Helm) -> None:
-    role = helm.render({"rbac": {"explainRole": True}}).one("ClusterRole", "ai-scheduler-explain")
-    paths = [*(resource.path for resource in resources()), PRIORITY_CLASSES]
+@pytest.mark.parametrize("elastic", [{}, CLONE_SETS])
+def test_role_of_explain_and_plan_lists_what_they_list_and_nothing_else(helm: Helm, elastic: Json) -> None:
+    values = {"rbac": {"explainRole": True}, "config": {"elastic": elastic}}
+    role = helm.render(values).one("ClusterRole", "ai-scheduler-explain")
+    kinds = read_config({"elastic": elastic}).elastic.kinds
+    paths = [*(resource.path for resource in resources(kinds)), PRIORITY_CLASSES]
     groups = (path.split("/")[2] if path.startswith("/apis/") else "" for path in paths)
     listed = {(group, path.rpartition("/")[2], "list") for group, path in zip(groups, paths, strict=True)}
     assert set(granted(role)) == listed
