@@ -17,6 +17,8 @@ from tests.objects import Json
 
 EVICTING: Json = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
 """The permission for `eviction: Evict`, which is not the default."""
+FLEETS: Json = {"apiGroups": ["test.example.com"], "resources": ["fleets"], "verbs": ["list", "watch", "patch"]}
+"""The permission for a kind of `elastic.kinds`, which the chart grants where the configuration names one."""
 RBAC = "rbac.authorization.k8s.io"
 
 Right = tuple[str, str, str]
@@ -27,7 +29,7 @@ def of_the_chart() -> list[Json]:
     """Return the rules of the role of the chart, from `manifests/`."""
     documents = yaml.safe_load_all((ROOT / "manifests" / "clusterrole.yaml").read_text())
     (role,) = (one for one in documents if one["kind"] == "ClusterRole")
-    return [*role["rules"], EVICTING]
+    return [*role["rules"], EVICTING, FLEETS]
 
 
 def grant(plane: ControlPlane) -> None:
