@@ -77,11 +77,12 @@ class JobRow(Struct, frozen=True):
     growth: Growth
     waits_since_seconds: int | None = None
     frozen_until_seconds: int | None = None
+    weighs_by_priority: bool = False
 
     @property
     def level(self) -> str:
-        """The name of its level; its weight where that is of none."""
-        return str(_LEVELS.get(self.weight, self.weight))
+        """The name of its level; its weight where the priority of its pods says that."""
+        return str(self.weight if self.weighs_by_priority else _LEVELS.get(self.weight, self.weight))
 
     @property
     def key(self) -> JobKey:
@@ -148,6 +149,7 @@ def _row(
         growth=_growth(record, reading, growths),
         waits_since_seconds=min(waiting, default=None) if state is JobState.WAITING else None,
         frozen_until_seconds=int(frozen_until) if reading is not None and frozen_until > cluster.now else None,
+        weighs_by_priority=job.terms.by_priority and record.priority != 0,
     )
 
 

@@ -54,6 +54,15 @@ def test_least_served_job_comes_first_and_shares_add_up() -> None:
     assert [row.share_percent for row in rows] == [25.0, 25.0, 50.0]
 
 
+def test_level_of_a_job_that_names_none_is_the_value_by_which_it_weighs() -> None:
+    valued = AJobSeen("valued", 1, 1, ["n"], priority=100)
+    valued.by_priority = True
+    usual = AJobSeen("usual", 1, 1, ["n"])
+    usual.by_priority = True
+    rows = listed(a_node("n", cpu="4"), valued, usual)
+    assert {row.name: row.level for row in rows} == {"valued": "100", "usual": "Normal"}
+
+
 def test_job_at_its_maximum_runs_and_says_so() -> None:
     row = only(a_node("n"), AJobSeen("a", 1, 2, ["n", "n"]))
     assert (row.state, row.size, row.running, row.minimum, row.maximum) == (JobState.RUNNING, 2, 2, 1, 2)
