@@ -13,6 +13,7 @@ from aischeduler.model.actions import Bind, Evict, Refresh, Resize, ResizeReason
 from aischeduler.model.elastic import WEIGHTS, ElasticJob, ElasticTerms, PriorityLevel
 from aischeduler.model.events import RefreshFailed, Seen, gone
 from aischeduler.model.gang import GangSource
+from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.workload import Workload
 from tests.build import a_node, a_pod, a_pool, amounts, replace
@@ -210,6 +211,31 @@ def test_job_that_names_no_level_weighs_by_the_priority_of_its_pods() -> None:
     records = jobs.session.scheduler._cluster.elastic.by_key
     records["Job", "default", "valued"].weigh(2_000_000)
     assert not records["Job", "default", "valued"].job.terms.is_production
+
+
+def test_instances_are_of_the_minimum_again_as_soon_as_others_are_asked_to_leave() -> None:
+    """An owner takes back what the job has borrowed; before its pods are gone, the job takes lent room of its own."""
+    session = pools(
+        a_pool("mine", labels={"pool": "mine"}),
+        a_pool("theirs", labels={"pool": "theirs"}),
+        a_pool("other", labels={"pool": "other"}),
+        mine="4",
+        theirs="4",
+    )
+    borrower = a_pod("borrower", cpu="1", pool="other", node="lent", phase="Running")
+    session.see(a_node("lent", cpu="1", labels={"pool": "mine"}), borrower)
+    jobs = Jobs(session, AJob("a", 2, 8, pool="mine"))
+    jobs.run(2 * PASS_SECONDS)
+    assert jobs.running() == {"a": 8}
+    jobs.session.tell(gone(Node, "mine"))
+    jobs.lose("mine")
+    jobs.run(1.0)
+    assert jobs.running() == {"a": 4}
+    jobs.session.see(a_pod("owner", cpu="4", pool="theirs"))
+    said = [action for _ in range(6) for action in jobs.session.decide()]
+    asked = {action.victim.name for action in said if isinstance(action, Evict)}
+    assert "borrower" in asked
+    assert len(asked) == 5
 
 
 def test_pass_binds_no_pod_itself() -> None:
