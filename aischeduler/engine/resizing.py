@@ -57,14 +57,13 @@ def resizing(cluster: Cluster, evicted: list[Evict]) -> list[Evict]:
         if job is not None and action.suspends is None:
             jobs[job.key] = job
     resizes = {key: _resize_for(cluster, job, evicted) for key, job in jobs.items()}
-    for action in evicted:
-        job = job_of(cluster, cluster.records[action.victim.uid])
-        if job is not None and resizes.get(job.key) is None and cluster.running.is_surplus(action.victim.uid):
-            job.given_up[action.victim.uid] = None
     found: list[Evict] = []
     for action in evicted:
-        job = job_of(cluster, cluster.records[action.victim.uid])
+        uid = action.victim.uid
+        job = job_of(cluster, cluster.records[uid])
         resize = resizes.get(job.key) if job is not None else None
+        if job is not None and resize is None and cluster.running.is_surplus(uid):
+            job.given_up[uid] = None
         found.append(action if resize is None else replace(action, resizes=resize))
     return found
 
