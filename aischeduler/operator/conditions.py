@@ -21,6 +21,9 @@ MESSAGE_LENGTH_MAX: Final = 1_024
 NOTE_LENGTH_MAX: Final = 1_000
 CONTROLLER: Final = "resource.aibee.cn/ai-scheduler-operator"
 """The `reportingController` of the operator's Events."""
+WAITS: Final = "WaitsForRoom"
+"""The reason of `Scheduled`, and of an Event, where the scheduler has said why the minimum waits."""
+INVALID: Final = "Invalid"
 NORMAL_REASONS: Final = frozenset(("Succeeded", "Restarted", "Scaled"))
 
 
@@ -44,16 +47,22 @@ def refused(reason: str, message: str) -> Condition:
 def standing(document: Json, *, makes: bool) -> Condition:
     """Return whether the spec is in force: a refusal of objects stands until they are made."""
     known = condition_of(document, ACCEPTED)
-    if makes and known.get("status") == "False" and known.get("reason") != "Invalid":
+    if makes and known.get("status") == "False" and known.get("reason") != INVALID:
         return refused(known["reason"], known["message"])
     return IS_ACCEPTED
 
 
 def scheduled(short: Sequence[str], least: int, waits: str) -> Condition:
-    """Return whether the minimum has nodes; `short` says what lacks them, `waits` why in the scheduler's words."""
+    """Return whether the minimum has nodes; `short` says what lacks them, `waits` why in the scheduler's words.
+
+    Without these words its pods are not made yet, or not tried yet.
+    """
     if not short:
         return Condition(SCHEDULED, True, "MinimumPlaced", f"at least {least} pods have nodes")
-    return Condition(SCHEDULED, False, "WaitsForRoom", "; ".join(short) + (f": {waits}" if waits else ""))
+    lacks = "; ".join(short)
+    if not waits:
+        return Condition(SCHEDULED, False, "Starting", lacks)
+    return Condition(SCHEDULED, False, WAITS, f"{lacks}: {waits}")
 
 
 def refusal_of(document: Json, accepted: Condition, phase: str, now_seconds: float) -> Json:
@@ -88,19 +97,26 @@ def observed(document: Json, found: Iterable[Condition], now_seconds: float) -> 
 
 
 def told(document: Json, status: Json, *, ends: bool) -> Iterable[tuple[str, str]]:
-    """Yield reason and note of the Events of a new status: for a refusal, and for the end."""
+    """Yield reason and note of the Events of a new status: for a refusal, for a minimum that waits, and for the end.
+
+    A refusal of the spec is told again where it is about another field.
+    """
     for condition in status["conditions"]:
         known = condition_of(document, condition["type"])
         same = (known.get("status"), known.get("reason")) == (condition["status"], condition["reason"])
-        refusal = condition["type"] == ACCEPTED and condition["status"] == "False" and not same
-        if refusal or (ends and condition["type"] in (COMPLETED, FAILED)):
+        if condition["reason"] == INVALID:
+            same = same and known.get("message") == condition["message"]
+        refusal = condition["type"] == ACCEPTED and condition["status"] == "False"
+        waits = condition["type"] == SCHEDULED and condition["reason"] == WAITS
+        if ((refusal or waits) and not same) or (ends and condition["type"] in (COMPLETED, FAILED)):
             yield condition["reason"], condition["message"]
 
 
 def restarted(before: int, after: int) -> Iterable[tuple[str, str]]:
     """Yield reason and note of the Event of new restarts."""
     if after > before:
-        yield "Restarted", f"{after - before} lost pods were made again, {after} in all"
+        lost = "1 lost pod was" if after - before == 1 else f"{after - before} lost pods were"
+        yield "Restarted", f"{lost} made again, {after} in all"
 
 
 def event(document: Json, reason: str, note: str, now_seconds: float) -> Json:

@@ -4,6 +4,7 @@ Invariants:
 - A pass begins with fresh reads and trusts no event. A pass that ends anywhere is continued by the next one, of this
   process or of another.
 - The status is written before anything is done that depends on it.
+- An Event tells a change. Where a definition keeps no conditions, a process remembers those that it wrote.
 - Two passes at once, of two operators, make no object twice: names are taken once, statuses are written to the version
   that was read, and deletions name the uid.
 """
@@ -51,6 +52,8 @@ class OwnerPass(ABC):
         self._cluster = cluster
         self._settings = settings
         self._now = now
+        self._conditions: dict[str, list[Any]] = {}
+        """Owner -> the conditions that were written last, of those whose definition keeps none."""
 
     async def look(self, path: str) -> float | None:
         """Make one pass; return in how many seconds the next is due, or None if an event will tell.
@@ -59,9 +62,10 @@ class OwnerPass(ABC):
         """
         document = await self._cluster.get(path)
         if document is None or "deletionTimestamp" in document["metadata"]:
+            self._conditions.pop(path, None)
             return None  # the garbage collector deletes what it owns
         try:
-            return await self._carry_out(document)
+            return await self._carry_out(self._with_conditions(document))
         except RefusedError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
@@ -124,7 +128,17 @@ class OwnerPass(ABC):
             events = collection_path("events.k8s.io/v1", "events", metadata["namespace"])
             for reason, note in (*self._notes(document, status), *more):
                 await self._cluster.create(events, event(document, reason, note, self._now()))
+            if not _has_conditions(written):
+                self._conditions[path] = status["conditions"]
+            written = self._with_conditions(written)
         return written
+
+    def _with_conditions(self, document: Json) -> Json:
+        """Return an owner with the conditions that were written last."""
+        known = self._conditions.get(path_of(document))
+        if known is None or _has_conditions(document):
+            return document
+        return {**document, "status": {**(document.get("status") or {}), "conditions": known}}
 
     async def _kept(self, written: Json, status: Json) -> Json | None:
         """Write the record into an annotation where the definition of another maker does not keep our status."""
@@ -135,6 +149,10 @@ class OwnerPass(ABC):
             return written
         note = record_text(wanted)
         return await self._cluster.patch(path_of(written), {"metadata": {"annotations": {RECORD_KEY: note}}})
+
+
+def _has_conditions(document: Json) -> bool:
+    return "conditions" in (document.get("status") or {})
 
 
 def owns(owner: Owner, found: Json) -> bool:

@@ -51,6 +51,11 @@ _THEIRS: Final[Mapping[str, str]] = {
 _WORDS: Final = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in _THEIRS))
 
 
+def is_paddle(api_version: str) -> bool:
+    """Return whether a TrainingJob is of PaddlePaddle's group."""
+    return api_version.startswith(PADDLE_GROUP + "/")
+
+
 def in_our_names(spec: Any, metadata: Json) -> Any:
     """Return a spec with the names of ours, and with the terms that annotations say."""
     if not isinstance(spec, dict):

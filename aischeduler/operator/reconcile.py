@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from aischeduler.operator.batch_process import BatchProcess, read_batch_process
-from aischeduler.operator.conditions import refusal_of, refused, standing
+from aischeduler.operator.conditions import INVALID, refusal_of, refused, standing
 from aischeduler.operator.objects import PodMaker, SeenPod, gang_selector, seen_pod, service
 from aischeduler.operator.owner import Json, SpecError
 from aischeduler.operator.owner_pass import OwnerPass, all_of, doubling
@@ -21,7 +21,7 @@ class Reconciler(OwnerPass):
         try:
             process = read_batch_process(document, self._settings)
         except SpecError as error:
-            why = refused("Invalid", str(error))
+            why = refused(INVALID, str(error))
             await self._write(document, refusal_of(document, why, Phase.PENDING, self._now()))
             return None
         made = plan(process, read_record(document, Progress), await self._pods(process), self._now())

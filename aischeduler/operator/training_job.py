@@ -46,7 +46,7 @@ from aischeduler.operator.owner import (
     dns_label,
     inherited_annotations,
 )
-from aischeduler.operator.paddle_spec import PADDLE_GROUP, in_our_names, in_paddle_names
+from aischeduler.operator.paddle_spec import in_our_names, in_paddle_names, is_paddle
 
 KIND: Final = "TrainingJob"
 IMAGE: Final = "paddlepaddle/paddlecloud-job"
@@ -193,7 +193,7 @@ class _Spec(Struct, rename="camel"):
 
 def read_training_job(document: Json, settings: Settings) -> TrainingJob:
     """Return the TrainingJob; raises SpecError."""
-    if not document["apiVersion"].startswith(PADDLE_GROUP + "/"):
+    if not is_paddle(document["apiVersion"]):
         return _read(document, document.get("spec") or {}, settings)
     try:
         found = _read(document, in_our_names(document.get("spec") or {}, document["metadata"]), settings)
@@ -259,10 +259,9 @@ def _check(spec: _Spec, most: int) -> None:
     trainer, pserver = spec.trainer, spec.pserver or _Pserver()
     least = trainer.min_instances
     if least > most:
-        raise SpecError(f"spec.trainer.minInstances is {least}, more than maxInstances, which is {most}")
+        raise SpecError(_crossed("trainer", least, most))
     if pserver.max_instances and pserver.min_instances > pserver.max_instances:
-        counts = f"{pserver.min_instances}, more than maxInstances, which is {pserver.max_instances}"
-        raise SpecError(f"spec.pserver.minInstances is {counts}")
+        raise SpecError(_crossed("pserver", pserver.min_instances, pserver.max_instances))
     if not spec.fault_tolerant and least < most:
         raise SpecError(UNEVEN)
     for name, count, resources in (
@@ -270,13 +269,19 @@ def _check(spec: _Spec, most: int) -> None:
         ("pserver", pserver.min_instances, pserver.resources),
     ):
         if count and not _says(resources):
-            raise SpecError(f"spec.{name}.resources is missing, and there are {count} instances")
+            raise SpecError(f"spec.{name}.resources has neither requests nor limits, and an instance needs one of them")
     pods = most + pserver.min_instances + spec.fault_tolerant
     if pods > GANG_SIZE_MAX:
-        raise SpecError(f"spec.trainer.maxInstances is {most}: with master and pservers more than {GANG_SIZE_MAX} pods")
+        pods_text = f"with master and pservers that is {pods} pods, and at most {GANG_SIZE_MAX} are possible"
+        raise SpecError(f"spec.trainer.maxInstances is {most}: {pods_text}")
     last = spec.port + spec.ports_num + spec.ports_num_for_sparse - 1
     if last > PORT_MAX:
         raise SpecError(f"spec.port is {spec.port}, so that the last port is {last}, more than {PORT_MAX}")
+
+
+def _crossed(name: str, least: int, most: int) -> str:
+    """Return why a minimum above its maximum is refused."""
+    return f"spec.{name}.minInstances is {least}, more than maxInstances, which is {most}: lower it, or raise that"
 
 
 def _says(resources: Resources | None) -> bool:
@@ -305,7 +310,8 @@ def _ignored(spec: _Spec, most: int, raw: Json) -> Iterator[tuple[str, str]]:
     if outside:
         sizes = ", ".join(map(str, outside))
         bounds = f"minInstances {trainer.min_instances} to maxInstances {most}"
-        yield IGNORED, f"spec.trainer.allowedInstances: {sizes} have no effect outside {bounds}"
+        verb = "has" if len(outside) == 1 else "have"
+        yield IGNORED, f"spec.trainer.allowedInstances: {sizes} {verb} no effect outside {bounds}"
     if "etcd-endpoint" in (raw.get("master") or {}):
         yield IGNORED, "spec.master.etcd-endpoint has no effect: the master has an etcd of its own"
 

@@ -29,6 +29,7 @@ from aischeduler.model.names import CPU
 from aischeduler.model.quantity import parse_milli, parse_units
 from aischeduler.operator.objects import ATTEMPT_KEY, INDEX_KEY, metadata_of, pod_name
 from aischeduler.operator.owner import KEY_PREFIX, LABEL_LENGTH_MAX, Json, Role, Settings, dns_label
+from aischeduler.operator.paddle_spec import in_paddle_names, is_paddle
 from aischeduler.operator.training_job import TERMS_KEYS, TrainingJob
 
 MASTER: Final = "master"
@@ -49,7 +50,10 @@ MASTER_PORTS: Final = {"master-port": 8080, "etcd-port": 2379}
 ETCD_IMAGE: Final = "quay.io/coreos/etcd:v3.2.1"
 ETCD_RESOURCES: Final[Json] = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 EDITED: Final = "EditIgnored"
-"""The reason of the Event for an edit of what the Job that exists has fixed."""
+"""The reason of the Event for an edit of what the Job that exists has fixed, and of a job that has ended."""
+ANEW: Final = "Delete the TrainingJob and create it again for that"
+ENDED: Final = f"the edit has no effect: the job has ended, and never starts again. {ANEW}"
+"""The note of the Event for an edit of a job that has ended."""
 GPU_SUFFIX: Final = "gpu"
 """How the name of a resource ends that is a whole GPU: nvidia.com/gpu."""
 
@@ -120,14 +124,17 @@ def as_made(job: TrainingJob, document: Json) -> TrainingJob:
     )
     resized = not is_annotated(document) and not made.is_elastic and job.min_instances != trainers
     waits = [
-        *(["faultTolerant"] if made.fault_tolerant != job.fault_tolerant else []),
-        *(["pserver.minInstances"] if pservers != job.pservers else []),
-        *(["trainer.minInstances"] if job.min_instances < trainers or resized else []),
+        *(["spec.faultTolerant"] if made.fault_tolerant != job.fault_tolerant else []),
+        *(["spec.pserver.minInstances"] if pservers != job.pservers else []),
+        *(["spec.trainer.minInstances"] if job.min_instances < trainers or resized else []),
     ]
     if not waits:
         return made
-    note = f"the edit of {', '.join(waits)} has no effect: the pods that run were started together without it"
-    return replace(made, ignored=(*job.ignored, (EDITED, note)))
+    why = "the pods that run were started together without it"
+    note = f"the edit of {', '.join(waits)} has no effect: {why}. {ANEW}"
+    return replace(
+        made, ignored=(*job.ignored, (EDITED, in_paddle_names(note) if is_paddle(job.api_version) else note))
+    )
 
 
 def is_annotated(document: Json) -> bool:

@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from aischeduler.kube.http.paths import object_path
-from aischeduler.operator.conditions import refusal_of, refused, standing
+from aischeduler.operator.conditions import INVALID, refusal_of, refused, standing
 from aischeduler.operator.objects import gang_selector, seen_pod, service
 from aischeduler.operator.owner import Json, SpecError
 from aischeduler.operator.owner_pass import NAME_TAKEN_SECONDS, OwnerPass, all_of, doubling, owns, taken
 from aischeduler.operator.progress import read_record
 from aischeduler.operator.training_job import TrainingJob, read_training_job
 from aischeduler.operator.training_objects import (
+    EDITED,
+    ENDED,
     JOB_INDEX_KEY,
     TrainingMaker,
     as_made,
@@ -37,7 +39,7 @@ class TrainingReconciler(OwnerPass):
         try:
             job = read_training_job(document, self._settings)
         except SpecError as error:
-            why = refused("Invalid", str(error))
+            why = refused(INVALID, str(error))
             await self._write(document, refusal_of(document, why, TrainingPhase.CREATING, self._now()))
             return None
         found = await self._cluster.get(self._job_path(job))
@@ -58,7 +60,7 @@ class TrainingReconciler(OwnerPass):
         accepted = standing(document, makes=bool(made.creates or made.makes_job))
         new = record.observed_generation != document["metadata"].get("generation", 0)
         status = training_status(document, job, made, window=window, accepted=accepted, now=now)
-        written = await self._write(document, status, job.ignored if new else ())
+        written = await self._write(document, status, _ignored(job, record) if new else ())
         if written is None:
             return None
         failed = await self._tried(self._act(job, made, found))
@@ -98,3 +100,8 @@ class TrainingReconciler(OwnerPass):
         for batch in doubling(made.creates):
             pods = (maker.pod(wanted.role, wanted.index, wanted.attempt) for wanted in batch)
             await all_of(self._create(job, "pods", pod) for pod in pods)
+
+
+def _ignored(job: TrainingJob, record: TrainingRecord) -> tuple[tuple[str, str], ...]:
+    """Return reason and note of the Events about what of a new spec has no effect."""
+    return ((EDITED, ENDED),) if record.finished else job.ignored

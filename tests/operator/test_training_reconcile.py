@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from aischeduler.operator.owner import Json
-from tests.operator.fake_cluster import PODS, SERVICES, FakeCluster
+from tests.operator.fake_cluster import EVENTS, PODS, SERVICES, FakeCluster
 from tests.operator.training_world import JOBS, KEY, PADDLE, TrainingWorld, paddle_job, training_job
 
 EXIT_1: Json = {"terminated": {"exitCode": 1, "finishedAt": "1970-01-01T00:16:40Z"}}
@@ -15,6 +15,11 @@ def counts(world: TrainingWorld) -> dict[str, tuple[int, ...]]:
     """Return running, pending, succeeded and failed of each role."""
     states = ("running", "pending", "succeeded", "failed")
     return {one["role"]: tuple(one[state] for state in states) for one in world.status["replicaStatuses"]}
+
+
+def told(world: TrainingWorld) -> list[tuple[str, str]]:
+    """Return reason and note of each Event, in order."""
+    return [(one["reason"], one["note"]) for path, one in world.cluster.objects.items() if path.startswith(EVENTS)]
 
 
 def test_phase_is_creating_until_all_that_starts_together_runs() -> None:
@@ -42,7 +47,14 @@ def test_reason_of_the_scheduler_is_shown_while_trainers_wait() -> None:
     waits = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 3 Insufficient cpu."}
     world.cluster.set_phase("train-trainer-0", "Pending", conditions=[waits])
     world.passes()
-    assert world.condition("Scheduled")["message"].endswith(": 0/3 nodes are available: 3 Insufficient cpu.")
+    said = world.condition("Scheduled")
+    assert said["message"].endswith(": 0/3 nodes are available: 3 Insufficient cpu.")
+    world.seconds += 1
+    waits["message"] = "0/3 nodes are available: 3 Insufficient memory."
+    world.cluster.set_phase("train-trainer-0", "Pending", conditions=[waits])
+    world.passes()
+    assert world.condition("Scheduled")["message"].endswith(waits["message"])
+    assert told(world) == [("WaitsForRoom", said["message"])], "once, however its words change"
 
 
 def test_growth_is_scaling_until_the_last_new_trainer_runs() -> None:
@@ -220,10 +232,10 @@ def test_job_that_becomes_elastic_gets_terms_and_one_that_ends_to_be_keeps_equal
 @pytest.mark.parametrize(
     ("edit", "fields"),
     [
-        (training_job(least=1), "trainer.minInstances"),
-        (training_job(pservers=3), "pserver.minInstances"),
-        (training_job(most=2, fault_tolerant=False), "faultTolerant"),
-        (training_job(least=1, pservers=2), "pserver.minInstances, trainer.minInstances"),
+        (training_job(least=1), "spec.trainer.minInstances"),
+        (training_job(pservers=3), "spec.pserver.minInstances"),
+        (training_job(most=2, fault_tolerant=False), "spec.faultTolerant"),
+        (training_job(least=1, pservers=2), "spec.pserver.minInstances, spec.trainer.minInstances"),
     ],
 )
 def test_edit_of_what_started_together_has_no_effect_and_is_told_once(edit: Json, fields: str) -> None:
@@ -236,8 +248,31 @@ def test_edit_of_what_started_together_has_no_effect_and_is_told_once(edit: Json
     assert world.names() == names
     assert world.pod("train-pserver-0")["metadata"]["labels"] == labels
     assert world.job["metadata"]["annotations"][f"{KEY}min-instances"] == "2"
-    notes = [one["note"] for one in world.cluster.objects.values() if one.get("reason") == "EditIgnored"]
-    assert notes == [f"the edit of {fields} has no effect: the pods that run were started together without it"]
+    restarted = "Restarted", "1 lost pod was made again, 1 in all"
+    why = "the pods that run were started together without it. Delete the TrainingJob and create it again for that"
+    assert told(world) == [("EditIgnored", f"the edit of {fields} has no effect: {why}"), restarted]
+
+
+def test_edit_that_has_no_effect_names_fields_as_paddlepaddle_does() -> None:
+    world = TrainingWorld(paddle_job()).started()
+    edited = paddle_job()
+    edited["spec"]["trainer"]["min-instance"] = 1
+    world.edit(edited)
+    world.passes()
+    ((reason, note),) = told(world)
+    assert (reason, note.partition(" has ")[0]) == ("EditIgnored", "the edit of spec.trainer.min-instance")
+
+
+def test_edit_of_a_finished_job_has_no_effect_and_that_is_told_once() -> None:
+    world = TrainingWorld(training_job()).started()
+    world.end_job("Complete", succeeded=2)
+    world.passes()
+    world.edit(training_job(least=1, most=6))
+    world.passes()
+    ended = "the edit has no effect: the job has ended, and never starts again"
+    note = f"{ended}. Delete the TrainingJob and create it again for that"
+    assert told(world) == [("Succeeded", "all trainers succeeded"), ("EditIgnored", note)]
+    assert (world.status["phase"], world.job["spec"]["parallelism"]) == ("succeeded", 2)
 
 
 def test_size_of_a_job_that_is_not_elastic_stays_and_that_is_told() -> None:
@@ -343,12 +378,48 @@ def test_refused_spec_makes_nothing_and_the_mended_one_is_carried_out() -> None:
     world.passes()
     accepted = world.condition("Accepted")
     assert (accepted["status"], accepted["reason"], world.status["phase"]) == ("False", "Invalid", "creating")
-    assert accepted["message"] == "spec.trainer.minInstances is 5, more than maxInstances, which is 4"
+    assert (
+        accepted["message"]
+        == "spec.trainer.minInstances is 5, more than maxInstances, which is 4: lower it, or raise that"
+    )
     assert (world.cluster.event_reasons(), world.names()) == (["Invalid"], [])
     assert [path for path in world.cluster.created if "/events/" not in path] == []
     world.edit(training_job())
     world.started()
     assert (world.condition("Accepted")["status"], world.status["phase"]) == ("True", "running")
+
+
+def test_refusal_for_another_field_is_told_again() -> None:
+    world = TrainingWorld(training_job(least=5))
+    world.passes()
+    world.seconds += 1
+    world.edit(training_job(least=5))
+    world.passes()
+    world.edit(training_job(freezingWindow="soon"))
+    world.passes()
+    assert [(reason, note.partition(" ")[0]) for reason, note in told(world)] == [
+        ("Invalid", "spec.trainer.minInstances"),
+        ("Invalid", "spec.freezingWindow:"),
+    ]
+
+
+def test_refusals_are_told_once_where_no_status_is_kept() -> None:
+    refused = paddle_job(fault_tolerant=False)
+    world = TrainingWorld(refused, FakeCluster(keeps_status=False))
+    for seconds in range(9):
+        world.seconds += seconds
+        world.look()
+    assert world.cluster.event_reasons() == ["Invalid"]
+    world.edit(paddle_job())
+    world.cluster.refuses = "exceeded quota: pods"
+    for _ in range(9):
+        world.seconds += 60
+        world.look()
+    assert world.cluster.event_reasons() == ["Invalid", "PodRefused"]
+    world.edit(refused)
+    world.seconds += 1
+    world.passes()
+    assert world.cluster.event_reasons() == ["Invalid", "PodRefused", "Invalid"]
 
 
 def test_refused_edit_leaves_what_runs() -> None:
