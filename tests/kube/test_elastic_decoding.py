@@ -134,8 +134,8 @@ def test_replica_set_with_the_annotations_of_its_deployment_is_not_elastic(kind:
 @pytest.mark.parametrize(
     ("key", "text", "why"),
     [
-        (MIN_INSTANCES_KEY, "", "is missing"),
-        (MAX_INSTANCES_KEY, "", "is missing"),
+        (MIN_INSTANCES_KEY, "", f"is missing, and {MAX_INSTANCES_KEY} needs it"),
+        (MAX_INSTANCES_KEY, "", f"is missing, and {MIN_INSTANCES_KEY} needs it"),
         (MIN_INSTANCES_KEY, "0", "must be a whole number from 1 to 5000, not '0'"),
         (MIN_INSTANCES_KEY, "-2", "must be a whole number from 1 to 5000, not '-2'"),
         (MIN_INSTANCES_KEY, "+2", "must be a whole number from 1 to 5000, not '+2'"),
@@ -184,10 +184,11 @@ def test_allowed_sizes_outside_of_minimum_and_maximum_are_ignored_and_named() ->
     path = f"metadata.annotations[{ALLOWED_INSTANCES_KEY}]: "
     found = elastic("Job", BOTH | {ALLOWED_INSTANCES_KEY: "0,1,4,16"})
     assert (found.problem, found.terms.allowed) == (None, (2, 4))
-    assert found.ignored == path + "0, 1, 16 are not from 2 to 8, and ignored"
-    assert elastic("Job", BOTH | {ALLOWED_INSTANCES_KEY: "9"}).ignored == path + "9 is not from 2 to 8, and ignored"
+    bounds = f"outside {MIN_INSTANCES_KEY} 2 to {MAX_INSTANCES_KEY} 8"
+    assert found.ignored == f"{path}0, 1, 16 have no effect {bounds}"
+    assert elastic("Job", BOTH | {ALLOWED_INSTANCES_KEY: "9"}).ignored == f"{path}9 has no effect {bounds}"
     many = ",".join(map(str, range(20, 40)))
-    assert "27 and 12 more are not" in elastic("Job", BOTH | {ALLOWED_INSTANCES_KEY: many}).ignored
+    assert "27 and 12 more have no effect" in elastic("Job", BOTH | {ALLOWED_INSTANCES_KEY: many}).ignored
 
 
 @pytest.mark.parametrize(

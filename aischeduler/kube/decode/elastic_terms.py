@@ -172,7 +172,8 @@ def _bounds(lowest: str, highest: str) -> tuple[int, int]:
 
 def _number(key: str, text: str) -> int:
     if not text:
-        raise FieldError(f"{annotation_path(key)}: is missing")
+        other = MAX_INSTANCES_KEY if key == MIN_INSTANCES_KEY else MIN_INSTANCES_KEY
+        raise FieldError(f"{annotation_path(key)}: is missing, and {other} needs it")
     if not _SIZE.fullmatch(text) or not 1 <= int(text) <= INSTANCES_MAX:
         wanted = f"must be a whole number from 1 to {INSTANCES_MAX}"
         raise FieldError(f"{annotation_path(key)}: {wanted}, not {quoted(text)}")
@@ -192,12 +193,13 @@ def _allowed(text: str, least: int, most: int) -> tuple[tuple[int, ...], str]:
     sizes = sorted(set(map(int, parts)))
     outside = [size for size in sizes if not least <= size <= most]
     allowed = tuple(sorted({least, *sizes}.difference(outside)))
-    return allowed, f"{path}: {_listed(outside)} not from {least} to {most}, and ignored" if outside else ""
+    bounds = f"outside {MIN_INSTANCES_KEY} {least} to {MAX_INSTANCES_KEY} {most}"
+    return allowed, f"{path}: {_listed(outside)} no effect {bounds}" if outside else ""
 
 
 def _listed(sizes: list[int]) -> str:
     more = f" and {len(sizes) - IGNORED_NAMED_MAX} more" if len(sizes) > IGNORED_NAMED_MAX else ""
-    return f"{', '.join(map(str, sizes[:IGNORED_NAMED_MAX]))}{more} {'is' if len(sizes) == 1 else 'are'}"
+    return f"{', '.join(map(str, sizes[:IGNORED_NAMED_MAX]))}{more} {'has' if len(sizes) == 1 else 'have'}"
 
 
 def _service(text: str) -> tuple[int, float]:
