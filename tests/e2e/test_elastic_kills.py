@@ -136,7 +136,10 @@ class Watch(Sizes):
                 self.wrong.append(f"{name}: there are two of its index")
             elif not stays and self._live.get(place) == uid:
                 del self._live[place]
-        elif GANG in labels(pod) and self._attempts.setdefault((labels(pod)[GANG], name, notes(pod)[ATTEMPT]), uid) != uid:
+        elif (
+            GANG in labels(pod)
+            and self._attempts.setdefault((labels(pod)[GANG], name, notes(pod)[ATTEMPT]), uid) != uid
+        ):
             self.wrong.append(f"{name}: made twice")
 
 

@@ -251,6 +251,12 @@ def test_job_of_paddlepaddle_runs_where_its_definition_keeps_no_status(stage: St
     ("changes", "words"),
     [
         ({"trainer": {"minInstances": 0, "resources": {}}}, "spec.trainer.minInstances"),
+        ({"trainer": {"minInstances": -1, "resources": {}}}, "spec.trainer.minInstances"),
+        ({"trainer": {"minInstances": 1, "maxInstances": 0, "resources": {}}}, "spec.trainer.maxInstances"),
+        ({"trainer": {"minInstances": 1, "maxInstances": -2, "resources": {}}}, "spec.trainer.maxInstances"),
+        ({"trainer": {"minInstances": 1, "maxInstances": 5_001, "resources": {}}}, "spec.trainer.maxInstances"),
+        ({"trainer": {"minInstances": 1, "maxInstances": "two", "resources": {}}}, "spec.trainer.maxInstances"),
+        ({"trainer": {"minInstances": 1, "allowedInstances": [0], "resources": {}}}, "allowedInstances[0]"),
         ({"trainer": {"minInstances": 1}}, "spec.trainer.resources"),
         ({"trainer": {"minInstances": 1, "resources": {"limits": {"memory": "2 Gi"}}}}, "resources.limits.memory"),
         ({"priorityLevel": "High"}, "spec.priorityLevel"),
