@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from aischeduler.model.times import time_text
+from aischeduler.model.times import time_text, unix_seconds
 from aischeduler.operator.owner import Json, dns_label
 
 ACCEPTED: Final = "Accepted"
@@ -22,7 +22,11 @@ NOTE_LENGTH_MAX: Final = 1_000
 CONTROLLER: Final = "resource.aibee.cn/ai-scheduler-operator"
 """The `reportingController` of the operator's Events."""
 WAITS: Final = "WaitsForRoom"
-"""The reason of `Scheduled`, and of an Event, where the scheduler has said why the minimum waits."""
+"""The reason of `Scheduled`, and of an Event, where the minimum waits and the scheduler has said why."""
+STARTING: Final = "Starting"
+"""The reason before: pods that start together come one by one, and the scheduler says so of the first ones."""
+WAITS_SECONDS: Final = 10.0
+"""After this time a minimum without nodes waits."""
 INVALID: Final = "Invalid"
 NORMAL_REASONS: Final = frozenset(("Succeeded", "Restarted", "Scaled"))
 
@@ -52,17 +56,32 @@ def standing(document: Json, *, makes: bool) -> Condition:
     return IS_ACCEPTED
 
 
-def scheduled(short: Sequence[str], least: int, waits: str) -> Condition:
-    """Return whether the minimum has nodes; `short` says what lacks them, `waits` why in the scheduler's words.
-
-    Without these words its pods are not made yet, or not tried yet.
-    """
+def scheduled(document: Json, short: Sequence[str], least: int, waits: str, now_seconds: float) -> Condition:
+    """Return whether the minimum has nodes; `short` says what lacks them, `waits` why in the scheduler's words."""
     if not short:
         return Condition(SCHEDULED, True, "MinimumPlaced", f"at least {least} pods have nodes")
-    lacks = "; ".join(short)
-    if not waits:
-        return Condition(SCHEDULED, False, "Starting", lacks)
-    return Condition(SCHEDULED, False, WAITS, f"{lacks}: {waits}")
+    reason = WAITS if waits and _starts_until(document, now_seconds) <= now_seconds else STARTING
+    return Condition(SCHEDULED, False, reason, "; ".join(short) + (f": {waits}" if waits else ""))
+
+
+def _starts_until(document: Json, now_seconds: float) -> float:
+    """Return when a minimum that has no nodes begins to wait, in unix seconds."""
+    known = condition_of(document, SCHEDULED)
+    return WAITS_SECONDS + (
+        unix_seconds(known["lastTransitionTime"]) if known.get("status") == "False" else now_seconds
+    )
+
+
+def starts_seconds(status: Json, waits: str, now_seconds: float) -> float | None:
+    """Return in how many seconds a minimum of which the scheduler has said why it has no nodes begins to wait.
+
+    None where it waits already, has nodes, or the scheduler has said nothing.
+    """
+    document = {"status": status}
+    if not waits or condition_of(document, SCHEDULED).get("reason") != STARTING:
+        return None
+    left = _starts_until(document, now_seconds) - now_seconds
+    return left if left > 0 else None
 
 
 def refusal_of(document: Json, accepted: Condition, phase: str, now_seconds: float) -> Json:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from aischeduler.operator.batch_process import BatchProcess, read_batch_process
-from aischeduler.operator.conditions import INVALID, refusal_of, refused, standing
+from aischeduler.operator.conditions import INVALID, refusal_of, refused, standing, starts_seconds
 from aischeduler.operator.objects import PodMaker, SeenPod, gang_selector, seen_pod, service
 from aischeduler.operator.owner import Json, SpecError
 from aischeduler.operator.owner_pass import OwnerPass, all_of, doubling
@@ -26,12 +26,15 @@ class Reconciler(OwnerPass):
             return None
         made = plan(process, read_record(document, Progress), await self._pods(process), self._now())
         accepted = standing(document, makes=bool(made.creates))
-        written = await self._write(document, status_of(document, process, made, accepted, self._now()))
+        status = status_of(document, process, made, accepted, self._now())
+        written = await self._write(document, status)
         if written is None:
             return None
         failed = await self._tried(self._act(process, made))
         if failed is None:
-            return 0.0 if made.creates else made.again_seconds  # the next pass records what was made
+            due = (made.again_seconds, starts_seconds(status, made.waits, self._now()))
+            waits = [seconds for seconds in due if seconds is not None]
+            return 0.0 if made.creates else min(waits, default=None)  # the next pass records what was made
         why, again_seconds = failed
         await self._write(written, status_of(written, process, made, why, self._now()))
         return again_seconds

@@ -38,7 +38,7 @@ def status_of(document: Json, process: BatchProcess, made: Plan, accepted: Condi
         "replicas": process.replicas,
         "minAvailable": process.min_available,
         "ready": f"{counted}/{process.replicas}",
-        **observed(document, [accepted, *_conditions(process, made)], now_seconds),
+        **observed(document, [accepted, *_conditions(document, process, made, now_seconds)], now_seconds),
     }
 
 
@@ -49,17 +49,18 @@ def notes_of(document: Json, status: Json) -> Iterator[tuple[str, str]]:
     yield from restarted(before.restarts, after.restarts)
 
 
-def _conditions(process: BatchProcess, made: Plan) -> Iterator[Condition]:
+def _conditions(document: Json, process: BatchProcess, made: Plan, now_seconds: float) -> Iterator[Condition]:
     phase = made.progress.phase
     if not made.progress.finished:
-        yield _scheduled(process, made)
+        yield scheduled(document, _short(process, made), process.min_available, made.waits, now_seconds)
     if phase == Phase.SUCCEEDED:
         yield Condition(COMPLETED, True, "Succeeded", f"all {process.replicas} pods succeeded")
     if phase == Phase.FAILED and made.failure:
         yield Condition(FAILED, True, "BackoffLimitExceeded", made.failure)
 
 
-def _scheduled(process: BatchProcess, made: Plan) -> Condition:
+def _short(process: BatchProcess, made: Plan) -> list[str]:
+    """Return which minima lack nodes."""
     bound = [count.bound for count in made.counts]
     short = [
         f"{role.name} has {count} of at least {role.min_available}"
@@ -68,4 +69,4 @@ def _scheduled(process: BatchProcess, made: Plan) -> Condition:
     ]
     if sum(bound) < process.min_available:
         short.insert(0, f"{sum(bound)} of {process.replicas} pods have nodes, at least {process.min_available} must")
-    return scheduled(short, process.min_available, made.waits)
+    return short

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from aischeduler.kube.http.paths import object_path
-from aischeduler.operator.conditions import INVALID, refusal_of, refused, standing
+from aischeduler.operator.conditions import INVALID, refusal_of, refused, standing, starts_seconds
 from aischeduler.operator.objects import gang_selector, seen_pod, service
 from aischeduler.operator.owner import Json, SpecError
 from aischeduler.operator.owner_pass import NAME_TAKEN_SECONDS, OwnerPass, all_of, doubling, owns, taken
@@ -65,7 +65,8 @@ class TrainingReconciler(OwnerPass):
             return None
         failed = await self._tried(self._act(job, made, found))
         if failed is None:
-            due = [made.again_seconds, window.again_seconds if window is not None else None]
+            starts = starts_seconds(status, made.waits, now)
+            due = [made.again_seconds, starts, window.again_seconds if window is not None else None]
             waits = [seconds for seconds in due if seconds is not None]
             return 0.0 if made.creates or made.makes_job else min(waits, default=None)
         why, again_seconds = failed

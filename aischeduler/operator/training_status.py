@@ -81,7 +81,7 @@ def training_status(
         "replicaStatuses": roles,
         "frozenUntil": None if window is None or window.until_seconds is None else time_text(window.until_seconds),
         "frozen": "" if window is None else window.left,
-        **observed(document, [accepted, *_conditions(job, made)], now),
+        **observed(document, [accepted, *_conditions(document, job, made, now)], now),
     }
 
 
@@ -104,21 +104,21 @@ def _counted(count: Counts) -> dict[str, Any]:
     }
 
 
-def _conditions(job: TrainingJob, made: TrainingPlan) -> Iterator[Condition]:
+def _conditions(document: Json, job: TrainingJob, made: TrainingPlan, now: float) -> Iterator[Condition]:
     phase = made.record.phase
     if not made.record.finished:
-        yield _scheduled(job, made)
+        yield scheduled(document, _short(job, made), job.gang_min, made.waits, now)
     if phase == TrainingPhase.SUCCEEDED:
         yield Condition(COMPLETED, True, "Succeeded", "all trainers succeeded")
     if phase == TrainingPhase.FAILED and made.failure:
         yield Condition(FAILED, True, "TrainersFailed", made.failure)
 
 
-def _scheduled(job: TrainingJob, made: TrainingPlan) -> Condition:
+def _short(job: TrainingJob, made: TrainingPlan) -> list[str]:
+    """Return which minima lack nodes."""
     trainers = made.trainers.bound if made.trainers is not None else 0
     least = [
         *((role.name, count.bound, role.replicas) for role, count in zip(roles_of(job), made.counts, strict=True)),
         (TRAINER, trainers, job.trainers),
     ]
-    short = [f"{name} has {bound} of at least {needed}" for name, bound, needed in least if bound < needed]
-    return scheduled(short, job.gang_min, made.waits)
+    return [f"{name} has {bound} of at least {needed}" for name, bound, needed in least if bound < needed]

@@ -144,6 +144,10 @@ def test_reason_of_the_scheduler_is_shown_while_pods_wait() -> None:
     world.cluster.set_phase("train-master-0", "Pending", conditions=[unplaced])
     world.passes()
     assert world.condition("Scheduled")["message"].endswith(": 0/3 nodes are available: 3 Insufficient cpu.")
+    assert world.cluster.event_reasons() == []
+    world.seconds += 10
+    world.passes()
+    assert (world.condition("Scheduled")["reason"], world.cluster.event_reasons()) == ("WaitsForRoom", ["WaitsForRoom"])
 
 
 def test_batch_process_succeeds_when_all_pods_have_and_keeps_them() -> None:

@@ -46,9 +46,13 @@ def test_reason_of_the_scheduler_is_shown_while_trainers_wait() -> None:
     world.control()
     waits = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 3 Insufficient cpu."}
     world.cluster.set_phase("train-trainer-0", "Pending", conditions=[waits])
-    world.passes()
+    assert world.passes() == 10.0
+    assert world.condition("Scheduled")["message"].endswith(": 0/3 nodes are available: 3 Insufficient cpu.")
+    assert told(world) == [], "the pods that start together come one by one"
+    world.seconds += 10
+    assert world.passes() is None
     said = world.condition("Scheduled")
-    assert said["message"].endswith(": 0/3 nodes are available: 3 Insufficient cpu.")
+    assert (said["status"], said["reason"]) == ("False", "WaitsForRoom")
     world.seconds += 1
     waits["message"] = "0/3 nodes are available: 3 Insufficient memory."
     world.cluster.set_phase("train-trainer-0", "Pending", conditions=[waits])
