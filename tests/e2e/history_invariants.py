@@ -20,6 +20,7 @@ from tests.e2e.cluster import condition
 from tests.e2e.decision_audit import Eviction, Judge
 from tests.e2e.record import Change, Changes
 from tests.e2e.refusals import Refusal
+from tests.e2e.rights import skip_to
 from tests.e2e.rules import Amounts, Pods, World, finished, lacks, requests, runs_there
 from tests.objects import Json
 
@@ -170,7 +171,7 @@ class Asked:
         """Read the complete lines from this byte on."""
         found = cls()
         with plane.audit_log.open("rb") as log:
-            log.seek(begin)
+            skip_to(log, begin)
             for line in log:
                 if line.endswith(b"\n"):
                     found.take_in(json.loads(line))

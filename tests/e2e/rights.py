@@ -6,7 +6,7 @@ missing one.
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import yaml
 
@@ -59,7 +59,7 @@ def granted(rules: Iterable[Json]) -> set[Right]:
 def used(plane: ControlPlane, user: str, since: int = 0) -> Iterator[tuple[Right, int]]:
     """Yield the permissions of a user's requests with the status of each answer, from this byte of the audit log on."""
     with plane.audit_log.open("rb") as log:
-        log.seek(since)
+        skip_to(log, since)
         for line in log:
             if not line.endswith(b"\n"):
                 return  # the last line is incomplete
@@ -69,6 +69,13 @@ def used(plane: ControlPlane, user: str, since: int = 0) -> Iterator[tuple[Right
                 resource = "/".join(part for part in (ref["resource"], ref.get("subresource")) if part)
                 status = noted.get("responseStatus", {}).get("code", 0)
                 yield (ref.get("apiGroup", ""), resource, noted["verb"]), status
+
+
+def skip_to(log: BinaryIO, since: int) -> None:
+    """Go to this byte of an audit log, or behind the line that was being written when it was the last."""
+    log.seek(max(since - 1, 0))
+    if since:
+        log.readline()
 
 
 def missing(plane: ControlPlane) -> list[Right]:
