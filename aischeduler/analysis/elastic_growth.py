@@ -258,6 +258,11 @@ def _largest(reading: JobReading) -> Growth:
     job, most = reading.record.job, reading.share.terms.max_instances
     if most < job.terms.max_instances:
         return Growth(Obstacle.MAXIMUM, f"No more than {most} completions are left to it.")
+    size = reading.record.size
+    if size < most:  # not all sizes are allowed
+        return Growth(
+            Obstacle.MAXIMUM, f"It has {size}, the largest size allowed to it.", f"Allow a size above {size}."
+        )
     return Growth(Obstacle.MAXIMUM, f"It has its maximum of {most}.", f"Raise its maximum above {most}.")
 
 

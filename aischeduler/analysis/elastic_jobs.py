@@ -56,7 +56,8 @@ class JobRow(Struct, frozen=True):
 
     `size` is what its object asks for, `next_size` what the scheduler is about to give it, if that differs. `running`
     instances are bound. Of a job whose annotations cannot be read, the bounds are None. Times are in unix seconds:
-    `waits_since_seconds` is when the oldest pod for which a minimum waits was made.
+    `waits_since_seconds` is when the oldest pod for which a minimum waits was made. `ignored` says which sizes that its
+    annotations allow have no effect.
     """
 
     place: int | None
@@ -78,6 +79,7 @@ class JobRow(Struct, frozen=True):
     waits_since_seconds: int | None = None
     frozen_until_seconds: int | None = None
     weighs_by_priority: bool = False
+    ignored: str = ""
 
     @property
     def level(self) -> str:
@@ -150,6 +152,7 @@ def _row(
         waits_since_seconds=min(waiting, default=None) if state is JobState.WAITING else None,
         frozen_until_seconds=int(frozen_until) if reading is not None and frozen_until > cluster.now else None,
         weighs_by_priority=job.terms.by_priority and record.priority != 0,
+        ignored=job.ignored,
     )
 
 

@@ -106,6 +106,8 @@ def job_text(row: JobRow, jobs: int) -> Iterator[RenderableType]:
     yield Text(printable(f"Why this size: {row.growth.why}"))
     if row.growth.remedy:
         yield Text(printable(f"What makes it grow: {row.growth.remedy}"))
+    if row.ignored:
+        yield Text(printable(f"What has no effect: {row.ignored}."))
 
 
 def jobs_json(rows: Sequence[JobRow]) -> str:
@@ -135,5 +137,6 @@ def job_json(row: JobRow) -> Mapping[str, Any]:
         "frozenUntilSeconds": row.frozen_until_seconds,
         "waitsSinceSeconds": row.waits_since_seconds,
         "state": row.state,
+        "ignored": row.ignored,
         "growth": {"next": growth.next, "obstacle": growth.obstacle, "why": growth.why, "remedy": growth.remedy},
     }

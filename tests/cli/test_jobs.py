@@ -18,7 +18,7 @@ from tests.build import a_node, a_pod, replace
 FIELDS = {
     "place", "kind", "namespace", "name", "level", "weight", "serviceCoreSeconds", "shareThousandths", "size",
     "nextSize", "running", "minInstances", "maxInstances", "allowedInstances", "freezingWindowSeconds",
-    "frozenUntilSeconds", "waitsSinceSeconds", "state", "growth",
+    "frozenUntilSeconds", "waitsSinceSeconds", "state", "growth", "ignored",
 }  # fmt: skip
 
 TRAIN = AJobSeen("train", 2, 8, ["n1"] * 4, service=2 * HOUR * CORE_SECOND, level=PriorityLevel.OFFLINE)
@@ -138,6 +138,16 @@ def test_job_that_asks_to_be_elastic_and_is_not_says_why(asked: Asked) -> None:
         "Let only this scheduler choose its size.",
     ]
     assert "not elastic: spec.managedBy: 'example.com/x' controls it" in asked("jobs")[0]
+
+
+def test_explain_names_the_sizes_that_have_no_effect(asked: Asked) -> None:
+    asked.cluster(a_node("n"), *AJobSeen("a", 1, 2, ["n"], allowed=(1,)).seen(ignored="16 has no effect"))
+    out, _ = asked("explain job/a")
+    assert out.splitlines()[2:5] == [
+        "Why this size: It has 1, the largest size allowed to it.",
+        "What makes it grow: Allow a size above 1.",
+        "What has no effect: 16 has no effect.",
+    ]
 
 
 def test_suspended_job_without_pods_is_explained(asked: Asked) -> None:

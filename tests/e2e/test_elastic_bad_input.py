@@ -170,6 +170,7 @@ def test_sizes_outside_of_the_bounds_are_told_and_the_others_count(
     bounds = f"outside {MIN_INSTANCES_KEY} 2 to {MAX_INSTANCES_KEY} 4"
     noted = {"plain": f"{ALLOWED}: 1, 16 have no effect {bounds}"}
     wait_until(lambda: events(control_plane, namespace, "InvalidElastic") == noted, "an event of the second")
+    assert noted["plain"] in explained(control_plane, "job/plain", namespace)
     wait_until(lambda: shows(control_plane, namespace, trainersReady="4/4/2-4"), "the TrainingJob grown")
     wait_until(lambda: job(control_plane, namespace, "plain")["spec"]["parallelism"] == 4, "the Job grown")
     assert events(control_plane, namespace, "WaitsForRoom") == {}, "of what starts at once"
