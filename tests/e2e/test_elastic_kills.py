@@ -1,6 +1,7 @@
 """TrainingJobs and an elastic Job grow, shrink and end while the scheduler and the operator are killed."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import count
@@ -14,6 +15,7 @@ from aischeduler.model.elastic import (
     MAX_INSTANCES_KEY,
     MIN_INSTANCES_KEY,
     PRIORITY_LEVEL_KEY,
+    RESIZE_REASON_KEY,
     RESIZED_AT_KEY,
 )
 from aischeduler.model.gang import GANG_ROLE_KEY
@@ -33,6 +35,8 @@ from tests.operator.training_world import training_job
 KILLS = [3, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(0)])]
 NODES, CPUS = 2, 8
 WINDOW_SECONDS = 2
+FULL = 9
+"""With so many instances beside masters and pservers no node has room for a home pod."""
 HOMES_MAX = 2
 """At most so many home pods, of two CPUs each, so that every minimum fits beside them."""
 CALM_SECONDS = 120.0
@@ -71,7 +75,8 @@ class Watch(Sizes):
         self.wrong: list[str] = []
         self.excused: set[str] = set()
         """The uids of the pods that the test itself ends."""
-        self.changes_of_size = {"growths": 0, "shrinks": 0}
+        self.resizes: Counter[str] = Counter()
+        """What the sizes changed for -> how often."""
         self._live: dict[tuple[str, str], str] = {}
         """Job and index -> the pod that has it and stays."""
         self._attempts: dict[tuple[str, str, str], str] = {}
@@ -116,9 +121,9 @@ class Watch(Sizes):
             return
         last, now = notes(before).get(RESIZED_AT_KEY, ""), told.get(RESIZED_AT_KEY, "")
         if size < before["spec"]["parallelism"]:
-            self.changes_of_size["shrinks"] += 1
+            self.resizes[_whose(told.get(RESIZE_REASON_KEY, ""))] += 1
         elif size > before["spec"]["parallelism"]:
-            self.changes_of_size["growths"] += 1
+            self.resizes["growth"] += 1
             window = float(told[FREEZING_WINDOW_KEY].removesuffix("s"))
             if now == last or (last and moment(now) - moment(last) < window):
                 self.wrong.append(f"{name}: grew to {size} at {now or 'no moment'}, resized last at {last}")
@@ -141,6 +146,13 @@ class Watch(Sizes):
             and self._attempts.setdefault((labels(pod)[GANG], name, notes(pod)[ATTEMPT]), uid) != uid
         ):
             self.wrong.append(f"{name}: made twice")
+
+
+def _whose(why: str) -> str:
+    """Return for what a job has shrunk, by the reason that the scheduler wrote."""
+    if why.startswith("Its room goes to "):
+        return "for a pod" if why.startswith("Its room goes to the pod ") else "for a job"
+    return why
 
 
 def _name(document: Json) -> str:
@@ -271,6 +283,10 @@ class Day:
         jobs = name, f"{name}-trainer"
         return {one: pod for one, pod in found.items() if labels(pod).get(JOB_NAME) in jobs}
 
+    def size(self) -> int:
+        """Return how many instances of the jobs that go on run."""
+        return sum(sum(map(_runs, self.instances(name).values())) for name in self.running.values())
+
     def job(self, name: str) -> Json:
         """Return the Job of a name, or of a TrainingJob; empty where there is none."""
         found = self.watch.of_kind("jobs", self.namespace)
@@ -349,6 +365,8 @@ def test_killed_scheduler_and_operator_lose_no_instance_and_evict_none(
             assert (watch.wrong, watch.evicted()) == ([], [])
 
         calm("the jobs running")
+        watch.wait_until(lambda: day.size() >= FULL, "a full pool", lacks=lambda: watch.sizes)
+        day.home_comes()
         for _ in range(kills):
             day.deed()
             day.live(chance.uniform(0.2, 2.5))
@@ -369,7 +387,8 @@ def test_killed_scheduler_and_operator_lose_no_instance_and_evict_none(
         day.ended += day.running.values()
         day.running.clear()
         calm("all jobs at their end")
-        print(watch.changes_of_size, f"{len(day.ended)} jobs, {sum(day.lost.values())} pods lost")
-        assert all(watch.changes_of_size.values()), "the sizes of jobs have changed"
+        print(dict(watch.resizes), f"{len(day.ended)} jobs, {sum(day.lost.values())} pods lost")
+        assert watch.resizes["growth"]
+        assert watch.resizes["for a pod"] + watch.resizes["for a job"]
     asked = Asked.since(control_plane, since).by_object
     assert [about for about in asked if about.startswith(REMOVALS)] == []
