@@ -1,5 +1,6 @@
 """What users see who ask for elastic jobs that cannot be: conditions, events, and the same words in `explain`."""
 
+import time
 from typing import Any
 
 import pytest
@@ -29,8 +30,9 @@ from tests.e2e.daemon import Daemon
 from tests.e2e.elastic_stage import POOL, elastic_job, job
 from tests.e2e.operator_program import OURS, OperatorProgram
 from tests.e2e.test_access import command
+from tests.e2e.test_training_jobs import PADDLE_DEFINITION
 from tests.objects import Json, node_object, pool_object
-from tests.operator.training_world import SMALL, training_job
+from tests.operator.training_world import PADDLE, SMALL, paddle_job, training_job
 
 CPUS = 12
 MIN, MAX = f"metadata.annotations[{MIN_INSTANCES_KEY}]", f"metadata.annotations[{MAX_INSTANCES_KEY}]"
@@ -272,3 +274,28 @@ def test_two_of_one_name_in_two_namespaces_run_and_the_deletion_of_one_leaves_th
     wait_until(lambda: kubectl(control_plane, *left) == "", "nothing left")
     assert shows(control_plane, other, phase="running", trainersReady="3/3/2-3")
     assert kept == {name: pod(control_plane, other, name)["metadata"]["uid"] for name in kept}
+
+
+def test_job_of_paddlepaddle_is_told_once_what_is_wrong_and_what_is_misplaced(
+    control_plane: ControlPlane, namespace: str, operator: OperatorProgram
+) -> None:
+    """Its definition keeps no status, and the operator looks at it again after each of its own writes."""
+    apply(control_plane, PADDLE_DEFINITION)
+    wait_until(lambda: control_plane.api("GET", f"/apis/{PADDLE}/trainingjobs").status == 200, "the definition served")
+    document = paddle_job({POOL_KEY: POOL}, host_network=False)
+    document["spec"]["trainer"] |= {"passes": 3, "min-instance": 7, "resources": SMALL}
+    del document["spec"]["NodeSelector"]
+    apply(control_plane, document, namespace=namespace)
+    crossed = "spec.trainer.min-instance is 7, more than max-instance, which is 6: lower it, or raise that"
+    wait_until(lambda: events(control_plane, namespace, "Invalid") == {"train": crossed}, "a refusal")
+    time.sleep(2.0)
+    document["spec"]["trainer"]["min-instance"] = 2
+    apply(control_plane, document, namespace=namespace)
+    misplaced = "spec.trainer.passes has no effect; the field is spec.passes"
+    wait_until(lambda: events(control_plane, namespace, "MisplacedField") == {"train": misplaced}, "an event")
+    wait_until(lambda: job(control_plane, namespace, "train-trainer")["spec"]["parallelism"] == 6, "growth")
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+    told = [one["reason"] for one in control_plane.api("GET", path).body["items"]]
+    assert (told.count("Invalid"), told.count("MisplacedField")) == (1, 1)
+    kubectl(control_plane, "delete", "trainingjobs.v1.paddlepaddle.org", "train", "-n", namespace)
+    kubectl(control_plane, "delete", "crd", PADDLE_DEFINITION["metadata"]["name"])
