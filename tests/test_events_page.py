@@ -163,6 +163,7 @@ def written_events() -> list[tuple[EventReason, str]]:
         *((warn.reason, warn.about.kind.partition(".")[0]) for warn in said if isinstance(warn, Warn)),
         *((event_messages.failed_scheduling(told).reason, "Pod") for told in said if isinstance(told, ReportWaiting)),
         *((problem.reason, kind) for kind in ELASTIC for problem in problems_of_elastic(kind)),
+        *((EventReason.FAILED_SCHEDULING, kind) for kind in ELASTIC),  # `engine.elastic.note_wait`
         *((EventReason.UNREADABLE, kind) for kind in kinds),
     ]
 

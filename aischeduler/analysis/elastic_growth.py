@@ -76,7 +76,7 @@ class Growth(Struct, frozen=True):
     next: int | None = None
 
 
-FINISHES: Final = Growth(Obstacle.FINISHING, "It is about to end, so its size stays.")
+FINISHES: Final = Growth(Obstacle.FINISHING, "What is left of it runs, so its size stays.")
 IS_SUSPENDED: Final = Growth(Obstacle.SUSPENDED, "It is suspended, and keeps its size.", "Resume it.")
 
 

@@ -25,7 +25,7 @@ from aischeduler.cli.cluster_source import ClusterSource, connected, read_cluste
 from aischeduler.cli.explain_output import explanation_json, explanation_text, explanations_json, summary_table
 from aischeduler.cli.jobs_output import job_json, job_text
 from aischeduler.cli.output import console, print_trimmed
-from aischeduler.cli.workload_pods import KINDS, elastic_row, pods_of
+from aischeduler.cli.workload_pods import KINDS, TRAINING_JOB, elastic_row, pods_of
 from aischeduler.config.load import load_config
 from aischeduler.daemon.configured_profile import profile_of
 from aischeduler.engine.cluster import Cluster
@@ -163,7 +163,8 @@ def _job(cluster: Cluster, key: JobKey, now: float) -> _Job:
     rows = elastic_jobs(cluster, now)
     found = _Job(pods_of(cluster, key), elastic_row(cluster, rows, key), sum(row.place is not None for row in rows))
     if not found.pods and found.row is None:
-        raise NoExplanationError(Status.MISSING, f"there is no unfinished pod of the {kind} {namespace}/{name}")
+        hint = f": kubectl describe tj {name} -n {namespace} shows its conditions" if kind == TRAINING_JOB else ""
+        raise NoExplanationError(Status.MISSING, f"there is no unfinished pod of the {kind} {namespace}/{name}{hint}")
     return found
 
 

@@ -38,6 +38,8 @@ PASS_SECONDS: Final = 5.0
 """How often the sizes of all jobs are decided."""
 SENT_SECONDS: Final = 10.0
 """After this time a size that was sent and is not shown is sent again."""
+WAITS_SECONDS: Final = 10.0
+"""After this time a minimum waits, of which an event tells; before, its pods come."""
 NOTED_SECONDS: Final = 60.0
 """The service of so much time of one instance is written down once it differs from what is written."""
 AGED_SECONDS_MAX: Final = 600.0
@@ -149,7 +151,8 @@ def settle(cluster: Cluster, record: ElasticRecord, actions: list[Action]) -> No
         running = sum(instance.counted is not None for instance in instances_of(cluster, record))
         fits = terms.at_most(min(running, job.size))
     if fits != job.size:
-        text = f"It has at least {job.terms.min_instances} and at most {terms.max_instances} instances"
+        bounds = f"at least {job.terms.min_instances} and at most {terms.max_instances} instances"
+        text = f"It has {bounds}" if job.written_size else f"It becomes elastic, with {bounds}"
         actions.append(resize_to(cluster, record, fits, ResizeReason.ADOPTED, text))
     elif foreign:
         actions.append(resize_to(cluster, record, job.size, ResizeReason.WRITTEN_BY_ANOTHER, WRITTEN_BY_ANOTHER))
@@ -284,6 +287,19 @@ def _given_up(cluster: Cluster, record: ElasticRecord) -> list[str]:
         elif uid not in cluster.leaving_pods.asked:
             del record.given_up[uid]
     return gone
+
+
+def note_wait(cluster: Cluster, reading: JobReading) -> None:
+    """Put an event on a job whose minimum has waited for a moment, once each time that it waits."""
+    record, minimum = reading.record, reading.pods.minimum
+    if record.waits_since is None or cluster.now < record.waits_since + WAITS_SECONDS or not minimum:
+        return
+    why = minimum[0].message
+    if why and cluster.warned(f"{record.workload.uid}/minimum", str(record.waits_since)):
+        workload, least = record.workload, record.job.terms.min_instances
+        about = ObjectRef(workload.kind, workload.name, workload.uid, workload.namespace)
+        text = f"Its minimum of {least} instance{'s' * (least != 1)} waits: {why}"
+        cluster.say(minimum[0].home, Warn(about, EventReason.FAILED_SCHEDULING, text))
 
 
 def note_service(cluster: Cluster, reading: JobReading, actions: list[Action]) -> None:

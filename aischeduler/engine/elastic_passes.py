@@ -19,6 +19,7 @@ from aischeduler.engine.elastic import (
     PASS_SECONDS,
     JobReading,
     note_service,
+    note_wait,
     read_job,
     take_back,
     turned,
@@ -113,6 +114,7 @@ class ElasticPasses:
             pods += JOB_COSTS
             if reading is not None and not take_back(cluster, reading, actions):
                 note_service(cluster, reading, actions)
+                note_wait(cluster, reading)
                 passing.read[record.name] = reading
                 pods += len(reading.pods.instances)
             self._reads = None

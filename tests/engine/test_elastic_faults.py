@@ -34,10 +34,11 @@ import pytest
 
 from aischeduler.engine.elastic import PASS_SECONDS, read_job
 from aischeduler.engine.elastic_pods import in_end_order
-from aischeduler.model.actions import Evict, EvictionCause, Resize, ResizeReason
+from aischeduler.model.actions import Evict, EvictionCause, Resize, ResizeReason, Warn
+from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.events import Refreshed, Seen, gone
 from aischeduler.model.names import CLUSTER
-from aischeduler.model.node import Taint
+from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.elastic import CONFLICT, FORBIDDEN, FORBIDDEN_SECONDS, LOST, OK, WINDOW, AJob, Jobs
@@ -239,6 +240,27 @@ def test_growth_that_is_not_written_starts_no_window(answer: str) -> None:
     jobs.run(6 * PASS_SECONDS)
     assert [resize.instances for resize in jobs.sent] == [2, 8, 8]
     assert jobs.sizes() == jobs.running() == {"a": 8}
+
+
+def test_event_tells_once_of_a_minimum_that_waits_each_time_that_it_does() -> None:
+    jobs = a_cluster(AJob("a", 9, 60))
+
+    def told() -> list[Warn]:
+        return [action for action in jobs.session.said if isinstance(action, Warn)]
+
+    jobs.run(PASS_SECONDS)
+    assert told() == []
+    jobs.run(4 * PASS_SECONDS)
+    (found,) = told()
+    assert (found.about.kind, found.about.name, found.reason) == ("Job", "a", EventReason.FAILED_SCHEDULING)
+    assert found.message.startswith("Its minimum of 9 instances waits: 8 of the 9 pods that start together fit.")
+    jobs.session.see(a_node("more", cpu="1"))
+    jobs.run(2 * PASS_SECONDS)
+    assert jobs.running() == {"a": 9}
+    jobs.session.tell(gone(Node, "n0"))
+    jobs.lose("n0")
+    jobs.run(4 * PASS_SECONDS)
+    assert len(told()) == 2
 
 
 def test_size_whose_answer_is_lost_is_sent_again() -> None:

@@ -379,12 +379,12 @@ async def test_written_size_has_one_log_line_and_an_event() -> None:
     assert event["regarding"] == about
 
 
-@pytest.mark.parametrize(("reason", "lines"), [(ResizeReason.ADOPTED, 1), (ResizeReason.NOTED, 0)])
-async def test_size_at_adoption_has_no_event_and_what_is_noted_no_line(reason: ResizeReason, lines: int) -> None:
+@pytest.mark.parametrize(("reason", "lines"), [(ResizeReason.WRITTEN_BY_ANOTHER, 1), (ResizeReason.NOTED, 0)])
+async def test_size_that_stays_has_no_event_and_what_is_noted_no_line(reason: ResizeReason, lines: int) -> None:
     world = World()
     world.script.on("patch", RESIZE_PATH, reply(200))
     async with world.running() as executor:
-        executor.perform([a_resize(reason=reason)])
+        executor.perform([a_resize(reason=reason, before=6)])
         await until(lambda: world.script.requests)
         await settled()
     assert not world.script.asked("post")

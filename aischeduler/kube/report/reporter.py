@@ -71,7 +71,6 @@ from aischeduler.model.actions import (
     ReportQueue,
     ReportWaiting,
     Resize,
-    ResizeReason,
     ResumeJob,
     Warn,
 )
@@ -177,8 +176,8 @@ class Reporter:
         self._put(event_messages.suspended(action, job))
 
     def report_resized(self, action: Resize) -> None:
-        """Report on an elastic job that its size was changed, and why; at its adoption that is no news."""
-        if action.reason not in (ResizeReason.ADOPTED, ResizeReason.WRITTEN_BY_ANOTHER, ResizeReason.NOTED):
+        """Report on an elastic job that its size was changed, and why."""
+        if action.instances != action.before:
             self._put(event_messages.resized(action))
 
     def report_nominated(self, action: Nominate) -> None:
