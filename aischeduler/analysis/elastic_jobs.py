@@ -18,7 +18,7 @@ from aischeduler.analysis.elastic_growth import FINISHES, IS_SUSPENDED, Growth, 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.elastic import JobReading, read_job, welcome
 from aischeduler.engine.elastic_pods import staying_and_leaving
-from aischeduler.model.elastic import WEIGHT_MAX, WEIGHTS, PriorityLevel
+from aischeduler.model.elastic import LEVELS, WEIGHT_MAX, WEIGHTS, PriorityLevel
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.policies.elastic import CPU_SCORE
 from aischeduler.state.elastic_jobs import ElasticRecord, JobKey
@@ -26,7 +26,6 @@ from aischeduler.state.pod_records import PodState
 
 SERVICE_OF_CORE_SECOND: Final = CPU_SCORE * 1000 * 1000 * WEIGHT_MAX // WEIGHTS[PriorityLevel.NORMAL]
 """How much service a second of one core is to a job of the level Normal: thousandths of scores, in milliseconds."""
-_LEVELS: Final = {weight: level for level, weight in WEIGHTS.items()}
 
 
 class JobState(StrEnum):
@@ -84,7 +83,7 @@ class JobRow(Struct, frozen=True):
     @property
     def level(self) -> str:
         """The name of its level; its weight where the priority of its pods says that."""
-        return str(self.weight if self.weighs_by_priority else _LEVELS.get(self.weight, self.weight))
+        return str(self.weight if self.weighs_by_priority else LEVELS.get(self.weight, self.weight))
 
     @property
     def key(self) -> JobKey:

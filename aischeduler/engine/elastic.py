@@ -28,6 +28,7 @@ from aischeduler.model.elastic import RESIZE_SECONDS_MAX, WRITTEN_BY_ANOTHER, El
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.events import ResizeRefused
 from aischeduler.model.names import CPU, DEFAULT_POOL, GPU_SHARE, MEMORY
+from aischeduler.model.pool import Namespace
 from aischeduler.model.workload import Workload
 from aischeduler.policies.elastic import JobShare, score, service
 from aischeduler.state.elastic_jobs import ElasticRecord, JobKey
@@ -62,6 +63,23 @@ def elastic_seen(cluster: Cluster, workload: Workload) -> None:
         _warn(cluster, record)
     if _surplus_rule(record) != before:
         turned(cluster, workload.key)
+
+
+def levels_seen(cluster: Cluster, namespace: Namespace) -> None:
+    """Handle the levels that a namespace allows as they are now: its jobs may be elastic, or no longer."""
+    jobs, name = cluster.elastic, namespace.name
+    if jobs.levels.get(name) == namespace.levels:
+        return
+    if namespace.levels is None:
+        del jobs.levels[name]
+    else:
+        jobs.levels[name] = namespace.levels
+    for key, record in sorted(jobs.by_key.items()):
+        if key[1] == name:
+            record.refused = jobs.refusal(name, record.job.terms)
+            jobs.touched = True
+            _warn(cluster, record)
+            turned(cluster, key)
 
 
 def _surplus_rule(record: ElasticRecord | None) -> object:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.device_events import devices_gone, devices_seen
-from aischeduler.engine.elastic import elastic_gone, elastic_seen
+from aischeduler.engine.elastic import elastic_gone, elastic_seen, levels_seen
 from aischeduler.engine.evictions import budget_gone, budget_seen
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
@@ -84,6 +84,16 @@ def _of_storage(kind: type) -> Handlers:
     return Handlers(lambda cluster, stored, _: storage_seen(cluster, stored), gone)
 
 
+def _namespace_seen(cluster: Cluster, namespace: Namespace) -> None:
+    namespace_seen(cluster, namespace)
+    levels_seen(cluster, namespace)
+
+
+def _namespace_gone(cluster: Cluster, key: Key) -> None:
+    namespace_gone(cluster, *key)
+    levels_seen(cluster, Namespace(key[0], {}))
+
+
 def _timeless(seen: Callable[[Cluster, Any], object], gone: Callable[[Cluster, Key], object]) -> Handlers:
     """Return handlers that need no time."""
     return Handlers(
@@ -97,7 +107,7 @@ _OTHERS: Final[tuple[tuple[type, Handlers], ...]] = (
     (Node, Handlers(_node_seen, _node_gone)),
     (Pool, Handlers(pool_seen, lambda cluster, key, now: pool_gone(cluster, key[0], now))),
     (DisruptionBudget, _timeless(budget_seen, lambda cluster, key: budget_gone(cluster, *key))),
-    (Namespace, _timeless(namespace_seen, lambda cluster, key: namespace_gone(cluster, *key))),
+    (Namespace, _timeless(_namespace_seen, _namespace_gone)),
     (Gang, _timeless(_gang_seen, gang_gone)),
     (TenantQueue, _timeless(queue_seen, lambda cluster, key: queue_gone(cluster, *key))),
     (Workload, _timeless(_workload_seen, _workload_gone)),

@@ -211,7 +211,10 @@ class _Known:
         self.elastic = cluster.elastic
         self.pools = [pool for pool in cluster.pools.pools.values() if pool is not cluster.profile.default_pool]
         self.objects: list[Object] = [
-            *(Namespace(name, labels) for name, labels in cluster.nodes.pod_counts.namespaces.items()),
+            *(
+                Namespace(name, labels, cluster.elastic.levels.get(name))
+                for name, labels in cluster.nodes.pod_counts.namespaces.items()
+            ),
             *cluster.tenants.queues.objects(),
             *cluster.tenants.workloads.values(),
             *cluster.pod_sets.by_key.values(),

@@ -26,6 +26,8 @@ FREEZING_WINDOW_KEY: Final = "resource.aibee.cn/freezing-window"
 """The annotation with the least time between two resizes, as "5m"."""
 PRIORITY_LEVEL_KEY: Final = "resource.aibee.cn/priority-level"
 """The annotation with one of `PriorityLevel`."""
+PRIORITY_LEVELS_KEY: Final = "resource.aibee.cn/priority-levels"
+"""The annotation of a namespace with the levels that its elastic jobs may have, as "Experiment,Offline"."""
 ELASTIC_JOB_KEY: Final = "resource.aibee.cn/elastic-job"
 """The annotation of a JobSet that names the ReplicatedJob whose instances these are."""
 
@@ -67,6 +69,8 @@ WEIGHTS: Final = {
     PriorityLevel.NORMAL: 1000,
     PriorityLevel.PRODUCTION: WEIGHT_MAX,
 }
+LEVELS: Final = {weight: level for level, weight in WEIGHTS.items()}
+"""The levels by their weights."""
 
 
 class ElasticTerms(Struct, frozen=True):

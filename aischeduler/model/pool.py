@@ -5,15 +5,20 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from aischeduler.model.elastic import PriorityLevel
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.selectors import Labels, LabelSelector
 
 
 class Namespace(Struct, frozen=True):
-    """A namespace: a Pool may allow pods from some namespaces only, by their labels."""
+    """A namespace: a Pool may allow pods from some namespaces only, by their labels.
+
+    `levels` are those that its elastic jobs may have, None where it does not restrict them.
+    """
 
     name: str
     labels: Labels
+    levels: tuple[PriorityLevel, ...] | None = None
 
 
 class PlacementStrategy(StrEnum):

@@ -9,7 +9,16 @@ Invariants:
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aischeduler.model.elastic import ElasticJob, Problem
+from aischeduler.model.elastic import (
+    LEVELS,
+    PRIORITY_LEVEL_KEY,
+    PRIORITY_LEVELS_KEY,
+    ElasticJob,
+    ElasticTerms,
+    PriorityLevel,
+    Problem,
+)
+from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.workload import Workload
 
 JobKey = tuple[str, str, str]
@@ -55,6 +64,8 @@ class ElasticRecord(Struct, eq=False):
     """When another writer changed its size last."""
     foreign_size: int | None = None
     """The size that another writer made, until the scheduler's own note of it is shown."""
+    refused: Problem | None = None
+    """Why it is not elastic although its object says all: its namespace does not allow its level."""
     left_alone: Problem | None = None
     """Why it is no longer resized although its terms allow it; until they change."""
     priority: int = 0
@@ -91,7 +102,7 @@ class ElasticRecord(Struct, eq=False):
     @property
     def problem(self) -> Problem | None:
         """Why it is not resized; None where it may be."""
-        return self.job.problem or self.left_alone
+        return self.job.problem or self.refused or self.left_alone
 
 
 class ElasticJobs(Struct):
@@ -103,6 +114,8 @@ class ElasticJobs(Struct):
 
     No other elastic job starts there, but those before it.
     """
+    levels: dict[str, tuple[PriorityLevel, ...]] = field(default_factory=dict)
+    """Namespace -> the levels that it allows, where it restricts them."""
     touched: bool = False
     """Whether something happened that a pass may answer."""
 
@@ -124,8 +137,19 @@ class ElasticJobs(Struct):
         if job.service_at_seconds and record.job.service_at_seconds != job.service_at_seconds:
             record.noted, record.noted_at = job.service, min(job.service_at_seconds, now)
         record.workload, record.job = workload, job
+        record.refused = self.refusal(workload.namespace, job.terms)
         self.touched = True
         return record
+
+    def refusal(self, namespace: str, terms: ElasticTerms) -> Problem | None:
+        """Return why a namespace does not allow the level of a job; None where it does."""
+        allowed = self.levels.get(namespace)
+        level = PriorityLevel.NORMAL if terms.by_priority else LEVELS.get(terms.weight)
+        if allowed is None or level is None or level in allowed:
+            return None
+        named = f"none is named, which counts as {level}" if terms.by_priority else f"{level} is named"
+        text = f"metadata.annotations[{PRIORITY_LEVEL_KEY}]: {named}, and the namespace {namespace} allows "
+        return Problem(EventReason.INVALID_ELASTIC, f"{text}{', '.join(allowed) or 'none'} by {PRIORITY_LEVELS_KEY}")
 
     def forget(self, key: JobKey) -> None:
         """Remove a job that is gone, or not elastic any more."""

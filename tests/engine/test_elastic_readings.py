@@ -9,12 +9,14 @@ import pytest
 
 from aischeduler.engine.elastic import NOTED_SECONDS, PASS_SECONDS
 from aischeduler.engine.resizing import SHORT_SECONDS
-from aischeduler.model.actions import Bind, Evict, Refresh, Resize, ResizeReason
+from aischeduler.model.actions import Bind, Evict, Refresh, Resize, ResizeReason, Warn
 from aischeduler.model.elastic import WEIGHTS, ElasticJob, ElasticTerms, PriorityLevel
+from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.events import RefreshFailed, Seen, gone
 from aischeduler.model.gang import GangSource
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Namespace
 from aischeduler.model.workload import Workload
 from tests.build import a_node, a_pod, a_pool, amounts, replace
 from tests.elastic import LATE, WINDOW, AJob, Jobs
@@ -186,6 +188,22 @@ def test_minimum_that_waits_for_long_starts_before_a_newer_one_that_does_too() -
     session.tell(gone(Pod, "uid-old"))
     jobs.run(2 * PASS_SECONDS)
     assert sum(jobs.running().values()) == 3
+
+
+def test_namespace_may_restrict_the_levels_of_its_jobs() -> None:
+    jobs = a_cluster(AJob("low", 1, 60, weight=100), AJob("normal", 1, 60, size=1))
+    jobs.session.tell(Seen(Namespace("default", {}, (PriorityLevel.EXPERIMENT, PriorityLevel.OFFLINE))))
+    jobs.run(2 * PASS_SECONDS)
+    assert jobs.sizes() == {"low": 7, "normal": 1}
+    (told,) = [action for action in jobs.session.said if isinstance(action, Warn)]
+    assert (told.about.name, told.reason) == ("normal", EventReason.INVALID_ELASTIC)
+    assert told.message == (
+        "metadata.annotations[resource.aibee.cn/priority-level]: Normal is named, and the namespace default allows "
+        "Experiment, Offline by resource.aibee.cn/priority-levels. It keeps its size."
+    )
+    jobs.session.tell(Seen(Namespace("default", {})))
+    jobs.run(WINDOW + 2 * PASS_SECONDS)
+    assert jobs.sizes()["normal"] > 1
 
 
 def test_new_leader_knows_how_long_a_minimum_waits() -> None:

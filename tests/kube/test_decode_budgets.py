@@ -7,6 +7,7 @@ import pytest
 from aischeduler.kube.decode.api_types import BudgetDocument, NamespaceDocument
 from aischeduler.kube.decode.pods import budget_problem, read_budget, read_namespace
 from aischeduler.model.disruption_budget import DisruptionBudget
+from aischeduler.model.elastic import PriorityLevel
 from aischeduler.model.events import Seen
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace
@@ -90,6 +91,11 @@ def test_namespace_is_read_with_its_labels() -> None:
 
     assert read({"name": "team-a", "labels": {"team": "a"}}) == Seen(Namespace("team-a", {"team": "a"}))
     assert read({"name": "team-a"}) == Seen(Namespace("team-a", {}))
+    said = {"name": "team-a", "annotations": {"resource.aibee.cn/priority-levels": "Offline, Experiment,Best"}}
+    assert read(said) == Seen(Namespace("team-a", {}, (PriorityLevel.EXPERIMENT, PriorityLevel.OFFLINE)))
+    for text in (7, "", " ,"):
+        said["annotations"] = {"resource.aibee.cn/priority-levels": text}
+        assert read(said) == Seen(Namespace("team-a", {}))
 
 
 @pytest.mark.parametrize(

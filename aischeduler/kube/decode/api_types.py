@@ -17,6 +17,7 @@ from aischeduler.model.device_request import (
     GPU_PARTITION_KEY,
     HAMI_ALLOCATED_KEY,
 )
+from aischeduler.model.elastic import PRIORITY_LEVELS_KEY
 from aischeduler.model.gang import GANG_KEY, GANG_SPAN_KEY, GANG_TIMEOUT_KEY, GANG_TOPOLOGY_KEY
 from aischeduler.model.names import GPU_TYPE_KEY, GPU_TYPE_POLICY_KEY, MACHINE_GROUP_KEY, POOL_KEY
 from aischeduler.model.tenant_queue import QUEUE_KEY, VOLCANO_QUEUE_KEY
@@ -364,7 +365,19 @@ class BudgetDocument(Struct, gc=False):
     status: BudgetStatus | None = None
 
 
+class NamespaceAnnotations(Struct, gc=False):
+    """The annotation of a namespace that is read."""
+
+    priority_levels: Any = field(name=PRIORITY_LEVELS_KEY, default=None)
+
+
+class NamespaceMetadata(LabelledMetadata, gc=False):
+    """The metadata of a namespace."""
+
+    annotations: NamespaceAnnotations | None = None
+
+
 class NamespaceDocument(Struct, gc=False):
     """A namespace."""
 
-    metadata: LabelledMetadata
+    metadata: NamespaceMetadata

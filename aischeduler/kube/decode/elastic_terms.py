@@ -132,6 +132,12 @@ def read_notes(annotations: ElasticAnnotations) -> Noted:
     )
 
 
+def read_levels(text: str) -> tuple[PriorityLevel, ...] | None:
+    """Return the levels that a namespace allows, those of its words that are levels; None where it says nothing."""
+    words = {part.strip() for part in text[:ALLOWED_LENGTH_MAX].split(",")} - {""}
+    return tuple(level for level in PriorityLevel if level in words) if words else None
+
+
 def annotation_path(key: str) -> str:
     """Return the path of an annotation, as messages name it."""
     return f"metadata.annotations[{key}]"

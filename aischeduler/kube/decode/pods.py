@@ -30,6 +30,7 @@ from aischeduler.kube.decode.api_types import (
     SelectorPart,
 )
 from aischeduler.kube.decode.device import read_hami_node, read_hami_scores
+from aischeduler.kube.decode.elastic_terms import read_levels
 from aischeduler.kube.decode.gang import gang_claim
 from aischeduler.kube.decode.images import node_images
 from aischeduler.kube.decode.meta_types import UNREADABLE
@@ -197,8 +198,10 @@ def budget_problem(document: BudgetDocument) -> str:
 
 
 def read_namespace(document: NamespaceDocument) -> Seen:
-    """Return the namespace with its labels."""
-    return Seen(Namespace(document.metadata.name, document.metadata.labels or {}))
+    """Return the namespace with its labels, and the levels that its elastic jobs may have."""
+    metadata = document.metadata
+    said = metadata.annotations.priority_levels if metadata.annotations is not None else None
+    return Seen(Namespace(metadata.name, metadata.labels or {}, read_levels(said if isinstance(said, str) else "")))
 
 
 def _has_waiting_condition(conditions: Raw) -> bool:
