@@ -240,7 +240,7 @@ def read_job(cluster: Cluster, record: ElasticRecord, actions: list[Action]) -> 
         waits=lacks > 0,
         aged=aged,
         frozen=not free or record.resizing or now < resized_at + window,
-        grows=settled and now >= record.grows_from,
+        grows=settled and _may_grow_again(cluster, record),
         kind=kind_of(instances[0]) if instances else None,
     )
     minimum = _minimum(unit, instances, others, lacks) if lacks else ()
@@ -251,6 +251,12 @@ def _waiting_since(cluster: Cluster, pods: Iterable[PodRecord]) -> float:
     """Return since when a job waits that another scheduler may have known: all its waiting pods exist since then."""
     newest = max((pod.pod.created_seconds for pod in pods if pod.counted is None), default=cluster.now)
     return min(float(newest), cluster.now) if newest else cluster.now
+
+
+def _may_grow_again(cluster: Cluster, record: ElasticRecord) -> bool:
+    """Return whether growth of a job is tried that was taken back: after a window, or once nodes have changed."""
+    window = max(record.job.terms.freezing_window_seconds, SHORT_SECONDS)
+    return cluster.now >= record.taken_back_at + window or cluster.elastic.nodes_changed_at > record.taken_back_at
 
 
 def welcome(readings: Iterable[JobReading]) -> list[JobShare]:

@@ -26,6 +26,8 @@ def node_seen(cluster: Cluster, node: Node, now: float) -> None:
     """Store a node as it is now, and wake the pods that it may help."""
     version, before = cluster.nodes.version, cluster.nodes.node(node.name)
     row, change = cluster.nodes.see(node)
+    if cluster.nodes.version != version:
+        cluster.elastic.nodes_changed_at = now
     moved = None
     if change & MAY_MOVE:
         moved = cluster.pools.assign_row(row, node)

@@ -43,7 +43,7 @@ def resize_to(
     )
     record.sent = SentSize(size, job.version, now)
     if reason is ResizeReason.TAKEN_BACK:
-        record.grows_from = now + max(job.terms.freezing_window_seconds, SHORT_SECONDS)
+        record.taken_back_at = now
     return found
 
 

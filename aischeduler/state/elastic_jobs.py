@@ -56,8 +56,8 @@ class ElasticRecord(Struct, eq=False):
     """Since when instances of its last step wait, where some do."""
     given_up: dict[str, None] = field(default_factory=dict)
     """Surplus (uids) that was evicted and that its controller makes again, until its size is lowered for it."""
-    grows_from: float = float("-inf")
-    """Until then it does not grow: its last growth found no room."""
+    taken_back_at: float = float("-inf")
+    """When growth of it was taken back last, because it found no room."""
     waits_since: float | None = None
     """Since when fewer pods than its minimum are on nodes; None where enough are."""
     foreign_at: float = float("-inf")
@@ -116,6 +116,8 @@ class ElasticJobs(Struct):
     """
     levels: dict[str, tuple[PriorityLevel, ...]] = field(default_factory=dict)
     """Namespace -> the levels that it allows, where it restricts them."""
+    nodes_changed_at: float = float("-inf")
+    """When a node came last, or changed in what it offers or to whom."""
     touched: bool = False
     """Whether something happened that a pass may answer."""
 
@@ -165,7 +167,7 @@ class ElasticJobs(Struct):
                 self.by_key[key] = known
                 known.workload, known.job = workload, job
         self.touched = bool(self.by_key)
-        self.kept = before.kept
+        self.kept, self.nodes_changed_at = before.kept, before.nodes_changed_at
 
 
 def _weighed(job: ElasticJob, priority: int) -> ElasticJob:

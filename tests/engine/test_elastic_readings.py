@@ -442,6 +442,22 @@ def test_growth_that_was_taken_back_comes_again_after_a_window() -> None:
     assert jobs.sizes() == {"a": 8}
 
 
+def test_growth_that_was_taken_back_comes_again_once_a_node_comes() -> None:
+    """Without a window it would come again after half a minute."""
+    jobs = a_cluster(AJob("a", 1, 60, window=0.0), count=2)
+    others = [a_pod(f"other-{n}", cpu="3", node=f"n{n}", scheduler_name="other") for n in range(2)]
+    jobs.on_resize = lambda resize: jobs.session.see(*others) if resize.reason is REASON.GROWN else None
+    jobs.run(SHORT_SECONDS + 2 * PASS_SECONDS)
+    jobs.on_resize = lambda _: None
+    assert jobs.sizes() == {"a": 2}
+    jobs.session.tell(*(gone(Pod, pod.uid) for pod in others))
+    jobs.run(PASS_SECONDS)
+    assert jobs.sizes() == {"a": 2}
+    jobs.session.see(a_node("new", cpu="1"))
+    jobs.run(PASS_SECONDS)
+    assert jobs.sizes() == {"a": 9}
+
+
 def test_suspended_job_keeps_its_size_and_comes_back_as_a_new_one() -> None:
     jobs = a_cluster(AJob("a", 1, 60), AJob("b", 1, 60))
     jobs.run(WINDOW)
