@@ -10,7 +10,7 @@ from aischeduler.model.events import EvictRefusal, EvictRefused, ResizeRefused, 
 from aischeduler.model.gang import Gang, GangClaim, GangSource
 from aischeduler.model.pod import Pod
 from aischeduler.model.workload import Workload
-from tests.build import a_pod, replace
+from tests.build import a_node, a_pod, replace
 from tests.engine.session import Session
 from tests.gangs import a_gang, a_key, member
 from tests.tenants import in_queue
@@ -341,3 +341,13 @@ class Jobs:
         newer = 1 if job.kind == "Deployment" else -1
         newest = sorted(job.pods, key=lambda index: (newer * job.pods[index].created_seconds, job.pods[index].name))
         return sorted(newest, key=lambda index: bool(job.pods[index].node_name))
+
+
+def a_cluster(*jobs: AJob, count: int = 2, cpu: str = "4", **node: Any) -> Jobs:
+    """Return the jobs on so many nodes."""
+    return Jobs(Session(*(a_node(f"n{number}", cpu=cpu, **node) for number in range(count))), *jobs)
+
+
+def reasons(jobs: Jobs) -> list[tuple[str, int, str]]:
+    """Return name, new size and reason of each size that was written."""
+    return [(resize.name, resize.instances, str(resize.reason)) for resize in jobs.resizes]

@@ -5,7 +5,7 @@ Invariants:
 - If Go is available, missing programs are built before the first test. Otherwise the real tests are deselected, and the
   last lines of the run say so and what to do. With `CI=true` this fails the run.
 - A failed build fails the run.
-- Of the tests in `ROTATING` on the real API server, the seed of the run leaves two thirds to the soak, but none
+- Of the tests in `ROTATING` on the real API server, the seed of the run leaves three quarters to the soak, but none
   with the mark `daily`.
 - Of a scenario that runs on the real API server today, the one on the sandbox is left to the soak.
 - A test with the mark `newest` is deselected if `KUBERNETES_VERSION` selects an older version; the last line of the run
@@ -27,8 +27,8 @@ from tests.controlplane.plane import ControlPlane
 from tests.e2e.rights import grant, missing
 
 ROTATING = ("tests/e2e/", "tests/scenarios/")
-DAYS = 3
-"""Of the real tests there a third runs each day: all of them need two cores for longer than anyone waits."""
+DAYS = 4
+"""Of the real tests there a quarter runs each day: all of them need two cores for longer than anyone waits."""
 HOW_TO_RUN = (
     "to run them: with Go 1.26 or later, `make controlplane` (once, 5 to 15 minutes on two cores) and"
     " `make test`; or set KUBEBUILDER_ASSETS to a directory with etcd, kube-apiserver, kubectl,"

@@ -4,7 +4,7 @@ from aischeduler.engine.elastic import PASS_SECONDS
 from aischeduler.engine.resizing import SHORT_SECONDS
 from aischeduler.model.actions import ResizeReason
 from tests.build import a_node, a_pod, a_pool
-from tests.elastic import WINDOW, AJob, Jobs
+from tests.elastic import WINDOW, AJob, Jobs, a_cluster, reasons
 from tests.engine.session import Session, reports
 
 REASON = ResizeReason
@@ -12,14 +12,6 @@ REASON = ResizeReason
 
 def nodes(count: int, cpu: str = "4", **labels: str) -> list[object]:
     return [a_node(f"n{number}", cpu=cpu, labels=labels) for number in range(count)]
-
-
-def a_cluster(*jobs: AJob, count: int = 2, cpu: str = "4") -> Jobs:
-    return Jobs(Session(*nodes(count, cpu)), *jobs)  # type: ignore[arg-type]
-
-
-def reasons(jobs: Jobs) -> list[tuple[str, int, str]]:
-    return [(resize.name, resize.instances, str(resize.reason)) for resize in jobs.resizes]
 
 
 def test_adopted_job_gets_its_minimum_and_then_grows_to_what_fits_in_one_resize() -> None:

@@ -41,18 +41,10 @@ from aischeduler.model.names import CLUSTER
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.elastic import CONFLICT, FORBIDDEN, FORBIDDEN_SECONDS, LOST, OK, WINDOW, AJob, Jobs
+from tests.elastic import CONFLICT, FORBIDDEN, FORBIDDEN_SECONDS, LOST, OK, WINDOW, AJob, Jobs, a_cluster, reasons
 from tests.engine.session import Session, binds, errors, fail_once, reports
 
 REASON = ResizeReason
-
-
-def a_cluster(*jobs: AJob, count: int = 2, cpu: str = "4", **node: Any) -> Jobs:
-    return Jobs(Session(*(a_node(f"n{number}", cpu=cpu, **node) for number in range(count))), *jobs)
-
-
-def reasons(jobs: Jobs) -> list[tuple[str, int, str]]:
-    return [(resize.name, resize.instances, str(resize.reason)) for resize in jobs.resizes]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What elastic jobs promise, beside growth and shrinking: adoption, other writers, waiting for long, and a new leader.
+"""What elastic jobs promise, beside growth and shrinking: adoption, levels, waiting for long, and what is taken back.
 
 The numbers are those of `docs/decisions/0027-elastic-jobs.md`.
 """
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.engine.elastic import NOTED_SECONDS, PASS_SECONDS
+from aischeduler.engine.elastic import PASS_SECONDS
 from aischeduler.engine.resizing import SHORT_SECONDS
 from aischeduler.model.actions import Bind, Evict, Refresh, Resize, ResizeReason, Warn
 from aischeduler.model.elastic import WEIGHTS, ElasticJob, ElasticTerms, PriorityLevel
@@ -19,21 +19,13 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Namespace
 from aischeduler.model.workload import Workload
 from tests.build import a_node, a_pod, a_pool, amounts, replace
-from tests.elastic import LATE, WINDOW, AJob, Jobs
+from tests.elastic import WINDOW, AJob, Jobs, a_cluster, reasons
 from tests.engine.session import Session, reports, warnings
 from tests.gangs import a_gang, member
 from tests.tenants import a_queue
 
 REASON = ResizeReason
 OFFLINE, PRODUCTION = WEIGHTS[PriorityLevel.OFFLINE], WEIGHTS[PriorityLevel.PRODUCTION]
-
-
-def a_cluster(*jobs: AJob, count: int = 2, cpu: str = "4", **node: Any) -> Jobs:
-    return Jobs(Session(*(a_node(f"n{number}", cpu=cpu, **node) for number in range(count))), *jobs)
-
-
-def reasons(jobs: Jobs) -> list[tuple[str, int, str]]:
-    return [(resize.name, resize.instances, str(resize.reason)) for resize in jobs.resizes]
 
 
 def pools(*named: Any, **nodes: str) -> Session:
@@ -206,19 +198,6 @@ def test_namespace_may_restrict_the_levels_of_its_jobs() -> None:
     assert jobs.sizes()["normal"] > 1
 
 
-def test_new_leader_knows_how_long_a_minimum_waits() -> None:
-    jobs = a_cluster(AJob("a", 2, 60), count=1)
-    jobs.run(PASS_SECONDS)
-    jobs.add(AJob("large", 5, 5, weight=10))
-    jobs.run(2 * WINDOW + 2 * PASS_SECONDS)
-    jobs.restart(None, a_node("n0", cpu="4"))
-    jobs.run(PASS_SECONDS)
-    records = jobs.session.scheduler._cluster.elastic.by_key
-    since = records["Job", "default", "large"].waits_since
-    assert since is not None
-    assert since <= jobs.session.now - 2 * WINDOW
-
-
 def test_job_that_names_no_level_weighs_by_the_priority_of_its_pods() -> None:
     """With 1,000 for the other one it gets five times the room; no value makes it Production, which never shrinks."""
     valued = AJob("valued", 1, 60, priority=5000)
@@ -336,67 +315,6 @@ def test_first_growth_after_adoption_needs_no_window() -> None:
     assert reasons(jobs) == [("a", 2, REASON.ADOPTED), ("a", 8, REASON.GROWN)]
 
 
-def test_size_that_another_program_writes_counts_and_starts_the_window() -> None:
-    jobs = a_cluster(AJob("a", 1, 60))
-    jobs.run(WINDOW + 2 * PASS_SECONDS)
-    jobs.write("a", 3)
-    jobs.run(WINDOW - PASS_SECONDS)
-    assert jobs.sizes() == {"a": 3}
-    assert jobs.resizes[-1].reason is REASON.WRITTEN_BY_ANOTHER
-    jobs.run(2 * PASS_SECONDS)
-    assert jobs.sizes() == {"a": 8}
-
-
-def test_note_of_such_a_size_that_is_lost_is_no_second_write() -> None:
-    jobs = a_cluster(AJob("a", 1, 60))
-    jobs.run(WINDOW + 2 * PASS_SECONDS)
-    jobs.answers = ["lost", "forbidden"]
-    jobs.write("a", 3)
-    jobs.run(4 * WINDOW, step=2.5)
-    assert jobs.sizes() == {"a": 8}
-
-
-def test_new_leader_knows_the_write_of_another_program_and_the_window_that_it_began() -> None:
-    jobs = a_cluster(AJob("a", 1, 60), count=1)
-    jobs.run(WINDOW + 2 * PASS_SECONDS)
-    jobs.write("a", 3)
-    jobs.run(PASS_SECONDS)
-    jobs.restart(None, a_node("n0", cpu="4"))
-    jobs.run(WINDOW / 2)
-    assert jobs.sizes() == {"a": 3}
-    jobs.write("a", 2)
-    jobs.run(4 * WINDOW, step=2.5)
-    assert ("a", "NotElastic") in warnings(jobs.session.said)
-    assert jobs.sizes() == {"a": 2}
-
-
-def test_job_that_another_program_sizes_is_resized_again_after_an_edit_of_its_terms() -> None:
-    jobs = a_cluster(AJob("a", 1, 60))
-    jobs.run(WINDOW)
-    for size in (3, 4):
-        jobs.write("a", size)
-        jobs.run(PASS_SECONDS)
-    assert ("a", "NotElastic") in warnings(jobs.session.said)
-    jobs.run(4 * WINDOW, step=2.5)
-    assert jobs.sizes() == {"a": 4}
-    jobs.edit("a", 1, 50)
-    jobs.run(4 * WINDOW, step=2.5)
-    assert jobs.sizes() == {"a": 8}
-
-
-def test_pods_of_a_job_that_is_left_alone_evict_as_others_do() -> None:
-    """A pod beyond the minimum takes back lent room again: its size is no longer ours."""
-    session = pools(mine="2", theirs="2")
-    jobs = Jobs(session, AJob("a", 2, 60, pool="mine", cpu="1"))
-    session.see(a_pod("lent", cpu="2", pool="theirs"), a_pod("lent-2", cpu="2", pool="theirs"))
-    jobs.run(2.0)
-    for size in (3, 4):
-        jobs.write("a", size)
-        jobs.run(PASS_SECONDS)
-    jobs.run(2.0)
-    assert ("a", "NotElastic") in warnings(jobs.session.said)
-
-
 def test_window_of_zero_lets_a_job_change_with_every_pass() -> None:
     jobs = a_cluster(AJob("a", 1, 60, window=0.0), count=1)
     jobs.run(PASS_SECONDS)
@@ -481,45 +399,6 @@ def test_job_that_is_made_suspended_is_adopted_when_it_is_resumed() -> None:
     assert reasons(jobs) == [("a", 8, REASON.ADOPTED)], "eight of the thirty ran at once"
 
 
-def test_service_is_written_down_where_the_size_does_not_tell_it() -> None:
-    job = AJob("a", 2, 8)
-    jobs = a_cluster(job, count=1, cpu="1")
-    jobs.run(4 * NOTED_SECONDS, step=2.5)
-    noted = [resize for resize in jobs.resizes if resize.reason is REASON.NOTED]
-    assert 2 <= len(noted) <= 4
-    assert job.service == 0
-
-
-def test_service_survives_a_change_of_the_leader() -> None:
-    jobs = a_cluster(AJob("a", 1, 60), count=1)
-    jobs.run(10 * WINDOW, step=2.5)
-    received = jobs.session.scheduler._cluster.elastic.by_key["Job", "default", "a"].received
-    jobs.restart(None, a_node("n0", cpu="4"))
-    jobs.add(AJob("b", 1, 60))
-    jobs.run(2 * PASS_SECONDS)
-    after = jobs.session.scheduler._cluster.elastic.by_key["Job", "default", "a"].received
-    assert received <= after <= 1.2 * received
-
-
-def test_new_leader_keeps_the_window_of_a_job() -> None:
-    jobs = a_cluster(AJob("a", 1, 60, window=100.0), count=1)
-    jobs.session.now = 1000.0
-    jobs.run(2 * PASS_SECONDS)
-    jobs.restart(None, a_node("n0", cpu="4"), a_node("more", cpu="4"))
-    jobs.run(50.0, step=2.5)
-    assert jobs.sizes() == {"a": 4}
-    jobs.run(50.0, step=2.5)
-    assert jobs.sizes() == {"a": 8}
-
-
-def test_size_that_is_shown_late_is_not_sent_again() -> None:
-    jobs = a_cluster(AJob("a", 1, 60))
-    jobs.answers = [LATE, LATE, LATE]
-    jobs.run(6 * PASS_SECONDS)
-    assert [resize.instances for resize in jobs.sent] == [1, 8]
-    assert jobs.running() == {"a": 8}
-
-
 def test_growth_takes_room_of_several_lenders_and_the_minimum_of_one() -> None:
     session = pools(mine="1", one="2", two="2")
     jobs = Jobs(session, AJob("a", 2, 60, pool="mine"))
@@ -592,14 +471,6 @@ def test_job_whose_instances_never_come_gives_room_to_another_one() -> None:
     assert jobs.running()["b"] >= 2
 
 
-def test_job_whose_service_is_noted_is_sent_no_other_size_with_it() -> None:
-    job = AJob("a", 1, 8)
-    jobs = a_cluster(job, count=1, cpu="2")
-    jobs.run(40 * WINDOW, step=2.5)
-    versions = [resize.version for resize in jobs.sent]
-    assert len(versions) == len(set(versions))
-
-
 def test_instance_that_is_of_the_minimum_again_evicts_pods_of_lower_priority() -> None:
     """While the minimum ran it took free room only; now that instances are lost it is one of the minimum."""
     session = pools(mine="1", theirs="3")
@@ -619,3 +490,16 @@ def test_instance_that_is_of_the_minimum_again_evicts_pods_of_lower_priority() -
     jobs.run(1.0)
     assert [evict.victim.name for evict in jobs.evicted] == ["low"]
     assert jobs.running() == {"a": 2}
+
+
+def test_pods_of_a_job_that_is_left_alone_evict_as_others_do() -> None:
+    """A pod beyond the minimum takes back lent room again: its size is no longer ours."""
+    session = pools(mine="2", theirs="2")
+    jobs = Jobs(session, AJob("a", 2, 60, pool="mine", cpu="1"))
+    session.see(a_pod("lent", cpu="2", pool="theirs"), a_pod("lent-2", cpu="2", pool="theirs"))
+    jobs.run(2.0)
+    for size in (3, 4):
+        jobs.write("a", size)
+        jobs.run(PASS_SECONDS)
+    jobs.run(2.0)
+    assert ("a", "NotElastic") in warnings(jobs.session.said)

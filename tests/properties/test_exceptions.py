@@ -75,7 +75,7 @@ def play_exceptions(
 
 
 def test_exceptions_cost_one_attempt_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_exceptions(monkeypatch, runs=10)
+    play_exceptions(monkeypatch, runs=6)
 
 
 @pytest.mark.whole

@@ -398,7 +398,7 @@ class BreakingGangEngine(BreakingEngine, GangEngine):
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_exception_costs_a_gang_one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_exceptions(monkeypatch, 10, BreakingGangEngine)
+    play_exceptions(monkeypatch, 5, BreakingGangEngine)
 
 
 @pytest.mark.soak

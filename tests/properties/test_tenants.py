@@ -331,7 +331,7 @@ def test_random_days_with_tenants_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days_with_tenants() -> None:
-    play(TenantDays, seeds.number("tenants"), runs=16)
+    play(TenantDays, seeds.number("tenants"), runs=8)
 
 
 @pytest.mark.soak

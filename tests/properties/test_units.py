@@ -133,7 +133,7 @@ class BreakingPairedEngine(BreakingEngine, PairedEngine):
 
 
 def test_exception_costs_a_pair_one_attempt_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_exceptions(monkeypatch, 10, BreakingPairedEngine)
+    play_exceptions(monkeypatch, 5, BreakingPairedEngine)
 
 
 @pytest.mark.whole
