@@ -154,24 +154,32 @@ class Sizing:
     def _keep_room(self, starving: list[JobShare], room: Room) -> Iterator[int]:
         """Keep room for the minima that wait for long, and for those that would fit if no other job had surplus.
 
-        Else growth would take the room piece by piece that is freed for them.
+        Else growth would take the room piece by piece that is freed for them. Those of one kind are looked at together,
+        without the surplus that stands where they could run.
         """
-        if not starving:
-            return
-        mark = room.mark()
-        for job in self._jobs.values():
-            if self._below(job, level=WEIGHT_MAX + 1) is not None:
-                room.shrink(job.name, job.terms.min_instances)
-                yield 1
-        without, kept = room.mark(), list[str]()
+        alike, kept = dict[Hashable, list[JobShare]](), set[str]()
         for job in starving:
-            if job.aged or room.start(job.name):
-                kept.append(job.name)
-            room.return_to(without)
-            yield MINIMUM_COSTS
-        room.return_to(mark)
-        for name in kept:
-            room.keep(name, from_starts=self._jobs[name].aged)
+            alike.setdefault(job.kind if job.kind is not None else job.name, []).append(job)
+        for jobs in alike.values():
+            mark = room.mark()
+            for number, other in enumerate(self._jobs.values()):
+                surplus = self._below(other, level=WEIGHT_MAX + 1) is not None
+                if surplus and room.helps(jobs[0].name, other.name):
+                    room.shrink(other.name, other.terms.min_instances)
+                    yield 1
+                elif not number % JOBS_AT_ONCE:
+                    yield 1
+            without = room.mark()
+            for job in jobs:
+                if job.aged or room.start(job.name):
+                    kept.add(job.name)
+                room.return_to(without)
+                yield MINIMUM_COSTS
+            room.return_to(mark)
+        for job in starving:
+            if job.name in kept:
+                room.keep(job.name, from_starts=job.aged)
+                yield 1
 
     def _turn(self, job: JobShare) -> tuple[int, str]:
         return job.key(self._sizes[job.name]), job.name
