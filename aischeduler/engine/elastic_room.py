@@ -38,6 +38,7 @@ from aischeduler.policies.unit_placement import UnitPlacement, UnitRequest, assi
 from aischeduler.state.label_index import Mask, Rows
 from aischeduler.state.ledger import Account, accounts_of_loan
 from aischeduler.state.pod_records import USABLE, AssignedPod, PodRecord
+from aischeduler.state.requests import requested
 from aischeduler.state.what_if import Trial
 
 NO_ROWS: Final = np.zeros(0, dtype=np.intp)
@@ -220,12 +221,34 @@ class LiveRoom:
         return () if best is None else (assigned(lead.pod, ask, best[0], cluster.runner),)
 
     def keep(self, job: str, *, from_starts: bool) -> None:
-        """Let no other job grow from now on where the minimum of this one could run, nor start if `from_starts`."""
+        """Let no other job grow from now on where the minimum of this one could run, nor start if `from_starts`.
+
+        One that could not even start on the empty nodes of its pool keeps nothing.
+        """
         minimum = self._minimum_of(job)
-        if minimum:
+        if minimum and self._could_start(minimum):
             self._kept[job] = self._could_run(minimum, (minimum[0].home,))
             if from_starts:
                 self._kept_from_starts.add(job)
+
+    def _could_start(self, minimum: tuple[PodRecord, ...]) -> bool:
+        """Return whether all nodes of its home pool, if they were empty, might hold a minimum: each of its specs alone.
+
+        One that is larger than its pool waits for nodes, and keeps no other job from those that there are.
+        """
+        nodes, runner = self._cluster.nodes, self._cluster.runner
+        rows = nodes.rows_of_pool(self._cluster.pools.id(minimum[0].home))
+        pods = [record.pod.spec for lead in minimum for record in lead.together]
+        counts = Counter(spec.key for spec in pods)
+        for key, spec in {spec.key: spec for spec in pods}.items():
+            on = rows[runner.could_run(spec, rows)]
+            fit = np.full(len(on), len(pods), dtype=np.int64)
+            for resource, amount in spec.request.amounts.items():
+                if amount:
+                    fit = np.minimum(fit, nodes.allocatable[nodes.column(resource), on] // requested(amount))
+            if fit.sum() < counts[key]:
+                return False
+        return True
 
     def helps(self, job: str, other: str) -> bool:
         """Return whether the minimum of a waiting job could run where instances of another one are."""

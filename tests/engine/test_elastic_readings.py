@@ -171,6 +171,14 @@ def test_no_other_elastic_job_starts_where_a_minimum_waits_for_long(kind: str) -
     assert jobs.running() == {"small": 2}
 
 
+def test_minimum_that_is_larger_than_its_pool_keeps_nothing() -> None:
+    jobs = a_cluster(AJob("large", 9, 9, cpu="1"), count=2)
+    jobs.run(3 * WINDOW, step=2.5)
+    jobs.add(AJob("small", 2, 60))
+    jobs.run(WINDOW)
+    assert jobs.running() == {"large": 0, "small": 8}
+
+
 def test_minimum_that_waits_for_long_starts_before_a_newer_one_that_does_too() -> None:
     session = Session(a_node("n", cpu="4"), a_pod("old", cpu="2", node="n", scheduler_name="other"))
     jobs = Jobs(session, AJob("first", 3, 3))
