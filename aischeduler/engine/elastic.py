@@ -124,13 +124,17 @@ def _claim_pods(cluster: Cluster, record: ElasticRecord) -> None:
 
 def _warn(cluster: Cluster, record: ElasticRecord) -> None:
     """Put an event on a job that is not elastic although it asks to be, or that says what means nothing."""
-    workload, problem = record.workload, record.problem
-    about = ObjectRef(workload.kind, workload.name, workload.uid, workload.namespace)
+    workload, problem, about = record.workload, record.problem, _about(record)
     if problem is not None and cluster.warned(f"{workload.uid}/elastic", problem.message):
         cluster.say(DEFAULT_POOL, Warn(about, problem.reason, f"{problem.message}. It keeps its size."))
     ignored = record.job.ignored
     if ignored and cluster.warned(f"{workload.uid}/ignored", ignored):
         cluster.say(DEFAULT_POOL, Warn(about, EventReason.INVALID_ELASTIC, ignored))
+
+
+def _about(record: ElasticRecord) -> ObjectRef:
+    workload = record.workload
+    return ObjectRef(workload.kind, workload.name, workload.uid, workload.namespace)
 
 
 class JobReading(Struct, frozen=True):
@@ -320,10 +324,9 @@ def note_wait(cluster: Cluster, reading: JobReading) -> None:
         return
     why = minimum[0].message
     if why and cluster.warned(f"{record.workload.uid}/minimum", str(record.waits_since)):
-        workload, least = record.workload, record.job.terms.min_instances
-        about = ObjectRef(workload.kind, workload.name, workload.uid, workload.namespace)
+        least = record.job.terms.min_instances
         text = f"Its minimum of {least} instance{'s' * (least != 1)} waits: {why}"
-        cluster.say(minimum[0].home, Warn(about, EventReason.FAILED_SCHEDULING, text))
+        cluster.say(minimum[0].home, Warn(_about(record), EventReason.FAILED_SCHEDULING, text))
 
 
 def note_service(cluster: Cluster, reading: JobReading, actions: list[Action]) -> None:

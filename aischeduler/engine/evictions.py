@@ -75,7 +75,7 @@ def evict(
     cluster.claims.plan_no_more(pod.uid)
     cluster.budgets.note_eviction(pod)
     refresh(cluster, victim)
-    _recheck_minimum(cluster, victim)
+    recheck_minimum(cluster, victim)
     reconsider(cluster, cluster.budgets.turned(pod.namespace))
     if victim.unit is not None and not victim.unit.started:
         cluster.units.touch(victim)  # the pod no longer counts for the start
@@ -191,12 +191,12 @@ def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
     if uid not in cluster.leaving_pods.terminating and uid not in cluster.leaving_pods.overstayed:
         cluster.leaving_pods.terminating.set(uid, now + record.pod.grace_seconds + LEAVING_SLACK_SECONDS)
         refresh(cluster, record)
-        _recheck_minimum(cluster, record)
+        recheck_minimum(cluster, record)
         cluster.row_changed(record.row)  # a pod may wait for its room instead of evicting another
 
 
-def _recheck_minimum(cluster: Cluster, record: PodRecord) -> None:
-    """Have the waiting instances of the elastic job of a pod that leaves woken, if they are of its minimum now."""
+def recheck_minimum(cluster: Cluster, record: PodRecord) -> None:
+    """Have the waiting instances of the elastic job of a pod woken that leaves, or has left its minimum short."""
     if cluster.elastic.by_key:
         recheck_later(cluster, wait_for_minimum(cluster, record))
 

@@ -13,8 +13,8 @@ Invariants:
 from aischeduler.engine.admission import admit
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.device_events import said_anew
-from aischeduler.engine.elastic_pods import claimed, wait_for_minimum
-from aischeduler.engine.evictions import left, on_its_way, reconsider, terminates
+from aischeduler.engine.elastic_pods import claimed
+from aischeduler.engine.evictions import left, on_its_way, recheck_minimum, reconsider, terminates
 from aischeduler.engine.gang_lifecycle import note_end
 from aischeduler.engine.holds import recheck_later
 from aischeduler.engine.pod_classes import classed, ruled
@@ -68,8 +68,7 @@ def free_room(cluster: Cluster, record: PodRecord) -> None:
     allocation = record.allocation
     on_its_way(cluster, record, cluster.now)
     row = uncount(cluster, record)
-    if cluster.elastic.by_key:
-        recheck_later(cluster, wait_for_minimum(cluster, record))
+    recheck_minimum(cluster, record)
     if allocation.volumes is not None:
         recheck_later(cluster, cluster.nodes.storage.released(allocation))
     cluster.nodes.release_stub(row)

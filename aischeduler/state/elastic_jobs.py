@@ -97,7 +97,7 @@ class ElasticRecord(Struct, eq=False):
         """Let it weigh by this priority of its instances, if it names no level."""
         if priority != self.priority and self.workload.elastic is not None:
             self.priority = priority
-            self.job = replace(self.job, terms=self.workload.elastic.terms.weighed(priority))
+            self.job = _weighed(self.workload.elastic, priority)
 
     @property
     def problem(self) -> Problem | None:

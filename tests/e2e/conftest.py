@@ -22,6 +22,7 @@ from tests.e2e.cluster import (
     create_nodes,
     create_pools,
     install,
+    kubectl,
     nodes,
 )
 from tests.e2e.daemon import Daemon
@@ -92,6 +93,16 @@ def daemon(control_plane: ControlPlane, clean_cluster: None, pools_served: None)
     """Yield the scheduler, not yet started."""
     with Daemon(control_plane) as daemon:
         yield daemon
+
+
+@pytest.fixture
+def replica_controllers(control_plane: ControlPlane, namespace: str) -> Iterator[None]:
+    """Run the controllers of what has replicas; delete these objects of the test, whose pods would come back."""
+    part = control_plane.replica_controllers()
+    part.start()
+    yield
+    kubectl(control_plane, "delete", "deployments,statefulsets,replicasets", "--all", "-n", namespace)
+    part.kill()
 
 
 @pytest.fixture

@@ -52,60 +52,48 @@ def replicas_of(plane: ControlPlane, path: str) -> Any:
     return plane.api("GET", path).body["spec"]["replicas"]
 
 
-@pytest.mark.usefixtures("kubelets")
+@pytest.mark.usefixtures("kubelets", "replica_controllers")
 def test_deployment_grows_and_gives_room_to_a_home_pod_of_its_own_priority(
     control_plane: ControlPlane, namespace: str, daemon: Daemon
 ) -> None:
     path = f"{APPS.format(namespace, 'deployments')}/web"
-    controllers = control_plane.replica_controllers()
-    controllers.start()
-    try:
-        with Sizes(control_plane) as sizes:
-            daemon.start()
-            create(
-                control_plane,
-                APPS.format(namespace, "deployments"),
-                elastic(scaled("Deployment", "web", 5), 2, 60, window="60s"),
-            )
-            sizes.wait_until(
-                lambda: len(sizes.running(namespace, "web-")) == CPUS,
-                "instances on all CPUs",
-                lacks=lambda: (sizes.running(namespace, ""), replicas_of(control_plane, path)),
-            )
-            found = control_plane.api("GET", path).body
-            assert (found["spec"]["replicas"], found["metadata"]["annotations"][SIZE_KEY]) == (CPUS, str(CPUS))
-            before = sizes.running(namespace, "web-")
-            create_pods(control_plane, namespace, [pod_object("home", namespace=namespace, cpu="2", pool=POOL)])
-            sizes.wait_until(lambda: bool(sizes.running(namespace, "home")), "the home pod on a node")
-            wait_until(lambda: replicas_of(control_plane, path) == CPUS - 2, "the smaller size")
-            assert set(sizes.running(namespace, "web-")) < set(before), "two of them have gone, and no other one"
-            assert len(sizes.running(namespace, "web-")) == CPUS - 2
-    finally:
-        controllers.kill()
-        control_plane.api("DELETE", f"{path}?propagationPolicy=Foreground")
+    with Sizes(control_plane) as sizes:
+        daemon.start()
+        create(
+            control_plane,
+            APPS.format(namespace, "deployments"),
+            elastic(scaled("Deployment", "web", 5), 2, 60, window="60s"),
+        )
+        sizes.wait_until(
+            lambda: len(sizes.running(namespace, "web-")) == CPUS,
+            "instances on all CPUs",
+            lacks=lambda: (sizes.running(namespace, ""), replicas_of(control_plane, path)),
+        )
+        found = control_plane.api("GET", path).body
+        assert (found["spec"]["replicas"], found["metadata"]["annotations"][SIZE_KEY]) == (CPUS, str(CPUS))
+        before = sizes.running(namespace, "web-")
+        create_pods(control_plane, namespace, [pod_object("home", namespace=namespace, cpu="2", pool=POOL)])
+        sizes.wait_until(lambda: bool(sizes.running(namespace, "home")), "the home pod on a node")
+        wait_until(lambda: replicas_of(control_plane, path) == CPUS - 2, "the smaller size")
+        assert set(sizes.running(namespace, "web-")) < set(before), "two of them have gone, and no other one"
+        assert len(sizes.running(namespace, "web-")) == CPUS - 2
 
 
-@pytest.mark.usefixtures("kubelets")
+@pytest.mark.usefixtures("kubelets", "replica_controllers")
 def test_stateful_set_grows_and_gives_its_highest_ordinals_to_a_home_pod(
     control_plane: ControlPlane, namespace: str, daemon: Daemon
 ) -> None:
     """Its controller makes one pod after the other, each once the last one is ready."""
     path = APPS.format(namespace, "statefulsets")
-    controllers = control_plane.replica_controllers()
-    controllers.start()
-    try:
-        with Sizes(control_plane) as sizes:
-            daemon.start()
-            create(control_plane, path, elastic(scaled("StatefulSet", "db", 5, serviceName="db"), 2, 60, window="60s"))
-            sizes.wait_until(lambda: len(sizes.running(namespace, "db-")) == CPUS, "instances on all CPUs")
-            assert control_plane.api("GET", f"{path}/db").body["metadata"]["annotations"][SIZE_KEY] == str(CPUS)
-            create_pods(control_plane, namespace, [pod_object("home", namespace=namespace, cpu="2", pool=POOL)])
-            sizes.wait_until(lambda: bool(sizes.running(namespace, "home")), "the home pod on a node")
-            assert replicas_of(control_plane, f"{path}/db") == CPUS - 2
-            assert sizes.running(namespace, "db-") == [f"db-{ordinal}" for ordinal in range(CPUS - 2)]
-    finally:
-        controllers.kill()
-        control_plane.api("DELETE", f"{path}/db?propagationPolicy=Foreground")
+    with Sizes(control_plane) as sizes:
+        daemon.start()
+        create(control_plane, path, elastic(scaled("StatefulSet", "db", 5, serviceName="db"), 2, 60, window="60s"))
+        sizes.wait_until(lambda: len(sizes.running(namespace, "db-")) == CPUS, "instances on all CPUs")
+        assert control_plane.api("GET", f"{path}/db").body["metadata"]["annotations"][SIZE_KEY] == str(CPUS)
+        create_pods(control_plane, namespace, [pod_object("home", namespace=namespace, cpu="2", pool=POOL)])
+        sizes.wait_until(lambda: bool(sizes.running(namespace, "home")), "the home pod on a node")
+        assert replicas_of(control_plane, f"{path}/db") == CPUS - 2
+        assert sizes.running(namespace, "db-") == [f"db-{ordinal}" for ordinal in range(CPUS - 2)]
 
 
 @pytest.mark.usefixtures("job_sets")

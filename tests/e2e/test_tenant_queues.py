@@ -48,16 +48,6 @@ def definitions(control_plane: ControlPlane, clean_cluster: None) -> Iterator[No
     kubectl(control_plane, "delete", name)
 
 
-@pytest.fixture
-def controllers(control_plane: ControlPlane, namespace: str) -> Iterator[None]:
-    """Run the controllers of Deployments; delete those of the test, whose pods would come back."""
-    part = control_plane.replica_controllers()
-    part.start()
-    yield
-    kubectl(control_plane, "delete", "deployments,replicasets", "--all", "-n", namespace)
-    part.kill()
-
-
 def names_at(history: History, namespace: str, prefix: str) -> dict[str, str]:
     """Return uid -> name of the pods of a workload that are on the node."""
     found = history.pods(namespace)
@@ -115,7 +105,7 @@ def training_comes_back(plane: ControlPlane, history: History, namespace: str) -
     assert history.overcommitted() == []
 
 
-@pytest.mark.usefixtures("definitions", "controllers", "kubelets")
+@pytest.mark.usefixtures("definitions", "replica_controllers", "kubelets")
 @pytest.mark.parametrize(("volcano", "on_eviction"), [(True, "Restart"), (False, "Abort")])
 def test_service_takes_the_cards_of_the_two_least_important_trainings_which_come_back_when_it_shrinks(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History, volcano: bool, on_eviction: str
@@ -145,7 +135,7 @@ def test_service_takes_the_cards_of_the_two_least_important_trainings_which_come
     assert len(daemon.said("evict")) == EVICTED
 
 
-@pytest.mark.usefixtures("controllers")
+@pytest.mark.usefixtures("replica_controllers")
 @pytest.mark.parametrize("gone", [1, EVICTED])
 def test_scheduler_that_is_killed_while_it_reclaims_evicts_nobody_twice(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History, kubelets: Part, gone: int
@@ -171,7 +161,12 @@ def test_scheduler_that_is_killed_while_it_reclaims_evicts_nobody_twice(
 
 @pytest.mark.usefixtures("kubelets")
 def test_day_of_the_page_runs_as_it_stands(
-    control_plane: ControlPlane, namespace: str, controllers: None, daemon: Daemon, history: History, tmp_path: Path
+    control_plane: ControlPlane,
+    namespace: str,
+    replica_controllers: None,
+    daemon: Daemon,
+    history: History,
+    tmp_path: Path,
 ) -> None:
     create_nodes(control_plane, [tide.node()])
     daemon.start()

@@ -354,14 +354,20 @@ def test_clamp_that_is_refused_or_lost_comes_again() -> None:
     assert jobs.sizes() == {"a": 3}
 
 
-def test_growth_that_was_taken_back_comes_again_after_a_window() -> None:
-    jobs = a_cluster(AJob("a", 1, 60), count=2)
+def growth_taken_back(window: float) -> Jobs:
+    """Return two nodes with a job whose growth found no room, because others took it; these have gone since."""
+    jobs = a_cluster(AJob("a", 1, 60, window=window), count=2)
     others = [a_pod(f"other-{n}", cpu="3", node=f"n{n}", scheduler_name="other") for n in range(2)]
     jobs.on_resize = lambda resize: jobs.session.see(*others) if resize.reason is REASON.GROWN else None
     jobs.run(SHORT_SECONDS + 2 * PASS_SECONDS)
     jobs.on_resize = lambda _: None
     assert jobs.sizes() == {"a": 2}
     jobs.session.tell(*(gone(Pod, pod.uid) for pod in others))
+    return jobs
+
+
+def test_growth_that_was_taken_back_comes_again_after_a_window() -> None:
+    jobs = growth_taken_back(WINDOW)
     jobs.run(WINDOW - 2 * PASS_SECONDS)
     assert jobs.sizes() == {"a": 2}
     jobs.run(3 * PASS_SECONDS)
@@ -370,13 +376,7 @@ def test_growth_that_was_taken_back_comes_again_after_a_window() -> None:
 
 def test_growth_that_was_taken_back_comes_again_once_a_node_comes() -> None:
     """Without a window it would come again after half a minute."""
-    jobs = a_cluster(AJob("a", 1, 60, window=0.0), count=2)
-    others = [a_pod(f"other-{n}", cpu="3", node=f"n{n}", scheduler_name="other") for n in range(2)]
-    jobs.on_resize = lambda resize: jobs.session.see(*others) if resize.reason is REASON.GROWN else None
-    jobs.run(SHORT_SECONDS + 2 * PASS_SECONDS)
-    jobs.on_resize = lambda _: None
-    assert jobs.sizes() == {"a": 2}
-    jobs.session.tell(*(gone(Pod, pod.uid) for pod in others))
+    jobs = growth_taken_back(0.0)
     jobs.run(PASS_SECONDS)
     assert jobs.sizes() == {"a": 2}
     jobs.session.see(a_node("new", cpu="1"))
