@@ -86,9 +86,11 @@ def _resize_for(cluster: Cluster, job: ElasticRecord, evicted: list[Evict]) -> R
         return None
     lowest = min(map(index_of, gone)) if job.job.ordered else -1
     size = max(lowest, len(stay))  # of those below an index, some may be on no node yet
+    action = evicted[0]
+    if lowest >= job.job.size:  # its controller is about to end them
+        return resize_to(cluster, job, job.job.size, ResizeReason.NOTED, decision=action.decision)
     if terms.at_most(size) != size or size >= job.job.size:
         return None
-    action = evicted[0]
     by = action.beneficiary
     text = f"Its room goes to the pod {by.namespace}/{by.name}" if by is not None else "Its room is taken back"
     return resize_to(cluster, job, size, ResizeReason.RECLAIMED, text, decision=action.decision)

@@ -85,7 +85,9 @@ class Gangs:
             return Spare(len(placed))
         count = Counter(_role(pod) for pod in placed)
         surplus = [(role, count[role] - least) for role, least in gang.roles]
-        least = len(placed) - gang.min_member
+        of_minima = sum(min(count[role], least) for role, least in gang.roles)
+        of_any_role = max(gang.min_member - sum(least for _, least in gang.roles), 0)
+        least = len(placed) - of_minima - of_any_role  # more of one role are no use where another is short
         if members.started or (least >= 0 and all(left >= 0 for _, left in surplus)):
             roles = {pod.uid: _role(pod) for pod in placed} if surplus else {}
             of_roles = tuple((role, max(left, 0)) for role, left in surplus)

@@ -37,6 +37,8 @@ def lost_with(running: RunningPods, slots: Iterable[int]) -> list[int]:
             before = _rest_of_tail(running, unit, leave)
             leave = [*leave, *before]
             lost += before
+            if set(map(running.uid_of, leave)) <= set(running.spare_of(unit).tail):
+                continue  # nobody needs them, whatever else of the unit leaves
             others = others[~np.isin(others, before)]
             leaving = table["leaving"][others]
         if len(others) and not _can_spare(running, unit, [*leave, *others[leaving].tolist()]):

@@ -412,6 +412,46 @@ def test_training_job_gives_its_last_trainers_and_keeps_master_and_servers() -> 
     assert all(pod.node_name for pod in job.others.values())
 
 
+def test_surplus_goes_alone_although_a_server_of_its_job_leaves_beside_it() -> None:
+    job = AJob("a", 1, 6, servers=2)
+    jobs = a_cluster(job, count=1, cpu="8")
+    jobs.run(2 * PASS_SECONDS)
+    assert jobs.sizes() == {"a": 5}
+    jobs.session.see(replace(job.others["pserver-0"], terminating=True), a_pod("home", cpu="3"))
+    jobs.run(2.0)
+    assert jobs.sizes() == {"a": 3}
+    assert sorted(evict.victim.name for evict in jobs.evicted) == ["a-3", "a-4"]
+    assert {name for name, pod in job.others.items() if pod.node_name} == {"master-0", "pserver-0", "pserver-1"}
+
+
+def test_job_that_lacks_a_server_gives_all_its_surplus() -> None:
+    job = AJob("a", 1, 6, servers=1)
+    jobs = a_cluster(job, count=1, cpu="6")
+    jobs.run(2 * PASS_SECONDS)
+    assert jobs.sizes() == {"a": 4}
+    job.pod = {"node_selector": {"disk": "fast"}}
+    jobs.session.tell(gone(Pod, job.others.pop("pserver-0").uid))
+    job.others["pserver-0"] = job.new_other("pserver", 0, jobs.session.now)
+    jobs.session.see(job.others["pserver-0"], a_pod("home", cpu="4"))
+    jobs.run(2.0)
+    assert jobs.sizes() == {"a": 1}
+    assert "uid-home" in jobs.nodes_of
+
+
+def test_instances_that_a_written_size_ends_are_not_evicted() -> None:
+    """A scheduler that starts sees the size that another one has written, and pods that are not ended yet."""
+    job = AJob("a", 1, 6)
+    jobs = a_cluster(job, count=1, cpu="6")
+    jobs.run(2 * PASS_SECONDS)
+    job.size = job.written = 3
+    job.version += 1
+    jobs.session.tell(Seen(job.workload))
+    jobs.session.see(a_pod("home", cpu="2"))
+    said = [action for action in jobs.session.decide() if isinstance(action, Evict)]
+    assert {evict.victim.name for evict in said} == {"a-4", "a-5"}
+    assert [evict.resizes.instances if evict.resizes is not None else None for evict in said] == [3, 3]
+
+
 def test_pool_that_goes_in_the_middle_of_a_pass_ends_nothing() -> None:
     session = Session(a_pool("mine", labels={"pool": "mine"}), a_node("m", cpu="4", labels={"pool": "mine"}))
     jobs = Jobs(session, AJob("a", 1, 60, window=0.0, pool="mine"))
