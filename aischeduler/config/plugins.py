@@ -70,6 +70,7 @@ TABLE: Final = (
     KnownPlugin("DeviceShare", ("filter", "score", "reserve"), 2, own=True),
     KnownPlugin("NodePorts", ("preFilter", "filter")),
     KnownPlugin("NodeFragmentation", ("score",), 200, own=True),
+    KnownPlugin("ElasticPlaces", ("score",), 20, own=True),
     KnownPlugin("NodeResourcesFit", _JUDGES, 1, NodeResourcesFitArgs),
     KnownPlugin("VolumeRestrictions", ("preFilter", "filter")),
     KnownPlugin("NodeVolumeLimits", ("preFilter", "filter")),

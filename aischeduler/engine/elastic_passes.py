@@ -9,7 +9,8 @@ Invariants:
 Source: the scheduler of PaddlePaddle's TrainingJobs (every five seconds, and by events).
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct, field
@@ -31,6 +32,7 @@ from aischeduler.engine.resizing import resize_to
 from aischeduler.model.actions import Action, ResizeReason
 from aischeduler.policies.elastic import Sizing
 from aischeduler.state.elastic_jobs import ElasticRecord, JobKey
+from aischeduler.state.node_table import InstanceSize
 
 EVENT_SECONDS: Final = 0.5
 """The least time between two passes, however many events come."""
@@ -40,6 +42,8 @@ PODS_AT_ONCE: Final = 1024
 """After so many pods of the jobs that it reads, a slice leaves the others to the next one."""
 JOB_COSTS: Final = 16
 """As how many pods it counts to read a job."""
+SIZES_MAX: Final = 4
+"""The most sizes of instances for which other pods of a pool leave room."""
 SKIPPED_SECONDS: Final = 60.0
 """How long passes leave out a job whose reading raised."""
 
@@ -69,8 +73,8 @@ class ElasticPasses:
         """The job that is being read: after an exception the next passes leave it out."""
 
     def due_at(self, cluster: Cluster) -> float | None:
-        """Return when to call `carry_out`; None where there are no elastic jobs."""
-        if not cluster.elastic.by_key:
+        """Return when to call `carry_out`; None where there are no elastic jobs, and pods leave no places for any."""
+        if not cluster.elastic.by_key and not cluster.nodes.instances:
             return None
         if self._pass is not None:
             return cluster.now
@@ -121,6 +125,7 @@ class ElasticPasses:
         if passing.left:
             return False
         if passing.sizing is None:
+            _expect_instances(cluster, passing.read.values())
             passing.sizing = Sizing(welcome(passing.read.values()))
             passing.room = LiveRoom(cluster, {name: read.pods for name, read in passing.read.items()})
             passing.steps = passing.sizing.run(passing.room)
@@ -160,6 +165,25 @@ class ElasticPasses:
             actions.append(resize_to(cluster, record, size, reason, text))
         if stale:
             cluster.elastic.touched = True
+
+
+def _expect_instances(cluster: Cluster, readings: Iterable[JobReading]) -> None:
+    """Let other pods leave room for the instances of these jobs: of those sizes that the most jobs of a pool have.
+
+    Devices that are known singly are not looked at.
+    """
+    first = [reading.pods.instances[0] for reading in readings if reading.pods.instances]
+    specs = {record.pod.spec.key: record.pod.spec for record in first}
+    jobs = dict[int, Counter[InstanceSize]]()
+    for (home, key), count in Counter((record.home, record.pod.spec.key) for record in first).items():
+        if specs[key].devices is None:
+            size = tuple(sorted(specs[key].request.taken.items()))
+            jobs.setdefault(cluster.pools.id(home), Counter())[size] += count
+    cluster.nodes.expect({pool: _commonest(sizes) for pool, sizes in sorted(jobs.items())})
+
+
+def _commonest(jobs: Counter[InstanceSize]) -> tuple[InstanceSize, ...]:
+    return tuple(size for size, _ in sorted(jobs.items(), key=lambda item: (-item[1], item[0]))[:SIZES_MAX])
 
 
 def _keep(cluster: Cluster, kept: dict[JobKey, frozenset[str]]) -> None:

@@ -37,6 +37,7 @@ from aischeduler.model.selectors import (
 )
 from aischeduler.model.topology_spread import DefaultConstraint
 from aischeduler.plugins.device_share import DeviceShare
+from aischeduler.plugins.elastic_places import ElasticPlaces
 from aischeduler.plugins.gangs import Gangs
 from aischeduler.plugins.gpu_type import GpuType
 from aischeduler.plugins.image_locality import ImageLocality
@@ -157,6 +158,7 @@ BUILT_IN: Final[Mapping[str, Factory]] = {
     "DeviceShare": lambda _, __: (DeviceShare(),),
     "NodePorts": lambda _, __: (NodePorts(),),
     "NodeFragmentation": lambda _, cards: (NodeFragmentation(cards.resources),),
+    "ElasticPlaces": lambda _, __: (ElasticPlaces(),),
     "NodeResourcesFit": lambda args, cards: (_fit(args or NodeResourcesFitArgs(), cards),),
     "VolumeRestrictions": lambda _, __: (VolumeRestrictions(),),
     "NodeVolumeLimits": lambda _, __: (NodeVolumeLimits(),),

@@ -14,7 +14,7 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntFlag
 from typing import Final
 
@@ -88,6 +88,9 @@ MAY_MOVE: Final = Change.LABELS | Change.JOINED
 
 Column = npt.NDArray[np.int64]
 
+InstanceSize = tuple[tuple[str, int], ...]
+"""What an instance of an elastic job takes of each resource, sorted by resource."""
+
 CPU_AND_MEMORY: Final = slice(0, 2)
 """The columns of CPU and memory, which scores read together."""
 ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
@@ -135,6 +138,8 @@ class NodeTable:
         self.features: RowIndex[str] = RowIndex(self.width)
         self.ports, self.pod_counts, self.storage = HostPorts(self.width), PodCounts(), Storage()
         self.devices = Devices(self.width)
+        self.instances: Mapping[int, tuple[InstanceSize, ...]] = {}
+        """Pool -> the sizes of the instances of its elastic jobs; scores depend on them."""
         self.parts: dict[str, AllocationPart] = {
             "ports": self.ports,
             "volumes": self.storage,
@@ -294,6 +299,12 @@ class NodeTable:
     def touch_rows(self) -> None:
         """Note that every row changed, though not what masks are built from."""
         self._changes.note_all()
+
+    def expect(self, instances: Mapping[int, tuple[InstanceSize, ...]]) -> None:
+        """Take note of the sizes of the instances of elastic jobs, by the number of the pool."""
+        if instances != self.instances:
+            self.instances = instances
+            self.touch_rows()
 
     @property
     def static_version(self) -> int:
