@@ -233,7 +233,7 @@ def read_job(cluster: Cluster, record: ElasticRecord, actions: list[Action]) -> 
     aged = record.waits_since is not None and now - record.waits_since >= min(2 * window, AGED_SECONDS_MAX)
     if job.is_finishing:
         return None
-    free = record.sent is None and now >= record.rests_until
+    free = now >= record.rests_until and (record.sent is None or lacks > 0)  # a waiting one grows later
     share = JobShare(
         name=record.name,
         terms=bounded(job),
@@ -248,7 +248,7 @@ def read_job(cluster: Cluster, record: ElasticRecord, actions: list[Action]) -> 
         kind=kind_of(instances[0]) if instances else None,
     )
     minimum = _minimum(unit, instances, others, lacks) if lacks else ()
-    return JobReading(record, job.version, share, JobPods(instances, job.ordered, minimum))
+    return JobReading(record, job.version, share, JobPods(instances, on_nodes, job.ordered, minimum))
 
 
 def _waiting_since(cluster: Cluster, pods: Iterable[PodRecord]) -> float:

@@ -45,13 +45,14 @@ NO_ROWS: Final = np.zeros(0, dtype=np.intp)
 
 
 class JobPods(Struct):
-    """The pods of one job: its instances that stay, in no order; and those by which its minimum waits.
+    """The pods of one job: its instances that stay, in no order, and how many of them are on nodes.
 
     `minimum` are the waiting pods with which its minimum runs: the lead of its unit, or each for itself. It is empty
     where none waits, or where not all of them can be tried.
     """
 
     instances: list[PodRecord]
+    on_nodes: int
     ordered: bool = True
     minimum: tuple[PodRecord, ...] = ()
     _in_end_order: list[PodRecord] | None = None
@@ -64,13 +65,17 @@ class JobPods(Struct):
 
 
 class _Pod(Struct, frozen=True):
-    """A pod that the pass counts, or counts no more; `node` is the name of its row, and `accounts` are its own."""
+    """A pod that the pass counts, or counts no more; `node` is the name of its row, and `accounts` are its own.
+
+    A pod of a minimum may be no `instance`: a master, a parameter server.
+    """
 
     pod: AssignedPod
     node: str
     accounts: tuple[Account, ...] = ()
     made: bool = False
     """Whether the pass has made it up: there is no such pod yet."""
+    instance: bool = True
 
 
 class _Step(Struct, frozen=True):
@@ -87,6 +92,8 @@ class _Counted(Struct):
 
     given: dict[str, _Pod] = field(default_factory=dict)
     taken: dict[str, _Pod] = field(default_factory=dict)
+    more: int = 0
+    """How many more instances these are than are on nodes."""
 
 
 class LiveRoom:
@@ -193,15 +200,19 @@ class LiveRoom:
                 for uid, node, allocation in (first, *others):
                     record = cluster.records[uid]
                     pods.append(AssignedPod(record.pod, record.pod.spec, cluster.nodes.rows[node], allocation))
-                self._give(job, [self._pod(lead, pod) for pod in pods])
+                self._give_minimum(job, lead, pods)
                 return True
             case Borrow(lender):
-                self._give(job, [self._pod(lead, pod) for pod in self._abroad(lead, lender)])
+                self._give_minimum(job, lead, self._abroad(lead, lender))
                 return True
             case Wait(waits_for=waits_for):
                 return None if waits_for in (WaitFor.REFRESH, WaitFor.CLAIM) else False
             case MakeRoom() | Hold():
                 return None
+
+    def _give_minimum(self, job: str, lead: PodRecord, pods: Iterable[AssignedPod]) -> None:
+        instances = {record.pod.uid for record in self._jobs[job].instances}
+        self._give(job, [self._pod(lead, pod, instance=pod.pod.uid in instances) for pod in pods])
 
     def _minimum_of(self, job: str) -> tuple[PodRecord, ...]:
         """Return the waiting pods with which the minimum of a job runs; none where one of them waits no longer."""
@@ -300,8 +311,8 @@ class LiveRoom:
         return max(there, key=lambda record: (record.pod.created_seconds, record.pod.uid), default=None)
 
     def _count(self, job: str) -> int:
-        counted = self._counted[job]
-        return len(self._jobs[job].instances) + len(counted.given) - len(counted.taken)
+        """Return how many instances of a job are on nodes, with those that the pass has given and taken."""
+        return self._jobs[job].on_nodes + self._counted[job].more
 
     def _place_one_more(self, job: str, like: PodRecord, *, only_freed: bool) -> _Pod | None:
         """Return one more instance like this one on a row; None where none fits."""
@@ -414,12 +425,12 @@ class LiveRoom:
             else:
                 self._open.place_all(pods)
 
-    def _pod(self, like: PodRecord, pod: AssignedPod, *, made: bool = False) -> _Pod:
+    def _pod(self, like: PodRecord, pod: AssignedPod, *, made: bool = False, instance: bool = True) -> _Pod:
         """Return a pod on a row as the pass counts it."""
         cluster, accounts = self._cluster, self._cluster.accounts_of(like, pod.row)
         pool = cluster.pool_of(pod.row)
         loan = accounts_of_loan((pool, like.home), "") if pool != like.home else ()
-        return _Pod(pod, cluster.nodes.names[pod.row], (*loan, *accounts), made)
+        return _Pod(pod, cluster.nodes.names[pod.row], (*loan, *accounts), made, instance)
 
     def _give(self, job: str, pods: Sequence[_Pod], *, again: bool = False) -> None:
         self._steps.append(_Step(job, 1, tuple(pods), again))
@@ -444,6 +455,7 @@ class LiveRoom:
             uid, row = pod.pod.pod.uid, pod.pod.row
             self._ledger.book(pod.accounts, pod.pod.spec, more, gpu_share(pod.pod.spec, pod.pod.allocation))
             self._nodes[row] = pod.node
+            counted.more += more * pod.instance
             of = counted.taken if step.again or step.sign < 0 else counted.given
             together = self._gone if of is counted.taken else self._made if pod.made else self._real
             if (more > 0) == (of is counted.given):

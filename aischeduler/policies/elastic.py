@@ -122,11 +122,14 @@ class Sizing:
         self._sizes = {name: job.size for name, job in self._jobs.items()}
         self.helped: dict[str, str] = {}
         """A job that shrinks -> the job that gets the room."""
+        self._started: set[str] = set()
+        """The jobs whose minimum starts in room that others give: they grow later, in room that is given now."""
 
     @property
     def sizes(self) -> dict[str, int]:
         """The new sizes of the jobs that get one, sorted by name."""
-        return {name: size for name, size in sorted(self._sizes.items()) if size != self._jobs[name].size}
+        jobs = ((self._jobs[name], size) for name, size in sorted(self._sizes.items()))
+        return {job.name: size for job, size in jobs if size != job.size and not job.waits}
 
     def run(self, room: Room) -> Iterator[int]:
         """Make the pass; each step of the iterator says as how many questions about room the next one counts."""
@@ -187,6 +190,9 @@ class Sizing:
     def _above(self, job: JobShare) -> int | None:
         """Return the next size of a job that may grow; one that the pass has shrunk does not."""
         size = self._sizes[job.name]
+        if job.name in self._started:
+            above = job.terms.next_above(size)
+            return above if above is None or above <= job.size or not job.frozen else None
         if job.frozen or not job.grows or job.waits or size < job.size:
             return None
         return job.terms.next_above(size)
@@ -231,6 +237,8 @@ class Sizing:
             if steps and room.start(job.name):
                 yield from self._give_back(steps, room)
                 self.helped |= {other.name: job.name for other, _ in steps if self._sizes[other.name] < other.size}
+                self._started.add(job.name)
+                self._sizes[job.name] = job.terms.min_instances
                 return
         self._sizes = before
         room.return_to(mark)
@@ -249,10 +257,12 @@ class Sizing:
 
     def _even_out(self, room: Room) -> Iterator[int]:
         """Give steps of the most served jobs to the least served ones, as long as that lowers the larger key."""
-        givers = SortedList(self._turn(job) for job in self._jobs.values() if self._below(job) is not None)
-        takers = _Takers()
-        for job in self._jobs.values():
+        givers, takers = SortedList[tuple[int, str]](), _Takers()
+        for number, job in enumerate(self._jobs.values()):
+            givers.update([self._turn(job)] if self._below(job) is not None else ())
             takers.add(job, self._turn(job), self._step_of(job))
+            if number % JOBS_AT_ONCE == JOBS_AT_ONCE - 1:
+                yield MINIMUM_COSTS
         exchanges = offers = 0
         while givers and exchanges < EXCHANGES_MAX and offers < OFFERS_MAX:
             giver = self._jobs[givers.pop()[1]]

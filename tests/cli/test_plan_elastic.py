@@ -111,8 +111,8 @@ def test_running_job_shrinks_for_the_minimum_of_a_planned_one(planned: Planned) 
     found = planned(document)
     (unit,) = found["units"]
     assert (unit["verdict"], unit["evicts"]) == ("starts", [])
-    assert found["resizes"] == [{"job": "Job/there", "before": 6, "after": 4}]
-    assert "Also resizes: Job/there from 6 to 4 instances.\n" in planned.text(document)[0]
+    assert found["resizes"] == [{"job": "Job/there", "before": 6, "after": 3}]
+    assert "Also resizes: Job/there from 6 to 3 instances.\n" in planned.text(document)[0]
 
 
 def test_what_a_running_job_does_without_the_change_is_a_note(planned: Planned) -> None:

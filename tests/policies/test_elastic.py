@@ -161,8 +161,22 @@ def test_waiting_minimum_that_fits_keeps_its_room_from_growth() -> None:
 
 
 def test_waiting_minimum_shrinks_the_most_served_by_what_it_needs_and_no_more() -> None:
-    jobs = a_job("a", size=6), a_job("b", size=4), a_job("c", least=2, waits=True)
+    jobs = a_job("a", size=6), a_job("b", size=4), a_job("c", least=2, most=2, waits=True)
     assert sized([10], *jobs) == {"a": 4}
+
+
+def test_job_that_starts_in_the_room_of_others_gets_its_share_by_the_same_resizes() -> None:
+    assert sized([10], a_job("a", size=10), a_job("c", least=2, waits=True)) == {"a": 5}
+    assert sized([10], a_job("a", size=5), a_job("b", size=5), a_job("c", waits=True)) == {"a": 4, "b": 3}
+
+
+def test_job_that_comes_back_within_its_window_gets_no_more_than_its_size() -> None:
+    assert sized([10], a_job("a", size=10), a_job("c", size=3, waits=True, frozen=True)) == {"a": 7}
+
+
+def test_waiting_job_grows_in_no_pass_before_its_minimum_runs() -> None:
+    assert sized([10], a_job("c", waits=True)) == {}
+    assert "c" not in sized([10], a_job("a", size=10), a_job("c", waits=True))
 
 
 def test_minimum_that_fits_in_no_way_shrinks_nobody() -> None:
