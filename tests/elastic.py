@@ -199,7 +199,7 @@ class Jobs:
         """Let the pods on a node end; the jobs make others."""
         for job in self.jobs.values():
             for pod in [pod for pod in (*job.pods.values(), *job.others.values()) if pod.node_name == node]:
-                self._end(pod)
+                self.end(pod)
 
     def restart(self, profile: Profile | None = None, *objects: object, events: tuple[Any, ...] = ()) -> None:
         """Let another scheduler go on from the objects as they are now."""
@@ -239,7 +239,7 @@ class Jobs:
                     self._resize(action, self.answers.pop(0) if self.answers else OK)
                 case Evict(suspends=None, resizes=None):
                     self.evicted.append(action)
-                    self._end(action.victim)
+                    self.end(action.victim)
                 case Evict(victim=victim, resizes=Resize() as resize):
                     self.evicted.append(action)
                     if self._is_current(resize) or resize in self.resizes:
@@ -293,19 +293,28 @@ class Jobs:
             self.session.tell(Seen(job.workload))
             self._sync(job)
 
+    def pods_of(self, name: str) -> list[Pod]:
+        """Return the pods of a job: its master and its servers, then its instances."""
+        job = self.jobs[name]
+        return [*job.others.values(), *job.pods.values()]
+
     def _bound(self, pod: Pod, node: str) -> None:
-        shown = replace(pod, node_name=node, phase="Running", started_seconds=int(self.session.now))
+        self.nodes_of[pod.uid] = node
+        self.show(replace(pod, node_name=node, phase="Running", started_seconds=int(self.session.now)))
+
+    def show(self, pod: Pod) -> None:
+        """Let a pod be as it is here, unless its job has ended it before."""
         there = not pod.owner
         for job in self.jobs.values():
             for pods in (job.pods, job.others):
                 for key, known in pods.items():
                     if known.uid == pod.uid:
-                        pods[key], there = shown, True  # type: ignore[index]
-        self.nodes_of[pod.uid] = node
-        if there:  # else its job has ended it before
-            self.session.see(shown)
+                        pods[key], there = pod, True  # type: ignore[index]
+        if there:
+            self.session.see(pod)
 
-    def _end(self, pod: Pod) -> None:
+    def end(self, pod: Pod) -> None:
+        """Let a pod be gone."""
         self.session.tell(gone(Pod, pod.uid))
         for job in self.jobs.values():
             for pods in (job.pods, job.others):

@@ -18,7 +18,7 @@ from aischeduler.model.elastic import ElasticTerms
 from aischeduler.model.events import Seen, gone
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
-from tests.build import a_node, a_pod, a_pool, amounts
+from tests.build import a_node, a_pod, a_pool, amounts, replace
 from tests.elastic import CONFLICT, FORBIDDEN, LATE, LOST, OK, WINDOW, AJob, Jobs
 from tests.engine.session import Session, fail_once
 from tests.tenants import a_queue
@@ -66,6 +66,7 @@ changes = st.one_of(
     st.tuples(st.just("write"), st.integers(0, 9), st.integers(0, 9)),
     st.tuples(st.just("suspend"), st.integers(0, 9)),
     st.tuples(st.just("succeed"), st.integers(0, 9)),
+    st.tuples(st.just("leave"), st.integers(0, 9), st.integers(0, 9)),
     st.tuples(st.just("pool"), st.sampled_from(POOLS), st.integers(0, 4), st.booleans()),
     st.tuples(st.just("quota"), st.integers(2, 12)),
 )
@@ -102,6 +103,8 @@ class Day:
         self.monkeypatch = monkeypatch
         self.disturbed: set[str] = set()
         """Jobs whose terms were edited, or whose size another program wrote."""
+        self.leaving: list[str] = []
+        """Pods (uids) of jobs that somebody has deleted; they are gone when time passes."""
 
     def name(self, kind: str) -> str:
         self.numbers[kind] += 1
@@ -118,10 +121,19 @@ class Day:
             case ("restart",):
                 self._restart()
             case ("wait", seconds):
+                self.jobs.run(1.0)
+                self.end_leaving()
                 self.jobs.run(float(seconds), step=2.5)
             case _:
                 self.change(step)
         self.jobs.run(1.0)
+
+    def end_leaving(self) -> None:
+        """Let the pods be gone that somebody has deleted."""
+        for pod in [pod for job in self.jobs.jobs.values() for pod in (*job.pods.values(), *job.others.values())]:
+            if pod.uid in self.leaving:
+                self.jobs.end(pod)
+        self.leaving.clear()
 
     def change(self, step: tuple[Any, ...]) -> None:
         """Let something change in the cluster."""
@@ -188,6 +200,11 @@ class Day:
                 self.jobs.suspend(name, suspended=not self.jobs.jobs[name].suspended)
             case "succeed", _ if self.jobs.jobs[name].kind == "Job":
                 self.jobs.succeed(name)
+            case "leave", [which]:
+                pods = [pod for pod in self.jobs.pods_of(name) if pod.node_name and not pod.terminating]
+                if pods:
+                    self.leaving.append(pods[which % len(pods)].uid)
+                    self.jobs.show(replace(pods[which % len(pods)], terminating=True))
 
     def _lose(self, node: Node) -> None:
         self.session.tell(gone(Node, node.name))
@@ -246,6 +263,9 @@ class Moment:
         surplus = {uid for job in jobs.values() for uid in surplus_of(cluster, job)}
         borrows = {uid for uid in placed if self.homes[uid] != self.pools[uid]}
         self.go = {uid for uid in surplus | borrows if not cluster.leaving(uid)}
+        instances = {pod.uid for job in jobs.values() for pod in job.pods.values()}
+        self.firm = placed.keys() - borrows - instances
+        """The pods at home that are no instances: a home pod of no higher priority takes nothing from them."""
         self.rooms: dict[str, tuple[str, int]] = {}
         """Node -> its pool, and the CPU that is free there without all who go."""
         for name, row in cluster.nodes.rows.items():
@@ -307,6 +327,9 @@ class Watched(Jobs):
             claimed = cluster.claims.count_in(pool) if pool in cluster.queues else 0
             actions: list[Action] = decide(pool, now, limit)
             binds = any(isinstance(action, Bind) for action in actions)
+            for action in actions:
+                if isinstance(action, Evict) and action.beneficiary is not None and action.victim.uid in before.firm:
+                    assert action.victim.priority < action.beneficiary.priority, f"{action.victim.name} goes in vain"
             for action in actions if not binds and not claimed else ():
                 if isinstance(action, Evict) and action.beneficiary is not None:
                     node = before.fits_without(action.victim, action.beneficiary)
