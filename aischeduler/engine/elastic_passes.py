@@ -30,7 +30,9 @@ from aischeduler.engine.elastic_room import LiveRoom
 from aischeduler.engine.freshness import FRESH_SECONDS, answers_due, await_for_order, was_refreshed
 from aischeduler.engine.resizing import resize_to
 from aischeduler.model.actions import Action, ResizeReason
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.policies.elastic import Sizing
+from aischeduler.policies.placement import placement_strategy
 from aischeduler.state.elastic_jobs import ElasticRecord, JobKey
 from aischeduler.state.node_table import InstanceSize
 
@@ -168,7 +170,7 @@ class ElasticPasses:
 
 
 def _expect_instances(cluster: Cluster, readings: Iterable[JobReading]) -> None:
-    """Let other pods leave room for the instances of these jobs: of those sizes that the most jobs of a pool have.
+    """Let other pods leave room for the instances of these jobs, if they pack: for the commonest sizes of each pool.
 
     Devices that are known singly are not looked at.
     """
@@ -176,7 +178,8 @@ def _expect_instances(cluster: Cluster, readings: Iterable[JobReading]) -> None:
     specs = {record.pod.spec.key: record.pod.spec for record in first}
     jobs = dict[int, Counter[InstanceSize]]()
     for (home, key), count in Counter((record.home, record.pod.spec.key) for record in first).items():
-        if specs[key].devices is None:
+        placement = placement_strategy(cluster.pools.pools[home], specs[key], cluster.profile.gpu_resources)
+        if placement is PlacementStrategy.PACK and specs[key].devices is None:
             size = tuple(sorted(specs[key].request.taken.items()))
             jobs.setdefault(cluster.pools.id(home), Counter())[size] += count
     cluster.nodes.expect({pool: _commonest(sizes) for pool, sizes in sorted(jobs.items())})

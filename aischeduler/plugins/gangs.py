@@ -85,13 +85,12 @@ class Gangs:
             return Spare(len(placed))
         count = Counter(_role(pod) for pod in placed)
         surplus = [(role, count[role] - least) for role, least in gang.roles]
-        of_minima = sum(min(count[role], least) for role, least in gang.roles)
-        of_any_role = max(gang.min_member - sum(least for _, least in gang.roles), 0)
-        least = len(placed) - of_minima - of_any_role  # more of one role are no use where another is short
-        if members.started or (least >= 0 and all(left >= 0 for _, left in surplus)):
+        beyond = len(placed) - max(gang.min_member - sum(least for _, least in gang.roles), 0)
+        spare = beyond - sum(min(count[role], least) for role, least in gang.roles)  # one role stands in for no other
+        if members.started or (spare >= 0 and all(left >= 0 for _, left in surplus)):
             roles = {pod.uid: _role(pod) for pod in placed} if surplus else {}
             of_roles = tuple((role, max(left, 0)) for role, left in surplus)
-            return Spare(max(least, 0), of_roles, roles, extra=_extra(placed, least, dict(of_roles)))
+            return Spare(max(spare, 0), of_roles, roles, extra=_extra(placed, spare, dict(of_roles)))
         return None
 
 

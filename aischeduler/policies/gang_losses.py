@@ -15,7 +15,6 @@ from aischeduler.state.running_pods import RunningPods, Slots
 
 SPARED_MAX: Final = 32
 """The most sets of pods of a unit of which it is looked whether they would do where the whole unit would go."""
-_NO_SLOTS = np.zeros(0, dtype=np.intp)
 
 
 def lost_with(running: RunningPods, slots: Iterable[int]) -> list[int]:
@@ -30,17 +29,14 @@ def lost_with(running: RunningPods, slots: Iterable[int]) -> list[int]:
     for slot, unit in zip(given, table["unit"][given].tolist(), strict=True):
         of_unit.setdefault(unit, []).append(slot)
     for unit, going in of_unit.items():
-        leave = going
-        others = np.array(sorted(running.pods_of_unit(unit).keys() - leave), dtype=np.intp) if unit else _NO_SLOTS
+        tail = running.spare_of(unit).tail if unit else ()
+        before = _rest_of_tail(running, unit, going) if tail else []
+        leave = [*going, *before]
+        lost += before
+        if not unit or (tail and {*map(running.uid_of, leave)} <= {*tail}):
+            continue  # nobody needs them, whatever else of the unit leaves
+        others = np.array(sorted(running.pods_of_unit(unit).keys() - leave), dtype=np.intp)
         leaving = table["leaving"][others]
-        if unit and running.spare_of(unit).tail:
-            before = _rest_of_tail(running, unit, leave)
-            leave = [*leave, *before]
-            lost += before
-            if set(map(running.uid_of, leave)) <= set(running.spare_of(unit).tail):
-                continue  # nobody needs them, whatever else of the unit leaves
-            others = others[~np.isin(others, before)]
-            leaving = table["leaving"][others]
         if len(others) and not _can_spare(running, unit, [*leave, *others[leaving].tolist()]):
             lost += others[~leaving & table["evictable"][others]].tolist()
     return lost

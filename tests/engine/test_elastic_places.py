@@ -22,10 +22,10 @@ def servers_on_nodes(jobs: Jobs) -> list[int]:
     return sorted(Counter(bind.node for bind in found if bind.pod.name in names).values())
 
 
-def a_training(*jobs: AJob) -> Jobs:
+def a_training(*jobs: AJob, placement: PlacementStrategy = PlacementStrategy.PACK) -> Jobs:
     labels = {"pool": "training"}
     nodes = (a_node(f"n{number}", cpu="17", labels=labels) for number in range(4))
-    return Jobs(Session(a_pool("training", labels=labels, placement=PlacementStrategy.PACK), *nodes), *jobs)
+    return Jobs(Session(a_pool("training", labels=labels, placement=placement), *nodes), *jobs)
 
 
 @pytest.mark.parametrize(("elastic", "by_node"), [(True, [3, 3]), (False, [2, 4])])
@@ -34,6 +34,12 @@ def test_pods_leave_room_for_an_instance_where_there_are_elastic_jobs(*, elastic
     jobs = a_training(*([job] if elastic else []))
     jobs.run(2 * PASS_SECONDS)
     assert servers_on_nodes(jobs) == by_node
+
+
+def test_instances_of_a_pool_that_spreads_are_not_expected() -> None:
+    jobs = a_training(AJob("a", 1, 3, cpu="5", pool="training"), placement=PlacementStrategy.SPREAD)
+    jobs.run(2 * PASS_SECONDS)
+    assert jobs.session.scheduler._cluster.nodes.instances == {}
 
 
 def test_pods_fill_nodes_again_when_the_last_elastic_job_is_gone() -> None:
