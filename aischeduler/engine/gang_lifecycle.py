@@ -247,12 +247,12 @@ def _warn(cluster: Cluster, unit: Unit, gang: Gang) -> None:
     """Warn once of pods of different priorities, of different minima, and of pods that name several gangs."""
     for record in sorted(unit.members.values(), key=lambda record: record.arrival):
         pod = record.pod
-        for reason, text in _problems(pod, unit, gang):
+        for reason, text in _problems(cluster, pod, unit, gang):
             if cluster.warned(f"{pod.uid}/{reason}", text):
                 cluster.say(record.home, pod_warning(pod, reason, text))
 
 
-def _problems(pod: Pod, unit: Unit, gang: Gang) -> Iterator[tuple[EventReason, str]]:
+def _problems(cluster: Cluster, pod: Pod, unit: Unit, gang: Gang) -> Iterator[tuple[EventReason, str]]:
     if pod.priority != unit.priority:
         text = f"The pod has the priority {pod.priority}. Its gang {gang.key} counts with its highest, {unit.priority}."
         yield EventReason.GANG_PODS_DIFFER, text
@@ -260,9 +260,11 @@ def _problems(pod: Pod, unit: Unit, gang: Gang) -> Iterator[tuple[EventReason, s
     if claim is not None and claim.said is not None and claim.said.min_member != gang.min_member:
         least = f"The pod names the minimum {claim.said.min_member} for its gang {gang.key}"
         yield EventReason.GANG_PODS_DIFFER, f"{least}. The largest that a pod names counts, {gang.min_member}."
-    if claim is not None and claim.others:
-        others = ", ".join(map(str, claim.others))
-        yield EventReason.SEVERAL_GANGS, f"The pod names several gangs. {gang.key} counts, not {others}."
+    named = claim.others if claim is not None else ()
+    others = [key for key in named if (str(key.source), key.namespace, key.name) not in cluster.elastic.by_key]
+    if others:  # an elastic job names its own minimum: the larger one counts
+        text = f"The pod names several gangs. {gang.key} counts, not {', '.join(map(str, others))}."
+        yield EventReason.SEVERAL_GANGS, text
 
 
 def _first(unit: Unit) -> PodRecord:

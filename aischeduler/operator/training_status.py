@@ -11,6 +11,7 @@ from math import ceil
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.model.elastic import RESIZE_SECONDS_MAX
 from aischeduler.model.times import time_text, unix_seconds
@@ -90,8 +91,9 @@ def training_notes(document: Json, status: Json) -> Iterator[tuple[str, str]]:
     before, after = read_record(document, TrainingRecord), read_record({"status": status}, TrainingRecord)
     yield from told(document, status, ends=after.finished and not before.finished)
     yield from restarted(before.restarts, after.restarts)
-    if after.scale_records != before.scale_records:
-        last = after.scale_records[-1]
+    last = after.scale_records[-1] if after.scale_records else None
+    known = before.scale_records[-1] if before.scale_records else None
+    if last is not None and (known is None or replace(last, ended=known.ended) != known):  # its end is no news
         yield "Scaled", f"{last.before} to {last.after} trainers" + (f": {last.why}" if last.why else "")
 
 

@@ -424,6 +424,12 @@ def test_surplus_goes_alone_although_a_server_of_its_job_leaves_beside_it() -> N
     assert {name for name, pod in job.others.items() if pod.node_name} == {"master-0", "pserver-0", "pserver-1"}
 
 
+def test_labels_of_a_training_job_and_the_minimum_of_its_job_are_no_two_gangs() -> None:
+    jobs = a_cluster(AJob("a", 2, 6, servers=1), count=1, cpu="8")
+    jobs.run(2 * PASS_SECONDS)
+    assert EventReason.SEVERAL_GANGS not in {action.reason for action in jobs.session.said if isinstance(action, Warn)}
+
+
 def test_job_that_lacks_a_server_gives_all_its_surplus() -> None:
     job = AJob("a", 1, 6, servers=1)
     jobs = a_cluster(job, count=1, cpu="6")

@@ -122,6 +122,13 @@ def test_scale_records_say_when_what_and_why_and_are_told() -> None:
     ]
     notes = [one["note"] for one in world.cluster.objects.values() if one.get("reason") == "Scaled"]
     assert notes == ["2 to 4 trainers: there is room for more", "4 to 3 trainers: another job waits"]
+    world.seconds += 5
+    world.control()
+    world.cluster.stop()
+    world.run_all()
+    world.passes()
+    assert world.status["scaleRecords"][-1]["ended"]
+    assert [one["note"] for one in world.cluster.objects.values() if one.get("reason") == "Scaled"] == notes
 
 
 def test_size_of_another_writer_is_recorded_as_such() -> None:
